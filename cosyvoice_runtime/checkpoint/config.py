@@ -1,0 +1,256 @@
+"""Architecture of a checkpoint: every size that its weights and its numbers depend on.
+
+The published directory spreads these over ``cosyvoice2.yaml`` and the Qwen2 ``config.json``.
+:meth:`ModelConfig.from_sections` takes them as plain sections of constructor arguments, whatever
+file they came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cosyvoice_runtime.errors import CheckpointError
+
+Section = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SpeechLMConfig:
+    """Qwen2 decoder that reads text and speech tokens and writes speech tokens."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    text_vocab_size: int
+    speech_tokens: int
+    rope_theta: float
+    rms_norm_eps: float
+    max_positions: int
+    mix_ratio: tuple[int, int]
+    """(text, speech) tokens per block when text streams in."""
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden_size // self.num_heads
+
+    @property
+    def speech_rows(self) -> int:
+        """Rows of the speech embedding and of the output head: the codes and three control ids."""
+        return self.speech_tokens + 3
+
+    @property
+    def eos_id(self) -> int:
+        return self.speech_tokens
+
+    @property
+    def fill_id(self) -> int:
+        """Control id by which the model asks for more text when text streams in."""
+        return self.speech_tokens + 2
+
+    @property
+    def stop_ids(self) -> tuple[int, int, int]:
+        return self.speech_tokens, self.speech_tokens + 1, self.speech_tokens + 2
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Conformer that turns speech tokens into mel-rate hidden states."""
+
+    width: int
+    num_heads: int
+    feed_forward_width: int
+    num_layers: int
+    num_up_layers: int
+    chunk_tokens: int
+    """Tokens that see each other fully under the chunk-causal mask."""
+
+    @property
+    def head_dim(self) -> int:
+        return self.width // self.num_heads
+
+
+@dataclass(frozen=True)
+class EstimatorConfig:
+    """U-Net without resampling that predicts the flow's velocity."""
+
+    in_channels: int
+    channels: int
+    num_heads: int
+    head_dim: int
+    blocks_per_stage: int
+    num_mid_stages: int
+    chunk_frames: int
+
+    @property
+    def num_stages(self) -> int:
+        """One down stage, the mid stages, one up stage."""
+        return self.num_mid_stages + 2
+
+    @property
+    def time_width(self) -> int:
+        """Width of the time embedding (four times the channels)."""
+        return 4 * self.channels
+
+
+@dataclass(frozen=True)
+class FlowConfig:
+    """Speech tokens and a voice in, mel out."""
+
+    token_vocab_size: int
+    token_width: int
+    mel_bins: int
+    speaker_dim: int
+    lookahead_tokens: int
+    frames_per_token: int
+    token_rate: int
+    cfg_rate: float
+    """Classifier-free guidance: velocity = (1 + rate) * conditioned - rate * unconditioned."""
+    encoder: EncoderConfig
+    estimator: EstimatorConfig
+
+
+@dataclass(frozen=True)
+class VocoderConfig:
+    """HiFT: mel in, waveform out."""
+
+    mel_bins: int
+    base_channels: int
+    num_harmonics: int
+    """Overtones above the fundamental."""
+    sample_rate: int
+    sine_amplitude: float
+    noise_std: float
+    voiced_threshold_hz: float
+    upsample_rates: tuple[int, ...]
+    upsample_kernels: tuple[int, ...]
+    istft_size: int
+    istft_hop: int
+    resblock_kernels: tuple[int, ...]
+    resblock_dilations: tuple[tuple[int, ...], ...]
+    source_kernels: tuple[int, ...]
+    source_dilations: tuple[tuple[int, ...], ...]
+    leaky_slope: float
+    audio_limit: float
+    f0_channels: int
+
+    @property
+    def hop(self) -> int:
+        """Samples per mel frame."""
+        product = self.istft_hop
+        for rate in self.upsample_rates:
+            product *= rate
+        return product
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The three networks whose weights this library runs itself."""
+
+    speech_lm: SpeechLMConfig
+    flow: FlowConfig
+    vocoder: VocoderConfig
+
+    @classmethod
+    def from_sections(cls, sections: Mapping[str, Section], num_up_layers: int = 4) -> ModelConfig:
+        """Build from upstream's constructor arguments.
+
+        Args:
+            sections: ``llm``, ``qwen2``, ``flow``, ``encoder``, ``cfm``, ``estimator``, ``hift`` and
+                ``f0``, each with the argument names of the published configuration.
+            num_up_layers: layers after the up-sampling; the published code fixes it at 4.
+
+        Raises:
+            CheckpointError: a section or key is missing, or a value asks for something that no
+                published CosyVoice2 checkpoint has.
+        """
+        try:
+            return cls(
+                speech_lm=_speech_lm(sections["llm"], sections["qwen2"]),
+                flow=_flow(sections, num_up_layers),
+                vocoder=_vocoder(sections["hift"], sections["f0"]),
+            )
+        except KeyError as error:
+            raise CheckpointError(f"configuration lacks the key {error}") from error
+
+
+def _speech_lm(llm: Section, qwen2: Section) -> SpeechLMConfig:
+    return SpeechLMConfig(
+        hidden_size=qwen2["hidden_size"],
+        intermediate_size=qwen2["intermediate_size"],
+        num_layers=qwen2["num_hidden_layers"],
+        num_heads=qwen2["num_attention_heads"],
+        num_kv_heads=qwen2["num_key_value_heads"],
+        text_vocab_size=qwen2["vocab_size"],
+        speech_tokens=llm["speech_token_size"],
+        rope_theta=float(qwen2["rope_theta"]),
+        rms_norm_eps=float(qwen2["rms_norm_eps"]),
+        max_positions=qwen2["max_position_embeddings"],
+        mix_ratio=(llm["mix_ratio"][0], llm["mix_ratio"][1]),
+    )
+
+
+def _flow(sections: Mapping[str, Section], num_up_layers: int) -> FlowConfig:
+    flow, encoder, cfm, estimator = (sections[name] for name in ("flow", "encoder", "cfm", "estimator"))
+    _require("estimator.channels", len(estimator["channels"]) == 1, estimator["channels"], "one level")
+    _require("estimator.act_fn", estimator["act_fn"] == "gelu", estimator["act_fn"], "gelu")
+    scheduler = cfm["cfm_params"]["t_scheduler"]
+    _require("cfm_params.t_scheduler", scheduler == "cosine", scheduler, "cosine")
+    return FlowConfig(
+        token_vocab_size=flow["vocab_size"],
+        token_width=flow["input_size"],
+        mel_bins=flow["output_size"],
+        speaker_dim=flow["spk_embed_dim"],
+        lookahead_tokens=flow["pre_lookahead_len"],
+        frames_per_token=flow["token_mel_ratio"],
+        token_rate=flow["input_frame_rate"],
+        cfg_rate=float(cfm["cfm_params"]["inference_cfg_rate"]),
+        encoder=EncoderConfig(
+            width=encoder["output_size"],
+            num_heads=encoder["attention_heads"],
+            feed_forward_width=encoder["linear_units"],
+            num_layers=encoder["num_blocks"],
+            num_up_layers=num_up_layers,
+            chunk_tokens=encoder["static_chunk_size"],
+        ),
+        estimator=EstimatorConfig(
+            in_channels=estimator["in_channels"],
+            channels=estimator["channels"][0],
+            num_heads=estimator["num_heads"],
+            head_dim=estimator["attention_head_dim"],
+            blocks_per_stage=estimator["n_blocks"],
+            num_mid_stages=estimator["num_mid_blocks"],
+            chunk_frames=estimator["static_chunk_size"],
+        ),
+    )
+
+
+def _vocoder(hift: Section, f0: Section) -> VocoderConfig:
+    return VocoderConfig(
+        mel_bins=hift["in_channels"],
+        base_channels=hift["base_channels"],
+        num_harmonics=hift["nb_harmonics"],
+        sample_rate=hift["sampling_rate"],
+        sine_amplitude=float(hift["nsf_alpha"]),
+        noise_std=float(hift["nsf_sigma"]),
+        voiced_threshold_hz=float(hift["nsf_voiced_threshold"]),
+        upsample_rates=tuple(hift["upsample_rates"]),
+        upsample_kernels=tuple(hift["upsample_kernel_sizes"]),
+        istft_size=hift["istft_params"]["n_fft"],
+        istft_hop=hift["istft_params"]["hop_len"],
+        resblock_kernels=tuple(hift["resblock_kernel_sizes"]),
+        resblock_dilations=tuple(tuple(row) for row in hift["resblock_dilation_sizes"]),
+        source_kernels=tuple(hift["source_resblock_kernel_sizes"]),
+        source_dilations=tuple(tuple(row) for row in hift["source_resblock_dilation_sizes"]),
+        leaky_slope=float(hift["lrelu_slope"]),
+        audio_limit=float(hift["audio_limit"]),
+        f0_channels=f0["cond_channels"],
+    )
+
+
+def _require(name: str, holds: bool, value: object, expected: str) -> None:
+    if not holds:
+        raise CheckpointError(f"configuration: {name} is {value!r}; only {expected} is supported")

@@ -1,0 +1,34 @@
+"""Errors a caller can act on; everything else is a bug and surfaces as it is."""
+
+
+class CosyVoiceError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class InvalidInput(CosyVoiceError):
+    """A request holds something that can't be served.
+
+    Attributes:
+        field: name of the offending input, as the caller knows it (``reference_wav``).
+        value: what was given, shortened for reading.
+        limit: what would have been accepted.
+    """
+
+    def __init__(self, field: str, value: object, limit: str) -> None:
+        self.field = field
+        self.value = shorten(value)
+        self.limit = limit
+        super().__init__(f"{field}: {self.value} is not accepted; {limit}")
+
+
+class CheckpointError(CosyVoiceError):
+    """A checkpoint file is missing, damaged, or holds other tensors than its configuration asks for."""
+
+
+def shorten(value: object, length: int = 80) -> str:
+    """``repr`` of a value, cut in the middle to ``length`` characters."""
+    text = repr(value)
+    if len(text) <= length:
+        return text
+    half = (length - 3) // 2
+    return f"{text[:half]}...{text[-half:]}"
