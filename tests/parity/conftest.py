@@ -14,10 +14,12 @@ Compare = Callable[[str, torch.Tensor, torch.Tensor, float], None]
 
 @pytest.fixture
 def compare(request: pytest.FixtureRequest) -> Iterator[Compare]:
-    """``compare(name, actual, expected, tolerance)``: equal shapes and values within an absolute tolerance."""
+    """``compare(name, actual, expected, tolerance)``: same shape, values within the tolerance."""
 
     def compare(name: str, actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
-        assert actual.shape == expected.shape, f"{name}: shape {tuple(actual.shape)} != {tuple(expected.shape)}"
+        assert actual.shape == expected.shape, (
+            f"{name}: shape {tuple(actual.shape)} != {tuple(expected.shape)}"
+        )
         difference = 0.0
         if expected.numel():
             difference = (actual.double() - expected.double()).abs().max().item()

@@ -1,0 +1,165 @@
+"""Conformer of the flow: speech-token embeddings at 25 Hz in, hidden states at 50 Hz out.
+
+Two stacks of relative-position attention layers, the second after repeating every frame twice.
+There is no convolution module and no half-step feed-forward; the only look at the future beyond
+the attention mask is the look-ahead layer's three tokens.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cosyvoice_runtime.checkpoint.config import EncoderConfig
+from cosyvoice_runtime.flow.layers import CausalConv, WindowedLinear, attend, split_heads
+from cosyvoice_runtime.flow.past import Past, PastLayout
+
+UPSAMPLE_TAPS = 5
+LOOKAHEAD_SLOPE = 0.01
+LAYER_NORM_EPS = 1e-12
+
+
+class ScaledEmbedding(nn.Module):
+    """Linear, LayerNorm, times the square root of the width."""
+
+    def __init__(self, width_in: int, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width_in, width)
+        self.norm = nn.LayerNorm(width, eps=1e-5)
+        self.scale = math.sqrt(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.linear(x)) * self.scale
+
+
+class LookAhead(nn.Module):
+    """Mixes the next tokens into each token: a convolution to the right, then one to the left."""
+
+    def __init__(self, width: int, tokens: int, layout: PastLayout) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.right = WindowedLinear(width, width, tokens + 1)
+        self.left = CausalConv(width, width, 3, layout)
+
+    def forward(self, x: Tensor, past: Past) -> Tensor:
+        """``x [B, T + tokens, C]`` to ``[B, T, C]``."""
+        ahead = F.leaky_relu(self.right(x), LOOKAHEAD_SLOPE)
+        return self.left(ahead, past) + x[:, : ahead.shape[1]]
+
+
+class EncoderLayer(nn.Module):
+    """Pre-norm attention with Transformer-XL relative positions, then a SiLU feed-forward."""
+
+    def __init__(self, config: EncoderConfig, layout: PastLayout) -> None:
+        super().__init__()
+        width = config.width
+        self.heads = config.num_heads
+        self.head_dim = config.head_dim
+        self.attention = layout.add_attention()
+        self.norm_attention = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.position = nn.Linear(width, width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(self.heads, self.head_dim))
+        self.position_bias = nn.Parameter(torch.zeros(self.heads, self.head_dim))
+        self.out = nn.Linear(width, width)
+        self.norm_feed_forward = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
+        self.widen = nn.Linear(width, config.feed_forward_width)
+        self.narrow = nn.Linear(config.feed_forward_width, width)
+
+    def forward(self, x: Tensor, visible: Tensor | None, past: Past) -> Tensor:
+        x = x + self._attention(self.norm_attention(x), visible, past)
+        return x + self.narrow(F.silu(self.widen(self.norm_feed_forward(x))))
+
+    def _attention(self, x: Tensor, visible: Tensor | None, past: Past) -> Tensor:
+        queries, new_keys, new_values = split_heads(self.qkv(x), self.heads)
+        keys, values = past.keys_values(self.attention, new_keys, new_values)
+        bias = self._position_scores(queries, keys.shape[1])
+        if visible is not None:
+            bias = bias.masked_fill(~visible, -torch.inf)
+        return self.out(attend(queries + self.content_bias, keys, values, bias))
+
+    def _position_scores(self, queries: Tensor, num_keys: int) -> Tensor:
+        """Score by distance of each query ``[B, T, H, D]`` to each key: ``[B, H, T, S]``.
+
+        The product runs over the ``T + S - 1`` distinct distances. Row i of it starts one distance
+        earlier than row i - 1, so a strided view with rows one element shorter lines the keys up.
+        """
+        num_queries = queries.shape[1]
+        table = relative_positions(num_queries, num_keys, self.position.in_features)
+        distances = self.position(table.to(queries)).unflatten(-1, (self.heads, self.head_dim))
+        scores = torch.einsum("bthd,rhd->bhtr", queries + self.position_bias, distances)
+        scores = (scores / math.sqrt(self.head_dim)).contiguous()
+        batch, heads, _, span = scores.shape
+        return scores.as_strided(
+            (batch, heads, num_queries, num_keys),
+            (heads * num_queries * span, num_queries * span, span - 1, 1),
+            num_queries - 1,
+        )
+
+
+def relative_positions(num_queries: int, num_keys: int, width: int) -> Tensor:
+    """Sinusoid of the distances between the last ``num_queries`` of ``num_keys`` frames and all keys.
+
+    Row m holds distance (query minus key) ``num_keys - 1 - m``: sine and cosine interleaved, with
+    frequencies ``10000 ** (-2k / width)``.
+
+    Returns:
+        float32 ``[num_queries + num_keys - 1, width]``.
+    """
+    distance = torch.arange(num_keys - 1, -num_queries, -1, dtype=torch.float32)
+    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10000.0) / width))
+    angle = distance[:, None] * frequency
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+
+
+class Encoder(nn.Module):
+    """Both stacks. ``token_layout`` and ``frame_layout`` number the layers that look back."""
+
+    def __init__(self, config: EncoderConfig, width_in: int, lookahead: int, frames_per_token: int) -> None:
+        super().__init__()
+        width = config.width
+        self.frames_per_token = frames_per_token
+        self.token_layout = PastLayout(config.num_heads, config.head_dim)
+        self.frame_layout = PastLayout(config.num_heads, config.head_dim)
+        self.embed = ScaledEmbedding(width_in, width)
+        self.look_ahead = LookAhead(width, lookahead, self.token_layout)
+        self.layers = nn.ModuleList(EncoderLayer(config, self.token_layout) for _ in range(config.num_layers))
+        self.upsample = CausalConv(width, width, UPSAMPLE_TAPS, self.frame_layout)
+        self.up_embed = ScaledEmbedding(width, width)
+        self.up_layers = nn.ModuleList(
+            EncoderLayer(config, self.frame_layout) for _ in range(config.num_up_layers)
+        )
+        self.norm = nn.LayerNorm(width, eps=1e-5)
+
+    def forward(
+        self,
+        x: Tensor,
+        present: Tensor,
+        visible_tokens: Tensor | None,
+        visible_frames: Tensor | None,
+        token_past: Past,
+        frame_past: Past,
+    ) -> Tensor:
+        """Encode tokens.
+
+        Args:
+            x: ``[B, T + lookahead, width_in]`` embeddings of the T tokens to encode and of those after them.
+            present: bool ``[B, T + lookahead]``; False past the end of an utterance, where the look-ahead
+                sees zeros (after ``embed``).
+            visible_tokens, visible_frames: bool masks of the two stacks; None lets all see all.
+
+        Returns:
+            ``[B, frames_per_token * T, width]``.
+        """
+        x = self.embed(x) * present[:, :, None]
+        x = self.look_ahead(x, token_past)
+        for layer in self.layers:
+            x = layer(x, visible_tokens, token_past)
+        x = x.repeat_interleave(self.frames_per_token, dim=1)
+        x = self.up_embed(self.upsample(x, frame_past))
+        for layer in self.up_layers:
+            x = layer(x, visible_frames, frame_past)
+        return self.norm(x)

@@ -1,0 +1,225 @@
+"""The flow: speech tokens and a voice in, mel out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.encoder import Encoder
+from cosyvoice_runtime.flow.estimator import Estimator
+from cosyvoice_runtime.flow.past import NoPast, Past, visible_keys
+from cosyvoice_runtime.flow.solver import MAX_FRAMES, NUM_STEPS, Conditions, EulerSolver, start_noise
+from cosyvoice_runtime.flow.weights import from_published
+
+
+@dataclass(frozen=True, eq=False)
+class FlowPrompt:
+    """The part of a voice that the flow needs.
+
+    Attributes:
+        tokens: int64 ``[P]`` speech tokens of the reference; P may be 0.
+        mel: float32 ``[frames_per_token * P, mel]`` log-mel of the reference.
+        speaker: float32 ``[D]`` speaker embedding, not normalised.
+    """
+
+    tokens: Tensor
+    mel: Tensor
+    speaker: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """A stretch of one utterance to turn into mel.
+
+    Attributes:
+        start: tokens of the utterance, prompt included, before the stretch.
+        count: tokens to turn into mel.
+        tokens: int64, those tokens and, unless the utterance ends with them, the look-ahead after them.
+    """
+
+    prompt: FlowPrompt
+    start: int
+    count: int
+    tokens: Tensor
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What the layers see: masks of the three stacks (None: everything) and the frames before."""
+
+    tokens: Tensor | None
+    frames: Tensor | None
+    estimator: Tensor | None
+    token_past: Past = field(default_factory=NoPast)
+    frame_past: Past = field(default_factory=NoPast)
+    estimator_past: Callable[[int], Past] = lambda _: NoPast()
+
+
+class FlowNetwork(nn.Module):
+    """Everything in ``flow.pt``."""
+
+    def __init__(self, config: FlowConfig) -> None:
+        super().__init__()
+        width = config.encoder.width
+        self.token_embedding = nn.Embedding(config.token_vocab_size, config.token_width)
+        self.speaker = nn.Linear(config.speaker_dim, config.mel_bins)
+        self.encoder = Encoder(
+            config.encoder, config.token_width, config.lookahead_tokens, config.frames_per_token
+        )
+        self.encoder_projection = nn.Linear(width, config.mel_bins)
+        self.estimator = Estimator(config.estimator, config.mel_bins)
+
+
+class Flow:
+    """Network and solver of one checkpoint on one device.
+
+    Whole utterances go through :meth:`generate`; utterances that arrive piece by piece go through
+    :class:`~cosyvoice_runtime.flow.stream.FlowStream`, which shares :meth:`solve`.
+    """
+
+    def __init__(self, config: FlowConfig, network: FlowNetwork, num_steps: int = NUM_STEPS) -> None:
+        self.config = config
+        self.network = network
+        parameter = network.speaker.weight
+        self.device, self.dtype = parameter.device, parameter.dtype
+        self.solver = EulerSolver(network.estimator, config.cfg_rate, num_steps)
+        self._noise = start_noise(config.mel_bins).to(self.device)
+
+    @classmethod
+    def from_tensors(
+        cls,
+        config: FlowConfig,
+        tensors: Mapping[str, Tensor],
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Flow:
+        """Build from ``flow.pt``'s tensors under their published names."""
+        with torch.device("meta"):
+            network = FlowNetwork(config)
+        network.load_state_dict(from_published(tensors), assign=True)
+        return cls(config, network.to(device, dtype).eval().requires_grad_(False))
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        prompts: Sequence[FlowPrompt],
+        tokens: Sequence[Sequence[int]],
+        *,
+        streaming: bool = True,
+        finalize: bool = True,
+    ) -> list[Tensor]:
+        """Mel of utterances from their first token on, computed at once.
+
+        Args:
+            tokens: speech tokens of each utterance, without the prompt's.
+            streaming: chunk-causal attention, which lets the same utterance be computed in pieces
+                (:class:`FlowStream`); False is full attention.
+            finalize: the tokens are all there are; otherwise the last ``lookahead_tokens`` are only
+                looked at.
+
+        Returns:
+            float32 ``[mel, T]`` per utterance, without the prompt's frames.
+
+        Raises:
+            InvalidInput: an utterance, prompt included, exceeds 300 s, or a token is out of range.
+        """
+        held_back = 0 if finalize else self.config.lookahead_tokens
+        spans = []
+        for prompt, new in zip(map(self.check_prompt, prompts), tokens, strict=True):
+            everything = torch.cat([prompt.tokens, self.check_tokens(new, len(prompt.tokens))])
+            spans.append(Span(prompt, 0, len(everything) - held_back, everything))
+        mel = self.solve(spans, self.attention_of_whole(spans, streaming))
+        rate = self.config.frames_per_token
+        return [
+            row[rate * len(span.prompt.tokens) : rate * span.count].T
+            for row, span in zip(mel, spans, strict=True)
+        ]
+
+    def solve(self, spans: Sequence[Span], attention: Attention) -> Tensor:
+        """Mel of one stretch of each utterance: float32 ``[B, frames of the longest, mel]``."""
+        network, rate = self.network, self.config.frames_per_token
+        tokens, present = self._padded(spans)
+        mu = network.encoder_projection(
+            network.encoder(
+                network.token_embedding(tokens),
+                present,
+                attention.tokens,
+                attention.frames,
+                attention.token_past,
+                attention.frame_past,
+            )
+        )
+        frames = mu.shape[1]
+        speaker = torch.stack([span.prompt.speaker for span in spans]).to(self.device, torch.float32)
+        conditions = Conditions(
+            mu=mu,
+            speaker=network.speaker(F.normalize(speaker).to(self.dtype)),
+            prompt=torch.stack([self._prompt_frames(span, frames) for span in spans]),
+        )
+        noise = torch.stack([self._noise_frames(rate * span.start, frames) for span in spans])
+        return self.solver.solve(noise, conditions, attention.estimator, attention.estimator_past)
+
+    def check_tokens(self, tokens: Sequence[int], tokens_before: int) -> Tensor:
+        """Speech tokens as int64, after checking their range and the utterance's length."""
+        config = self.config
+        limit = MAX_FRAMES // config.frames_per_token
+        if tokens_before + len(tokens) > limit:
+            raise InvalidInput(
+                "speech_tokens",
+                tokens_before + len(tokens),
+                f"an utterance has at most {limit} tokens ({limit // config.token_rate} s), prompt included",
+            )
+        for token in tokens:
+            if not 0 <= token < config.token_vocab_size:
+                raise InvalidInput("speech_tokens", token, f"tokens are 0 to {config.token_vocab_size - 1}")
+        return torch.tensor(tokens, dtype=torch.int64)
+
+    def check_prompt(self, prompt: FlowPrompt) -> FlowPrompt:
+        """The prompt itself, after checking that its parts fit each other and this checkpoint."""
+        config = self.config
+        for name, tensor, shape in (
+            ("prompt_mel", prompt.mel, (config.frames_per_token * len(prompt.tokens), config.mel_bins)),
+            ("speaker_embedding", prompt.speaker, (config.speaker_dim,)),
+        ):
+            if tuple(tensor.shape) != shape:
+                raise InvalidInput(name, tuple(tensor.shape), f"its shape must be {shape}")
+        self.check_tokens(prompt.tokens.tolist(), 0)
+        return prompt
+
+    def attention_of_whole(self, spans: Sequence[Span], streaming: bool) -> Attention:
+        rate, encoder, estimator = self.config.frames_per_token, self.config.encoder, self.config.estimator
+        counts = [span.count for span in spans]
+        frames = [rate * count for count in counts]
+
+        def visible(lengths: list[int], chunk: int) -> Tensor | None:
+            return visible_keys(lengths, chunk if streaming else None, self.device)
+
+        return Attention(
+            tokens=visible(counts, encoder.chunk_tokens),
+            frames=visible(frames, rate * encoder.chunk_tokens),
+            estimator=visible(frames, estimator.chunk_frames),
+        )
+
+    def _padded(self, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
+        length = max(span.count for span in spans) + self.config.lookahead_tokens
+        tokens = torch.zeros(len(spans), length, dtype=torch.int64)
+        present = torch.zeros(len(spans), length, dtype=torch.bool)
+        for row, span in enumerate(spans):
+            tokens[row, : len(span.tokens)] = span.tokens
+            present[row, : len(span.tokens)] = True
+        return tokens.to(self.device), present.to(self.device)
+
+    def _prompt_frames(self, span: Span, frames: int) -> Tensor:
+        start = self.config.frames_per_token * span.start
+        mel = span.prompt.mel[start : start + frames].to(self.device, torch.float32)
+        return F.pad(mel, (0, 0, 0, frames - mel.shape[0]))
+
+    def _noise_frames(self, start: int, frames: int) -> Tensor:
+        noise = self._noise[start : start + frames]
+        return F.pad(noise, (0, 0, 0, frames - noise.shape[0]))

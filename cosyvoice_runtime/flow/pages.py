@@ -1,0 +1,180 @@
+"""Keys and values of chunks that are done, in pages of one chunk.
+
+A page holds what every attention layer, at every solver step and for both guidance rows, computed
+for one chunk of one utterance. Under the chunk-causal mask these never change again, so later chunks
+read them instead of recomputing, and utterances of one voice share the pages of its prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.flow.past import PastLayout, Tail
+
+GUIDANCE_ROWS = 2
+ZERO_PAGE = 0
+"""Read, behind a mask, where a row of a batch has fewer pages than another; never written."""
+WASTE_PAGE = 1
+"""Written by the padded frames of a batch; never read."""
+FIRST_PAGE = 2
+
+
+@dataclass(frozen=True)
+class PageGeometry:
+    """Sizes of one network part: its layers, solver steps, rows per utterance and frames per chunk."""
+
+    layout: PastLayout
+    steps: int
+    rows: int
+    frames: int
+
+    @property
+    def page_shape(self) -> tuple[int, ...]:
+        layout = self.layout
+        return (
+            self.rows, self.steps, layout.attentions, 2, self.frames, layout.heads, layout.head_dim,
+        )  # fmt: skip
+
+    @property
+    def tail_shape(self) -> tuple[int, ...]:
+        return (self.rows, self.steps, self.layout.tail_size)
+
+
+@dataclass(frozen=True)
+class Tails:
+    """Last input frames of every convolution of one utterance: ``[rows, steps, tail_size]`` per part."""
+
+    tokens: Tensor
+    frames: Tensor
+    estimator: Tensor
+
+
+class PagePool:
+    """A fixed number of pages, allocated once; a page is free when nobody holds it."""
+
+    def __init__(self, flow: Flow, num_pages: int) -> None:
+        encoder = flow.network.encoder
+        chunk = flow.config.encoder.chunk_tokens
+        chunk_frames = flow.config.frames_per_token * chunk
+        self.tokens = PageGeometry(encoder.token_layout, 1, 1, chunk)
+        self.frames = PageGeometry(encoder.frame_layout, 1, 1, chunk_frames)
+        self.estimator = PageGeometry(
+            flow.network.estimator.layout, flow.solver.num_steps, GUIDANCE_ROWS, chunk_frames
+        )
+        total = num_pages + FIRST_PAGE
+        self.token_pages, self.frame_pages, self.estimator_pages = (
+            torch.zeros(total, *geometry.page_shape, device=flow.device, dtype=flow.dtype)
+            for geometry in self._geometries
+        )
+        self.num_pages = num_pages
+        self._free = list(range(FIRST_PAGE, total))[::-1]
+        self._holders = [0] * total
+
+    @property
+    def _geometries(self) -> tuple[PageGeometry, PageGeometry, PageGeometry]:
+        return self.tokens, self.frames, self.estimator
+
+    @property
+    def free_pages(self) -> int:
+        return len(self._free)
+
+    @property
+    def page_bytes(self) -> int:
+        """Memory of one page, that is of one chunk of one utterance."""
+        elements = sum(torch.Size(geometry.page_shape).numel() for geometry in self._geometries)
+        return elements * self.token_pages.element_size()
+
+    @property
+    def tail_bytes(self) -> int:
+        """Memory of one utterance beside its pages."""
+        elements = sum(torch.Size(geometry.tail_shape).numel() for geometry in self._geometries)
+        return elements * self.token_pages.element_size()
+
+    def empty_tails(self) -> Tails:
+        """Tails at the start of an utterance: zeros, as the convolutions are padded there."""
+        return Tails(*(self.token_pages.new_zeros(geometry.tail_shape) for geometry in self._geometries))
+
+    def acquire(self, count: int) -> list[int] | None:
+        """Take ``count`` pages, or None if there are not as many."""
+        if count > len(self._free):
+            return None
+        pages = [self._free.pop() for _ in range(count)]
+        for page in pages:
+            self._holders[page] = 1
+        # A masked key weighs nothing, but nothing times a NaN left behind is NaN.
+        for storage in (self.token_pages, self.frame_pages, self.estimator_pages):
+            storage[pages] = 0
+        return pages
+
+    def share(self, pages: Sequence[int]) -> list[int]:
+        """Hold pages that another holds already; they must not be written again."""
+        for page in pages:
+            self._holders[page] += 1
+        return list(pages)
+
+    def release(self, pages: Sequence[int]) -> None:
+        for page in pages:
+            self._holders[page] -= 1
+            if not self._holders[page]:
+                self._free.append(page)
+
+
+class PagedPast:
+    """Past of a batch of utterances that continue at different positions (one network part, one step).
+
+    Args:
+        pages: ``[pages, attentions, 2, frames, H, D]`` of this step, guidance rows folded into the pages.
+        table: int64 ``[B, W]`` pages of each row, oldest first, aligned so that the new frames of
+            every row start at the same page.
+        num_keys: frames in that alignment, the new ones included.
+        places: where the new frames are stored: page int64 ``[B, T]``, frame in it int64 ``[T]``.
+        tails: ``[B, tail_size]`` read; ``new_tails`` alike written.
+        lengths: new frames of each row, at most T.
+    """
+
+    def __init__(
+        self,
+        pages: Tensor,
+        table: Tensor,
+        num_keys: int,
+        places: tuple[Tensor, Tensor],
+        tails: Tensor,
+        new_tails: Tensor,
+        lengths: Sequence[int],
+    ) -> None:
+        self._pages = pages
+        self._table = table
+        self._num_keys = num_keys
+        self._page, self._frame = places
+        self._tails = tails
+        self._new_tails = new_tails
+        self._even = min(lengths) == max(lengths)
+        self._rows = torch.arange(len(lengths), device=pages.device)[:, None]
+        self._lengths = torch.tensor(lengths, device=pages.device)[:, None]
+
+    def extend(self, tail: Tail, x: Tensor) -> Tensor:
+        place = slice(tail.offset, tail.offset + tail.size)
+        before = self._tails[:, place].unflatten(1, (tail.frames, tail.channels))
+        extended = torch.cat([before, x], dim=1)
+        self._new_tails[:, place] = self._last_frames(extended, tail.frames).flatten(1)
+        return extended
+
+    def keys_values(self, attention: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        stored = self._pages[:, attention]
+        stored[self._page, 0, self._frame] = keys
+        stored[self._page, 1, self._frame] = values
+        all_keys, all_values = (
+            stored[self._table, side].flatten(1, 2)[:, : self._num_keys] for side in (0, 1)
+        )
+        return all_keys, all_values
+
+    def _last_frames(self, extended: Tensor, frames: int) -> Tensor:
+        """The last ``frames`` valid frames of each row ``[B, frames + T, C]``."""
+        if self._even:
+            return extended[:, -frames:]
+        return extended[self._rows, self._lengths + torch.arange(frames, device=extended.device)]

@@ -1,0 +1,93 @@
+"""What a layer of a causal network must know of the frames before its input.
+
+A causal convolution looks back a few frames, attention looks back over all of them. Both ask a
+:class:`Past` for those frames, so one piece of network code computes whole utterances
+(:class:`NoPast`: the input starts the utterance) and continues started ones
+(:class:`~cosyvoice_runtime.flow.pages.PagedPast`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Place of one convolution's last input frames in the flat tail of an utterance."""
+
+    offset: int
+    frames: int
+    channels: int
+
+    @property
+    def size(self) -> int:
+        return self.frames * self.channels
+
+
+class PastLayout:
+    """Numbers the layers that look back; filled while a network is built."""
+
+    def __init__(self, heads: int, head_dim: int) -> None:
+        self.heads = heads
+        self.head_dim = head_dim
+        self.tail_size = 0
+        self.attentions = 0
+
+    def add_tail(self, frames: int, channels: int) -> Tail:
+        """Reserve room for ``frames`` input frames of a convolution."""
+        tail = Tail(self.tail_size, frames, channels)
+        self.tail_size += tail.size
+        return tail
+
+    def add_attention(self) -> int:
+        """Number the next attention layer."""
+        self.attentions += 1
+        return self.attentions - 1
+
+
+class Past(Protocol):
+    """Frames before the current input, for each row of a batch."""
+
+    def extend(self, tail: Tail, x: Tensor) -> Tensor:
+        """Put the ``tail.frames`` frames before ``x [B, T, C]`` in front of it: ``[B, frames + T, C]``."""
+
+    def keys_values(self, attention: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values ``[B, S, H, D]`` to look at, given those of the input ``[B, T, H, D]``."""
+
+
+class NoPast:
+    """The input is the start of the utterance: zeros before it, nothing to attend to but itself."""
+
+    def extend(self, tail: Tail, x: Tensor) -> Tensor:
+        return F.pad(x, (0, 0, tail.frames, 0))
+
+    def keys_values(self, attention: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return keys, values
+
+
+def visible_keys(lengths: list[int], chunk: int | None, device: torch.device) -> Tensor | None:
+    """Which frames see which, for utterances that start in this call.
+
+    Args:
+        lengths: valid frames of each row; the rows are padded on the right to the longest.
+        chunk: frame i sees frame j iff ``j < (i // chunk + 1) * chunk``; None lets all see all.
+
+    Returns:
+        bool ``[B, 1, T, T]``, or None where every frame sees every frame.
+    """
+    frames = max(lengths)
+    uneven = min(lengths) < frames
+    if not uneven and (chunk is None or frames <= chunk):
+        return None
+    position = torch.arange(frames, device=device)
+    visible = position[None, :] < torch.tensor(lengths, device=device)[:, None]
+    visible = visible[:, None, None, :].expand(-1, 1, frames, -1)
+    if chunk is None:
+        return visible
+    chunk_of = position // chunk
+    return visible & (chunk_of[None, :] <= chunk_of[:, None])

@@ -1,0 +1,87 @@
+"""From the published names of ``flow.pt`` to this package's modules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+_RENAMES = [
+    (r"^spk_embed_affine_layer\.", "speaker."),
+    (r"^input_embedding\.", "token_embedding."),
+    (r"^encoder_proj\.", "encoder_projection."),
+    (r"\b(embed|up_embed)\.out\.0\.", r"\1.linear."),
+    (r"\b(embed|up_embed)\.out\.1\.", r"\1.norm."),
+    (r"^encoder\.pre_lookahead_layer\.conv1\.", "encoder.look_ahead.right."),
+    (r"^encoder\.pre_lookahead_layer\.conv2\.", "encoder.look_ahead.left.window."),
+    (r"^encoder\.up_layer\.conv\.", "encoder.upsample.window."),
+    (r"^encoder\.after_norm\.", "encoder.norm."),
+    (r"^encoder\.encoders\.", "encoder.layers."),
+    (r"^encoder\.up_encoders\.", "encoder.up_layers."),
+    (r"\.self_attn\.linear_([qkv])\.", r".\1."),
+    (r"\.self_attn\.linear_pos\.", ".position."),
+    (r"\.self_attn\.linear_out\.", ".out."),
+    (r"\.self_attn\.pos_bias_u$", ".content_bias"),
+    (r"\.self_attn\.pos_bias_v$", ".position_bias"),
+    (r"\.norm_mha\.", ".norm_attention."),
+    (r"\.norm_ff\.", ".norm_feed_forward."),
+    (r"\.feed_forward\.w_1\.", ".widen."),
+    (r"\.feed_forward\.w_2\.", ".narrow."),
+    (r"^decoder\.estimator\.", "estimator."),
+    (r"\.time_mlp\.linear_1\.", ".time_in."),
+    (r"\.time_mlp\.linear_2\.", ".time_out."),
+    (r"\.(down|up)_blocks\.0\.2\.", r".\1_conv.window."),
+    (r"\.(down|up)_blocks\.0\.", r".\1."),
+    (r"\.mid_blocks\.(\d+)\.", r".mid.\1."),
+    (r"^(estimator\.(?:down|up|mid\.\d+))\.0\.", r"\1.resnet."),
+    (r"^(estimator\.(?:down|up|mid\.\d+))\.1\.", r"\1.blocks."),
+    (r"\.resnet\.mlp\.1\.", ".resnet.time."),
+    (r"\.block1\.block\.0\.", ".first.conv.window."),
+    (r"\.block1\.block\.2\.", ".first.norm."),
+    (r"\.block2\.block\.0\.", ".second.conv.window."),
+    (r"\.block2\.block\.2\.", ".second.norm."),
+    (r"\.res_conv\.", ".shortcut."),
+    (r"\.norm1\.", ".norm_attention."),
+    (r"\.norm3\.", ".norm_feed_forward."),
+    (r"\.attn1\.to_([qkv])\.", r".\1."),
+    (r"\.attn1\.to_out\.0\.", ".out."),
+    (r"\.ff\.net\.0\.proj\.", ".widen."),
+    (r"\.ff\.net\.2\.", ".narrow."),
+    (r"\.final_block\.block\.0\.", ".final.conv.window."),
+    (r"\.final_block\.block\.2\.", ".final.norm."),
+    (r"\.final_proj\.", ".projection."),
+]
+
+
+def from_published(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """State dict of :class:`~cosyvoice_runtime.flow.flow.Flow` out of ``flow.pt``'s tensors.
+
+    Convolution weights ``[out, in, taps]`` become matrices ``[out, taps * in]``; the three attention
+    projections become one.
+    """
+    renamed = {_rename(name): _as_matrix(name, tensor) for name, tensor in tensors.items()}
+    return _fuse_projections(renamed)
+
+
+def _rename(name: str) -> str:
+    for pattern, replacement in _RENAMES:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _as_matrix(name: str, tensor: Tensor) -> Tensor:
+    if name.endswith(".weight") and tensor.dim() == 3:
+        return tensor.transpose(1, 2).flatten(1)
+    return tensor
+
+
+def _fuse_projections(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    fused = dict(tensors)
+    for name in tensors:
+        match = re.fullmatch(r"(.*\.)q\.(weight|bias)", name)
+        if match:
+            parts = [fused.pop(f"{match[1]}{part}.{match[2]}") for part in "qkv"]
+            fused[f"{match[1]}qkv.{match[2]}"] = torch.cat(parts)
+    return fused
