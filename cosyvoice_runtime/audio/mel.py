@@ -1,0 +1,36 @@
+"""Log-mel spectrogram at 24 kHz: what the flow writes and reads as its prompt."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cosyvoice_runtime.audio.filters import slaney_filters
+
+# `feat_extractor` in the published cosyvoice2.yaml; 50 frames per second.
+MEL_SAMPLE_RATE = 24_000
+MEL_HOP = 480
+MEL_BINS = 80
+FFT_SIZE = 1920
+HIGH_HZ = 8000.0
+POWER_FLOOR = 1e-9  # added under the root of the power spectrum (Matcha-TTS, HiFi-GAN)
+MEL_FLOOR = 1e-5
+
+
+def mel_spectrogram(samples: Tensor) -> Tensor:
+    """Natural-log magnitude mel.
+
+    Args:
+        samples: [n] float32 at 24 kHz, at least 721.
+
+    Returns:
+        [n // 480, 80] float32 at 50 Hz.
+    """
+    margin = (FFT_SIZE - MEL_HOP) // 2
+    padded = F.pad(samples[None], (margin, margin), mode="reflect")
+    window = torch.hann_window(FFT_SIZE)
+    spectrum = torch.stft(padded, FFT_SIZE, MEL_HOP, window=window, center=False, return_complex=True)[0]
+    magnitude = (torch.view_as_real(spectrum).square().sum(dim=-1) + POWER_FLOOR).sqrt()
+    mel = slaney_filters(MEL_SAMPLE_RATE, FFT_SIZE, MEL_BINS, HIGH_HZ) @ magnitude
+    return mel.clamp(min=MEL_FLOOR).log().T.contiguous()

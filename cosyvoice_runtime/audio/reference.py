@@ -1,0 +1,78 @@
+"""What reference audio must be before a voice is made from it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.errors import InvalidInput
+
+MIN_SECONDS = 0.5
+MAX_SECONDS = 30.0  # what the speech tokenizer was made for (upstream's frontend refuses more, too)
+MIN_RATE = 16_000  # the speech tokenizer and the speaker encoder read up to 8 kHz
+MAX_RATE = 192_000  # the highest rate of recorders; bounds the work that a request can ask for
+PEAK_LIMIT = 1.5  # lossy codecs overshoot full scale by up to 3 dB; integers sent as floats are far above
+SILENCE_RMS = 1e-3  # -60 dBFS: 40 dB below ordinary speech, what is left is the noise of a room
+FULL_SCALE = 0.999
+MAX_CLIPPED = 0.05  # normalised speech touches full scale in < 0.1 % of its samples, overdriven in > 5 %
+
+
+def reference_audio(samples: Tensor, rate: int, length: int | None = None) -> Audio:
+    """Reference audio from a request's tensors, mixed to mono and checked.
+
+    Args:
+        samples: [n] or [channels, n] floats in [-1, 1].
+        rate: samples per second.
+        length: valid samples at the start of ``samples``; all by default.
+
+    Raises:
+        InvalidInput: naming ``reference_wav``, ``reference_wav_len`` or ``reference_sample_rate``.
+    """
+    if not samples.is_floating_point():
+        raise InvalidInput("reference_wav", samples.dtype, "expected floats in [-1, 1]")
+    if samples.ndim not in (1, 2) or samples.numel() == 0:
+        raise InvalidInput("reference_wav", tuple(samples.shape), "expected the shape [n] or [channels, n]")
+    total = samples.shape[-1]
+    if length is not None and not 0 < length <= total:
+        raise InvalidInput("reference_wav_len", length, f"reference_wav holds {total} samples")
+    mono = samples.float().reshape(-1, total)[:, :length].mean(dim=0)
+    audio = Audio(mono, rate)
+    check_reference(audio)
+    return audio
+
+
+def check_reference(audio: Audio) -> None:
+    """Refuse audio that no voice can be made from.
+
+    Raises:
+        InvalidInput: the sample rate is outside 16 to 192 kHz; the duration outside 0.5 to 30 s; a
+            sample is not finite or far outside [-1, 1]; the audio is silent or heavily clipped.
+    """
+    if not MIN_RATE <= audio.rate <= MAX_RATE:
+        raise InvalidInput("reference_sample_rate", audio.rate, f"expected {MIN_RATE} to {MAX_RATE} Hz")
+    if not MIN_SECONDS <= audio.seconds <= MAX_SECONDS:
+        _refuse(f"{audio.seconds:.2f} s", f"expected {MIN_SECONDS:g} to {MAX_SECONDS:g} s")
+    _check_values(audio.samples)
+    _check_loudness(audio.samples)
+
+
+def _check_values(samples: Tensor) -> None:
+    bad = int((~samples.isfinite()).sum())
+    if bad:
+        _refuse(f"{bad} samples NaN or infinite", "expected finite floats in [-1, 1]")
+    peak = samples.abs().max().item()
+    if peak > PEAK_LIMIT:
+        _refuse(f"samples reach {peak:.5g}", "expected floats in [-1, 1]")
+
+
+def _check_loudness(samples: Tensor) -> None:
+    rms = samples.std(correction=0).item()  # without the mean: a constant offset is silence
+    if rms < SILENCE_RMS:
+        _refuse(f"silence (RMS {rms:.2g})", f"expected speech with an RMS of at least {SILENCE_RMS:g}")
+    clipped = (samples.abs() >= FULL_SCALE).float().mean().item()
+    if clipped > MAX_CLIPPED:
+        _refuse(f"{clipped:.1%} of the samples clipped", f"expected at most {MAX_CLIPPED:.0%} at full scale")
+
+
+def _refuse(value: str, limit: str) -> None:
+    raise InvalidInput("reference_wav", value, limit)

@@ -1,0 +1,33 @@
+"""Files that are either whole or absent."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+INCOMING = ".incoming"
+
+
+@contextmanager
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Hold a file lock; it excludes other threads as well as other processes. Not reentrant."""
+    with open(path, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file by way of a temporary one beside it.
+
+    One writer per directory at a time: the temporary file always has the same name, so that a crash
+    leaves at most one behind, and the next write takes it over.
+    """
+    incoming = path.with_name(INCOMING)
+    with open(incoming, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(incoming, path)

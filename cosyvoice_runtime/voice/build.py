@@ -1,0 +1,72 @@
+"""Voices from reference audio."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from torch import Tensor
+
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.audio.mel import MEL_SAMPLE_RATE, mel_spectrogram
+from cosyvoice_runtime.audio.reference import check_reference
+from cosyvoice_runtime.audio.resample import resample
+from cosyvoice_runtime.voice.digest import content_hash
+from cosyvoice_runtime.voice.voice import FRAMES_PER_TOKEN, Voice
+
+EXTRACTOR_SAMPLE_RATE = 16_000
+"""Rate that the speech tokenizer and the speaker encoder read."""
+
+RECIPE = 1
+"""Raised when the features made from the same audio change, so that stored voices don't outlive them."""
+
+Extractor = Callable[[Tensor], Tensor]
+
+
+def voice_key(audio: Audio, transcript: str, checkpoint_id: str) -> str:
+    """Key of the voice that :func:`build_voice` makes of the same arguments, without making it."""
+    text = _canonical(transcript)
+    return content_hash("reference", RECIPE, audio.rate, audio.samples, text, checkpoint_id)
+
+
+def build_voice(
+    audio: Audio,
+    transcript: str,
+    speech_tokenizer: Extractor,
+    speaker_encoder: Extractor,
+    checkpoint_id: str,
+) -> Voice:
+    """Run the three extractors, side by side, on reference audio.
+
+    Args:
+        audio: 0.5 to 30 s at 16 kHz or more. The mel is made from it at its own rate, so audio above
+            16 kHz keeps the treble that the other two don't hear.
+        transcript: what the audio says; may be empty.
+        speech_tokenizer: 16 kHz samples [n] float32 -> speech tokens int32 at 25 Hz.
+        speaker_encoder: 16 kHz samples [n] float32 -> embedding [D] float32.
+        checkpoint_id: the checkpoint that both belong to.
+
+    Raises:
+        InvalidInput: the audio is no usable reference.
+    """
+    check_reference(audio)
+    low_rate = resample(audio.samples, audio.rate, EXTRACTOR_SAMPLE_RATE)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        tokens_to_come = pool.submit(speech_tokenizer, low_rate)
+        embedding_to_come = pool.submit(speaker_encoder, low_rate)
+        mel = mel_spectrogram(resample(audio.samples, audio.rate, MEL_SAMPLE_RATE))
+        tokens, embedding = tokens_to_come.result(), embedding_to_come.result()
+    count = min(mel.shape[0] // FRAMES_PER_TOKEN, tokens.shape[0])
+    return Voice(
+        key=voice_key(audio, transcript, checkpoint_id),
+        transcript=_canonical(transcript),
+        speech_tokens=tokens[:count].clone(),
+        prompt_mel=mel[: FRAMES_PER_TOKEN * count].clone(),
+        speaker_embedding=embedding,
+        checkpoint_id=checkpoint_id,
+    )
+
+
+def _canonical(transcript: str) -> str:
+    return unicodedata.normalize("NFC", transcript.strip())

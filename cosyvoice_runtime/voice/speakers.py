@@ -1,0 +1,63 @@
+"""Voices out of upstream's ``spk2info.pt``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.audio.mel import MEL_BINS
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.voice.digest import content_hash
+from cosyvoice_runtime.voice.voice import FRAMES_PER_TOKEN, Voice
+
+Speaker = Mapping[str, Tensor]
+Decode = Callable[[list[int]], str]
+EMBEDDINGS = ("flow_embedding", "embedding", "llm_embedding")
+
+
+def import_speakers(speakers: Mapping[str, Speaker], decode: Decode, checkpoint_id: str) -> dict[str, Voice]:
+    """Voices by speaker name.
+
+    A speaker saved from a zero-shot prompt becomes a full voice. One that only has an embedding, as
+    for the SFT mode, becomes a voice with an empty transcript and a prompt of length zero.
+
+    Args:
+        speakers: content of ``spk2info.pt``: speaker -> tensors by upstream's names.
+        decode: text of the tokenizer's ids (``prompt_text`` holds ids).
+        checkpoint_id: the checkpoint that the file belongs to.
+
+    Raises:
+        CheckpointError: naming the speaker and the tensor that is missing or of another shape.
+    """
+    return {name: _voice(name, entry, decode, checkpoint_id) for name, entry in speakers.items()}
+
+
+def _voice(name: str, entry: Speaker, decode: Decode, checkpoint_id: str) -> Voice:
+    try:
+        tokens, mel = _prompt(entry)
+        embedding = _embedding(entry)
+        text_ids = entry["prompt_text"].flatten().tolist() if "prompt_text" in entry else []
+        transcript = decode(text_ids)
+        key = content_hash("speaker", transcript, tokens, mel, embedding, checkpoint_id)
+        return Voice(key, transcript, tokens, mel, embedding, checkpoint_id)
+    except KeyError as error:
+        raise CheckpointError(f"spk2info: speaker {name!r} lacks the tensor {error}") from error
+    except InvalidInput as error:
+        raise CheckpointError(f"spk2info: speaker {name!r}: {error}") from error
+
+
+def _prompt(entry: Speaker) -> tuple[Tensor, Tensor]:
+    if "flow_prompt_speech_token" not in entry and "prompt_speech_feat" not in entry:
+        return torch.zeros(0, dtype=torch.int32), torch.zeros(0, MEL_BINS)
+    tokens = entry["flow_prompt_speech_token"].flatten().int()
+    mel = entry["prompt_speech_feat"].float()
+    mel = mel.reshape(-1, mel.shape[-1])
+    count = min(mel.shape[0] // FRAMES_PER_TOKEN, tokens.shape[0])
+    return tokens[:count].clone(), mel[: FRAMES_PER_TOKEN * count].clone()
+
+
+def _embedding(entry: Speaker) -> Tensor:
+    name = next((name for name in EMBEDDINGS if name in entry), EMBEDDINGS[0])
+    return entry[name].flatten().float().clone()

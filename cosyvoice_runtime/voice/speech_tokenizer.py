@@ -1,0 +1,80 @@
+"""16 kHz audio to speech tokens, through ``speech_tokenizer_v2.onnx``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.audio.log_mel import LOG_MEL_BINS, LOG_MEL_SAMPLE_RATE, log_mel_spectrogram
+from cosyvoice_runtime.audio.reference import MAX_SECONDS
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.voice.onnx_model import BATCH, OnnxModel, Port
+
+NUM_CODES = 3**8  # finite scalar quantisation of 8 values to 3 levels: ids 0..6560
+FRAMES_PER_TOKEN = 4  # log-mel frames at 100 Hz, tokens at 25 Hz
+INPUTS = (
+    Port(("tensor(float)",), (BATCH, LOG_MEL_BINS, "frames")),
+    Port(("tensor(int32)",), (BATCH,)),
+)
+OUTPUT = Port(("tensor(int32)", "tensor(int64)"), None)
+
+
+class SpeechTokenizer:
+    """Speech tokens of 16 kHz audio.
+
+    Args:
+        onnx_path: graph with the inputs log-mel float32 [B, 128, T] and length int32 [B], in this order.
+        num_codes: ids that the speech LM and the flow know.
+        threads: cores for one call.
+
+    Raises:
+        CheckpointError: the graph is unreadable or has another interface; at a call: it delivers ids or
+            a token rate that the checkpoint can't have.
+    """
+
+    def __init__(self, onnx_path: str | Path, num_codes: int = NUM_CODES, threads: int = 1) -> None:
+        self._model = OnnxModel(onnx_path, INPUTS, OUTPUT, threads)
+        self._num_codes = num_codes
+
+    def __call__(self, samples: Tensor) -> Tensor:
+        """Tokens of one waveform: [n] float32 at 16 kHz, at most 30 s -> int32 at 25 Hz."""
+        return self.batch([samples])[0]
+
+    def batch(self, waveforms: Sequence[Tensor]) -> list[Tensor]:
+        """Tokens of several waveforms, each as alone.
+
+        Raises:
+            InvalidInput: a waveform is longer than 30 s.
+        """
+        for samples in waveforms:
+            _check_length(samples)
+        return self._model.map_rows([log_mel_spectrogram(samples) for samples in waveforms], self._tokens)
+
+    def _tokens(self, features: Tensor) -> Tensor:
+        rows, _, frames = features.shape
+        ids = self._model.run(features.numpy(), np.full(rows, frames, dtype=np.int32))
+        tokens = torch.from_numpy(ids.reshape(rows, -1)).int()
+        self._check_tokens(tokens, frames)
+        return tokens
+
+    def _check_tokens(self, tokens: Tensor, frames: int) -> None:
+        count = tokens.shape[1]
+        if abs(count - frames / FRAMES_PER_TOKEN) >= 1:
+            raise CheckpointError(
+                f"{self._model.path}: {count} tokens for {frames} frames, expected one per {FRAMES_PER_TOKEN}"
+            )
+        strangers = tokens[(tokens < 0) | (tokens >= self._num_codes)]
+        if strangers.numel():
+            raise CheckpointError(
+                f"{self._model.path}: token id {int(strangers[0])}, expected 0 to {self._num_codes - 1}"
+            )
+
+
+def _check_length(samples: Tensor) -> None:
+    seconds = samples.shape[0] / LOG_MEL_SAMPLE_RATE
+    if seconds > MAX_SECONDS:
+        raise InvalidInput("reference_wav", f"{seconds:.2f} s", f"expected at most {MAX_SECONDS:g} s")

@@ -1,0 +1,243 @@
+"""Voices on disk and in memory, bounded, shared by the threads and processes of one machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.voice.atomic import exclusive_lock, replace_file
+from cosyvoice_runtime.voice.digest import KEY
+from cosyvoice_runtime.voice.names import VoiceNames, checked_name
+from cosyvoice_runtime.voice.voice import Voice
+from cosyvoice_runtime.voice.voice_file import encode_voice, read_header, read_voice
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+SUFFIX = ".safetensors"
+SHOWN_NAMES = 5
+
+
+@dataclass(frozen=True)
+class VoiceEntry:
+    """A stored voice, without its tensors."""
+
+    key: str
+    names: tuple[str, ...]
+    transcript: str
+    checkpoint_id: str
+    size_bytes: int
+
+
+class VoiceStore:
+    """Content-addressed voices of one checkpoint under a directory.
+
+    ``voices/<key>.safetensors`` is a voice, ``names/<name>.json`` one of its names. A voice without a
+    name is a cache entry: the least recently used one goes when room is needed. A named voice stays
+    until it is deleted. Every operation holds a lock on the directory.
+
+    Args:
+        directory: made when absent; several stores may share it.
+        checkpoint_id: voices of another checkpoint are refused.
+        max_voices: files on disk; also the most names.
+        max_bytes: bytes on disk.
+        memory_voices: voices kept in this process's memory as well, the least recently used out first.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        checkpoint_id: str,
+        *,
+        max_voices: int = 1000,
+        max_bytes: int = 1 << 30,
+        memory_voices: int = 64,
+    ) -> None:
+        self._checkpoint_id = checkpoint_id
+        self._max_voices = max_voices
+        self._max_bytes = max_bytes
+        self._memory_voices = memory_voices
+        self._memory: OrderedDict[str, Voice] = OrderedDict()
+        self._voices = Path(directory) / "voices"
+        self._voices.mkdir(parents=True, exist_ok=True)
+        self._lock_path = Path(directory) / "lock"
+        self._names = VoiceNames(Path(directory) / "names")
+
+    def put(self, voice: Voice) -> None:
+        """Store a voice as a cache entry.
+
+        Raises:
+            InvalidInput: the voice is of another checkpoint, or named voices fill the store.
+        """
+        with self._locked():
+            self._write(voice)
+
+    def register(self, name: str, voice: Voice) -> None:
+        """Store a voice under a name; a name in use moves to this voice.
+
+        Raises:
+            InvalidInput: as :meth:`put`, or the name is none (:func:`checked_name`).
+        """
+        name = checked_name(name)
+        with self._locked():
+            taken = self._names.known()
+            if name not in taken and len(taken) >= self._max_voices:
+                raise InvalidInput("voice", name, f"all {self._max_voices} names are taken; delete one first")
+            self._write(voice)
+            self._names.set(name, voice.key)
+
+    def get(self, name: str) -> Voice:
+        """The voice of a name or key.
+
+        Raises:
+            InvalidInput: it is unknown, or made with another checkpoint.
+            CheckpointError: its file was damaged; it is removed from the store.
+        """
+        with self._locked():
+            voice = self._load(self._resolve(name))
+        self._check_checkpoint(name, voice)
+        return voice
+
+    def find(self, key: str) -> Voice | None:
+        """The voice of a key, or None when it has to be built; a damaged one is removed and logged."""
+        with self._locked():
+            try:
+                return self._load(key) if self._holds(key) else None
+            except CheckpointError:  # logged where it was met, and what is built anew replaces it
+                return None
+
+    def delete(self, name: str) -> None:
+        """Forget a name, and its voice with its last name; or, by key, a voice with all its names.
+
+        Raises:
+            InvalidInput: it is unknown.
+        """
+        with self._locked():
+            key = self._resolve(name)
+            if name == key:
+                self._remove(key)
+                return
+            self._names.remove(name)
+            if key not in self._names.by_key():
+                self._remove(key)
+
+    def entries(self) -> list[VoiceEntry]:
+        """Every stored voice, also of other checkpoints, in the order of their names and keys."""
+        with self._locked():
+            names = self._names.by_key()
+            entries = [entry for key in self._files() if (entry := self._entry(key, names.get(key, ())))]
+        return sorted(entries, key=lambda entry: (not entry.names, entry.names, entry.key))
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return exclusive_lock(self._lock_path)
+
+    def _path(self, key: str) -> Path:
+        return self._voices / f"{key}{SUFFIX}"
+
+    def _files(self) -> dict[str, os.stat_result]:
+        """Stored keys, the least recently used first."""
+        files = {path.stem: path.stat() for path in self._voices.glob(f"*{SUFFIX}")}
+        return dict(sorted(files.items(), key=lambda item: item[1].st_mtime_ns))
+
+    def _holds(self, key: str) -> bool:
+        return KEY.fullmatch(key) is not None and self._path(key).is_file()
+
+    def _resolve(self, name: str) -> str:
+        key = name if KEY.fullmatch(name) else self._names.get(name)
+        if key is None or not self._holds(key):
+            raise self._unknown(name)
+        return key
+
+    def _write(self, voice: Voice) -> None:
+        self._check_checkpoint(voice.key, voice)
+        content = encode_voice(voice)
+        self._make_room(voice.key, len(content))
+        replace_file(self._path(voice.key), content)
+        self._remember(voice)
+
+    def _load(self, key: str) -> Voice:
+        voice = self._memory.get(key) or self._read(read_voice, key)
+        os.utime(self._path(key))  # the time of modification is the time of the last use
+        self._remember(voice)
+        return voice
+
+    def _read(self, read: Callable[[Path], T], key: str) -> T:
+        try:
+            return read(self._path(key))
+        except CheckpointError as error:
+            names = self._remove(key)
+            logger.error("removed a damaged voice, named %s: %s", ", ".join(names) or "nothing", error)
+            raise
+
+    def _entry(self, key: str, names: tuple[str, ...]) -> VoiceEntry | None:
+        size = self._path(key).stat().st_size
+        try:
+            header = self._read(read_header, key)
+        except CheckpointError:  # logged where it was met
+            return None
+        return VoiceEntry(key, names, header["transcript"], header["checkpoint_id"], size)
+
+    def _remember(self, voice: Voice) -> None:
+        self._memory[voice.key] = voice
+        self._memory.move_to_end(voice.key)
+        while len(self._memory) > self._memory_voices:
+            self._memory.popitem(last=False)
+
+    def _remove(self, key: str) -> tuple[str, ...]:
+        """Remove a voice and its names, which are returned."""
+        names = self._names.by_key().get(key, ())
+        for name in names:
+            self._names.remove(name)
+        self._drop(key)
+        return names
+
+    def _drop(self, key: str) -> None:
+        self._memory.pop(key, None)
+        self._path(key).unlink()
+
+    def _make_room(self, key: str, size: int) -> None:
+        """Drop unnamed voices, the least recently used first, until one of ``size`` bytes fits."""
+        files = self._files()
+        files.pop(key, None)
+        excess = len(files) + 1 - self._max_voices
+        missing = sum(file.st_size for file in files.values()) + size - self._max_bytes
+        if excess <= 0 and missing <= 0:
+            return
+        named = self._names.by_key()
+        sizes = {unnamed: file.st_size for unnamed, file in files.items() if unnamed not in named}
+        for victim in self._victims(sizes, excess, missing):
+            self._drop(victim)
+
+    def _victims(self, sizes: dict[str, int], excess: int, missing: int) -> list[str]:
+        """The first keys whose removal frees ``excess`` files and ``missing`` bytes."""
+        victims = []
+        for key, size in sizes.items():
+            if excess <= 0 and missing <= 0:
+                break
+            victims.append(key)
+            excess -= 1
+            missing -= size
+        if excess > 0 or missing > 0:
+            limit = f"named voices leave no room in {self._max_voices} voices and {self._max_bytes} bytes"
+            raise InvalidInput("voice", "one more voice", f"{limit}; delete some first")
+        return victims
+
+    def _check_checkpoint(self, name: str, voice: Voice) -> None:
+        if voice.checkpoint_id != self._checkpoint_id:
+            limit = (
+                f"it was made with checkpoint {voice.checkpoint_id!r} and this is {self._checkpoint_id!r}; "
+                "register it again"
+            )
+            raise InvalidInput("voice", name, limit)
+
+    def _unknown(self, name: str) -> InvalidInput:
+        names = self._names.known()
+        shown = ", ".join(names[:SHOWN_NAMES]) + (", ..." if len(names) > SHOWN_NAMES else "")
+        return InvalidInput("voice", name, f"expected a key or one of {len(names)} names: {shown}")

@@ -1,0 +1,57 @@
+"""What the networks need to know of a speaker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.voice.digest import KEY
+
+FRAMES_PER_TOKEN = 2
+"""Mel frames (50 Hz) per speech token (25 Hz); `token_mel_ratio` of the published configuration."""
+
+
+@dataclass(frozen=True, eq=False)
+class Voice:
+    """A speaker as prompt: n speech tokens, the mel of the same stretch of audio, and an embedding.
+
+    Attributes:
+        key: content hash of what the voice was made from; 64 hexadecimal digits.
+        transcript: what the reference audio says; empty for a voice without one, which serves every
+            mode but zero-shot.
+        speech_tokens: [n] int32 at 25 Hz; n is 0 for a speaker known by embedding alone.
+        prompt_mel: [2n, mel bins] float32 at 50 Hz.
+        speaker_embedding: [D] float32, not normalised.
+        checkpoint_id: the checkpoint whose extractors made it.
+
+    Raises:
+        InvalidInput: a field of another shape or type.
+    """
+
+    key: str
+    transcript: str
+    speech_tokens: Tensor
+    prompt_mel: Tensor
+    speaker_embedding: Tensor
+    checkpoint_id: str
+
+    def __post_init__(self) -> None:
+        if not KEY.fullmatch(self.key):
+            raise InvalidInput("key", self.key, "expected 64 hexadecimal digits")
+        _check("speech_tokens", self.speech_tokens, 1, torch.int32)
+        _check("prompt_mel", self.prompt_mel, 2, torch.float32)
+        _check("speaker_embedding", self.speaker_embedding, 1, torch.float32)
+        frames, expected = self.prompt_mel.shape[0], FRAMES_PER_TOKEN * self.speech_tokens.shape[0]
+        if frames != expected:
+            raise InvalidInput("prompt_mel", f"{frames} frames", f"the speech tokens span {expected}")
+
+
+def _check(field: str, tensor: Tensor, ndim: int, dtype: torch.dtype) -> None:
+    if tensor.ndim != ndim or tensor.dtype != dtype:
+        given = f"{tensor.dtype} {list(tensor.shape)}"
+        raise InvalidInput(field, given, f"expected {dtype} with {ndim} dimension(s)")
+    if not tensor.isfinite().all():
+        raise InvalidInput(field, "NaN or infinity", "expected finite values")

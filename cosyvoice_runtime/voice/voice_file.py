@@ -1,0 +1,66 @@
+"""A voice as one safetensors file; its header holds the rest as JSON, so the file is whole or absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.voice.digest import content_hash
+from cosyvoice_runtime.voice.voice import Voice
+
+TENSORS = ("speech_tokens", "prompt_mel", "speaker_embedding")
+TEXTS = ("key", "transcript", "checkpoint_id")
+
+
+def encode_voice(voice: Voice) -> bytes:
+    """Content of a voice's file."""
+    tensors = {name: getattr(voice, name).detach().cpu().contiguous() for name in TENSORS}
+    texts = {name: getattr(voice, name) for name in TEXTS}
+    return save(tensors, metadata={**texts, "digest": _digest(voice)})
+
+
+def read_voice(path: Path) -> Voice:
+    """Read a voice from a file called after its key.
+
+    Raises:
+        CheckpointError: the file is damaged or holds something else.
+    """
+    with _opened(path) as file:
+        # Cloned: the file's own tensors are mapped memory that a later write could change.
+        tensors = {name: file.get_tensor(name).clone() for name in TENSORS}
+        header = file.metadata()
+        voice = Voice(**{name: header[name] for name in TEXTS}, **tensors)
+        if header["digest"] != _digest(voice) or voice.key != path.stem:
+            raise CheckpointError(f"{path}: the content doesn't match its digest")
+        return voice
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """The texts of a voice's file, without its tensors and without a check of them.
+
+    Raises:
+        CheckpointError: the file has no readable header.
+    """
+    with _opened(path) as file:
+        header = file.metadata()
+        return {name: header[name] for name in TEXTS}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """An open safetensors file; whatever is wrong with it is a :class:`CheckpointError`."""
+    try:
+        with safe_open(path, "pt") as file:
+            yield file
+    except (SafetensorError, KeyError, TypeError, InvalidInput) as error:
+        raise CheckpointError(f"{path}: not a voice ({error})") from error
+
+
+def _digest(voice: Voice) -> str:
+    return content_hash(*(getattr(voice, name) for name in (*TEXTS, *TENSORS)))

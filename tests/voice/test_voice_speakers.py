@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from fake_voices import CHECKPOINT
+from torch import Tensor
+
+from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.voice import Voice
+from cosyvoice_runtime.voice.speakers import import_speakers
+
+
+def decode(ids: list[int]) -> str:
+    return "".join(chr(97 + number) for number in ids)
+
+
+def zero_shot_entry(tokens: int = 10, frames: int = 20) -> dict[str, Tensor]:
+    """What upstream saves of a zero-shot prompt."""
+    return {
+        "prompt_text": torch.tensor([[7, 8]], dtype=torch.int32),
+        "prompt_text_len": torch.tensor([2], dtype=torch.int32),
+        "llm_prompt_speech_token": torch.arange(tokens, dtype=torch.int32)[None],
+        "flow_prompt_speech_token": torch.arange(tokens, dtype=torch.int32)[None],
+        "prompt_speech_feat": torch.randn(1, frames, 80),
+        "llm_embedding": torch.zeros(1, 192),
+        "flow_embedding": torch.arange(192.0)[None],
+    }
+
+
+def one(entry: dict[str, Tensor]) -> Voice:
+    return import_speakers({"ann": entry}, decode, CHECKPOINT)["ann"]
+
+
+def test_zero_shot_speaker_is_a_whole_voice() -> None:
+    entry = zero_shot_entry()
+    voice = one(entry)
+    assert voice.transcript == "hi"
+    assert torch.equal(voice.speech_tokens, entry["flow_prompt_speech_token"][0])
+    assert torch.equal(voice.prompt_mel, entry["prompt_speech_feat"][0])
+    assert torch.equal(voice.speaker_embedding, entry["flow_embedding"][0])
+    assert voice.checkpoint_id == CHECKPOINT
+
+
+@pytest.mark.parametrize(("tokens", "frames", "count"), [(10, 17, 8), (8, 20, 8), (0, 20, 0)])
+def test_prompt_is_cut_to_what_tokens_and_mel_share(tokens: int, frames: int, count: int) -> None:
+    voice = one(zero_shot_entry(tokens, frames))
+    assert voice.speech_tokens.shape == (count,)
+    assert voice.prompt_mel.shape == (2 * count, 80)
+
+
+def test_speaker_with_an_embedding_alone_has_no_prompt() -> None:
+    voice = one({"embedding": torch.arange(192.0)[None]})
+    assert (voice.transcript, voice.speech_tokens.shape, voice.prompt_mel.shape) == ("", (0,), (0, 80))
+    assert torch.equal(voice.speaker_embedding, torch.arange(192.0))
+
+
+def test_file_read_as_plain_tensors_gives_every_speaker(tmp_path: Path) -> None:
+    torch.save(
+        {"中文女": {"embedding": torch.ones(1, 192)}, "ann": zero_shot_entry()}, tmp_path / "spk2info.pt"
+    )
+    speakers = torch.load(tmp_path / "spk2info.pt", weights_only=True)
+    voices = import_speakers(speakers, decode, CHECKPOINT)
+    assert list(voices) == ["中文女", "ann"]
+    assert voices["中文女"].key != voices["ann"].key
+
+
+def test_same_speaker_has_one_key_and_another_checkpoint_another() -> None:
+    entry = zero_shot_entry()
+    assert one(entry).key == one(entry).key
+    assert one(entry).key != import_speakers({"ann": entry}, decode, "checkpoint-b")["ann"].key
+
+
+@pytest.mark.parametrize(
+    "missing", [("flow_embedding", "llm_embedding"), ("prompt_speech_feat",), ("flow_prompt_speech_token",)]
+)
+def test_missing_tensor_is_named_with_its_speaker(missing: tuple[str, ...]) -> None:
+    entry = {name: tensor for name, tensor in zero_shot_entry().items() if name not in missing}
+    with pytest.raises(CheckpointError, match=f"'ann' lacks the tensor '{missing[0]}'"):
+        one(entry)
+
+
+def test_value_that_no_voice_can_hold_is_named() -> None:
+    entry = zero_shot_entry() | {"flow_embedding": torch.full((1, 192), float("nan"))}
+    with pytest.raises(CheckpointError, match=r"'ann': speaker_embedding"):
+        one(entry)

@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fake_voices import CHECKPOINT, make_voice, same_voice
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.voice import Voice, VoiceStore
+from cosyvoice_runtime.voice.voice_file import encode_voice
+
+
+def open_store(directory: Path, **limits: int) -> VoiceStore:
+    return VoiceStore(directory, CHECKPOINT, **limits)
+
+
+def voice_path(directory: Path, voice: Voice) -> Path:
+    return directory / "voices" / f"{voice.key}.safetensors"
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture(params=[0, 8], ids=["disk", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> VoiceStore:
+    return open_store(tmp_path, memory_voices=request.param)
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 30])
+def test_voice_comes_back_by_name_and_by_key(store: VoiceStore, tokens: int) -> None:
+    voice = make_voice(1, tokens=tokens, transcript='你好, "hello"\n')
+    store.register("ann", voice)
+    assert same_voice(store.get("ann"), voice)
+    assert same_voice(store.get(voice.key), voice)
+    found = store.find(voice.key)
+    assert found is not None
+    assert same_voice(found, voice)
+
+
+def test_voices_and_names_survive_a_restart(tmp_path: Path) -> None:
+    named, unnamed = make_voice(1), make_voice(2)
+    store = open_store(tmp_path)
+    store.register("ann", named)
+    store.put(unnamed)
+    reopened = open_store(tmp_path)
+    assert same_voice(reopened.get("ann"), named)
+    assert same_voice(reopened.get(unnamed.key), unnamed)
+
+
+def test_two_stores_on_one_directory_see_each_other(tmp_path: Path) -> None:
+    left, right = open_store(tmp_path), open_store(tmp_path)
+    voice = make_voice(1)
+    left.register("ann", voice)
+    assert same_voice(right.get("ann"), voice)
+    left.delete("ann")
+    with pytest.raises(InvalidInput):
+        right.get("ann")
+    assert right.find(voice.key) is None
+
+
+def test_unknown_voice_is_refused_with_some_known_names(store: VoiceStore) -> None:
+    for number in range(7):
+        store.register(f"voice-{number}", make_voice(number))
+    with pytest.raises(InvalidInput) as caught:
+        store.get("bob")
+    assert (caught.value.field, caught.value.value) == ("voice", "'bob'")
+    assert caught.value.limit.endswith("7 names: voice-0, voice-1, voice-2, voice-3, voice-4, ...")
+
+
+@pytest.mark.parametrize("name", ["../lock", "..", "", "a/b", "/etc/passwd", "x" * 300, "\0", "0" * 64])
+def test_what_looks_like_a_path_is_an_unknown_voice(store: VoiceStore, name: str) -> None:
+    for operation in (store.get, store.delete):
+        with pytest.raises(InvalidInput):
+            operation(name)
+    assert store.find(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".hidden", "-x", "..", "a/b", "a b", "a\\b", "x" * 65, "0" * 64, "a\n", "é\0", "𠀀" * 64]
+)
+def test_bad_name_is_refused(store: VoiceStore, name: str) -> None:
+    with pytest.raises(InvalidInput, match="1 to 64 letters") as caught:
+        store.register(name, make_voice(1))
+    assert caught.value.field == "voice"
+    assert store.entries() == []
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 64, "中文女", "Ann.v2_final-3", "cafe\u0301"])
+def test_good_name_is_accepted(store: VoiceStore, name: str) -> None:
+    store.register(name, make_voice(1))
+    assert same_voice(store.get(name), make_voice(1))
+
+
+def test_name_moves_to_the_voice_registered_last(store: VoiceStore) -> None:
+    store.register("ann", make_voice(1))
+    store.register("ann", make_voice(2))
+    assert same_voice(store.get("ann"), make_voice(2))
+    assert [entry.key for entry in store.entries()] == [make_voice(2).key, make_voice(1).key]
+
+
+def test_entries_tell_names_transcript_and_size(store: VoiceStore, tmp_path: Path) -> None:
+    voice = make_voice(1, transcript="good morning")
+    store.register("ann", voice)
+    store.register("bob", voice)
+    store.put(make_voice(2))
+    first, second = store.entries()
+    assert (first.key, first.names, first.transcript) == (voice.key, ("ann", "bob"), "good morning")
+    assert first.checkpoint_id == CHECKPOINT
+    assert first.size_bytes == voice_path(tmp_path, voice).stat().st_size
+    assert second.names == ()
+
+
+def test_voice_goes_with_its_last_name(store: VoiceStore) -> None:
+    voice = make_voice(1)
+    store.register("ann", voice)
+    store.register("bob", voice)
+    store.delete("ann")
+    assert same_voice(store.get("bob"), voice)
+    store.delete("bob")
+    assert store.entries() == []
+
+
+def test_delete_by_key_forgets_every_name(store: VoiceStore) -> None:
+    voice = make_voice(1)
+    store.register("ann", voice)
+    store.delete(voice.key)
+    assert store.entries() == []
+    with pytest.raises(InvalidInput):
+        store.get("ann")
+
+
+def test_least_recently_used_voice_makes_room(tmp_path: Path) -> None:
+    store = open_store(tmp_path, max_voices=3)
+    voices = [make_voice(seed) for seed in range(4)]
+    for voice in voices[:3]:
+        store.put(voice)
+    store.get(voices[0].key)
+    store.put(voices[3])
+    assert [store.find(voice.key) is not None for voice in voices] == [True, False, True, True]
+
+
+def test_named_voice_never_makes_room(tmp_path: Path) -> None:
+    store = open_store(tmp_path, max_voices=2)
+    store.register("ann", make_voice(0))
+    for seed in range(1, 6):
+        store.put(make_voice(seed))
+    assert same_voice(store.get("ann"), make_voice(0))
+    assert same_voice(store.get(make_voice(5).key), make_voice(5))
+    assert len(store.entries()) == 2
+
+
+def test_store_full_of_named_voices_says_so_and_loses_nothing(tmp_path: Path) -> None:
+    store = open_store(tmp_path, max_voices=2)
+    store.register("ann", make_voice(0))
+    store.register("bob", make_voice(1))
+    for add in (store.put, lambda voice: store.register("cid", voice)):
+        with pytest.raises(InvalidInput, match="delete") as caught:
+            add(make_voice(2))
+        assert caught.value.field == "voice"
+    assert [entry.names for entry in store.entries()] == [("ann",), ("bob",)]
+    store.register("bob", make_voice(1))
+    store.delete("ann")
+    store.register("cid", make_voice(2))
+
+
+def test_voice_larger_than_the_store_is_refused_and_evicts_nothing(tmp_path: Path) -> None:
+    small, large = make_voice(0), make_voice(1, tokens=100)
+    store = open_store(tmp_path, max_bytes=len(encode_voice(large)) - 1)
+    store.put(small)
+    with pytest.raises(InvalidInput, match="bytes"):
+        store.put(large)
+    assert store.find(small.key) is not None
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40), st.booleans()), max_size=15),
+    st.integers(1, 5),
+    st.integers(3_000, 60_000),
+)
+def test_store_never_exceeds_its_limits(
+    tmp_path_factory: pytest.TempPathFactory,
+    additions: list[tuple[int, int, bool]],
+    max_voices: int,
+    max_bytes: int,
+) -> None:
+    directory = tmp_path_factory.mktemp("store")
+    store = open_store(directory, max_voices=max_voices, max_bytes=max_bytes, memory_voices=2)
+    named: set[str] = set()
+    for seed, tokens, with_name in additions:
+        voice = make_voice(seed, tokens=tokens)
+        try:
+            store.register(f"name-{voice.key[:8]}", voice) if with_name else store.put(voice)
+        except InvalidInput:
+            continue
+        named |= {voice.key} if with_name else set()
+        files = list((directory / "voices").iterdir())
+        assert len(files) <= max_voices
+        assert sum(file.stat().st_size for file in files) <= max_bytes
+        assert named <= {file.stem for file in files}
+        assert same_voice(store.get(voice.key), voice)
+
+
+@pytest.mark.parametrize(
+    "ruin",
+    [damage, lambda path: path.write_bytes(path.read_bytes()[:-9]), lambda path: path.write_bytes(b"")],
+)
+def test_damaged_voice_is_named_removed_and_logged(
+    tmp_path: Path, ruin: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    voice = make_voice(1)
+    open_store(tmp_path).register("ann", voice)
+    ruin(voice_path(tmp_path, voice))
+    store = open_store(tmp_path)
+    with caplog.at_level(logging.ERROR), pytest.raises(CheckpointError, match=voice.key):
+        store.get("ann")
+    assert "ann" in caplog.text
+    assert store.entries() == []
+    store.register("ann", voice)
+    assert same_voice(store.get("ann"), voice)
+
+
+def test_entries_leave_out_and_remove_what_is_no_voice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tmp_path)
+    store.put(make_voice(1))
+    store.put(make_voice(2))
+    voice_path(tmp_path, make_voice(1)).write_bytes(b"no voice")
+    with caplog.at_level(logging.ERROR):
+        assert [entry.key for entry in store.entries()] == [make_voice(2).key]
+    assert make_voice(1).key in caplog.text
+    assert not voice_path(tmp_path, make_voice(1)).exists()
+
+
+def test_damaged_cache_entry_is_a_miss_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    voice = make_voice(1)
+    open_store(tmp_path).put(voice)
+    damage(voice_path(tmp_path, voice))
+    with caplog.at_level(logging.ERROR):
+        assert open_store(tmp_path).find(voice.key) is None
+    assert voice.key in caplog.text
+
+
+def test_voice_under_another_s_key_is_damage(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    left, right = make_voice(1), make_voice(2)
+    store.put(left)
+    voice_path(tmp_path, left).rename(voice_path(tmp_path, right))
+    with pytest.raises(CheckpointError):
+        store.get(right.key)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"voice": 3}', json.dumps({"voice": "../x"})])
+def test_damaged_name_is_removed_and_its_voice_stays(
+    tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tmp_path)
+    store.register("ann", make_voice(1))
+    (tmp_path / "names" / "ann.json").write_text(content)
+    with caplog.at_level(logging.ERROR), pytest.raises(InvalidInput):
+        store.get("ann")
+    assert "ann.json" in caplog.text
+    assert [entry.key for entry in store.entries()] == [make_voice(1).key]
+
+
+def test_write_that_was_cut_off_leaves_nothing_visible(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    (tmp_path / "voices" / ".incoming").write_bytes(b"half a voice")
+    assert store.entries() == []
+    store.put(make_voice(1))
+    assert [file.name for file in (tmp_path / "voices").iterdir()] == [f"{make_voice(1).key}.safetensors"]
+
+
+def test_voice_of_another_checkpoint_is_refused_with_the_reason(tmp_path: Path) -> None:
+    other = VoiceStore(tmp_path, "checkpoint-b")
+    voice = make_voice(1, checkpoint_id="checkpoint-b")
+    other.register("ann", voice)
+    store = open_store(tmp_path)
+    for refused in (lambda: store.get("ann"), lambda: store.put(voice), lambda: store.register("bob", voice)):
+        with pytest.raises(
+            InvalidInput, match=r"'checkpoint-b' and this is 'checkpoint-a'; register it again"
+        ):
+            refused()
+    assert store.entries()[0].checkpoint_id == "checkpoint-b"
+
+
+def test_memory_holds_only_the_most_recent_voices(tmp_path: Path) -> None:
+    store = open_store(tmp_path, memory_voices=2)
+    voices = [make_voice(seed) for seed in range(3)]
+    for voice in voices:
+        store.put(voice)
+    assert store.get(voices[2].key) is voices[2]
+    assert store.get(voices[1].key) is voices[1]
+    assert store.get(voices[0].key) is not voices[0]
+    assert store.get(voices[2].key) is not voices[2]
+
+
+def hammer(directory: str, seed: int) -> int:
+    """Put, get and delete at random; every voice read has to be right. Returns the voices read."""
+    store = open_store(Path(directory), max_voices=4, memory_voices=seed % 3)
+    choose, read = random.Random(seed), 0
+    for _ in range(60):
+        voice = make_voice(choose.randrange(8))
+        action = choose.choice(["put", "find", "find", "delete"])
+        if action == "put":
+            store.put(voice)
+        elif (found := store.find(voice.key)) is not None:
+            assert same_voice(found, voice)
+            read += 1
+            if action == "delete":
+                try:
+                    store.delete(voice.key)
+                except InvalidInput:  # another was faster
+                    continue
+    return read
+
+
+def test_threads_share_one_store_directory(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(hammer, [str(tmp_path)] * 4, range(4))) > 0
+    assert len(open_store(tmp_path).entries()) <= 4
+
+
+def test_threads_share_one_store(tmp_path: Path) -> None:
+    store = open_store(tmp_path, max_voices=6, memory_voices=3)
+    voices = [make_voice(seed) for seed in range(6)]
+
+    def use(seed: int) -> None:
+        for voice in random.Random(seed).sample(voices, 6):
+            store.put(voice)
+            assert same_voice(store.get(voice.key), voice)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(use, range(8)))
+    assert len(store.entries()) == 6
+
+
+def test_processes_share_one_store_directory(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert sum(pool.starmap(hammer, [(str(tmp_path), seed) for seed in range(4)])) > 0
+    assert len(open_store(tmp_path).entries()) <= 4
