@@ -1,0 +1,226 @@
+"""The speech language model as a plain Qwen2ForCausalLM over one merged vocabulary.
+
+Engines that know Qwen2 but not CosyVoice2 (TensorRT-LLM, vLLM) run this form. Its ids, in order: the text
+tokenizer's, the speech rows (codes and three stop ids), sos, task id, and padding to a multiple of 128.
+
+The output head has a bias, which Hugging Face's class does not have: ``lm_head.bias`` in
+``model.safetensors`` must be loaded by the engine. Rows that are no speech id have zero weight and the bias
+``SILENT``. It is finite so that arithmetic on logits (temperature, penalties, sums with a bias) never meets
+inf - inf, and a power of two, so that it is the same number in float32, float16 and bfloat16; its
+probability is exactly 0 in each.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
+from cosyvoice_runtime.checkpoint.schema import Schema
+from cosyvoice_runtime.checkpoint.sections import load_config, read_json
+from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids, tokenizer_length
+from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE, Tensors, load_tensors, read_tensors
+from cosyvoice_runtime.errors import CheckpointError
+
+SILENT = -16384.0
+ROWS_MULTIPLE = 128
+PREFIX = "llm.model."
+"""What ``llm.pt`` puts before the names of Qwen2ForCausalLM."""
+SPARE_ROWS = "spare_text_rows.safetensors"
+"""Text table rows that no token uses: they have no place in the merged vocabulary, but in ``llm.pt``."""
+
+
+@dataclass(frozen=True)
+class MergedVocabulary:
+    """Where text, speech and control ids lie in the merged vocabulary."""
+
+    text_tokens: int
+    speech_rows: int
+
+    @property
+    def speech_offset(self) -> int:
+        return self.text_tokens
+
+    @property
+    def sos_id(self) -> int:
+        return self.text_tokens + self.speech_rows
+
+    @property
+    def task_id(self) -> int:
+        return self.sos_id + 1
+
+    @property
+    def length(self) -> int:
+        """Number of ids in use."""
+        return self.task_id + 1
+
+    @property
+    def rows(self) -> int:
+        """Rows of the embedding and of the head, padding included."""
+        return self.length + -self.length % ROWS_MULTIPLE
+
+    @property
+    def tokens(self) -> list[str]:
+        """Text forms of everything after the text tokens."""
+        codes = [f"<|s_{code}|>" for code in range(self.speech_rows - 3)]
+        return [*codes, "<|eos1|>", "<|eos2|>", "<|eos3|>", "<|sos|>", "<|task_id|>"]
+
+    @property
+    def speech(self) -> slice:
+        return slice(self.speech_offset, self.sos_id)
+
+
+def export_merged(layout: Layout, out_dir: str | Path, dtype: torch.dtype, force: bool = False) -> Path:
+    """Write config.json, model.safetensors and the tokenizer's files of the merged form; returns the path.
+
+    Args:
+        out_dir: absent or empty unless ``force``.
+        dtype: of the written weights; with the stored one, :func:`read_merged` gives back equal tensors.
+
+    Raises:
+        CheckpointError: as ``load_tensors``, or the tokenizer has more tokens than the text table rows.
+        InvalidInput: ``out_dir`` is not empty.
+    """
+    model = load_config(layout.directory)
+    config = model.speech_lm
+    vocabulary = MergedVocabulary(tokenizer_length(layout), config.speech_rows)
+    if vocabulary.text_tokens > config.text_vocab_size:
+        raise CheckpointError(
+            f"{layout.vocabulary}: {vocabulary.text_tokens} tokens, but {TEXT_TABLE} has "
+            f"{config.text_vocab_size} rows"
+        )
+    tensors = load_tensors(layout, "llm", model)
+    target = Path(out_dir)
+    with fresh_directory(target, force) as building:
+        _write_json(building / "config.json", _merged_config(layout, config, vocabulary, dtype))
+        _write_tokenizer(layout, building, vocabulary)
+        _write_weights(building, tensors, vocabulary, dtype)
+    return target
+
+
+def read_merged(directory: str | Path) -> Tensors:
+    """Tensors of a directory written by :func:`export_merged`, in the names of ``llm.pt``.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or was not written by :func:`export_merged`.
+    """
+    directory = Path(directory)
+    tensors = read_tensors(_existing(directory / "model.safetensors"))
+    vocabulary = _recorded_vocabulary(_existing(directory / "config.json"))
+    spare = read_tensors(_existing(directory / SPARE_ROWS))[TEXT_TABLE]
+    try:
+        table = tensors.pop("model.embed_tokens.weight")
+        head, bias = tensors.pop("lm_head.weight"), tensors.pop("lm_head.bias")
+    except KeyError as error:
+        raise CheckpointError(f"{directory / 'model.safetensors'}: tensor {error} is missing") from error
+    text = torch.cat([table[: vocabulary.text_tokens], spare])
+    return {f"{PREFIX}{name}": tensor for name, tensor in tensors.items()} | {
+        TEXT_TABLE: text,
+        TEXT_HEAD: text,
+        "speech_embedding.weight": table[vocabulary.speech].clone(),
+        "llm_embedding.weight": table[vocabulary.sos_id : vocabulary.length].clone(),
+        "llm_decoder.weight": head[vocabulary.speech].clone(),
+        "llm_decoder.bias": bias[vocabulary.speech].clone(),
+    }
+
+
+def _merged_config(
+    layout: Layout, config: SpeechLMConfig, vocabulary: MergedVocabulary, dtype: torch.dtype
+) -> dict[str, Any]:
+    return read_json(layout.qwen2_config) | {
+        "architectures": ["Qwen2ForCausalLM"],
+        "vocab_size": vocabulary.rows,
+        "tie_word_embeddings": False,
+        "torch_dtype": str(dtype).removeprefix("torch."),
+        "bos_token_id": vocabulary.sos_id,
+        "eos_token_id": vocabulary.speech_offset + config.eos_id,
+        "cosyvoice2": {
+            **asdict(vocabulary),
+            "speech_offset": vocabulary.speech_offset,
+            "stop_ids": [vocabulary.speech_offset + stop for stop in config.stop_ids],
+            "sos_id": vocabulary.sos_id,
+            "task_id": vocabulary.task_id,
+        },
+    }
+
+
+def _recorded_vocabulary(path: Path) -> MergedVocabulary:
+    try:
+        recorded = read_json(path)["cosyvoice2"]
+        return MergedVocabulary(int(recorded["text_tokens"]), int(recorded["speech_rows"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: does not record a merged vocabulary: {error!r}") from error
+
+
+def _write_tokenizer(layout: Layout, directory: Path, vocabulary: MergedVocabulary) -> None:
+    for path in (layout.vocabulary, layout.merges):
+        shutil.copyfile(path, directory / path.name)
+    config = read_json(layout.tokenizer_config)
+    added = special_token_ids(len(read_json(layout.vocabulary)))
+    added |= {token: vocabulary.speech_offset + place for place, token in enumerate(vocabulary.tokens)}
+    flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+    config["added_tokens_decoder"] = {str(id_): {"content": token, **flags} for token, id_ in added.items()}
+    _write_json(directory / "tokenizer_config.json", config)
+
+
+def _write_weights(
+    directory: Path, tensors: Tensors, vocabulary: MergedVocabulary, dtype: torch.dtype
+) -> None:
+    width = tensors[TEXT_TABLE].shape[1]
+    layers = {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name.startswith(PREFIX) and name not in (TEXT_TABLE, TEXT_HEAD)
+    }
+    schema: Schema = {
+        "model.embed_tokens.weight": (vocabulary.rows, width),
+        **{name.removeprefix(PREFIX): tuple(tensor.shape) for name, tensor in layers.items()},
+        "lm_head.weight": (vocabulary.rows, width),
+        "lm_head.bias": (vocabulary.rows,),
+    }
+
+    def merged() -> Iterator[tuple[str, torch.Tensor]]:
+        yield "model.embed_tokens.weight", _merged_table(tensors, vocabulary)
+        for name, tensor in layers.items():
+            yield name.removeprefix(PREFIX), tensor
+        yield "lm_head.weight", _speech_rows(tensors["llm_decoder.weight"], vocabulary, 0.0)
+        yield "lm_head.bias", _speech_rows(tensors["llm_decoder.bias"], vocabulary, SILENT)
+
+    write_safetensors(directory / "model.safetensors", schema, dtype, merged())
+    spare = tensors[TEXT_TABLE][vocabulary.text_tokens :]
+    write_safetensors(directory / SPARE_ROWS, {TEXT_TABLE: tuple(spare.shape)}, dtype, [(TEXT_TABLE, spare)])
+
+
+def _merged_table(tensors: Tensors, vocabulary: MergedVocabulary) -> torch.Tensor:
+    text = tensors[TEXT_TABLE]
+    used = [
+        text[: vocabulary.text_tokens],
+        tensors["speech_embedding.weight"],
+        tensors["llm_embedding.weight"],
+    ]
+    return torch.cat([*used, text.new_zeros(vocabulary.rows - vocabulary.length, text.shape[1])])
+
+
+def _speech_rows(rows: torch.Tensor, vocabulary: MergedVocabulary, others: float) -> torch.Tensor:
+    merged = rows.new_full((vocabulary.rows, *rows.shape[1:]), others)
+    merged[vocabulary.speech] = rows
+    return merged
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise CheckpointError(f"{path.name} is missing in {path.parent}")
+    return path
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")

@@ -1,0 +1,113 @@
+"""A checkpoint directory in the published layout, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from cosyvoice_runtime.checkpoint import hyperpyyaml
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.layout import PARTS, Part
+from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY, qwen2_json, yaml_tree
+from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
+from cosyvoice_runtime.checkpoint.schema import part_schema
+from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS, special_token_ids
+from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
+from cosyvoice_runtime.errors import InvalidInput
+
+Size = Literal["tiny", "full"]
+
+TABLE_ROWS_MULTIPLE = 64
+"""A text table has some spare rows above the tokenizer's length, like the published one."""
+
+logger = logging.getLogger(__name__)
+
+
+def make_checkpoint(
+    directory: str | Path,
+    size: Size = "tiny",
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    force: bool = False,
+) -> Path:
+    """Write a complete checkpoint directory with random weights and return its path.
+
+    Needs the extra ``make`` (``onnx``). The same arguments give the same bytes.
+
+    Args:
+        directory: where to; must be absent or empty unless ``force``.
+        size: ``tiny`` runs in seconds on a CPU and is written as ``.pt``; ``full`` has the published
+            sizes and is written as ``.safetensors``, tensor by tensor (2.6 GB in float32).
+        seed: a number >= 0.
+        dtype: of the weights: float32, float16 or bfloat16.
+        force: replace what ``directory`` holds.
+
+    Raises:
+        InvalidInput: unknown size, negative seed, or a directory that is not empty.
+    """
+    if size not in ("tiny", "full"):
+        raise InvalidInput("size", size, "expected 'tiny' or 'full'")
+    if seed < 0:
+        raise InvalidInput("seed", seed, "expected a number >= 0")
+    target = Path(directory)
+    with fresh_directory(target, force) as building:
+        _write(building, TINY if size == "tiny" else FULL, size, seed, dtype)
+    return target
+
+
+def _write(directory: Path, config: ModelConfig, size: Size, seed: int, dtype: torch.dtype) -> None:
+    config = _write_text_files(directory / "CosyVoice-BlankEN", config, size)
+    hyperpyyaml.write(directory / "cosyvoice2.yaml", yaml_tree(config))
+    _write_onnx(directory, config, seed)
+    for part in PARTS:
+        logger.info("%s: %d tensors", part, len(part_schema(part, config)))
+        if size == "tiny":
+            _save_pickled(directory / f"{part}.pt", part, config, seed, dtype)
+        else:
+            _stream(directory / f"{part}.safetensors", part, config, seed, dtype)
+
+
+def _write_text_files(directory: Path, config: ModelConfig, size: Size) -> ModelConfig:
+    """Tokenizer and Qwen2 configuration; returns the configuration with a text table that fits."""
+    from cosyvoice_runtime.checkpoint.making.tokenizer_files import write_tokenizer
+
+    logger.info("tokenizer")
+    directory.mkdir()
+    vocabulary_size = write_tokenizer(directory)
+    if size == "tiny":
+        rows = vocabulary_size + len(SPECIAL_TOKENS)
+        rows += -rows % TABLE_ROWS_MULTIPLE
+        config = replace(config, speech_lm=replace(config.speech_lm, text_vocab_size=rows))
+    content = qwen2_json(config.speech_lm, special_token_ids(vocabulary_size))
+    (directory / "config.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
+    return config
+
+
+def _write_onnx(directory: Path, config: ModelConfig, seed: int) -> None:
+    from cosyvoice_runtime.checkpoint.making import onnx_standins
+
+    logger.info("onnx stand-ins")
+    onnx_standins.write_speech_tokenizer(directory / "speech_tokenizer_v2.onnx", seed)
+    onnx_standins.write_speaker_encoder(directory / "campplus.onnx", config.flow.speaker_dim, seed)
+
+
+def _save_pickled(path: Path, part: Part, config: ModelConfig, seed: int, dtype: torch.dtype) -> None:
+    """The published form: a state dict in which the text table and its head share memory."""
+    tensors = {name: tensor.to(dtype) for name, tensor in random_tensors(part, config, seed)}
+    if part == "llm":
+        tensors[TEXT_HEAD] = tensors[TEXT_TABLE]
+    torch.save(tensors, path)
+
+
+def _stream(path: Path, part: Part, config: ModelConfig, seed: int, dtype: torch.dtype) -> None:
+    """A safetensors file, which has no place for the tied text head."""
+    schema = part_schema(part, config)
+    schema.pop(TEXT_HEAD, None)
+    write_safetensors(path, schema, dtype, random_tensors(part, config, seed))

@@ -1,0 +1,102 @@
+"""The published directory's configuration files, as the sections that :class:`ModelConfig` is built from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from cosyvoice_runtime.checkpoint import hyperpyyaml
+from cosyvoice_runtime.checkpoint.config import ModelConfig, Section
+from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.errors import CheckpointError, shorten
+
+PUBLISHED_UP_LAYERS = 4
+"""Fixed in the published encoder's code; ``encoder_up_blocks`` in our own yaml may say otherwise."""
+LARGEST_NUMBER = 10_000_000
+"""Above every published size and constant (rope_theta is 1e6)."""
+
+
+def load_config(directory: str | Path) -> ModelConfig:
+    """Architecture from ``cosyvoice2.yaml`` and ``CosyVoice-BlankEN/config.json``, read as plain data.
+
+    Raises:
+        CheckpointError: a file or key is missing or damaged, or the directory describes another model
+            (CosyVoice 1 or 3, for example).
+    """
+    layout = Layout(directory)
+    tree = hyperpyyaml.read(layout.config)
+    qwen2 = read_json(layout.qwen2_config)
+    try:
+        sections = {**model_sections(tree), "qwen2": qwen2}
+        config = ModelConfig.from_sections(sections, tree.get("encoder_up_blocks", PUBLISHED_UP_LAYERS))
+        check_numbers(config)
+    except (CheckpointError, TypeError, ValueError, LookupError) as error:
+        raise CheckpointError(f"{layout.config} with {layout.qwen2_config}: {error}") from error
+    return config
+
+
+def check_numbers(value: Any, name: str = "configuration") -> None:
+    """Require every leaf of a configuration to be a number that a size or a constant can be.
+
+    Raises:
+        CheckpointError: a leaf is of another type, not positive, or absurdly large.
+    """
+    if is_dataclass(value):
+        for field in fields(value):
+            check_numbers(getattr(value, field.name), f"{name}.{field.name}")
+    elif isinstance(value, tuple):
+        for item in value:
+            check_numbers(item, name)
+    elif type(value) not in (int, float) or not 0 < value <= LARGEST_NUMBER:
+        raise CheckpointError(
+            f"{name} is {shorten(value)}, expected a number above 0, at most {LARGEST_NUMBER}"
+        )
+
+
+def model_sections(tree: dict[str, Any]) -> dict[str, Section]:
+    """Constructor arguments of the published classes, by our section names, references resolved."""
+    resolve = hyperpyyaml.Resolver(tree).resolve
+    llm = _arguments("llm", resolve(tree.get("llm")), "Qwen2LM")
+    flow = _arguments("flow", resolve(tree.get("flow")), "CausalMaskedDiffWithXvec")
+    hift = _arguments("hift", resolve(tree.get("hift")), "HiFTGenerator")
+    cfm = _arguments("flow.decoder", flow.get("decoder"), "CausalConditionalCFM")
+    return {
+        "llm": llm,
+        "flow": flow,
+        "encoder": _arguments("flow.encoder", flow.get("encoder"), "UpsampleConformerEncoder"),
+        "cfm": {**cfm, "cfm_params": _unwrapped(cfm.get("cfm_params"))},
+        "estimator": _arguments("flow.decoder.estimator", cfm.get("estimator"), "CausalConditionalDecoder"),
+        "hift": hift,
+        "f0": _arguments("hift.f0_predictor", hift.get("f0_predictor"), "ConvRNNF0Predictor"),
+    }
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Content of a JSON file that holds an object.
+
+    Raises:
+        CheckpointError: it does not.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: not readable as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: expected a JSON object, found {shorten(content)}")
+    return content
+
+
+def _arguments(key: str, node: Any, class_name: str) -> dict[str, Any]:
+    if not isinstance(node, Tagged) or not isinstance(node.arguments, dict):
+        raise CheckpointError(f"{key}: expected !new:...{class_name} with arguments, found {shorten(node)}")
+    if node.class_name != class_name:
+        raise CheckpointError(f"{key}: {node.tag} is not supported; only {class_name} is")
+    return node.arguments
+
+
+def _unwrapped(node: Any) -> Any:
+    """``cfm_params`` is published as ``!new:omegaconf.DictConfig`` with its dictionary under ``content``."""
+    return node.arguments["content"] if isinstance(node, Tagged) else node
