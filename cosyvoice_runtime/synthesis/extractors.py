@@ -1,0 +1,32 @@
+"""What turns reference audio into a voice."""
+
+from __future__ import annotations
+
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.voice import Voice, build_voice
+from cosyvoice_runtime.voice.digest import file_hash
+from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
+from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+
+
+def checkpoint_id(layout: Layout) -> str:
+    """Hash of the two extractors: voices made by others don't fit the checkpoint."""
+    return file_hash(layout.speech_tokenizer, layout.speaker_encoder)
+
+
+class Extractors:
+    """Speech tokenizer and speaker encoder of a checkpoint, on ``threads`` CPU threads each."""
+
+    def __init__(self, layout: Layout, threads: int = 1) -> None:
+        self.speech_tokenizer = SpeechTokenizer(layout.speech_tokenizer, threads=threads)
+        self.speaker_encoder = SpeakerEncoder(layout.speaker_encoder, threads)
+        self.checkpoint_id = checkpoint_id(layout)
+
+    def voice(self, audio: Audio, transcript: str) -> Voice:
+        """The voice of reference audio.
+
+        Raises:
+            InvalidInput: the audio is no usable reference.
+        """
+        return build_voice(audio, transcript, self.speech_tokenizer, self.speaker_encoder, self.checkpoint_id)
