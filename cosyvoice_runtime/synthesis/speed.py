@@ -23,7 +23,7 @@ class SpeedChange:
 
     Output frame j is read at input position ``(j + 0.5) * speed - 0.5``. The published code stretches a
     whole utterance by the ratio of the rounded lengths instead, which is not known while it is spoken;
-    positions differ from it by less than one frame in all.
+    the two never differ by more than one output frame (20 ms).
 
     Raises:
         InvalidInput: a speed outside 0.5 to 2.

@@ -1,0 +1,99 @@
+"""From what a user wrote to pieces that the speech LM can speak."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.text.bound import bounded
+from cosyvoice_runtime.text.language import AUTO, counts_characters, resolve
+from cosyvoice_runtime.text.marks import holds_control_token
+from cosyvoice_runtime.text.normalise import Mode, Normaliser
+from cosyvoice_runtime.text.pieces import TextPieces
+from cosyvoice_runtime.text.split import CHINESE, WESTERN, Count, SplitLimits, SplitStyle, split
+from cosyvoice_runtime.text.validate import (
+    MAX_PROMPT_CHARACTERS,
+    MAX_TARGET_CHARACTERS,
+    is_speakable,
+    require_text,
+)
+
+CACHED_TEXTS = 1024
+"""Normalised texts kept; at 10,000 characters each at most 40 MB."""
+
+
+class Counter(Protocol):
+    """The part of a tokenizer that splitting needs."""
+
+    def count(self, text: str) -> int: ...
+
+
+class TextFrontEnd:
+    """Normalises and splits texts; repeated texts come from a bounded cache. Safe for threads.
+
+    Args:
+        tokenizer: counts the tokens of a text.
+        normaliser: ``wetext`` (default), ``rules`` or ``none``; see :class:`Normaliser`.
+        limits: lengths of the pieces.
+        cached_texts: size of the cache; 0 for none.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Counter,
+        normaliser: Mode = "wetext",
+        limits: SplitLimits | None = None,
+        cached_texts: int = CACHED_TEXTS,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._limits = limits or SplitLimits()
+        self._normaliser = Normaliser(normaliser)
+        self._cached_segments = lru_cache(cached_texts)(self._segments)
+        self._cached_normalised = lru_cache(cached_texts)(self._normaliser)
+
+    def segments(self, text: str, language: str = AUTO) -> list[str]:
+        """Pieces to synthesise one after another, in order; their leading spaces belong to them.
+
+        Args:
+            text: what is to be spoken.
+            language: ``auto`` or a language tag (``zh``, ``en``, ``ja``, ...).
+
+        Raises:
+            InvalidInput: ``target_text`` holds nothing to speak (empty, whitespace, only punctuation), is too
+                long or malformed; or ``language`` is not a language tag.
+        """
+        require_text("target_text", text, MAX_TARGET_CHARACTERS)
+        segments = self._cached_segments(text, language)
+        if not segments:
+            raise InvalidInput("target_text", text, "it must hold more than punctuation and symbols")
+        return list(segments)
+
+    def transcript(self, text: str, language: str = AUTO) -> str:
+        """The words of a reference, normalised as its target is, in one piece.
+
+        Raises:
+            InvalidInput: ``reference_text`` is empty, too long or malformed.
+        """
+        require_text("reference_text", text, MAX_PROMPT_CHARACTERS)
+        return self._cached_normalised(text, language)
+
+    def pieces(self, language: str = AUTO, limits: SplitLimits | None = None) -> TextPieces:
+        """A splitter for text that arrives over time; see :class:`TextPieces`."""
+        return TextPieces(self._normaliser, self._rules, limits or self._limits, language)
+
+    def _segments(self, text: str, language: str) -> tuple[str, ...]:
+        normalised = self._normaliser(text, language)
+        style, count = self._rules(resolve(text, language))
+        if holds_control_token(text):
+            hard = self._limits.hard
+            pieces = [normalised] if hard is None else list(bounded(normalised, hard, count))
+        else:
+            pieces = split(normalised, style, self._limits, count)
+        return tuple(filter(is_speakable, pieces))
+
+    def _rules(self, language: str) -> tuple[SplitStyle, Count]:
+        """How a language is split: its marks and the unit of its lengths."""
+        if counts_characters(language):
+            return CHINESE, len
+        return WESTERN, self._tokenizer.count

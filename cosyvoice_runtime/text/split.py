@@ -1,0 +1,163 @@
+"""Splitting of a long text into pieces that are synthesised one after another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from cosyvoice_runtime.text.bound import bounded
+
+Count = Callable[[str], int]
+"""Length of a text in the unit of the limits: characters (``len``) or tokens."""
+
+_ABBREVIATION = re.compile(
+    r"\b(?:(?:mr|mrs|ms|dr|prof|st|vs|approx|fig|vol|e\.g|i\.e)\. "
+    r"|(?:no|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\. (?=[0-9])"
+    r"|[ap]\.m\. (?=(?-i:[a-z])))",
+    re.IGNORECASE,
+)
+"""Words whose dot doesn't end a sentence, with what has to follow for that."""
+
+_LONGEST_ABBREVIATION = len(" approx")
+_CLOSING_QUOTES = ('"', "”")
+
+
+@dataclass(frozen=True)
+class SplitLimits:
+    """Lengths that steer :func:`split`, in the unit of its ``count``; defaults are upstream's.
+
+    A piece is closed when the next sentence would take it past ``maximum`` and it is longer than
+    ``minimum``. A last piece shorter than ``merge`` joins the one before. A sentence longer than ``hard`` is
+    cut (upstream never cuts one; ``None`` does the same). So no piece is longer than ``longest``.
+    """
+
+    maximum: int = 80
+    minimum: int = 60
+    merge: int = 20
+    hard: int | None = 160
+
+    @property
+    def longest(self) -> int | None:
+        """Bound of every piece, the final mark that is added apart; ``None`` without ``hard``."""
+        return None if self.hard is None else max(self.maximum, self.minimum + self.hard) + self.merge
+
+
+@dataclass(frozen=True)
+class SplitStyle:
+    """Which characters end a sentence.
+
+    Attributes:
+        marks: characters that end a sentence.
+        final: mark that is added where a text ends without one.
+        keep_words: a mark inside a word or number (3.14, 10:30, a.b) or after an abbreviation doesn't end
+            a sentence; upstream splits there.
+    """
+
+    marks: str
+    final: str
+    keep_words: bool = True
+
+    def with_commas(self) -> SplitStyle:
+        """The same style, splitting at commas as well."""
+        return replace(self, marks=self.marks + "，,")
+
+    def ends_sentence(self, text: str, index: int) -> bool:
+        """Whether the character at ``index`` ends a sentence."""
+        if text[index] not in self.marks:
+            return False
+        return not self.keep_words or not _is_inside(text, index)
+
+
+CHINESE = SplitStyle(marks="。？！；：、.?!;", final="。")
+WESTERN = SplitStyle(marks=".?!;:", final=".")
+
+
+def split(text: str, style: SplitStyle, limits: SplitLimits, count: Count) -> list[str]:
+    """Pieces of a text, in order, the last with a final mark."""
+    grouping = Grouping(limits, count)
+    pieces: list[str] = []
+    for sentence in sentences(complete(text, style), style):
+        pieces += grouping.add(sentence)
+    return pieces + grouping.finish()
+
+
+def complete(text: str, style: SplitStyle) -> str:
+    """The text with a final mark."""
+    return text if not text or text[-1] in style.marks else text + style.final
+
+
+def sentences(text: str, style: SplitStyle) -> Iterator[str]:
+    """Parts of a text up to and with each mark and the quote that it closes, and the rest if there is one.
+
+    A mark with nothing before it is dropped.
+    """
+    start = 0
+    sentence = ""
+    for index in range(len(text)):
+        if not style.ends_sentence(text, index):
+            continue
+        if index > start:
+            if sentence:
+                yield sentence
+            sentence = text[start : index + 1]
+        start = index + 1
+        if sentence and text.startswith(_CLOSING_QUOTES, start):
+            sentence += text[start]
+            start += 1
+    yield from filter(None, (sentence, text[start:]))
+
+
+class Grouping:
+    """Joins sentences into pieces as they come; a piece leaves as soon as no later sentence can change it."""
+
+    def __init__(self, limits: SplitLimits, count: Count) -> None:
+        self.count = count
+        self._limits = limits
+        self._closed = ""
+        self._current = ""
+
+    def add(self, sentence: str) -> list[str]:
+        """Take the next sentence; return the pieces that are final now."""
+        parts = [sentence] if self._limits.hard is None else bounded(sentence, self._limits.hard, self.count)
+        return [piece for part in parts for piece in self._add(part)]
+
+    def finish(self) -> list[str]:
+        """Return the rest; a short last piece joins the one before."""
+        if self._closed and self.count(self._current) < self._limits.merge:
+            rest = [self._closed + self._current]
+        else:
+            rest = [self._closed, self._current]
+        self._closed = self._current = ""
+        return [piece for piece in rest if piece]
+
+    def _add(self, part: str) -> list[str]:
+        pieces: list[str] = []
+        if self._is_full(self._current + part):
+            pieces.append(self._closed)
+            self._closed, self._current = self._current, ""
+        self._current += part
+        length = self.count(self._current)
+        if length >= self._limits.merge:
+            pieces.append(self._closed)
+            self._closed = ""
+        if self._limits.merge == 0 and length > max(self._limits.maximum, self._limits.minimum):
+            pieces.append(self._current)
+            self._current = ""
+        return [piece for piece in pieces if piece]
+
+    def _is_full(self, longer: str) -> bool:
+        if self.count(longer) <= self._limits.maximum:
+            return False
+        return self.count(self._current) > self._limits.minimum
+
+
+def _is_inside(text: str, index: int) -> bool:
+    """Whether an ASCII mark stands between letters or digits, or after an abbreviation."""
+    around = text[max(0, index - 1) : index] + text[index + 1 : index + 2]
+    if text[index].isascii() and len(around) == 2 and around.isascii() and around.isalnum():
+        return True
+    if text[index] != ".":
+        return False
+    start = max(0, index - _LONGEST_ABBREVIATION)
+    return any(match.end() == index + 2 for match in _ABBREVIATION.finditer(text, start, index + 3))

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosyvoice_runtime.text.english_words import MAX_CARDINAL_DIGITS, cardinal, decimal, integer
+from cosyvoice_runtime.text.normalise import Normaliser
+
+pytest.importorskip("wetext")
+
+
+@pytest.fixture(scope="module")
+def normalise() -> Normaliser:
+    return Normaliser()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0, "zero"),
+        (13, "thirteen"),
+        (40, "forty"),
+        (101, "one hundred and one"),
+        (1999, "one thousand, nine hundred and ninety-nine"),
+        (2005, "two thousand and five"),
+        (1_000_000, "one million"),
+        (1_000_100, "one million, one hundred"),
+        (1_000_023_000, "one billion, twenty-three thousand"),
+        (10**15 - 10**12, "nine hundred and ninety-nine trillion"),
+    ],
+)
+def test_cardinal(number: int, words: str) -> None:
+    assert cardinal(number) == words
+
+
+@given(st.integers(0, 10**MAX_CARDINAL_DIGITS - 1))
+def test_cardinals_are_distinct_words(number: int) -> None:
+    assert cardinal(number).replace(", ", " ").replace("-", " ").replace(" ", "").isalpha()
+    assert cardinal(number) != cardinal(number + 1 if number + 1 < 10**MAX_CARDINAL_DIGITS else 0)
+
+
+def test_decimal_and_integer() -> None:
+    assert decimal("1,000.50") == "one thousand point five zero"
+    assert decimal(".5") == "point five"
+    assert integer("007") == "zero zero seven"
+    assert integer("1" * 16) == " ".join(["one"] * 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        (
+            "It costs 1,000,000 dollars and 007 agents.",
+            "It costs one million dollars and zero zero seven agents.",
+        ),
+        ("$45.50", "forty-five dollars and fifty cents"),
+        ("$0.99 or $1.01", "ninety-nine cents or one dollar and one cent"),
+        (
+            "£1,234.5, ¥500, €1",
+            "one thousand, two hundred and thirty-four point five pounds, five hundred yen, one euro",
+        ),
+        ("$5 million and $3bn", "five million dollars and three billion dollars"),
+        ("45.50", "forty-five point five zero"),
+        ("50% or 0.5 %", "fifty percent or zero point five percent"),
+        ("In 1999 and 2024", "In nineteen ninety nine and twenty twenty four"),
+        ("the 1990s, the '80s", "the nineteen nineties, the eighties"),
+        ("the 2000s, 10s later", "the two thousands, ten seconds later"),
+        ("1005 people", "one thousand and five people"),
+        ("the 21st and 3rd-party", "the twenty first and third-party"),
+        ("at 10:30 a.m. on 2024-05-17", "at ten thirty AM on the seventeenth of may twenty twenty four"),
+        ("at 8 p.m. We left", "at eight PM. We left"),
+        ("16:45", "sixteen forty five"),
+        ("May 5, 2023", "May five, twenty twenty three"),
+        ("call 415-555-0199", "call four one five, five five five, zero one nine nine"),
+        ("call +1 415 555 0199", "call plus one, four one five, five five five, zero one nine nine"),
+        ("555-1234", "five five five, one two three four"),
+        ("5-10 people, 2019-2020", "five to ten people, twenty nineteen to twenty twenty"),
+        ("-5 and #3 and No. 4, ~2", "minus five and number three and number four, about two"),
+        ("1/2, 2 1/2, 24/7", "one half, two and a half, twenty-four seven"),
+        ("5 m, 1 m, 9.8 m/s", "five meters, one meter, nine point eight meters per second"),
+        (
+            "1,000.5 km, 1 kg, 20°C",
+            "one thousand point five kilometers, one kilogram, twenty degrees Celsius",
+        ),
+        (
+            "v1.2.3 at 192.168.1.1",
+            "v one point two point three at one nine two dot one six eight dot one dot one",
+        ),
+        ("MP3, GPT-4o, COVID-19", "MP three, GPT-four o, COVID-nineteen"),
+        ("bob2@example.com", "bob two at example dot com"),
+        ("2+2=4", "two plus two equals four"),
+        ("1" * 20, " ".join(["one"] * 20)),
+    ],
+)
+def test_english_expression(normalise: Normaliser, text: str, spoken: str) -> None:
+    assert normalise(text, "en") == spoken
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No. I won't.",
+        'He said "Stop!" \\ and {left} A&B @ *',
+        "Dr. Smith of the U.S.A.",
+        "two  spaces – and “quotes” 👍",
+    ],
+)
+def test_text_without_numbers_is_untouched(normalise: Normaliser, text: str) -> None:
+    assert normalise(text) == text
+
+
+@given(st.text(alphabet=[chr(c) for c in range(32, 127)] + list("€£¥°²×–’“”…"), max_size=40))
+def test_any_ascii_text_loses_its_digits(text: str) -> None:
+    spoken = Normaliser()(text, "en")
+    assert "<|" in text or not any(character in "0123456789" for character in spoken)
+    assert Normaliser()(spoken, "en") == spoken

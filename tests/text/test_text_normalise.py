@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.text.library import Library
+from cosyvoice_runtime.text.marks import SPECIAL, SPECIAL_TOKENS
+from cosyvoice_runtime.text.normalise import MODES, Normaliser
+
+OTHER_LANGUAGES = [
+    "これは3個です。100円（税込）・「10:30」",
+    "한국어 3개, 100 (백) $5",
+    "Das kostet 1.000,50 Euro für 3 Äpfel",
+    "niño de 5 años, 1.5%",
+    "Это стоит 100 рублей",
+]
+
+
+@pytest.fixture(scope="module")
+def wetext() -> Normaliser:
+    pytest.importorskip("wetext")
+    return Normaliser()
+
+
+@pytest.mark.parametrize("text", OTHER_LANGUAGES)
+@pytest.mark.parametrize("mode", MODES)
+def test_other_languages_pass_untouched(mode, text: str) -> None:
+    assert Normaliser(mode)(text) == text
+
+
+def test_language_tag_keeps_english_words_out_of_ascii_text(wetext: Normaliser) -> None:
+    assert wetext("Hola tengo 5 gatos", "es") == "Hola tengo 5 gatos"
+    assert wetext("漢字 3", "ja") == "漢字 3"
+
+
+def test_language_tag_reads_numbers_of_accented_text(wetext: Normaliser) -> None:
+    assert wetext("a café for 5", "en") == "a café for five"
+
+
+@pytest.mark.parametrize("text", [" 3 <|endofprompt|> 你 （好） ", "<|im_start|>1,000"])
+@pytest.mark.parametrize("mode", MODES)
+def test_prepared_text_is_untouched(mode, text: str) -> None:
+    assert Normaliser(mode)(text) == text
+
+
+@given(
+    st.lists(
+        st.one_of(st.sampled_from(SPECIAL_TOKENS[4:]), st.sampled_from(["3 ", "你", "$5.", " a "])),
+        max_size=9,
+    )
+)
+def test_special_tokens_survive_in_order(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert SPECIAL.findall(Normaliser()(text)) == SPECIAL.findall(text)
+
+
+def test_mode_none_only_strips() -> None:
+    assert Normaliser("none")(" （3）个\n a ") == "（3）个\n a"
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("1,000,000 and 45.50", "one million and forty-five point five zero"),
+        ("$45.50 for 007", "forty-five dollars and fifty cents for zero zero seven"),
+        ("In 1999", "In one thousand, nine hundred and ninety-nine"),
+        ("这是3.14（个）", "这是3.14个"),
+    ],
+)
+def test_rules_read_what_upstream_garbles(text: str, spoken: str) -> None:
+    assert Normaliser("rules")(text) == spoken
+
+
+def test_line_breaks_vanish_in_chinese_and_are_spaces_elsewhere(wetext: Normaliser) -> None:
+    assert wetext("第一行\n第二行 a\nb") == "第一行第二行a b"
+    assert wetext("first\r\n second") == "first second"
+
+
+def test_unknown_mode_is_invalid_input() -> None:
+    with pytest.raises(InvalidInput, match="normaliser"):
+        Normaliser("magic")  # type: ignore[arg-type]
+
+
+def test_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wetext", None)
+    with pytest.raises(CosyVoiceError, match="pip install wetext"):
+        Normaliser()
+    assert Normaliser("rules")("7 cats") == "seven cats"
+
+
+def test_expression_without_reading_is_left_and_reported(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("wetext")
+    with caplog.at_level(logging.INFO):
+        assert Library("en")("≈5") == "≈5"
+    assert "≈5" in caplog.text
+
+
+def test_threads_get_the_same_words(wetext: Normaliser) -> None:
+    texts = [f"价格{n}.50元，第{n}名" for n in range(60)] + [
+        f"On May {n % 28 + 1}, ${n}.25" for n in range(60)
+    ]
+    expected = [wetext(text) for text in texts]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(wetext, texts * 4)) == expected * 4

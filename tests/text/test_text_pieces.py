@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_tokenizer import WordCounter
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.text.frontend import TextFrontEnd
+from cosyvoice_runtime.text.pieces import EAGER, TextPieces
+from cosyvoice_runtime.text.split import SplitLimits
+
+LIMITS = SplitLimits(maximum=12, minimum=6, merge=3)
+SENTENCES = {
+    "en": [
+        "I have 2 cats. ",
+        "Dr. Smith paid $45.50 at 10:30 a.m. on Jan. 5. ",
+        'He said "Stop!" and left; ',
+        "Why? ",
+        "\n",
+        "Wait... ",
+        "v1.2 is (not) out! ",
+    ],
+    "zh": [
+        "今天25度，湿度 60%。",
+        "他说：“好！”走了；",
+        "价格是$45.50吗？",
+        "iPhone 15 is out. ",
+        "你好、",
+        "\n",
+        "（注）a - b. ",
+        "www.163.com！",
+    ],
+    "ja": ["元気ですか？", "３個です。", "はい、"],
+    "ko": ["안녕하세요. ", "반갑습니다! "],
+}
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """A language and a text of it in arbitrary fragments."""
+    language = draw(st.sampled_from(sorted(SENTENCES)))
+    text = "".join(draw(st.lists(st.sampled_from(SENTENCES[language]), min_size=1, max_size=12)))
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=20)))
+    return language, [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+def collect(pieces: TextPieces, fragments: list[str]) -> list[str]:
+    return [piece for fragment in fragments for piece in pieces.push(fragment)] + pieces.end()
+
+
+@given(stream=streams(), limits=st.sampled_from([LIMITS, EAGER, SplitLimits()]))
+def test_pieces_equal_the_segments_of_the_whole(stream: tuple[str, list[str]], limits: SplitLimits) -> None:
+    language, fragments = stream
+    front_end = TextFrontEnd(WordCounter(), limits=limits)
+    try:
+        expected = front_end.segments("".join(fragments), language)
+    except InvalidInput:
+        with pytest.raises(InvalidInput):
+            collect(front_end.pieces(language), fragments)
+    else:
+        assert collect(front_end.pieces(language), fragments) == expected
+
+
+@given(text=st.text(alphabet="你好ab ，3", min_size=1, max_size=300), size=st.integers(1, 40))
+def test_text_without_marks_leaves_in_bounded_pieces(text: str, size: int) -> None:
+    limits = SplitLimits(maximum=12, minimum=6, merge=3, hard=20)
+    front_end = TextFrontEnd(WordCounter(), normaliser="none", limits=limits)
+    pieces = front_end.pieces("zh")
+    left = [piece for start in range(0, len(text), size) for piece in pieces.push(text[start : start + size])]
+    assert limits.longest is not None
+    assert all(len(piece) <= limits.longest for piece in left)
+    assert len(text) - len("".join(left)) <= limits.longest + limits.hard + 1 + len(text) - len(text.strip())
+
+
+def test_eager_piece_leaves_with_its_sentence() -> None:
+    pieces = TextFrontEnd(WordCounter()).pieces("en", EAGER)
+    assert pieces.push("The cat that I saw had 2 or 3 small kittens.") == []
+    assert pieces.push(" T") == ["The cat that I saw had two or three small kittens."]
+    assert pieces.push("hen it left.") == []
+    assert pieces.end() == [" Then it left."]
+
+
+def test_language_follows_the_text_so_far() -> None:
+    pieces = TextFrontEnd(WordCounter()).pieces(limits=EAGER)
+    assert pieces.push("I am number 5 and you are not, so there you are. 价") == [
+        "I am number five and you are not, so there you are."
+    ]
+
+
+def test_two_streams_do_not_share_state() -> None:
+    front_end = TextFrontEnd(WordCounter())
+    first, second = front_end.pieces("en"), front_end.pieces("en")
+    first.push("One")
+    second.push("Two")
+    assert (first.end(), second.end()) == (["One."], ["Two."])
+
+
+@pytest.mark.parametrize("fragments", [[], [""], [" ", "\n"], ["。", "！"], ["... ", "!"]])
+def test_stream_with_nothing_to_speak_is_invalid_input(fragments: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="target_text"):
+        collect(TextFrontEnd(WordCounter()).pieces(), fragments)
+
+
+@pytest.mark.parametrize("fragment", ["\x00", "\ud800", "a" * 9_990])
+def test_malformed_or_too_long_stream_is_invalid_input(fragment: str) -> None:
+    pieces = TextFrontEnd(WordCounter()).pieces("en")
+    pieces.push("Hello there. ")
+    with pytest.raises(InvalidInput, match="target_text"):
+        pieces.push(fragment)

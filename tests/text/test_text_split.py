@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_tokenizer import WordCounter
+
+from cosyvoice_runtime.text.split import (
+    CHINESE,
+    WESTERN,
+    Grouping,
+    SplitLimits,
+    SplitStyle,
+    complete,
+    sentences,
+    split,
+)
+
+COUNT = WordCounter().count
+TEXTS = st.text(alphabet='ab 3中文。，、.,?!;:："”\n', min_size=1, max_size=120)
+LIMITS = st.builds(
+    SplitLimits,
+    maximum=st.integers(0, 30),
+    minimum=st.integers(0, 20),
+    merge=st.integers(0, 8),
+    hard=st.integers(5, 40),
+)
+STYLES = st.sampled_from([CHINESE, WESTERN, CHINESE.with_commas(), replace(WESTERN, keep_words=False)])
+
+
+def spoken(text: str, style: SplitStyle) -> str:
+    """A text without marks, quotes and whitespace."""
+    return "".join(c for c in text if c not in style.marks and c not in '"”' and not c.isspace())
+
+
+@given(text=TEXTS, style=STYLES, limits=LIMITS)
+def test_split_loses_only_marks_and_whitespace(text: str, style: SplitStyle, limits: SplitLimits) -> None:
+    assert spoken("".join(split(text, style, limits, len)), style) == spoken(text, style)
+
+
+@given(text=TEXTS, style=STYLES, limits=LIMITS, count=st.sampled_from([len, COUNT]))
+def test_no_piece_is_longer_than_the_bound(text: str, style: SplitStyle, limits: SplitLimits, count) -> None:
+    assert limits.longest is not None
+    assert all(count(piece) <= limits.longest for piece in split(text, style, limits, count))
+
+
+@given(text=TEXTS, style=STYLES, limits=LIMITS)
+def test_pieces_leave_early_without_changing(text: str, style: SplitStyle, limits: SplitLimits) -> None:
+    """Sentence by sentence, what has left is a prefix of the result."""
+    expected = split(text, style, limits, len)
+    grouping, left = Grouping(limits, len), []
+    for sentence in sentences(complete(text, style), style):
+        left += grouping.add(sentence)
+        assert left == expected[: len(left)]
+    assert left + grouping.finish() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("你好。再见", ["你好。", "再见。"]),
+        ("他说：“好。”走了！", ["他说：", "“好。”", "走了！"]),
+        ("。。。你好。。。", ["你好。"]),
+        ("3.14 和 10:30。", ["3.14 和 10:30。"]),
+        ("！”你好", ["”你好。"]),
+        ("ab！cd", ["ab！", "cd。"]),
+        ("", []),
+    ],
+)
+def test_chinese_sentences(text: str, expected: list[str]) -> None:
+    assert list(sentences(complete(text, CHINESE), CHINESE)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"Stop!" he said', ['"Stop!"', " he said."]),
+        (
+            "Dr. Smith paid 3.50 at 10:30 a.m. on Jan. 5. Why?",
+            ["Dr. Smith paid 3.50 at 10:30 a.m. on Jan. 5.", " Why?"],
+        ),
+        ("I said no. 5 of us left at 5 p.m. Then", ["I said no. 5 of us left at 5 p.m.", " Then."]),
+        ("I said no. Go", ["I said no.", " Go."]),
+        ("Wait. approx. 5", ["Wait.", " approx. 5."]),
+        ("one, two", ["one, two."]),
+    ],
+)
+def test_western_sentences(text: str, expected: list[str]) -> None:
+    assert list(sentences(complete(text, WESTERN), WESTERN)) == expected
+
+
+def test_upstream_style_splits_inside_words() -> None:
+    style = replace(WESTERN, keep_words=False)
+    assert list(sentences("3.14 Dr. X.", style)) == ["3.", "14 Dr.", " X."]
+
+
+def test_commas_split_only_when_asked() -> None:
+    assert list(sentences("一，二。", CHINESE)) == ["一，二。"]
+    assert list(sentences("一，二。", CHINESE.with_commas())) == ["一，", "二。"]
+
+
+def test_short_last_piece_joins_the_one_before() -> None:
+    limits = SplitLimits(maximum=10, minimum=5, merge=4)
+    assert split("一二三四五六七八。一二。", CHINESE, limits, len) == ["一二三四五六七八。一二。"]
+    assert split("一二三四五六七八。一二三。", CHINESE, limits, len) == ["一二三四五六七八。", "一二三。"]
