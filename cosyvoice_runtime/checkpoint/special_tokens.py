@@ -10,8 +10,9 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import read_json
 
 QWEN2_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+END_OF_PROMPT = "<|endofprompt|>"
 COSYVOICE2_TOKENS = (
-    "<|endofprompt|>",
+    END_OF_PROMPT,
     "[breath]",
     "<strong>",
     "</strong>",

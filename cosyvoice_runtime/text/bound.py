@@ -6,7 +6,8 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from cosyvoice_runtime.text.marks import SPECIAL, SPECIAL_TOKENS
+from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
+from cosyvoice_runtime.text.marks import SPECIAL
 
 _PAUSES = frozenset(",，、;；:：…—–)）।۔؟،")
 _JOINER = "\u200d"

@@ -4,33 +4,7 @@ from __future__ import annotations
 
 import re
 
-END_OF_PROMPT = "<|endofprompt|>"
-
-BASE_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-"""Special tokens of Qwen2 itself (ids 151643..151645 in the published checkpoint)."""
-
-INLINE_MARKS = (
-    "[breath]",
-    "<strong>",
-    "</strong>",
-    "[noise]",
-    "[laughter]",
-    "[cough]",
-    "[clucking]",
-    "[accent]",
-    "[quick_breath]",
-    "<laughter>",
-    "</laughter>",
-    "[hissing]",
-    "[sigh]",
-    "[vocalized-noise]",
-    "[lipsmack]",
-    "[mn]",
-)
-"""Sounds and emphasis that a text may ask for, in the order of their ids (151647..151662)."""
-
-SPECIAL_TOKENS = (*BASE_TOKENS, END_OF_PROMPT, *INLINE_MARKS)
-"""All special tokens of CosyVoice2, in id order."""
+from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 
 SPECIAL = re.compile("|".join(re.escape(token) for token in SPECIAL_TOKENS))
 

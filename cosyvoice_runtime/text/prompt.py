@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.text.marks import END_OF_PROMPT
 from cosyvoice_runtime.text.validate import MAX_PROMPT_CHARACTERS, require_text
 
 MAX_TARGET_TOKENS = 1_000
@@ -15,10 +15,6 @@ MAX_TARGET_TOKENS = 1_000
 
 MAX_PROMPT_TOKENS = 1_000
 """Of a transcript or an instruction; a 30 s reference has about 200."""
-
-MIN_SPEECH_TOKENS_PER_TEXT_TOKEN = 2
-MAX_SPEECH_TOKENS_PER_TEXT_TOKEN = 20
-"""Upstream's ``min_token_text_ratio`` and ``max_token_text_ratio``."""
 
 
 class Encoder(Protocol):
@@ -42,14 +38,6 @@ class TextPrompt:
     @property
     def ids(self) -> tuple[int, ...]:
         return self.prompt_ids + self.target_ids
-
-    @property
-    def min_speech_tokens(self) -> int:
-        return MIN_SPEECH_TOKENS_PER_TEXT_TOKEN * len(self.target_ids)
-
-    @property
-    def max_speech_tokens(self) -> int:
-        return MAX_SPEECH_TOKENS_PER_TEXT_TOKEN * len(self.target_ids)
 
 
 def zero_shot(tokenizer: Encoder, reference_text: str, target_text: str) -> TextPrompt:

@@ -9,8 +9,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT, SPECIAL_TOKENS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.text.marks import END_OF_PROMPT, SPECIAL_TOKENS
 
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from cosyvoice_runtime.text.marks import BASE_TOKENS
+from cosyvoice_runtime.checkpoint.special_tokens import QWEN2_TOKENS
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog. Hello, my name is Alice; how about you? I'll say 1999.",
@@ -39,7 +39,7 @@ def write_tokenizer(directory: Path) -> Path:
         "add_prefix_space": False,
         "added_tokens_decoder": {
             str(first + offset): {"content": token, "special": True, "normalized": False}
-            for offset, token in enumerate(BASE_TOKENS)
+            for offset, token in enumerate(QWEN2_TOKENS)
         },
         "additional_special_tokens": ["<|im_start|>", "<|im_end|>"],
         "eos_token": "<|endoftext|>",

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.text.bound import bounded
-from cosyvoice_runtime.text.marks import SPECIAL, SPECIAL_TOKENS
+from cosyvoice_runtime.text.marks import SPECIAL
 from cosyvoice_runtime.text.tokenizer import TextTokenizer
 
 UNITS = st.one_of(

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.text.library import Library
-from cosyvoice_runtime.text.marks import SPECIAL, SPECIAL_TOKENS
+from cosyvoice_runtime.text.marks import SPECIAL
 from cosyvoice_runtime.text.normalise import MODES, Normaliser
 
 OTHER_LANGUAGES = [

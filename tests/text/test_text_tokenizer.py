@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cosyvoice_runtime.checkpoint.special_tokens import QWEN2_TOKENS, SPECIAL_TOKENS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.text.marks import BASE_TOKENS, SPECIAL_TOKENS
 from cosyvoice_runtime.text.tokenizer import TextTokenizer
 
 PIECES = st.one_of(
@@ -92,7 +92,7 @@ def test_configuration_without_declared_tokens_gets_the_same_ids(
 
 def test_contradicting_declared_id_is_refused(tokenizer_directory: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(tokenizer_directory, tmp_path / "other")
-    declared = {"9999": {"content": BASE_TOKENS[0], "special": True}}
+    declared = {"9999": {"content": QWEN2_TOKENS[0], "special": True}}
     (directory / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": declared}))
     with pytest.raises(CheckpointError, match=r"tokenizer_config\.json.*9999"):
         TextTokenizer(directory)
