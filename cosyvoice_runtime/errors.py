@@ -21,6 +21,10 @@ class InvalidInput(CosyVoiceError):
         super().__init__(f"{field}: {self.value} is not accepted; {limit}")
 
 
+class OverloadedError(CosyVoiceError):
+    """The work is refused because a limit on work in progress is reached; it may be sent again later."""
+
+
 class CheckpointError(CosyVoiceError):
     """A checkpoint file is missing, damaged, or holds other tensors than its configuration asks for."""
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.speech_lm.limits import FinishReason
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
-from cosyvoice_runtime.synthesis.speed import check_speed
+from cosyvoice_runtime.vocoder.speed import check_speed
 from cosyvoice_runtime.voice.voice import Voice
 
 

@@ -7,15 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.errors import InvalidInput
-
-MIN_SPEED, MAX_SPEED = 0.5, 2.0
-
-
-def check_speed(speed: float) -> None:
-    """Raise InvalidInput for a speed outside 0.5 to 2."""
-    if not MIN_SPEED <= speed <= MAX_SPEED:
-        raise InvalidInput("speed", speed, f"a number from {MIN_SPEED} to {MAX_SPEED}")
+from cosyvoice_runtime.vocoder.speed import check_speed
 
 
 class SpeedChange:

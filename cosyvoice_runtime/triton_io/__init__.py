@@ -1,0 +1,23 @@
+"""The one place that knows Triton's python backend: tensors, replies, calls between models, errors.
+
+``triton_python_backend_utils`` exists only inside a server's stub process, so this package is imported
+by the models of ``model_repo/`` and by nothing else.
+"""
+
+from cosyvoice_runtime.triton_io.call import CallError, call, stream
+from cosyvoice_runtime.triton_io.fault import fault
+from cosyvoice_runtime.triton_io.inputs import Inputs
+from cosyvoice_runtime.triton_io.load import read_settings
+from cosyvoice_runtime.triton_io.reply import ClientGoneError, Reply, respond
+
+__all__ = [
+    "CallError",
+    "ClientGoneError",
+    "Inputs",
+    "Reply",
+    "call",
+    "fault",
+    "read_settings",
+    "respond",
+    "stream",
+]

@@ -1,0 +1,52 @@
+"""Where each row of a right-padded batch ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+Trim = Callable[[Tensor], Tensor]
+
+
+class Rows:
+    """Row lengths in mel frames, known on the host.
+
+    A convolution pads a single utterance with zeros; in a batch the same zeros must follow each row's
+    own end, so what a layer writes there is cleared again. Batches of equal rows skip that work.
+    """
+
+    def __init__(self, frames: Sequence[int], device: torch.device) -> None:
+        self.frames = list(frames)
+        self.width = max(frames)
+        self.ragged = min(frames) < self.width
+        self.device = device
+        self._beyond: dict[tuple[int, int], Tensor] = {}
+
+    def lengths(self, per_frame: int = 1, extra: int = 0) -> Tensor:
+        """Row lengths in steps of a signal with ``per_frame`` steps a frame: [B] int64."""
+        return integers([count * per_frame + extra for count in self.frames], self.device)
+
+    def trim(self, per_frame: int = 1, extra: int = 0) -> Trim:
+        """A function that zeroes, in place, what lies beyond each row's end of a [B, C, steps] signal."""
+        if not self.ragged:
+            return _whole
+        beyond = self._mask(per_frame, extra)
+        return lambda signal: signal.masked_fill_(beyond, 0)
+
+    def _mask(self, per_frame: int, extra: int) -> Tensor:
+        key = per_frame, extra
+        if key not in self._beyond:
+            steps = torch.arange(self.width * per_frame + extra, device=self.device)
+            self._beyond[key] = (steps >= self.lengths(per_frame, extra)[:, None])[:, None]
+        return self._beyond[key]
+
+
+def integers(values: Sequence[int], device: torch.device) -> Tensor:
+    """[n] int64 on the device, from pinned memory: a copy from elsewhere would wait for the GPU."""
+    return torch.tensor(values, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+
+
+def _whole(signal: Tensor) -> Tensor:
+    return signal

@@ -1,0 +1,112 @@
+"""Harmonic source: sines at the multiples of F0 where a frame is voiced, noise elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pi
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.vocoder.rows import Rows
+
+UNVOICED_NOISE = 1 / 3
+"""Noise of unvoiced frames relative to the sine's amplitude (NSF, arXiv 1904.12088)."""
+
+
+@dataclass(frozen=True)
+class PhaseCarry:
+    """Phase at which a row goes on.
+
+    Attributes:
+        frame: [B] int64, the row's frame at whose centre ``cycles`` holds; -1 before the first frame.
+        cycles: [B, harmonics] float64, in turns.
+        f0: [B] float64, F0 of that frame in Hz, as it was used.
+    """
+
+    frame: Tensor
+    cycles: Tensor
+    f0: Tensor
+
+
+class HarmonicSource(nn.Module):
+    """Sines of all harmonics, merged to one signal by a learnt linear layer and tanh.
+
+    The phase is that of a piecewise linear interpolation of the phases at the frame centres, constant
+    before the first and after the last centre. It is accumulated over frames in float64; within a frame
+    the few turns since its centre are float32.
+    """
+
+    offsets: Tensor
+
+    def __init__(self, config: VocoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.num_sines = config.num_harmonics + 1
+        self.l_linear = nn.Linear(self.num_sines, 1)
+        offsets = (torch.arange(config.hop, dtype=torch.float64) + 0.5) / config.hop - 0.5
+        self.register_buffer("offsets", offsets.float()[:, None], persistent=False)
+
+    def forward(
+        self, f0: Tensor, noise: Tensor | None, rows: Rows, carry: PhaseCarry | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Source samples of whole frames.
+
+        Args:
+            f0: [B, T] float64, Hz.
+            noise: [B, hop * T] standard normal, or None for a source without noise.
+            rows: ends of the rows.
+            carry: phase to go on from; frames before ``carry.frame`` come out meaningless.
+
+        Returns:
+            source: [B, hop * T] float32 within -1..1.
+            cycles: [B, T, harmonics] float64, phase at the frame centres in turns, 0 <= cycles < 1.
+        """
+        turns = self._turns_per_frame(f0, rows)
+        cycles = self._accumulate(turns, carry)
+        return self.merge(self._sines(turns, cycles), f0, noise), cycles
+
+    def merge(self, sines: Tensor, f0: Tensor, noise: Tensor | None) -> Tensor:
+        """Source [B, hop * T] of unit sines [B, T, hop, harmonics], F0 [B, T] and noise [B, hop * T]."""
+        voiced = (f0 > self.config.voiced_threshold_hz)[..., None]
+        source = F.linear(sines, self.l_linear.weight).squeeze(-1) * (voiced * self.config.sine_amplitude)
+        if noise is not None:
+            source = source + self._noise_level(voiced) * noise.view_as(source)
+        return torch.tanh(source + self.l_linear.bias).flatten(1)
+
+    def merge_noise(self, noise: Tensor) -> Tensor:
+        """One standard normal value a sample that acts as ``noise``, [B, samples, harmonics], would.
+
+        All harmonics of a sample carry noise of the same amplitude and meet in the linear layer, so only
+        their weighted sum matters.
+        """
+        return noise @ F.normalize(self.l_linear.weight[0], dim=0)
+
+    def _turns_per_frame(self, f0: Tensor, rows: Rows) -> Tensor:
+        harmonics = torch.arange(1, self.num_sines + 1, device=f0.device, dtype=torch.float64)
+        per_sample = (f0.double()[..., None] * harmonics / self.config.sample_rate) % 1
+        turns = per_sample * self.config.hop
+        return rows.trim()(turns.transpose(1, 2)).transpose(1, 2)
+
+    def _accumulate(self, turns: Tensor, carry: PhaseCarry | None) -> Tensor:
+        if carry is None:
+            return turns.cumsum(1) % 1
+        frames = torch.arange(turns.shape[1], device=turns.device)
+        done = frames <= carry.frame[:, None]
+        return (turns.masked_fill(done[..., None], 0).cumsum(1) + carry.cycles[:, None]) % 1
+
+    def _sines(self, turns: Tensor, cycles: Tensor) -> Tensor:
+        """[B, T, hop, harmonics] float32."""
+        speed = F.pad(turns.float(), (0, 0, 0, 1))
+        before, after = speed[:, :-1].clone(), speed[:, 1:]
+        before[:, 0] = 0
+        phase = cycles.float()[:, :, None] + self.offsets.clamp(max=0) * before[:, :, None]
+        phase = phase + self.offsets.clamp(min=0) * after[:, :, None]
+        return torch.sin(2 * pi * (phase - phase.round()))
+
+    def _noise_level(self, voiced: Tensor) -> Tensor:
+        unvoiced = self.config.sine_amplitude * UNVOICED_NOISE
+        amplitude = torch.where(voiced, self.config.noise_std, unvoiced)
+        return amplitude * self.l_linear.weight.norm()
