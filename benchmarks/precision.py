@@ -1,0 +1,100 @@
+"""What half precision changes: each network in bfloat16 and float16 against itself in float32.
+
+    python benchmarks/precision.py --size full --device cuda
+
+Random weights of the true shapes: the figures show the arithmetic's error, not what a listener hears.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from stages import DTYPES, SIZES, TOKEN_RATE, machine, random_voice
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.speech_lm import KVCache, SpeechLM
+from cosyvoice_runtime.vocoder.hift import HiFT
+
+SECONDS = 10
+
+
+def logits(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
+    """Speech logits ``[T, rows]`` after each of 10 s of speech tokens."""
+    tensors = dict(random_tensors("llm", config, 0))
+    voice = random_voice(config, TOKEN_RATE * SECONDS)
+
+    def compute(dtype: torch.dtype) -> Tensor:
+        lm = SpeechLM.from_tensors(config.speech_lm, tensors, device, dtype)
+        prompt = lm.embed_prompt(range(40), voice.tokens.tolist())
+        length = prompt.shape[0]
+        cache = KVCache(config.speech_lm, 1, length, device, dtype)
+        hidden = lm(prompt[None], torch.arange(length, device=device)[None], cache.view(0, 1), length)
+        return lm.logits(hidden)[0, -len(voice.tokens) :].float()
+
+    return compute
+
+
+def mel(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
+    """Mel ``[bins, T]`` of 10 s after a prompt of 3 s."""
+    tensors = dict(random_tensors("flow", config, 0))
+    voice = random_voice(config, TOKEN_RATE * 3)
+    tokens = random_voice(config, TOKEN_RATE * SECONDS).tokens.tolist()
+
+    def compute(dtype: torch.dtype) -> Tensor:
+        return Flow.from_tensors(config.flow, tensors, device, dtype).generate([voice], [tokens])[0]
+
+    return compute
+
+
+def wave(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
+    """Waveform of 10 s of one mel and source."""
+    tensors = dict(random_tensors("hift", config, 0))
+    frames = random_voice(config, TOKEN_RATE * SECONDS).mel.T[None].to(device)
+    reference = HiFT.from_tensors(config.vocoder, tensors, device)
+    source = reference.source(reference.f0(frames))
+
+    def compute(dtype: torch.dtype) -> Tensor:
+        return HiFT.from_tensors(config.vocoder, tensors, device, dtype).decode(frames, source)
+
+    return compute
+
+
+def decibels(actual: Tensor, expected: Tensor) -> float:
+    """Signal to error ratio."""
+    error = (actual.float() - expected.float()).square().mean()
+    return 10 * torch.log10(expected.float().square().mean() / error).item()
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--size", choices=SIZES, default="tiny")
+    arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options = arguments.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    config = SIZES[options.size]
+    print(f"{machine(options.device)}, {options.size}")
+    print("| dtype | LM same best token | LM KL divergence | flow mel SNR dB | vocoder wave SNR dB |")
+    print("|---|---|---|---|---|")
+    with torch.inference_mode():
+        computations = [part(config, options.device) for part in (logits, mel, wave)]
+        expected = [compute(torch.float32) for compute in computations]
+        for name in ("bfloat16", "float16"):
+            found = [compute(DTYPES[name]) for compute in computations]
+            agreement = (found[0].argmax(-1) == expected[0].argmax(-1)).float().mean().item()
+            divergence = F.kl_div(
+                found[0].log_softmax(-1), expected[0].log_softmax(-1), log_target=True, reduction="batchmean"
+            ).item()
+            ratios = [decibels(*pair) for pair in zip(found[1:], expected[1:], strict=True)]
+            print(f"| {name} | {agreement:.1%} | {divergence:.2e} | {ratios[0]:.1f} | {ratios[1]:.1f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""Wall time, real-time factor and memory of each stage of synthesis, on random weights of true shapes.
+
+One utterance: the prompt's speech tokens are given, the speech LM draws as many tokens as asked for,
+flow and vocoder turn them into waveform chunk by chunk. Each configuration runs in a process of its
+own, so that its peak memory is its own.
+
+    python benchmarks/stages.py --size tiny full --flow incremental recompute
+    python benchmarks/stages.py --size full --device cuda --dtype bfloat16 float16
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
+from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.speech_lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.synthesis.schedule import BlockSchedule, Portions
+from cosyvoice_runtime.synthesis.session import Session
+from cosyvoice_runtime.synthesis.token2wav import Token2Wav, WaveState
+from cosyvoice_runtime.vocoder.hift import HiFT
+
+TOKEN_RATE = 25
+SIZES = {"tiny": TINY, "full": FULL}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+TEXT_TOKENS_PER_SECOND = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """One configuration to measure."""
+
+    size: str
+    device: str
+    dtype: str
+    flow: str
+    prompt_seconds: float
+    seconds: float
+    repeats: int
+    threads: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Utterance:
+    """Seconds spent on one utterance."""
+
+    prefill: float
+    lm: float
+    flow: float
+    vocoder: float
+    first_audio: float
+    total: float
+
+
+class Clock:
+    """Wall time summed by stage; waits for the device, whose work is asynchronous."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self.seconds = {"flow": 0.0, "vocoder": 0.0}
+
+    def now(self) -> float:
+        if self._device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def timed(self, stage: str, function: Callable) -> Callable:
+        """The function, its time added to the stage's."""
+
+        def wrapper(*arguments: object) -> object:
+            start = self.now()
+            result = function(*arguments)
+            self.seconds[stage] += self.now() - start
+            return result
+
+        return wrapper
+
+
+class Pipeline:
+    """The three networks and one voice."""
+
+    def __init__(self, setup: Setup) -> None:
+        config, device, dtype = SIZES[setup.size], setup.device, DTYPES[setup.dtype]
+        self.setup, self.config = setup, config
+        self.lm = SpeechLM.from_tensors(
+            config.speech_lm, dict(random_tensors("llm", config, 0)), device, dtype
+        )
+        flow = Flow.from_tensors(config.flow, dict(random_tensors("flow", config, 0)), device, dtype)
+        vocoder = HiFT.from_tensors(config.vocoder, dict(random_tensors("hift", config, 0)), device)
+        tokens = int(TOKEN_RATE * (setup.prompt_seconds + setup.seconds))
+        pages = -(-tokens // config.flow.encoder.chunk_tokens) if setup.flow == "incremental" else 0
+        self.token2wav = Token2Wav(FlowStream(flow, pages), vocoder)
+        self.voice = random_voice(config, int(TOKEN_RATE * setup.prompt_seconds))
+        self.num_parameters = sum(
+            p.numel() for network in (self.lm, flow.network, vocoder) for p in network.parameters()
+        )
+
+    def speak(self) -> Utterance:
+        """Synthesise the utterance once."""
+        clock = Clock(self.setup.device)
+        token2wav = self._timed_token2wav(clock)
+        prompt_tokens = len(self.voice.tokens)
+        start = clock.now()
+        state = token2wav.open(self.voice, noise_seed=0)
+        portions = Portions(BlockSchedule(), prompt_tokens, self.config.flow.lookahead_tokens)
+        token_times: list[float] = []
+        with Session(token2wav, state, portions) as session:
+            chunks = session.chunks(self._tokens(clock, token_times))
+            samples = len(next(chunks))
+            first_audio = clock.now() - start
+            samples += sum(len(chunk) for chunk in chunks)
+        total = clock.now() - start
+        assert samples == 960 * len(token_times), "a chunk is missing"
+        return Utterance(
+            prefill=token_times[0],
+            lm=sum(token_times),
+            flow=clock.seconds["flow"],
+            vocoder=clock.seconds["vocoder"],
+            first_audio=first_audio,
+            total=total,
+        )
+
+    def _tokens(self, clock: Clock, times: list[float]) -> Iterator[int]:
+        count = int(TOKEN_RATE * self.setup.seconds)
+        text = range(int(TEXT_TOKENS_PER_SECOND * self.setup.seconds))
+        options = SamplingOptions(min_tokens=count, max_tokens=count, runaway_span=0, seed=0)
+        tokens = generate(self.lm, Prompt(text, (), self.voice.tokens.tolist()), options)
+        while True:
+            start = clock.now()
+            token = next(tokens, None)
+            if token is None:
+                return
+            times.append(clock.now() - start)
+            yield token
+
+    def _timed_token2wav(self, clock: Clock) -> Token2Wav:
+        flow = self.token2wav.flow
+
+        class Timed(Token2Wav):
+            def advance(self, states: list[WaveState]) -> list[torch.Tensor]:
+                before = clock.seconds["flow"]
+                waves = clock.timed("vocoder", super().advance)(states)
+                clock.seconds["vocoder"] -= clock.seconds["flow"] - before
+                return waves
+
+        return Timed(_TimedFlow(flow, clock), self.token2wav.vocoder)
+
+
+class _TimedFlow:
+    """A flow stream whose ``advance`` is timed."""
+
+    def __init__(self, flow: FlowStream, clock: Clock) -> None:
+        self.open, self.close = flow.open, flow.close
+        self.advance = clock.timed("flow", flow.advance)
+
+
+def random_voice(config: ModelConfig, tokens: int) -> FlowPrompt:
+    """A voice of random speech tokens and mel."""
+    generator = torch.Generator().manual_seed(0)
+    flow = config.flow
+    return FlowPrompt(
+        tokens=torch.randint(flow.token_vocab_size, (tokens,), generator=generator),
+        mel=torch.randn(flow.frames_per_token * tokens, flow.mel_bins, generator=generator) * 2 - 6,
+        speaker=torch.randn(flow.speaker_dim, generator=generator),
+    )
+
+
+def measure(setup: Setup) -> dict:
+    """Medians over the repeats, after one utterance to warm up; peak memory of this process."""
+    torch.set_num_threads(setup.threads)
+    pipeline = Pipeline(setup)
+    pipeline.speak()
+    runs = [pipeline.speak() for _ in range(setup.repeats)]
+    medians = {
+        field.name: statistics.median(getattr(run, field.name) for run in runs)
+        for field in dataclasses.fields(Utterance)
+    }
+    result = {"setup": dataclasses.asdict(setup), "parameters": pipeline.num_parameters, "seconds": medians}
+    result["host_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if setup.device == "cuda":
+        result["device_mib"] = torch.cuda.max_memory_allocated() / 2**20
+    return result
+
+
+def machine(device: str) -> str:
+    """What the figures were taken on."""
+    if device == "cuda":
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    return f"{platform.processor() or platform.machine()}, torch {torch.__version__}"
+
+
+def table(results: list[dict]) -> str:
+    """Markdown table, a row per configuration."""
+    lines = [
+        "| size | device | dtype | flow | LM prefill ms | LM ms/token | flow s | vocoder s | first audio s "
+        "| total s | RTF | peak memory MiB |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        setup, seconds = result["setup"], result["seconds"]
+        per_token = (seconds["lm"] - seconds["prefill"]) / (TOKEN_RATE * setup["seconds"] - 1)
+        memory = result.get("device_mib", result["host_mib"])
+        lines.append(
+            f"| {setup['size']} | {setup['device']} | {setup['dtype']} | {setup['flow']} "
+            f"| {1000 * seconds['prefill']:.1f} | {1000 * per_token:.2f} | {seconds['flow']:.3f} "
+            f"| {seconds['vocoder']:.3f} | {seconds['first_audio']:.3f} | {seconds['total']:.3f} "
+            f"| {seconds['total'] / setup['seconds']:.3f} | {memory:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def run_apart(setup: Setup) -> dict:
+    """:func:`measure` in a process of its own."""
+    command = [sys.executable, __file__, "--one", json.dumps(dataclasses.asdict(setup))]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def parser() -> argparse.ArgumentParser:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--size", nargs="+", choices=SIZES, default=["tiny"])
+    arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    arguments.add_argument("--dtype", nargs="+", choices=DTYPES, default=["float32"], help="of LM and flow")
+    arguments.add_argument("--flow", nargs="+", choices=("incremental", "recompute"), default=["incremental"])
+    arguments.add_argument("--prompt-seconds", type=float, default=3.0)
+    arguments.add_argument("--seconds", type=float, default=10.0, help="of speech (default %(default)s)")
+    arguments.add_argument("--repeats", type=int, default=3)
+    arguments.add_argument("--threads", type=int, default=2, help="CPU threads (default %(default)s)")
+    arguments.add_argument("--output", type=Path, help="write the results here as JSON")
+    arguments.add_argument("--one", help=argparse.SUPPRESS)
+    return arguments
+
+
+def main() -> None:
+    options = parser().parse_args()
+    if options.one:
+        print(json.dumps(measure(Setup(**json.loads(options.one)))))
+        return
+    results = []
+    for size, dtype, flow in itertools.product(options.size, options.dtype, options.flow):
+        setup = Setup(
+            size, options.device, dtype, flow, options.prompt_seconds, options.seconds,
+            options.repeats, options.threads,
+        )  # fmt: skip
+        print(f"measuring {size} {options.device} {dtype} {flow}", file=sys.stderr)
+        results.append(run_apart(setup))
+    print(f"{machine(options.device)}; {options.prompt_seconds:g} s prompt, {options.seconds:g} s of speech")
+    print(table(results))
+    if options.output:
+        content = {"machine": machine(options.device), "results": results}
+        options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What the speech LM is fed: runs of ids, each read through one of its three embedding tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.errors import InvalidInput
+
+
+class Table(Enum):
+    """Embedding tables of the speech LM."""
+
+    CONTROL = "control"
+    TEXT = "text"
+    SPEECH = "speech"
+
+
+class Segment(NamedTuple):
+    """Consecutive ids of one table."""
+
+    table: Table
+    ids: Sequence[int]
+
+
+SOS = Segment(Table.CONTROL, (0,))
+TASK = Segment(Table.CONTROL, (1,))
+
+
+def num_positions(segments: Sequence[Segment]) -> int:
+    """Positions that segments take up in the sequence."""
+    return sum(len(segment.ids) for segment in segments)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Text to speak and, for a cloned voice, what the reference audio says and how.
+
+    Attributes:
+        text: ids of the text to speak; lengths are limited in proportion to it.
+        prompt_text: ids of the reference's transcript, or of an instruction.
+        prompt_speech: speech tokens of the reference audio at 25 Hz.
+    """
+
+    text: Sequence[int]
+    prompt_text: Sequence[int] = ()
+    prompt_speech: Sequence[int] = ()
+
+    def check(self, config: SpeechLMConfig) -> None:
+        """Raise `InvalidInput` for an empty text or an id outside its table."""
+        if not len(self.text):
+            raise InvalidInput("text", self.text, "at least one text token is needed")
+        check_text("text", self.text, config)
+        check_text("prompt_text", self.prompt_text, config)
+        check_speech("prompt_speech", self.prompt_speech, config)
+
+    def segments(self) -> list[Segment]:
+        """Layout ``[sos] [prompt_text text] [task_id] [prompt_speech]``."""
+        text = Segment(Table.TEXT, [*self.prompt_text, *self.text])
+        return [SOS, text, TASK, Segment(Table.SPEECH, self.prompt_speech)]
+
+
+def check_text(field: str, ids: Sequence[int], config: SpeechLMConfig) -> None:
+    """Raise `InvalidInput` for a text id outside the embedding table."""
+    _check_ids(field, ids, config.text_vocab_size)
+
+
+def check_speech(field: str, ids: Sequence[int], config: SpeechLMConfig) -> None:
+    """Raise `InvalidInput` for anything but a speech code; control ids are no part of a prompt."""
+    _check_ids(field, ids, config.speech_tokens)
+
+
+def _check_ids(field: str, ids: Sequence[int], size: int) -> None:
+    if len(ids) and not 0 <= min(ids) <= max(ids) < size:
+        raise InvalidInput(field, list(ids), f"ids are 0 to {size - 1}")

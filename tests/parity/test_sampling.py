@@ -1,0 +1,60 @@
+"""Repetition-aware sampling against the reference's recorded draws."""
+
+from __future__ import annotations
+
+import goldens
+import numpy as np
+import pytest
+import torch
+from conftest import Compare
+
+from cosyvoice_runtime.speech_lm.sampling import (
+    SamplerState,
+    nucleus_sizes,
+    sample,
+    sample_batch,
+    top_candidates,
+)
+from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
+
+CASES = goldens.cases("ras_sampling")
+
+
+def state_of(case: goldens.Case) -> SamplerState:
+    state = SamplerState(SamplingOptions(seed=case.settings["torch_seed"]))
+    state.history = list(case.settings["decoded"])
+    return state
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_nucleus_equals_reference(case: goldens.Case, compare: Compare) -> None:
+    probs, ids = top_candidates(case["logp"][None], SamplingOptions().top_k)
+    size = int(nucleus_sizes(probs.numpy(), [state_of(case)])[0])
+    assert size == case.settings["nucleus_size"]
+    assert torch.equal(ids[0, :size], case["nucleus_ids"])
+    compare("nucleus_probs", probs[0, :size], case["nucleus_probs"], 1e-6)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_repeat_is_recognised(case: goldens.Case) -> None:
+    assert state_of(case).repeats(case.settings["first_pick"]) == case.settings["resampled"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_draw_equals_reference(case: goldens.Case) -> None:
+    assert sample(case["logp"], state_of(case)) == case.settings["result"]
+
+
+def test_batch_of_all_cases_draws_every_result() -> None:
+    logits = torch.stack([case["logp"] for case in CASES])
+    results = [case.settings["result"] for case in CASES]
+    assert sample_batch(logits, [state_of(case) for case in CASES]) == results
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_noise_is_drawn_in_the_reference_order(case: goldens.Case) -> None:
+    generator = torch.Generator().manual_seed(case.settings["torch_seed"])
+    for name in ("q1", "q2"):
+        if name in case:
+            drawn = torch.empty(case[name].shape).exponential_(generator=generator)
+            np.testing.assert_array_equal(drawn, case[name])

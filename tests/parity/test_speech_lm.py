@@ -1,0 +1,148 @@
+"""Speech LM against the reference: embeddings, logits, tokens; text streaming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import goldens
+import pytest
+import torch
+from conftest import Compare
+
+from cosyvoice_runtime.speech_lm.cache import KVCache
+from cosyvoice_runtime.speech_lm.decoder import BatchDecoder
+from cosyvoice_runtime.speech_lm.limits import FinishReason
+from cosyvoice_runtime.speech_lm.network import SpeechLM
+from cosyvoice_runtime.speech_lm.prompt import Prompt, Segment, Table, num_positions
+from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.speech_lm.text_stream import TextStream
+
+CONFIG = goldens.config().speech_lm
+TOLERANCE = 1e-4
+GREEDY = goldens.cases("llm", "greedy")
+RAS = goldens.cases("llm", "ras")
+BISTREAM = goldens.cases("llm", "bistream")
+
+
+@cache
+def speech_lm() -> SpeechLM:
+    return SpeechLM.from_tensors(CONFIG, goldens.tensors("tiny_llm"))
+
+
+def ids(case: goldens.Case, name: str) -> list[int]:
+    return case[name].flatten().tolist()
+
+
+def prompt_of(case: goldens.Case) -> Prompt:
+    return Prompt(ids(case, "text"), ids(case, "prompt_text"), ids(case, "prompt_speech_token"))
+
+
+def needed_len(case: goldens.Case) -> int:
+    return num_positions(prompt_of(case).segments()) + case.settings["max_len"]
+
+
+def options_of(case: goldens.Case) -> SamplingOptions:
+    """The reference's settings: only the end-of-speech id is masked, and no runaway is ended."""
+    return SamplingOptions(
+        strategy="ras" if "torch_seed" in case.settings else "greedy",
+        seed=case.settings.get("torch_seed"),
+        min_tokens=case.settings["min_len"],
+        max_tokens=case.settings["max_len"],
+        runaway_span=0,
+        upstream_min_length_mask=True,
+    )
+
+
+def teacher_forced(lm: SpeechLM, embeddings: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+    """Logits [1 + tokens, rows] after the prompt and after each token, decoded step by step."""
+    length = len(embeddings)
+    view = KVCache(CONFIG, 1, length + len(tokens)).view(0, 1)
+    logits = [lm.prefill(embeddings, 0, view)]
+    for position, token in enumerate(tokens, start=length):
+        logits.append(lm.decode_step(torch.tensor([token]), torch.tensor([position]), view, position + 1)[0])
+    return torch.stack(logits)
+
+
+@pytest.mark.parametrize("case", GREEDY, ids=str)
+def test_prompt_hidden_states_and_logits(case: goldens.Case, compare: Compare) -> None:
+    lm, prompt = speech_lm(), prompt_of(case)
+    embeddings = lm.embed_prompt([*prompt.prompt_text, *prompt.text], prompt.prompt_speech)
+    compare("lm_input", embeddings[None], case["lm_input"], 0.0)
+    length = len(embeddings)
+    view = KVCache(CONFIG, 1, length).view(0, 1)
+    hidden = lm(embeddings[None], torch.arange(length)[None], view, length)
+    compare("hidden", hidden, case["hidden"], TOLERANCE)
+    compare("logits", lm.logits(hidden), case["logits"], TOLERANCE)
+
+
+@pytest.mark.parametrize("case", GREEDY + RAS, ids=str)
+def test_log_probabilities_of_every_step(case: goldens.Case, compare: Compare) -> None:
+    lm, expected = speech_lm(), case["logp"]
+    fed = ids(case, "tokens")[: len(expected) - 1]
+    logp = teacher_forced(lm, lm.embed(prompt_of(case).segments()), fed).log_softmax(-1)
+    compare("logp", logp, expected, TOLERANCE)
+
+
+@pytest.mark.parametrize("case", GREEDY + RAS, ids=str)
+def test_tokens(case: goldens.Case) -> None:
+    decoder = BatchDecoder(speech_lm(), slots=1, max_len=needed_len(case))
+    options = options_of(case)
+    generation = decoder.add(prompt_of(case), options)
+    while generation.finish_reason is None:
+        decoder.step()
+    assert generation.tokens == ids(case, "tokens")
+    full = len(generation.tokens) == options.max_tokens
+    assert generation.finish_reason is (FinishReason.LENGTH if full else FinishReason.STOP)
+
+
+def test_tokens_of_all_cases_decoded_together() -> None:
+    decoder = BatchDecoder(speech_lm(), slots=len(GREEDY + RAS), max_len=max(map(needed_len, GREEDY + RAS)))
+    generations = [decoder.add(prompt_of(case), options_of(case)) for case in GREEDY + RAS]
+    while decoder.busy:
+        decoder.step()
+    assert [g.tokens for g in generations] == [ids(case, "tokens") for case in GREEDY + RAS]
+
+
+def next_feed(stream: TextStream, pieces: Iterator[torch.Tensor]) -> list[Segment]:
+    """The reference reads one piece whenever it waits."""
+    feed = None
+    while feed is None:
+        piece = next(pieces, None)
+        if piece is None:
+            stream.end()
+        else:
+            stream.push(piece.tolist())
+        feed = stream.take()
+    return feed
+
+
+def stream_text(case: goldens.Case) -> tuple[torch.Tensor, list[int]]:
+    """Embeddings fed [T, hidden] and tokens, with the recorded run's sampler: the best speech code."""
+    lm = speech_lm()
+    stream = TextStream(
+        CONFIG, ids(case, "prompt_text"), ids(case, "prompt_speech_token"), upstream_feeding=True
+    )
+    pieces = iter(torch.split(case["text"].flatten(), case.settings["pieces"]))
+    view = KVCache(CONFIG, 1, len(case["fed"]) + 1).view(0, 1)
+    fed, tokens, start = [], [], 0
+    feed: list[Segment] | None = None
+    while feed or len(tokens) < case.settings["n_yielded"]:
+        fed.append(lm.embed(feed or next_feed(stream, pieces)))
+        logits = lm.prefill(fed[-1], start, view)
+        start += len(fed[-1])
+        feed = None
+        if stream.must_fill:
+            stream.accept(CONFIG.fill_id)
+        elif len(tokens) < case.settings["n_yielded"]:
+            tokens.append(int(logits[: CONFIG.speech_tokens].argmax()))
+            stream.accept(tokens[-1])
+            feed = [Segment(Table.SPEECH, tokens[-1:])]
+    return torch.cat(fed), tokens
+
+
+@pytest.mark.parametrize("case", BISTREAM, ids=str)
+def test_streamed_text_feeds_and_speaks_as_reference(case: goldens.Case, compare: Compare) -> None:
+    fed, tokens = stream_text(case)
+    assert tokens == ids(case, "tokens")
+    compare("fed", fed, case["fed"], 0.0)
