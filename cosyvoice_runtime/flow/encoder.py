@@ -78,7 +78,7 @@ class EncoderLayer(nn.Module):
         keys, values = past.keys_values(self.attention, new_keys, new_values)
         bias = self._position_scores(queries, keys.shape[1])
         if visible is not None:
-            bias = bias.masked_fill(~visible, -torch.inf)
+            bias = bias.masked_fill_(~visible, -torch.inf)
         return self.out(attend(queries + self.content_bias, keys, values, bias))
 
     def _position_scores(self, queries: Tensor, num_keys: int) -> Tensor:
@@ -97,7 +97,7 @@ class EncoderLayer(nn.Module):
             (batch, heads, num_queries, num_keys),
             (heads * num_queries * span, num_queries * span, span - 1, 1),
             num_queries - 1,
-        )
+        ).contiguous()  # GPU attention kernels read a bias in aligned rows
 
 
 def relative_positions(num_queries: int, num_keys: int, width: int) -> Tensor:
