@@ -18,6 +18,7 @@ from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SpeechLM, generate
 from cosyvoice_runtime.synthesis.extractors import Extractors
 from cosyvoice_runtime.synthesis.flow_prompt import flow_prompt
+from cosyvoice_runtime.synthesis.prompting import lm_prompts
 from cosyvoice_runtime.synthesis.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.synthesis.schedule import (
     BlockSchedule,
@@ -30,7 +31,7 @@ from cosyvoice_runtime.synthesis.seeds import derived_seed, fresh_seed
 from cosyvoice_runtime.synthesis.session import Session
 from cosyvoice_runtime.synthesis.token2wav import Synthesis, Token2Wav
 from cosyvoice_runtime.synthesis.upstream import UpstreamToken2Wav
-from cosyvoice_runtime.text import TextFrontEnd, TextPrompt, TextTokenizer, cross_lingual, instruct, zero_shot
+from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.speakers import import_speakers
@@ -149,30 +150,12 @@ class Synthesizer:
             InvalidInput: on the first step, naming the field of the request that can't be served.
         """
         seed = fresh_seed() if request.seed is None else request.seed
-        prompts = [self._prompt(request, text) for text in self._segments(request)]
-        for segment, prompt in enumerate(prompts):
+        for segment, prompt in enumerate(lm_prompts(request, self.front_end, self.tokenizer)):
             yield from self._speak(request, prompt, segment, seed)
 
-    def _segments(self, request: SpeechRequest) -> list[str]:
-        return self.front_end.segments(request.text, request.language)
-
-    def _prompt(self, request: SpeechRequest, text: str) -> TextPrompt:
-        if request.instruct_text is not None:
-            return instruct(self.tokenizer, request.instruct_text, text)
-        if request.cross_lingual or not request.voice.transcript:
-            return cross_lingual(self.tokenizer, text)
-        transcript = self.front_end.transcript(request.voice.transcript, request.language)
-        return zero_shot(self.tokenizer, transcript, text)
-
-    def _speak(
-        self, request: SpeechRequest, prompt: TextPrompt, segment: int, seed: int
-    ) -> Iterator[AudioChunk]:
-        zero_shot_prompt = request.instruct_text is None and bool(prompt.prompt_ids)
-        speech = request.voice.speech_tokens.tolist() if zero_shot_prompt else []
+    def _speak(self, request: SpeechRequest, prompt: Prompt, segment: int, seed: int) -> Iterator[AudioChunk]:
         sampling = dataclasses.replace(request.sampling, seed=derived_seed(seed, "sampling", segment))
-        tokens = TokenStream(
-            generate(self.lm, Prompt(prompt.target_ids, prompt.prompt_ids, speech), sampling)
-        )
+        tokens = TokenStream(generate(self.lm, prompt, sampling))
         with self._session(request, derived_seed(seed, "noise", segment)) as session:
             for samples in session.chunks(tokens):
                 yield AudioChunk(samples, self.sample_rate, segment, tokens.finish_reason)

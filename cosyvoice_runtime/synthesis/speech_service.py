@@ -1,0 +1,129 @@
+"""The course of an utterance through the other models, for many clients at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor
+
+from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.speech_lm.limits import FinishReason
+from cosyvoice_runtime.speech_lm.prompt import Prompt
+from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.synthesis.hop import HopPolicy
+from cosyvoice_runtime.synthesis.playback import Playback
+from cosyvoice_runtime.synthesis.prompting import lm_prompts
+from cosyvoice_runtime.synthesis.request import SpeechRequest
+from cosyvoice_runtime.synthesis.seeds import derived_seed, fresh_seed
+from cosyvoice_runtime.synthesis.stages import Stages, WaveStart
+from cosyvoice_runtime.synthesis.token_queue import TokenQueue
+from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+
+SAMPLE_RATE = 24_000
+
+
+class Listener(Protocol):
+    """Whoever hears the utterance."""
+
+    def require(self) -> None:
+        """Raise if nobody listens any more."""
+
+    def send(self, samples: Tensor, finish_reason: FinishReason | None) -> None:
+        """Take a chunk of waveform, float32 ``[n]``; the reason comes with a piece's last one."""
+
+
+class SpeechService:
+    """Speaks requests with the help of the other models. Safe for threads.
+
+    Args:
+        timeout_s: longest silence of the speech LM.
+        now: clock in seconds.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        front_end: TextFrontEnd,
+        tokenizer: TextTokenizer,
+        hop: HopPolicy,
+        timeout_s: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stages = stages
+        self._front_end = front_end
+        self._tokenizer = tokenizer
+        self._hop = hop
+        self._timeout_s = timeout_s
+        self._now = now
+
+    def speak(self, request: SpeechRequest, listener: Listener) -> Playback:
+        """Speak a request, piece of text after piece, and tell how it would have played.
+
+        Raises:
+            InvalidInput: the request can't be served.
+            Exception: what a stage or the listener raised; the utterance is then dropped everywhere.
+        """
+        seed = fresh_seed() if request.seed is None else request.seed
+        playback = Playback(self._now)
+        for segment, prompt in enumerate(lm_prompts(request, self._front_end, self._tokenizer)):
+            listener.require()
+            sampling = dataclasses.replace(request.sampling, seed=derived_seed(seed, "sampling", segment))
+            start = WaveStart(request.voice, derived_seed(seed, "noise", segment), request.speed)
+            piece = Piece(self._stages, self._hop, start, listener, playback)
+            piece.speak(prompt, sampling, self._timeout_s, request.streaming)
+        return playback
+
+
+class Piece:
+    """One piece of text on its way from speech tokens to waveform."""
+
+    def __init__(
+        self, stages: Stages, hop: HopPolicy, start: WaveStart, listener: Listener, playback: Playback
+    ) -> None:
+        self._stages = stages
+        self._hop = hop
+        self._start: WaveStart | None = start
+        self._prompt_tokens = len(start.voice.speech_tokens)
+        self._listener = listener
+        self._playback = playback
+        self._id = uuid.uuid4().hex
+        self._tokens: list[int] = []
+        self._passed_on = 0
+        self._end = 0
+
+    def speak(self, prompt: Prompt, sampling: SamplingOptions, timeout_s: float, streaming: bool) -> None:
+        """Follow the tokens of the prompt to the last sample."""
+        queue = TokenQueue(self._stages.generate(prompt, sampling, self._id), timeout_s)
+        try:
+            while queue.finish_reason is None:
+                self._tokens += queue.take()
+                self._listener.require()
+                if streaming and queue.finish_reason is None:
+                    self._send_ready()
+            if queue.finish_reason is FinishReason.ERROR:
+                raise CosyVoiceError("the speech LM's answer ended without a reason")
+            self._pass_on(len(self._tokens), queue.finish_reason)
+        except BaseException:
+            if queue.finish_reason is None:
+                self._stages.stop(self._id)
+            self._stages.drop(self._id)
+            raise
+
+    def _send_ready(self) -> None:
+        """Send the chunk that can go out now, if there is one."""
+        end = self._hop.chunk_end(self._prompt_tokens, self._end, len(self._tokens), self._playback.cushion_s)
+        if end is not None:
+            self._end = end
+            self._pass_on(end + self._hop.lookahead_tokens, None)
+
+    def _pass_on(self, end: int, reason: FinishReason | None) -> None:
+        """Make the tokens before ``end`` audible."""
+        tokens = self._tokens[self._passed_on : end]
+        samples = self._stages.wave(self._id, tokens, reason is not None, self._start)
+        self._start, self._passed_on = None, end
+        self._listener.send(samples, reason)
+        self._playback.sent(len(samples) / SAMPLE_RATE)
