@@ -1,0 +1,188 @@
+"""The course of an utterance with stages that write token ids as samples."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+import torch
+
+from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.speech_lm.limits import FinishReason
+from cosyvoice_runtime.synthesis.hop import HopPolicy
+from cosyvoice_runtime.synthesis.request import SpeechRequest
+from cosyvoice_runtime.synthesis.speech_service import SpeechService
+from cosyvoice_runtime.synthesis.stages import TokenGroup
+from cosyvoice_runtime.synthesis.token_queue import StageSilentError
+from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.voice import Voice
+
+GroupsOf = list[TokenGroup | Exception]
+
+
+class CodedStages:
+    """A speech LM that says given groups of tokens, a token2wav that writes each token as one sample."""
+
+    def __init__(self, groups: GroupsOf) -> None:
+        self.groups = groups
+        self.calls: list[tuple[list[int], bool]] = []
+        self.started: list[object] = []
+        self.stopped: list[str] = []
+        self.dropped: list[str] = []
+        self.prompts: list[object] = []
+        self.wave_error: Exception | None = None
+        self.hold = threading.Event()
+        self.hold.set()
+
+    def generate(self, prompt, sampling, request_id):
+        self.prompts.append((prompt, sampling))
+        for group in self.groups:
+            if isinstance(group, Exception):
+                raise group
+            yield group
+            self.hold.wait()
+
+    def stop(self, request_id):
+        self.stopped.append(request_id)
+        self.hold.set()
+
+    def wave(self, utterance_id, tokens, last, start):
+        if self.wave_error:
+            raise self.wave_error
+        self.calls.append((list(tokens), last))
+        self.started.append(start)
+        return torch.tensor(tokens, dtype=torch.float32).repeat_interleave(960)
+
+    def drop(self, utterance_id):
+        self.dropped.append(utterance_id)
+
+
+class Listener:
+    """Keeps what it hears. ``releases`` lets held stages go on once it has heard something."""
+
+    def __init__(self, leaves_after: int | None = None, releases: CodedStages | None = None) -> None:
+        self.chunks: list[torch.Tensor] = []
+        self.reasons: list[FinishReason | None] = []
+        self.leaves_after = leaves_after
+        self.releases = releases
+
+    def require(self) -> None:
+        if self.leaves_after is not None and len(self.chunks) >= self.leaves_after:
+            raise ConnectionResetError
+
+    def send(self, samples, finish_reason) -> None:
+        self.chunks.append(samples)
+        self.reasons.append(finish_reason)
+        if self.releases:
+            self.releases.hold.set()
+
+    def tokens(self) -> list[int]:
+        return torch.cat(self.chunks)[::960].int().tolist()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_checkpoint) -> TextTokenizer:
+    return TextTokenizer(tiny_checkpoint / "CosyVoice-BlankEN")
+
+
+def service(stages: CodedStages, tokenizer: TextTokenizer, timeout_s: float = 20.0) -> SpeechService:
+    clock = itertools.count()  # a second passes at every look: the client is always about to run dry
+    return SpeechService(
+        stages, TextFrontEnd(tokenizer), tokenizer, HopPolicy(), timeout_s, now=lambda: float(next(clock))
+    )
+
+
+def request(prompt_tokens: int = 15, **options) -> SpeechRequest:
+    voice = Voice(
+        "0" * 64,
+        "some words",
+        torch.arange(prompt_tokens, dtype=torch.int32),
+        torch.zeros(2 * prompt_tokens, 80),
+        torch.zeros(192),
+        "checkpoint",
+    )
+    return SpeechRequest(**({"text": "Hello there.", "voice": voice, "seed": 1} | options))
+
+
+def singles(count: int, reason: FinishReason = FinishReason.STOP) -> GroupsOf:
+    return [*(TokenGroup([token]) for token in range(count)), TokenGroup([], reason)]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 12, 13, 14, 200])
+def test_every_token_is_heard_once_in_order(tokenizer, count, streaming):
+    stages, listener = CodedStages(singles(count)), Listener()
+    service(stages, tokenizer).speak(request(streaming=streaming), listener)
+    assert listener.tokens() == list(range(count))
+    assert listener.reasons == [None] * (len(listener.reasons) - 1) + [FinishReason.STOP]
+    assert [last for _, last in stages.calls] == [False] * (len(stages.calls) - 1) + [True]
+    if not streaming:
+        assert len(listener.chunks) == 1
+
+
+def test_only_the_first_call_brings_voice_seed_and_speed(tokenizer):
+    stages = CodedStages([TokenGroup(list(range(13))), *singles(100)])
+    stages.hold.clear()
+    service(stages, tokenizer).speak(request(speed=1.5), Listener(releases=stages))
+    first, *others = stages.started
+    assert (first.speed, first.voice.key) == (1.5, "0" * 64)
+    assert others
+    assert not any(others)
+
+
+def test_first_chunk_goes_out_while_the_lm_is_still_speaking(tokenizer):
+    stages = CodedStages([TokenGroup(list(range(13))), TokenGroup([13], FinishReason.LENGTH)])
+    stages.hold.clear()
+    listener = Listener(releases=stages)
+    service(stages, tokenizer).speak(request(), listener)
+    assert stages.calls[0] == (list(range(13)), False)
+    assert listener.reasons[-1] is FinishReason.LENGTH
+
+
+def test_long_text_is_one_listener_and_several_pieces_with_seeds_of_their_own(tokenizer):
+    stages, listener = CodedStages(singles(5)), Listener()
+    service(stages, tokenizer).speak(request(text="This is a sentence of some length. " * 12), listener)
+    pieces = len(stages.prompts)
+    assert pieces > 1
+    assert listener.tokens() == list(range(5)) * pieces
+    assert [reason for reason in listener.reasons if reason] == [FinishReason.STOP] * pieces
+    assert len({sampling.seed for _, sampling in stages.prompts}) == pieces
+
+
+def test_failure_of_the_lm_reaches_the_caller_and_drops_the_utterance(tokenizer):
+    stages = CodedStages([TokenGroup([1, 2]), CosyVoiceError("no memory")])
+    with pytest.raises(CosyVoiceError, match="no memory"):
+        service(stages, tokenizer).speak(request(), Listener())
+    assert len(stages.dropped) == 1
+
+
+def test_lm_that_ends_without_a_reason_is_a_failure(tokenizer):
+    stages = CodedStages([TokenGroup([1, 2])])
+    with pytest.raises(CosyVoiceError, match="ended without a reason"):
+        service(stages, tokenizer).speak(request(), Listener())
+
+
+def test_failure_of_token2wav_stops_the_lm_and_drops_the_utterance(tokenizer):
+    stages = CodedStages([TokenGroup(list(range(40))), *singles(500)])
+    stages.hold.clear()
+    stages.wave_error = CosyVoiceError("broken")
+    with pytest.raises(CosyVoiceError, match="broken"):
+        service(stages, tokenizer).speak(request(), Listener())
+    assert len(stages.stopped) == len(stages.dropped) == 1
+
+
+def test_listener_that_leaves_stops_the_lm_and_drops_the_utterance(tokenizer):
+    stages = CodedStages([TokenGroup(list(range(40))), *singles(500)])
+    stages.hold.clear()
+    with pytest.raises(ConnectionResetError):
+        service(stages, tokenizer).speak(request(), Listener(leaves_after=1, releases=stages))
+    assert len(stages.dropped) == 1
+
+
+def test_silent_lm_is_a_failure_that_says_how_long(tokenizer):
+    stages = CodedStages(singles(30))
+    stages.hold.clear()
+    with pytest.raises(StageSilentError, match="sent nothing for 0.05 s"):
+        service(stages, tokenizer, timeout_s=0.05).speak(request(), Listener())
+    assert len(stages.stopped) == 1
