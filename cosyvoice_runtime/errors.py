@@ -1,5 +1,7 @@
 """Errors a caller can act on; everything else is a bug and surfaces as it is."""
 
+from __future__ import annotations
+
 
 class CosyVoiceError(Exception):
     """Base of every error this library raises on purpose."""
@@ -19,6 +21,18 @@ class InvalidInput(CosyVoiceError):
         self.value = shorten(value)
         self.limit = limit
         super().__init__(f"{field}: {self.value} is not accepted; {limit}")
+
+
+class NotFoundError(CosyVoiceError):
+    """A request refers to something that isn't here, or not any more.
+
+    Attributes:
+        field: name of the input that refers to it.
+    """
+
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {shorten(value)} is unknown; {remedy}")
 
 
 class OverloadedError(CosyVoiceError):

@@ -15,6 +15,8 @@ class Playback:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._end: float | None = None
+        self.seconds = 0.0
+        """Seconds of audio sent."""
         self.underruns = 0
         """Times that a chunk came after the audio before it had been played."""
 
@@ -25,6 +27,7 @@ class Playback:
 
     def sent(self, seconds: float) -> None:
         """Note a chunk that was sent just now."""
+        self.seconds += seconds
         now = self._now()
         if self._end is not None and now > self._end:
             self.underruns += 1

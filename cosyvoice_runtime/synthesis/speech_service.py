@@ -19,7 +19,7 @@ from cosyvoice_runtime.synthesis.playback import Playback
 from cosyvoice_runtime.synthesis.prompting import lm_prompts
 from cosyvoice_runtime.synthesis.request import SpeechRequest
 from cosyvoice_runtime.synthesis.seeds import derived_seed, fresh_seed
-from cosyvoice_runtime.synthesis.stages import Stages, WaveStart
+from cosyvoice_runtime.synthesis.stages import Stages, WaveSettings
 from cosyvoice_runtime.synthesis.token_queue import TokenQueue
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 
@@ -72,8 +72,8 @@ class SpeechService:
         for segment, prompt in enumerate(lm_prompts(request, self._front_end, self._tokenizer)):
             listener.require()
             sampling = dataclasses.replace(request.sampling, seed=derived_seed(seed, "sampling", segment))
-            start = WaveStart(request.voice, derived_seed(seed, "noise", segment), request.speed)
-            piece = Piece(self._stages, self._hop, start, listener, playback)
+            sound = WaveSettings(request.voice, derived_seed(seed, "noise", segment), request.speed)
+            piece = Piece(self._stages, self._hop, sound, listener, playback)
             piece.speak(prompt, sampling, self._timeout_s, request.streaming)
         return playback
 
@@ -82,12 +82,12 @@ class Piece:
     """One piece of text on its way from speech tokens to waveform."""
 
     def __init__(
-        self, stages: Stages, hop: HopPolicy, start: WaveStart, listener: Listener, playback: Playback
+        self, stages: Stages, hop: HopPolicy, sound: WaveSettings, listener: Listener, playback: Playback
     ) -> None:
         self._stages = stages
         self._hop = hop
-        self._start: WaveStart | None = start
-        self._prompt_tokens = len(start.voice.speech_tokens)
+        self._sound = sound
+        self._prompt_tokens = len(sound.voice.speech_tokens)
         self._listener = listener
         self._playback = playback
         self._id = uuid.uuid4().hex
@@ -123,7 +123,7 @@ class Piece:
     def _pass_on(self, end: int, reason: FinishReason | None) -> None:
         """Make the tokens before ``end`` audible."""
         tokens = self._tokens[self._passed_on : end]
-        samples = self._stages.wave(self._id, tokens, reason is not None, self._start)
-        self._start, self._passed_on = None, end
+        samples = self._stages.wave(self._id, tokens, self._passed_on, reason is not None, self._sound)
+        self._passed_on = end
         self._listener.send(samples, reason)
         self._playback.sent(len(samples) / SAMPLE_RATE)

@@ -23,8 +23,8 @@ class TokenGroup:
 
 
 @dataclass(frozen=True)
-class WaveStart:
-    """What the first call for an utterance's waveform brings."""
+class WaveSettings:
+    """How an utterance sounds; the same in every call for it."""
 
     voice: Voice
     noise_seed: int
@@ -46,8 +46,10 @@ class Stages(Protocol):
     def stop(self, request_id: str) -> None:
         """End a running :meth:`generate`, whose iterator then ends soon."""
 
-    def wave(self, utterance_id: str, tokens: Sequence[int], last: bool, start: WaveStart | None) -> Tensor:
-        """The next samples float32 ``[n]`` of an utterance; ``start`` goes with its first call."""
+    def wave(
+        self, utterance_id: str, tokens: Sequence[int], position: int, last: bool, settings: WaveSettings
+    ) -> Tensor:
+        """The next samples float32 ``[n]`` of an utterance; ``position`` tokens of it went before."""
 
     def drop(self, utterance_id: str) -> None:
         """Forget an utterance that will not be finished."""

@@ -4,20 +4,27 @@
 by the models of ``model_repo/`` and by nothing else.
 """
 
-from cosyvoice_runtime.triton_io.call import CallError, call, stream
+from cosyvoice_runtime.triton_io.call import CallError, Outputs, call, stream
 from cosyvoice_runtime.triton_io.fault import fault
 from cosyvoice_runtime.triton_io.inputs import Inputs
 from cosyvoice_runtime.triton_io.load import read_settings
-from cosyvoice_runtime.triton_io.reply import ClientGoneError, Reply, respond
+from cosyvoice_runtime.triton_io.metrics import Metric, Metrics
+from cosyvoice_runtime.triton_io.recordings import recordings
+from cosyvoice_runtime.triton_io.reply import ClientGoneError, Reply, answer, respond
 
 __all__ = [
     "CallError",
     "ClientGoneError",
     "Inputs",
+    "Metric",
+    "Metrics",
+    "Outputs",
     "Reply",
+    "answer",
     "call",
     "fault",
     "read_settings",
+    "recordings",
     "respond",
     "stream",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,15 +10,31 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
+from cosyvoice_runtime.triton_io.gate import GATE
+
 Outputs = dict[str, npt.NDArray[Any]]
+
+STATUS_BY_TEXT = (
+    (r"Exceeds maximum queue size|Request timeout expired", "UNAVAILABLE"),
+    (r"try again later", "UNAVAILABLE"),
+    (r"is unknown; ", "NOT_FOUND"),
+)
+"""Statuses of known errors: a call between models loses them on the way and reports all as INTERNAL.
+
+Names, because the server adds ``TritonError`` to the module only after it has imported the model.
+"""
 
 
 class CallError(Exception):
-    """Another model answered with an error; its status is passed on to the client."""
+    """Another model answered with an error, which is passed on to the client."""
 
     def __init__(self, error: pb_utils.TritonError) -> None:
         super().__init__(error.message())
         self.triton_code = error.code()
+        for pattern, status in STATUS_BY_TEXT:
+            if re.search(pattern, error.message()):
+                self.triton_code = getattr(pb_utils.TritonError, status)
+                break
 
 
 def call(model: str, inputs: Outputs, outputs: Sequence[str], request_id: str = "") -> Outputs:
@@ -26,7 +43,8 @@ def call(model: str, inputs: Outputs, outputs: Sequence[str], request_id: str = 
     Raises:
         CallError: the model refused or failed.
     """
-    return _outputs(_request(model, inputs, outputs, request_id).exec(decoupled=False), outputs)
+    [answer] = stream(model, inputs, outputs, request_id)
+    return answer
 
 
 def stream(model: str, inputs: Outputs, outputs: Sequence[str], request_id: str = "") -> Iterator[Outputs]:
@@ -37,7 +55,11 @@ def stream(model: str, inputs: Outputs, outputs: Sequence[str], request_id: str 
     Raises:
         CallError: the model refused or failed.
     """
-    for response in _request(model, inputs, outputs, request_id).exec(decoupled=True):
+    request = _request(model, inputs, outputs, request_id)
+    with GATE:
+        # Decoupled also for a model that is not: it returns at once and waits in next(), outside the lock.
+        responses = request.exec(decoupled=True)
+    for response in responses:
         if response.has_error() or response.output_tensors():
             yield _outputs(response, outputs)
 

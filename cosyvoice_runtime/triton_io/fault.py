@@ -6,7 +6,7 @@ import logging
 
 import triton_python_backend_utils as pb_utils
 
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError, OverloadedError
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +18,8 @@ def fault(error: BaseException, model: str) -> pb_utils.TritonError:
         return pb_utils.TritonError(str(error), code)
     if isinstance(error, InvalidInput):
         return pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
+    if isinstance(error, NotFoundError):
+        return pb_utils.TritonError(str(error), pb_utils.TritonError.NOT_FOUND)
     if isinstance(error, OverloadedError):
         return pb_utils.TritonError(str(error), pb_utils.TritonError.UNAVAILABLE)
     if isinstance(error, CosyVoiceError):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
 from cosyvoice_runtime.triton_io.fault import fault
+from cosyvoice_runtime.triton_io.gate import GATE
 
 logger = logging.getLogger(__name__)
 
@@ -19,15 +20,17 @@ class ClientGoneError(Exception):
 
 
 class Reply:
-    """Responses of a decoupled model. Used in ``with``, it ends the request exactly once on every path.
+    """Responses of a decoupled model.
 
-    An exception inside the block becomes an error response, except :class:`ClientGoneError`.
+    Used in ``with``, it ends the request exactly once on every path, as :meth:`finish` with the exception of
+    the block.
     """
 
     def __init__(self, request: Any, model: str) -> None:
         self._sender = request.get_response_sender()
         self._model = model
         self._outputs = frozenset(request.requested_output_names())
+        self._finished = False
 
     @property
     def cancelled(self) -> bool:
@@ -42,8 +45,30 @@ class Reply:
         """
         if self.cancelled:
             raise ClientGoneError
-        tensors = [pb_utils.Tensor(name, array) for name, array in outputs.items() if self._wants(name)]
-        self._sender.send(pb_utils.InferenceResponse(tensors))
+        self._pass_on(self._response(outputs), flags=0)
+
+    def send_only(self, **outputs: npt.NDArray[Any]) -> None:
+        """Send the one response of a model that is not decoupled, which is also the final one.
+
+        Raises:
+            ClientGoneError: the client has gone.
+        """
+        if self.cancelled:
+            raise ClientGoneError
+        self._pass_on(self._response(outputs), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        self._finished = True
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Send the final response, once: an error, unless there is none or the client has gone."""
+        if self._finished:
+            return
+        self._finished = True
+        final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        if error is None or isinstance(error, ClientGoneError):
+            self._pass_on(None, final)
+        else:
+            response = pb_utils.InferenceResponse(output_tensors=[], error=fault(error, self._model))
+            self._pass_on(response, final)
 
     def __enter__(self) -> Reply:
         return self
@@ -54,16 +79,17 @@ class Reply:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        if error is None or isinstance(error, ClientGoneError):
-            self._sender.send(flags=final)
-        else:
-            response = pb_utils.InferenceResponse(output_tensors=[], error=fault(error, self._model))
-            self._sender.send(response, flags=final)
+        self.finish(error)
         return error is None or isinstance(error, Exception)
 
-    def _wants(self, name: str) -> bool:
-        return not self._outputs or name in self._outputs
+    def _response(self, outputs: dict[str, npt.NDArray[Any]]) -> Any:
+        wanted = self._outputs or outputs.keys()
+        tensors = [pb_utils.Tensor(name, array) for name, array in outputs.items() if name in wanted]
+        return pb_utils.InferenceResponse(tensors)
+
+    def _pass_on(self, response: Any, flags: int) -> None:
+        with GATE:
+            self._sender.send(response, flags=flags)
 
 
 def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> Any:
@@ -71,3 +97,9 @@ def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) ->
     if isinstance(outputs, BaseException):
         return pb_utils.InferenceResponse(output_tensors=[], error=fault(outputs, model))
     return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in outputs.items()])
+
+
+def answer(request: Any, model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> None:
+    """Send that response before ``execute`` returns, which then has None in its place."""
+    final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+    request.get_response_sender().send(respond(model, outputs), flags=final)

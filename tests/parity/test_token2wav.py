@@ -33,7 +33,7 @@ class RecordedNoise(UpstreamToken2Wav):
         super().__init__(flow, vocoder)
         self.draws = draws
 
-    def _noise(self, state, frames):  # noqa: ARG002
+    def _noise(self, state, frames):
         return self.draws.pop(0) if self.draws else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import defaultdict
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from cosyvoice_runtime.speech_lm.limits import FinishReason
 from cosyvoice_runtime.synthesis.hop import HopPolicy
 from cosyvoice_runtime.synthesis.request import SpeechRequest
 from cosyvoice_runtime.synthesis.speech_service import SpeechService
-from cosyvoice_runtime.synthesis.stages import TokenGroup
+from cosyvoice_runtime.synthesis.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.synthesis.token_queue import StageSilentError
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
@@ -27,7 +28,8 @@ class CodedStages:
     def __init__(self, groups: GroupsOf) -> None:
         self.groups = groups
         self.calls: list[tuple[list[int], bool]] = []
-        self.started: list[object] = []
+        self.calls_of: dict[str, list[tuple[list[int], bool]]] = defaultdict(list)
+        self.sounds: list[WaveSettings] = []
         self.stopped: list[str] = []
         self.dropped: list[str] = []
         self.prompts: list[object] = []
@@ -47,11 +49,13 @@ class CodedStages:
         self.stopped.append(request_id)
         self.hold.set()
 
-    def wave(self, utterance_id, tokens, last, start):
+    def wave(self, utterance_id, tokens, position, last, settings):
         if self.wave_error:
             raise self.wave_error
+        assert position == sum(len(before) for before, _ in self.calls_of[utterance_id])
         self.calls.append((list(tokens), last))
-        self.started.append(start)
+        self.calls_of[utterance_id].append((list(tokens), last))
+        self.sounds.append(settings)
         return torch.tensor(tokens, dtype=torch.float32).repeat_interleave(960)
 
     def drop(self, utterance_id):
@@ -121,14 +125,13 @@ def test_every_token_is_heard_once_in_order(tokenizer, count, streaming):
         assert len(listener.chunks) == 1
 
 
-def test_only_the_first_call_brings_voice_seed_and_speed(tokenizer):
+def test_every_call_brings_the_same_voice_seed_and_speed(tokenizer):
     stages = CodedStages([TokenGroup(list(range(13))), *singles(100)])
     stages.hold.clear()
     service(stages, tokenizer).speak(request(speed=1.5), Listener(releases=stages))
-    first, *others = stages.started
-    assert (first.speed, first.voice.key) == (1.5, "0" * 64)
-    assert others
-    assert not any(others)
+    assert len(stages.sounds) > 1
+    assert set(stages.sounds) == {stages.sounds[0]}
+    assert (stages.sounds[0].speed, stages.sounds[0].voice.key) == (1.5, "0" * 64)
 
 
 def test_first_chunk_goes_out_while_the_lm_is_still_speaking(tokenizer):
@@ -183,6 +186,6 @@ def test_listener_that_leaves_stops_the_lm_and_drops_the_utterance(tokenizer):
 def test_silent_lm_is_a_failure_that_says_how_long(tokenizer):
     stages = CodedStages(singles(30))
     stages.hold.clear()
-    with pytest.raises(StageSilentError, match="sent nothing for 0.05 s"):
+    with pytest.raises(StageSilentError, match=r"sent nothing for 0\.05 s"):
         service(stages, tokenizer, timeout_s=0.05).speak(request(), Listener())
     assert len(stages.stopped) == 1

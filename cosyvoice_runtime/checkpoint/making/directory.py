@@ -15,6 +15,7 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY, qwen2_json, yaml_tree
+from cosyvoice_runtime.checkpoint.making.speakers import write_speakers
 from cosyvoice_runtime.checkpoint.making.weights import random_tensors
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import part_schema
@@ -66,6 +67,7 @@ def _write(directory: Path, config: ModelConfig, size: Size, seed: int, dtype: t
     config = _write_text_files(directory / "CosyVoice-BlankEN", config, size)
     hyperpyyaml.write(directory / "cosyvoice2.yaml", yaml_tree(config))
     _write_onnx(directory, config, seed)
+    write_speakers(directory / "spk2info.pt", config, seed)
     for part in PARTS:
         logger.info("%s: %d tensors", part, len(part_schema(part, config)))
         if size == "tiny":

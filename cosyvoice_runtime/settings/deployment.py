@@ -1,0 +1,153 @@
+"""All settings of a deployment and the ways to give them."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings.machine import Machine
+from cosyvoice_runtime.settings.models import (
+    AudioTokenizerSettings,
+    CosyVoice2Settings,
+    SpeakerEmbeddingSettings,
+    TensorrtLlmSettings,
+    Token2WavSettings,
+)
+from cosyvoice_runtime.settings.rule import AUTO
+from cosyvoice_runtime.settings.section import Section, unknown_key
+from cosyvoice_runtime.settings.server import ServerSettings
+
+logger = logging.getLogger(__name__)
+
+ENVIRONMENT_PREFIX = "COSYVOICE_"
+FILE_VARIABLE = "COSYVOICE_SETTINGS"
+SHARED_SECTIONS = {"cosyvoice2_offline": "cosyvoice2"}
+"""Models that are configured by another model's section."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every setting, with its default.
+
+    A value is given under ``section.key``, or under ``key`` for every section that has it.
+    """
+
+    cosyvoice2: CosyVoice2Settings = field(default_factory=CosyVoice2Settings)
+    tensorrt_llm: TensorrtLlmSettings = field(default_factory=TensorrtLlmSettings)
+    audio_tokenizer: AudioTokenizerSettings = field(default_factory=AudioTokenizerSettings)
+    speaker_embedding: SpeakerEmbeddingSettings = field(default_factory=SpeakerEmbeddingSettings)
+    token2wav: Token2WavSettings = field(default_factory=Token2WavSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+
+    @classmethod
+    def read(cls, assignments: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> Settings:
+        """Defaults, then a TOML file, then the environment, then assignments; the last one wins.
+
+        Args:
+            assignments: ``KEY=VALUE`` or ``SECTION.KEY=VALUE``.
+            environment: variables ``COSYVOICE_KEY`` or ``COSYVOICE_SECTION__KEY``;
+                ``COSYVOICE_SETTINGS`` names the file.
+
+        Raises:
+            InvalidInput: an unknown key or a value that is not accepted.
+        """
+        environment = environment or {}
+        settings = cls()
+        if FILE_VARIABLE in environment:
+            settings = settings.with_texts(read_toml(Path(environment[FILE_VARIABLE])))
+        settings = settings.with_texts(read_environment(environment))
+        return settings.with_texts(dict(split_assignment(text) for text in assignments))
+
+    def with_texts(self, texts: Mapping[str, str]) -> Settings:
+        """A copy with these values; a key that names its section wins over one that does not."""
+        texts_by_section: dict[str, dict[str, str]] = {name: {} for name in self.sections()}
+        for key, text in sorted(texts.items(), key=lambda item: "." in item[0]):
+            for name in self._owners(key, text):
+                texts_by_section[name][key.rpartition(".")[2]] = text
+        sections: dict[str, Any] = {
+            name: section.with_texts(texts_by_section[name]) for name, section in self.sections().items()
+        }
+        return dataclasses.replace(self, **sections)
+
+    def sections(self) -> dict[str, Section]:
+        return {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+
+    def for_model(self, model: str) -> Section:
+        """The section that configures a model of the repository."""
+        sections = self.sections()
+        del sections["server"]
+        name = SHARED_SECTIONS.get(model, model)
+        if name not in sections:
+            raise InvalidInput("model", model, f"known are {', '.join([*sections, *SHARED_SECTIONS])}")
+        return sections[name]
+
+    def resolved(self, machine: Machine) -> Settings:
+        """A copy without ``auto`` and without relative paths; each value chosen here is logged."""
+        sections: dict[str, Any] = {}
+        for name, section in self.sections().items():
+            sections[name] = section.resolved(machine)
+            chosen = sections[name].placeholders()
+            for key, before in section.placeholders().items():
+                if before == AUTO:
+                    logger.info("%s.%s: auto is %s", name, key, chosen[key])
+        return dataclasses.replace(self, **sections)
+
+    def _owners(self, key: str, text: str) -> list[str]:
+        section, _, name = key.rpartition(".")
+        sections = self.sections()
+        if section and section not in sections:
+            raise InvalidInput(key, text, f"there is no section {section}; known are {', '.join(sections)}")
+        if section:
+            return [section]
+        owners = [owner for owner, candidate in sections.items() if name in candidate.field_names()]
+        if not owners:
+            known = {known for candidate in sections.values() for known in candidate.field_names()}
+            raise unknown_key(key, text, tuple(sorted(known)))
+        return owners
+
+
+def split_assignment(text: str) -> tuple[str, str]:
+    """``KEY=VALUE`` to (key, value); the value may hold further ``=``."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InvalidInput("setting", text, "KEY=VALUE or SECTION.KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """``COSYVOICE_TOKEN2WAV__MAX_BATCH=4`` to ``{"token2wav.max_batch": "4"}``."""
+    return {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."): value
+        for name, value in environment.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and name != FILE_VARIABLE
+    }
+
+
+def read_toml(path: Path) -> dict[str, str]:
+    """Top-level keys and one level of tables to ``{"section.key": text}``."""
+    import tomllib  # Python 3.11; the other ways to give settings work without it
+
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput("settings file", str(path), f"a readable TOML file ({error})") from error
+    texts: dict[str, str] = {}
+    for key, value in document.items():
+        entries = (
+            {f"{key}.{inner}": entry for inner, entry in value.items()}
+            if isinstance(value, dict)
+            else {key: value}
+        )
+        texts.update({name: _toml_text(entry) for name, entry in entries.items()})
+    return texts
+
+
+def _toml_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

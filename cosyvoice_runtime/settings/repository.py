@@ -1,0 +1,104 @@
+"""Rendering of a model repository from its templates and the settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+from cosyvoice_runtime.settings.deployment import Settings
+from cosyvoice_runtime.settings.template import TemplateError, fill, placeholders, require_used
+
+CONFIGURATION = "config.pbtxt"
+TEMPLATE_SUFFIXES = (".pbtxt", ".json")
+BY_PRODUCTS = ("__pycache__",)
+"""Written into a repository by the server that runs it."""
+
+Files = dict[Path, bytes]
+
+
+def render(templates: Path, settings: Settings) -> Files:
+    """Every file of the repository with its placeholders filled.
+
+    ``*.pbtxt`` and ``*.json`` are templates, all else is copied.
+
+    Returns:
+        contents by path relative to the repository.
+
+    Raises:
+        TemplateError: there is no model, a placeholder has no setting, or a setting no placeholder.
+        InvalidInput: there are no settings for a model.
+    """
+    models = sorted(path.parent for path in templates.glob(f"*/{CONFIGURATION}"))
+    if not models:
+        raise TemplateError(f"{templates}: no <model>/{CONFIGURATION} in it")
+    files: Files = {}
+    for model in models:
+        files.update(_render_model(model, settings.for_model(model.name).placeholders()))
+    return files
+
+
+def write(files: Files, output: Path) -> bool:
+    """Make ``output`` hold exactly these files, replacing it in one step.
+
+    Returns:
+        False when it already did and nothing was written.
+
+    Raises:
+        TemplateError: ``output`` holds something else than a model repository.
+    """
+    if output.exists():
+        if read(output) == files:
+            return False
+        _require_repository(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    fresh = output.with_name(f".{output.name}.{uuid.uuid4().hex}")
+    stale = fresh.with_name(f"{fresh.name}.old")
+    try:
+        _write_files(files, fresh)
+        if output.exists():
+            os.rename(output, stale)
+        os.rename(fresh, output)
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    shutil.rmtree(stale, ignore_errors=True)
+    return True
+
+
+def read(repository: Path) -> Files:
+    """Contents of a repository, without what a server left in it."""
+    return {
+        path.relative_to(repository): path.read_bytes()
+        for path in sorted(repository.rglob("*"))
+        if path.is_file() and not any(part in BY_PRODUCTS for part in path.relative_to(repository).parts)
+    }
+
+
+def _write_files(files: Files, directory: Path) -> None:
+    for path, content in files.items():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def _render_model(model: Path, values: dict[str, str]) -> Files:
+    files: Files = {}
+    used: set[str] = set()
+    for path, content in read(model).items():
+        if path.suffix in TEMPLATE_SUFFIXES:
+            text = content.decode()
+            used |= placeholders(text)
+            content = fill(text, values, f"{model.name}/{path}").encode()
+        files[model.name / path] = content
+    require_used(used, values, model.name)
+    return files
+
+
+def _require_repository(output: Path) -> None:
+    foreign = [entry.name for entry in output.iterdir() if not (entry / CONFIGURATION).is_file()]
+    if foreign:
+        raise TemplateError(
+            f"{output} holds {foreign[0]}, which is no model; name a new directory or a model repository"
+        )

@@ -1,0 +1,78 @@
+"""Command line of the supervisor: ``python -m cosyvoice_runtime.supervisor build/model_repo``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.settings import Settings
+from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE, SupervisorError
+from cosyvoice_runtime.supervisor.server import Server
+
+logger = logging.getLogger("supervisor")
+
+EPILOG = """\
+Settings are those of section server (server.http_port=9000); COSYVOICE_SERVER__HTTP_PORT works too.
+SIGTERM or SIGINT drains and stops; a second one stops at once.
+
+Exit codes: 0 stopped when told to, 2 wrong arguments, 3 not started because it could not have run,
+4 the server or a model did not come up, 5 the server died, 6 a model had to be reloaded too often,
+7 stopped when told to, with requests cut off.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+    try:
+        settings = Settings.read(options.settings, os.environ)
+    except CosyVoiceError as error:
+        logger.error("%s", error)
+        return 2
+    try:
+        server = Server(options.repository, settings.server, options.python)
+        _stop_on_signals(server)
+        with server:
+            server.wait()
+    except SupervisorError as error:
+        for line in str(error).splitlines():
+            logger.error("%s", line)
+        return error.exit_code
+    return 0 if server.drained else UNDRAINED_EXIT_CODE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cosyvoice_runtime.supervisor",
+        description="Run tritonserver: start, watch, repair, drain and stop it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("repository", type=Path, help="rendered model repository")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument(
+        "--python",
+        type=Path,
+        default=Path(sys.executable),
+        help="interpreter of the models (default: this one)",
+    )
+    return parser
+
+
+def _stop_on_signals(server: Server) -> None:
+    def stop(*_: object) -> None:
+        # A thread, because the handler may interrupt the very lock that the request needs.
+        threading.Thread(target=server.request_stop).start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Why a server does not run, each with the exit code of the supervisor's command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from cosyvoice_runtime.errors import CosyVoiceError
+
+
+class SupervisorError(CosyVoiceError):
+    """Base of the errors below."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class PreflightError(SupervisorError):
+    """The server was not started, because it could not have run.
+
+    Attributes:
+        problems: one sentence each.
+    """
+
+    exit_code = 3
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
+
+
+class StartError(SupervisorError):
+    """The server or one of its models did not come up."""
+
+    exit_code = 4
+
+
+class StartInterruptedError(SupervisorError):
+    """The server was told to stop before it was up."""
+
+    exit_code = 0
+
+
+class ServerDiedError(SupervisorError):
+    """The server process ended by itself."""
+
+    exit_code = 5
+
+
+class RepairError(SupervisorError):
+    """A model had to be reloaded too often."""
+
+    exit_code = 6
+
+
+UNDRAINED_EXIT_CODE = 7
+"""The server stopped when told to, but some requests in flight were cut off."""

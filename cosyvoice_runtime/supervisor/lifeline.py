@@ -1,0 +1,34 @@
+"""A helper process that ends a server whose supervisor was killed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from cosyvoice_runtime.supervisor import shared_memory
+
+SCRIPT = 'read -r _ || { kill -s KILL -- "-$1"; rm -rf -- "$2" "$3"*; }'
+"""Waits for a line, or for the end of the pipe that only the supervisor holds."""
+
+
+class Lifeline:
+    """Nothing else notices when the supervisor gets SIGKILL: the server would go on and keep its ports.
+
+    Args:
+        session: id of the server's session, which is its process group, too.
+        prefix: start of the names of its shared memory regions.
+        run_dir: its temporary folder.
+    """
+
+    def __init__(self, session: int, prefix: str, run_dir: Path) -> None:
+        regions = str(shared_memory.DIRECTORY / prefix)
+        self._helper = subprocess.Popen(
+            ["/bin/sh", "-c", SCRIPT, "lifeline", str(session), str(run_dir), regions],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def release(self) -> None:
+        """The server was ended in an orderly way."""
+        self._helper.communicate(b"released\n")

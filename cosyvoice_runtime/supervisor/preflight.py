@@ -1,0 +1,66 @@
+"""What is checked before a server starts, because it would hang, crash or lose data otherwise."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.settings.template import placeholders
+from cosyvoice_runtime.supervisor import shared_memory
+from cosyvoice_runtime.supervisor.errors import PreflightError
+from cosyvoice_runtime.supervisor.ports import Ports
+from cosyvoice_runtime.supervisor.triton import Triton
+
+CHECKPOINT = re.compile(r'key:\s*"checkpoint_dir"\s*,?\s*value:?\s*\{\s*string_value:\s*"([^"]*)"')
+
+
+def check(triton: Triton, ports: Ports, settings: ServerSettings, repository: Path) -> None:
+    """
+    Raises:
+        PreflightError: with every problem found, one sentence each.
+    """
+    problems = [
+        *triton.problems(),
+        *_shared_memory_problems(settings.min_shared_memory_mib),
+        *ports.problems,
+        *repository_problems(repository),
+    ]
+    if problems:
+        raise PreflightError(problems)
+
+
+def repository_problems(repository: Path) -> list[str]:
+    configurations = sorted(repository.glob("*/config.pbtxt"))
+    if not configurations:
+        return [f"{repository} holds no model: render the model repository first"]
+    return [problem for path in configurations for problem in _model_problems(path)]
+
+
+def models_of(repository: Path) -> list[str]:
+    """Names of the models in a repository."""
+    return sorted(path.parent.name for path in repository.glob("*/config.pbtxt"))
+
+
+def _model_problems(configuration: Path) -> list[str]:
+    model, text = configuration.parent, configuration.read_text(encoding="utf-8")
+    unfilled = sorted(placeholders(text))
+    if unfilled:
+        return [f"{configuration} is a template still (${{{unfilled[0]}}}): render the model repository"]
+    problems = []
+    if not any(entry.name.isdecimal() for entry in model.iterdir() if entry.is_dir()):
+        problems.append(f"{model} has no version directory such as {model.name}/1")
+    checkpoint = CHECKPOINT.search(text)
+    if checkpoint and not Path(checkpoint[1]).is_dir():
+        problems.append(f"{model.name}: its checkpoint_dir {checkpoint[1]} is no directory")
+    return problems
+
+
+def _shared_memory_problems(wanted_mib: int) -> list[str]:
+    if not shared_memory.DIRECTORY.is_dir():
+        return [f"{shared_memory.DIRECTORY} is missing: the server shares memory with its models there"]
+    free = shared_memory.free_mib()
+    if free < wanted_mib:
+        needed = f"{free} MiB free and {wanted_mib} are needed"
+        return [f"{shared_memory.DIRECTORY} has {needed}: enlarge it (docker: --shm-size)"]
+    return []

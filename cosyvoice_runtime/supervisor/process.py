@@ -1,0 +1,131 @@
+"""The tritonserver process with everything it leaves behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import IO
+
+from cosyvoice_runtime.request_count import DIRECTORY_VARIABLE, read_request_counts
+from cosyvoice_runtime.supervisor import processes, shared_memory
+from cosyvoice_runtime.supervisor.lifeline import Lifeline
+from cosyvoice_runtime.supervisor.triton import Triton
+
+logger = logging.getLogger(__name__)
+
+ERROR_LINE = re.compile(r"^(?:E\d{4} [^\]]*\] |error: |failed to )(.*)", re.MULTILINE)
+KILL_WAIT_S = 5.0
+INFLIGHT = "inflight"
+
+
+class ServerProcess:
+    """Runs tritonserver in a session of its own, so that all its processes can be found and killed."""
+
+    def __init__(self, triton: Triton, log_file: Path) -> None:
+        self._triton = triton
+        self._log_file = log_file
+        self._prefix = shared_memory.new_prefix()
+        self._run_dir: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline: Lifeline | None = None
+        self._log_start = 0
+
+    @property
+    def session(self) -> int:
+        """Session id, which is the server's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, arguments: list[str]) -> None:
+        self._run_dir = Path(tempfile.mkdtemp(prefix=f"cosyvoice-server-{os.getpid()}-"))
+        command = [
+            str(self._triton.binary),
+            *self._triton.arguments(self._run_dir),
+            f"--backend-config=python,shm-region-prefix-name={self._prefix}",
+            *arguments,
+        ]
+        self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self._log_file.open("ab") as log:
+            self._log_start = log.tell()
+            self._process = self._spawn(command, log, self._run_dir)
+        self._lifeline = Lifeline(self.session, self._prefix, self._run_dir)
+        logger.info("tritonserver runs as process %d, its log is %s", self.session, self._log_file)
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for a signal."""
+        return self._process.poll() if self._process else None
+
+    def running(self) -> bool:
+        return self._process is not None and self.exit_code() is None
+
+    def count_stubs(self) -> Counter[str]:
+        """Living processes of each model."""
+        return processes.count_stubs(self.session)
+
+    def inflight(self) -> dict[str, int]:
+        """Requests in work, of each model that tells."""
+        return {} if self._run_dir is None else read_request_counts(self._run_dir / INFLIGHT)
+
+    def errors(self) -> list[str]:
+        """Error messages in the log of this run."""
+        with self._log_file.open("rb") as log:
+            log.seek(self._log_start)
+            return ERROR_LINE.findall(log.read().decode(errors="replace"))
+
+    def stop(self, exit_timeout_s: float) -> None:
+        """End the server, kill what does not end in time, and remove what it leaves."""
+        if self.running():
+            self._terminate(exit_timeout_s)
+        if self._process is not None:
+            self._kill_session()
+            self._process.wait()
+        swept = shared_memory.sweep(self._prefix)
+        if swept:
+            logger.debug("removed %d shared memory regions", swept)
+        if self._lifeline is not None:
+            self._lifeline.release()
+            self._lifeline = None
+        if self._run_dir is not None:
+            shutil.rmtree(self._run_dir, ignore_errors=True)
+
+    def _spawn(self, command: list[str], log: IO[bytes], run_dir: Path) -> subprocess.Popen[bytes]:
+        (run_dir / INFLIGHT).mkdir()
+        environment = self._triton.environment(os.environ)
+        return subprocess.Popen(
+            command,
+            env=environment | {DIRECTORY_VARIABLE: str(run_dir / INFLIGHT)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def _terminate(self, exit_timeout_s: float) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(exit_timeout_s)
+        except subprocess.TimeoutExpired:
+            logger.warning("tritonserver did not end within %.0f s and is killed", exit_timeout_s)
+
+    def _kill_session(self) -> None:
+        """The processes of the models ignore SIGTERM and may outlive the server."""
+        deadline = time.monotonic() + KILL_WAIT_S
+        while members := processes.session_members(self.session):
+            for member in members:
+                try:
+                    os.kill(member.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue  # ended by itself
+            if time.monotonic() > deadline:
+                logger.error("processes %s can't be killed", [member.pid for member in members])
+                return
+            time.sleep(0.01)

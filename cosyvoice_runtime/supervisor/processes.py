@@ -1,0 +1,51 @@
+"""The processes of one server, read from /proc."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+STUB = "triton_python_backend_stub"
+ENDED = "ZX"
+"""States of a process that is a zombie, or gone (proc(5))."""
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    session: int
+    command: tuple[str, ...]
+
+    @property
+    def model(self) -> str | None:
+        """The model whose code this process runs (``<repository>/<model>/<version>/model.py``)."""
+        if not self.command or Path(self.command[0]).name != STUB:
+            return None
+        return Path(self.command[1]).parts[-3]
+
+
+def living() -> list[Process]:
+    """All processes, except those that ended and were not waited for."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text()
+            command = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # ended while being read
+        state, parent, _, session = stat.rpartition(")")[2].split()[:4]
+        if state not in ENDED:
+            found.append(Process(int(folder.name), int(parent), int(session), tuple(command)))
+    return found
+
+
+def session_members(session: int) -> list[Process]:
+    return [process for process in living() if process.session == session]
+
+
+def count_stubs(session: int) -> Counter[str]:
+    """Living processes of each model."""
+    models = (process.model for process in session_members(session))
+    return Counter(model for model in models if model)

@@ -1,0 +1,216 @@
+"""A supervised tritonserver: up when every model has answered, down without losing a request."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.supervisor import preflight
+from cosyvoice_runtime.supervisor.control import Control, ControlError
+from cosyvoice_runtime.supervisor.errors import StartError, StartInterruptedError, SupervisorError
+from cosyvoice_runtime.supervisor.interpreter import Interpreter
+from cosyvoice_runtime.supervisor.metrics import queued_requests
+from cosyvoice_runtime.supervisor.models import Models
+from cosyvoice_runtime.supervisor.ports import Ports
+from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
+from cosyvoice_runtime.supervisor.process import ServerProcess
+from cosyvoice_runtime.supervisor.triton import find_triton
+from cosyvoice_runtime.supervisor.watch import Watch
+
+if TYPE_CHECKING:
+    from typing import Self
+
+logger = logging.getLogger(__name__)
+
+LIVE_INTERVAL_S = 0.05
+HURRIED_EXIT_S = 0.5
+
+
+class Server:
+    """tritonserver around a rendered model repository::
+
+        with Server(Path("build/model_repo")) as server:
+            client = tritonclient.grpc.InferenceServerClient(server.grpc_url)
+
+    Args:
+        repository: a rendered model repository.
+        settings: ports, timeouts and limits.
+        python: the interpreter whose packages the models use.
+        probes: by model, instead of the repository's ``probe.json`` files.
+
+    Attributes:
+        drained: after :meth:`stop`, whether every request in flight got its answer.
+    """
+
+    def __init__(
+        self,
+        repository: Path,
+        settings: ServerSettings | None = None,
+        python: Path = Path(sys.executable),
+        probes: Mapping[str, ProbeFunction] | None = None,
+    ) -> None:
+        self.settings = settings or ServerSettings()
+        self.drained = True
+        self._repository = repository
+        self._python = python
+        self._probes = read_probes(repository) if probes is None else probes
+        self._ports = Ports.choose(self.settings)
+        self._control = Control(self.http_url)
+        self._process: ServerProcess | None = None
+        self._watch: Watch | None = None
+        self._failure: SupervisorError | None = None
+        self._stop_requested = threading.Event()
+        self._hurry = threading.Event()
+        self._models = Models(
+            preflight.models_of(repository),
+            self._control,
+            self._probes,
+            self.grpc_url,
+            self._inflight_requests,
+            self.settings,
+        )
+
+    @property
+    def http_url(self) -> str:
+        """``host:port`` as Triton's clients take it."""
+        return self._ports.url(self._ports.http)
+
+    @property
+    def grpc_url(self) -> str:
+        return self._ports.url(self._ports.grpc)
+
+    @property
+    def metrics_url(self) -> str:
+        return self._ports.url(self._ports.metrics)
+
+    @property
+    def session(self) -> int:
+        """Id of the session that all processes of the running server belong to."""
+        assert self._process is not None, "the server is not running"
+        return self._process.session
+
+    def inflight(self) -> dict[str, int]:
+        """Requests in work by model, as far as models tell (see :mod:`cosyvoice_runtime.request_count`)."""
+        return {} if self._process is None else self._process.inflight()
+
+    @property
+    def reloads(self) -> Counter[str]:
+        """How often each model died or got stuck, and came back."""
+        return Counter() if self._watch is None else self._watch.reloads
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the server and return when every model has answered its probe.
+
+        Raises:
+            PreflightError: it could not have run and was not started.
+            StartError: it, or one of its models, did not come up; it is stopped again.
+            StartInterruptedError: :meth:`request_stop` was called.
+        """
+        started = time.monotonic()
+        triton = find_triton(Interpreter.inspect(self._python))
+        preflight.check(triton, self._ports, self.settings, self._repository)
+        logger.info("%s", triton.origin)
+        self._process = ServerProcess(triton, self.settings.log_file)
+        try:
+            self._bring_up(self._process, started + self.settings.start_timeout_s)
+        except BaseException:
+            self._process.stop(self.settings.exit_timeout_s)
+            raise
+        logger.info(
+            "all models answer after %.1f s: gRPC %s, HTTP %s",
+            time.monotonic() - started,
+            self.grpc_url,
+            self.http_url,
+        )
+
+    def wait(self) -> None:
+        """Return when :meth:`request_stop` is called.
+
+        Raises:
+            ServerDiedError, RepairError: the server can't be kept up.
+        """
+        self._stop_requested.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def request_stop(self) -> None:
+        """Make :meth:`start` or :meth:`wait` return; when called again, cut the draining short."""
+        if self._stop_requested.is_set():
+            self._hurry.set()
+        self._stop_requested.set()
+
+    def stop(self) -> None:
+        """Let requests in flight finish, then end the server and remove all it leaves behind."""
+        if self._process is None:
+            return
+        if self._watch is not None:
+            self._watch.close()
+        if self._process.running():
+            self.drained = self._drain()
+        self._process.stop(HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s)
+        self._process = None
+        logger.info(
+            "server stopped, %s", "every request answered" if self.drained else "requests were cut off"
+        )
+
+    def _bring_up(self, process: ServerProcess, deadline: float) -> None:
+        def check() -> None:
+            if not process.running():
+                reasons = process.errors() or [f"see {self.settings.log_file}"]
+                raise StartError("tritonserver ended while starting: " + "; ".join(reasons))
+            if self._stop_requested.is_set():
+                raise StartInterruptedError("told to stop while starting")
+            if time.monotonic() > deadline:
+                raise StartError(f"not up within {self.settings.start_timeout_s:.0f} s")
+
+        process.start(self._arguments())
+        while not self._control.live():
+            check()
+            self._stop_requested.wait(LIVE_INTERVAL_S)
+        self._models.load_all(check)
+        self._watch = Watch(process, self._models, self.settings, self._fail)
+
+    def _arguments(self) -> list[str]:
+        return [
+            f"--model-repository={self._repository}",
+            # Models are loaded one by one over HTTP: that tells progress and each model's own error.
+            "--model-control-mode=explicit",
+            "--disable-auto-complete-config",
+            "--exit-timeout-secs=1",  # requests in flight were waited for before
+            "--metrics-config=histogram_latencies=true",
+            # A pooled request holds on to its model, which then never finishes unloading.
+            "--grpc-infer-allocation-pool-size=0",
+            *self._ports.arguments,
+            *self._control.arguments,
+        ]
+
+    def _inflight_requests(self) -> dict[str, int]:
+        if self._process is None:
+            return {}
+        queued = queued_requests(self.metrics_url)
+        return {model: count + queued[model] for model, count in self._process.inflight().items()}
+
+    def _drain(self) -> bool:
+        try:
+            return self._models.unload_all(self.settings.drain_timeout_s, self._hurry)
+        except ControlError as error:
+            logger.warning("draining failed: %s", error)
+            return False
+
+    def _fail(self, failure: SupervisorError) -> None:
+        self._failure = failure
+        self._stop_requested.set()

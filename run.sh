@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# One entry to everything; see usage below.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+CHECKPOINT="${CHECKPOINT:-checkpoints/CosyVoice2-0.5B}"
+SOURCE="${SOURCE:-auto}"
+MODEL_REPO="${MODEL_REPO:-build/model_repo}"
+VENV="${VENV:-.venv}"
+PYTHON="$VENV/bin/python"
+
+usage() {
+  cat <<'TEXT'
+Usage:
+  ./run.sh demo                             speak a sentence through a real server, on a machine without a GPU
+  ./run.sh test [pytest options]            lint, types and all tests
+  ./run.sh START STOP [streaming|offline]   stages START to STOP:
+     0  checkpoint          fetch it into $CHECKPOINT (SOURCE: auto, huggingface, modelscope, made, a directory)
+     1  engines             convert and build what the engines in the settings need
+     2  model repository    render model_repo/ into $MODEL_REPO
+     3  server              run it until Ctrl-C or SIGTERM
+     4  client              one request: gRPC when streaming, HTTP when offline
+     5  benchmark           clients against the server, streaming or offline
+     6  offline benchmark   without a server
+
+Variables: CHECKPOINT, SOURCE, MODEL_REPO, VENV, and COSYVOICE_* for every setting in the README.
+TEXT
+}
+
+say() { printf '\033[1m== %s\033[0m\n' "$*"; }
+
+need() { # need FILE STAGE: stop unless an earlier stage has made the file
+  [[ -e "$1" ]] || { echo "run.sh: $1 is missing; stage $2 makes it: ./run.sh $2 $2" >&2; exit 1; }
+}
+
+environment() { # environment [--test]
+  python3 scripts/environment.py --venv "$VENV" "$@"
+}
+
+stage_0() { say "checkpoint"; "$PYTHON" scripts/fetch_checkpoint.py "$CHECKPOINT" --source "$SOURCE"; }
+
+stage_1() {
+  say "engines"
+  need "$CHECKPOINT/cosyvoice2.yaml" 0
+  echo "engine torch reads the checkpoint as it is, nothing to do"
+}
+
+stage_2() {
+  say "model repository"
+  need "$CHECKPOINT/cosyvoice2.yaml" 0
+  "$PYTHON" scripts/render_model_repo.py --output "$MODEL_REPO" "checkpoint_dir=$CHECKPOINT"
+}
+
+stage_3() {
+  say "server"
+  need "$MODEL_REPO/cosyvoice2/config.pbtxt" 2
+  "$PYTHON" -m cosyvoice_runtime.supervisor "$MODEL_REPO"
+}
+
+stage_4() {
+  say "client ($MODE)"
+  local client=client/grpc_client.py
+  [[ "$MODE" == offline ]] && client=client/http_client.py
+  "$PYTHON" "$client" --text "Hello, this is a voice out of a Triton server." --output speech.wav
+}
+
+stage_5() {
+  say "benchmark ($MODE)"
+  "$PYTHON" benchmarks/client_server.py --mode "$MODE" --concurrency 1 2 4 8
+}
+
+stage_6() {
+  say "offline benchmark"
+  need "$CHECKPOINT/cosyvoice2.yaml" 0
+  "$PYTHON" benchmarks/offline_inference.py --checkpoint "$CHECKPOINT"
+}
+
+stages() { # stages START STOP
+  [[ "$1" =~ ^[0-6]$ && "$2" =~ ^[0-6]$ ]] || { usage >&2; exit 2; }
+  environment
+  local stage
+  for ((stage = $1; stage <= $2; stage++)); do "stage_$stage"; done
+}
+
+demo() {
+  environment
+  "$PYTHON" scripts/demo.py
+}
+
+run_tests() {
+  environment --test
+  say "lint"
+  "$PYTHON" -m ruff check .
+  "$PYTHON" -m ruff format --check .
+  say "types"
+  "$PYTHON" -m mypy
+  say "tests"
+  OMP_NUM_THREADS=1 "$PYTHON" -m pytest "$@"
+}
+
+case "${1:-}" in
+  demo) demo ;;
+  test) shift; run_tests "$@" ;;
+  [0-9]*) MODE="${3:-streaming}"; stages "$1" "${2:-$1}" ;;
+  -h | --help | help) usage ;;
+  *) usage >&2; exit 2 ;;
+esac

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Stage 0: put a checkpoint where the other stages look for it, and check it.
+
+    fetch_checkpoint.py OUT                       the published CosyVoice2-0.5B; without a network a made one
+    fetch_checkpoint.py OUT --source huggingface  or modelscope, made, or a directory of your own
+
+A directory that already holds a checkpoint is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from cosyvoice_runtime.checkpoint import make_checkpoint, verify_checkpoint
+from cosyvoice_runtime.errors import CosyVoiceError
+
+HUGGING_FACE = "FunAudioLLM/CosyVoice2-0.5B"
+MODEL_SCOPE = "iic/CosyVoice2-0.5B"
+UNUSED_FILES = ["*.zip", "*.png", "asset/*", "flow.decoder.estimator.fp32.onnx"]
+"""Of the published directory: exports that this runtime does not read."""
+
+
+class FetchError(CosyVoiceError):
+    """The checkpoint could not be had from the source."""
+
+
+def from_hugging_face(out: Path) -> None:
+    """Download the published checkpoint; what was loaded before an interruption is kept."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        snapshot_download(HUGGING_FACE, local_dir=out, ignore_patterns=UNUSED_FILES)
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        raise FetchError(f"Hugging Face can't be reached ({type(error).__name__})") from error
+
+
+def from_model_scope(out: Path) -> None:
+    """Download the published checkpoint from its other home."""
+    try:
+        from modelscope import snapshot_download
+    except ImportError as error:
+        raise FetchError("the package modelscope is not installed: pip install modelscope") from error
+    try:
+        snapshot_download(MODEL_SCOPE, local_dir=str(out), ignore_file_pattern=UNUSED_FILES)
+    except Exception as error:  # its errors have no common base
+        raise FetchError(f"ModelScope can't be reached ({type(error).__name__})") from error
+
+
+def made(out: Path) -> None:
+    """Write a small checkpoint with random weights: it runs, it does not speak."""
+    make_checkpoint(out, "tiny", seed=0)
+
+
+def published_or_made(out: Path) -> None:
+    """The published checkpoint if there is a network, else a made one."""
+    try:
+        from_hugging_face(out)
+    except FetchError as error:
+        print(f"{error}: using a made checkpoint with random weights, which runs but does not speak")
+        shutil.rmtree(out, ignore_errors=True)
+        made(out)
+
+
+SOURCES: dict[str, Callable[[Path], None]] = {
+    "auto": published_or_made,
+    "huggingface": from_hugging_face,
+    "modelscope": from_model_scope,
+    "made": made,
+}
+
+
+def link(directory: Path, out: Path) -> None:
+    """Use a directory in place."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    os.symlink(directory.resolve(), out, target_is_directory=True)
+
+
+def fetch(out: Path, source: str) -> None:
+    """Make ``out`` a checked checkpoint.
+
+    Raises:
+        FetchError: the source has none, or what is there is damaged.
+    """
+    if (out / "cosyvoice2.yaml").exists():
+        print(f"{out}: a checkpoint is there, nothing to do")
+        return
+    if source in SOURCES:
+        SOURCES[source](out)
+    elif Path(source).is_dir():
+        link(Path(source), out)
+    else:
+        raise FetchError(f"{source} is neither a directory nor one of {', '.join(SOURCES)}")
+    problems = verify_checkpoint(out)
+    if problems:
+        raise FetchError("\n".join([f"{out} can't be used:", *problems]))
+    print(f"{out}: complete")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path, help="directory to make")
+    parser.add_argument("--source", default="auto", help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        fetch(options.out, options.source)
+    except CosyVoiceError as error:
+        print(f"fetch_checkpoint: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""What a supervisor left behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from cosyvoice_runtime.supervisor import processes, shared_memory
+
+
+def leftovers(supervisor_pid: int | None = None) -> list[str]:
+    """Processes, shared memory and temporary folders of the servers of one process, by default this one."""
+    pid = supervisor_pid or os.getpid()
+    mark = f"cosyvoice_{pid}_"  # in the command of the server and of its models
+    running = [process for process in processes.living() if mark in " ".join(process.command)]
+    folders = Path(tempfile.gettempdir()).glob(f"cosyvoice-server-{pid}-*")
+    return [*map(str, running), *map(str, shared_memory.regions(mark)), *map(str, folders)]

@@ -1,0 +1,142 @@
+"""Each reason not to start is one sentence that says what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.supervisor import PreflightError, Server
+from cosyvoice_runtime.supervisor.interpreter import Interpreter
+from cosyvoice_runtime.supervisor.ports import Ports
+from cosyvoice_runtime.supervisor.preflight import repository_problems
+from cosyvoice_runtime.supervisor.triton import ContainerTriton, WheelTriton, find_triton
+
+HERE = Interpreter.inspect(Path(sys.executable))
+
+
+def wheel_problems(**changes: object) -> list[str]:
+    return find_triton(dataclasses.replace(HERE, **changes)).problems()
+
+
+def test_this_environment_can_run_the_server():
+    assert wheel_problems() == []
+
+
+def test_missing_libpython_is_named_with_its_package():
+    assert wheel_problems(library=None) == [
+        f"{HERE.library_name} is missing, without which the server hangs: install the package "
+        f"libpython{HERE.version} or use a Python built with --enable-shared"
+    ]
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "2.4.1"])
+def test_numpy_2_is_refused(version):
+    (problem,) = wheel_problems(numpy=version)
+    assert problem.startswith(f"numpy 1.26 is needed, {sys.executable} has {version}")
+
+
+def test_missing_numpy_is_named():
+    (problem,) = wheel_problems(numpy=None)
+    assert "numpy 1.26 is needed" in problem
+    assert "has none" in problem
+
+
+def test_python_without_stub_is_refused_with_the_known_versions():
+    (problem,) = wheel_problems(version="3.99")
+    assert problem.startswith("nvidia-pytriton has no Python 3.99, only 3.10")
+
+
+def test_container_server_is_used_where_the_package_is_missing(tmp_path):
+    binary = tmp_path / "tritonserver"
+    without_package = dataclasses.replace(HERE, pytriton=None)
+    with pytest.raises(PreflightError, match=r"there is no tritonserver: .* lacks nvidia-pytriton and"):
+        find_triton(without_package, binary)
+    binary.touch()
+    triton = find_triton(without_package, binary)
+    assert isinstance(triton, ContainerTriton)
+    assert triton.problems() == []
+    assert isinstance(find_triton(HERE, binary), WheelTriton)
+
+
+def test_interpreter_that_does_not_run_is_named(repository, settings):
+    with pytest.raises(PreflightError, match="/nowhere/python is no working Python"):
+        Server(repository, settings, python=Path("/nowhere/python")).start()
+
+
+def test_taken_port_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = Ports.choose(ServerSettings(http_port=port, grpc_port=0, metrics_port=0))
+        (problem,) = ports.problems
+    assert problem.startswith(f"http_port {port} on 127.0.0.1 can't be used (Address already in use)")
+
+
+def test_equal_ports_are_refused():
+    (problem,) = Ports.choose(ServerSettings(http_port=9000, grpc_port=9000)).problems
+    assert problem == "http_port, grpc_port and metrics_port must differ, they are [9000, 9000, 8002]"
+
+
+def test_free_ports_differ():
+    ports = Ports.choose(ServerSettings(http_port=0, grpc_port=0, metrics_port=0))
+    assert len({ports.http, ports.grpc, ports.metrics}) == 3
+    assert ports.problems == []
+
+
+@pytest.mark.parametrize(
+    ("host", "url"), [("0.0.0.0", "127.0.0.1:7"), ("::", "[::1]:7"), ("127.0.0.2", "127.0.0.2:7")]
+)
+def test_url_reaches_the_server_from_this_machine(host, url):
+    assert Ports(host, 1, 2, 3).url(7) == url
+
+
+def test_too_little_shared_memory_is_measured(repository, settings):
+    settings = dataclasses.replace(settings, min_shared_memory_mib=1_048_576)
+    with pytest.raises(PreflightError, match=r"/dev/shm has \d+ MiB free and 1048576 are needed: enlarge it"):
+        Server(repository, settings).start()
+
+
+def test_empty_repository_says_what_to_do(tmp_path):
+    assert repository_problems(tmp_path) == [f"{tmp_path} holds no model: render the model repository first"]
+
+
+def test_unrendered_template_is_recognised(repository):
+    configuration = repository / "count" / "config.pbtxt"
+    configuration.write_text("max_batch_size: ${max_batch}")
+    assert repository_problems(repository) == [
+        f"{configuration} is a template still (${{max_batch}}): render the model repository"
+    ]
+
+
+def test_missing_version_directory_is_named(repository):
+    (repository / "count" / "1").rename(repository / "count" / "first")
+    (problem,) = repository_problems(repository)
+    assert problem.endswith("count has no version directory such as count/1")
+
+
+def test_missing_checkpoint_is_named(repository):
+    with (repository / "count" / "config.pbtxt").open("a") as configuration:
+        configuration.write(
+            'parameters { key: "checkpoint_dir" value { string_value: "/nowhere/checkpoint" } }'
+        )
+    assert repository_problems(repository) == [
+        "count: its checkpoint_dir /nowhere/checkpoint is no directory"
+    ]
+
+
+def test_all_problems_are_told_at_once(tmp_path, settings):
+    settings = dataclasses.replace(settings, min_shared_memory_mib=1_048_576)
+    with pytest.raises(PreflightError) as caught:
+        Server(tmp_path, settings).start()
+    assert len(caught.value.problems) == 2
+
+
+def test_probe_file_without_probe_is_named(repository, settings):
+    path = repository / "count" / "probe.json"
+    path.write_text('{"input": {}}')
+    with pytest.raises(PreflightError, match=f"{path} is no probe"):
+        Server(repository, settings)

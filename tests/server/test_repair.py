@@ -1,0 +1,71 @@
+"""Crashed and stuck models come back by themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import threading
+
+import pytest
+from leftovers import leftovers
+
+from cosyvoice_runtime.supervisor import RepairError, Server, ServerDiedError, processes
+from cosyvoice_runtime.supervisor.probe import ProbeError
+
+
+def kill_model(server: Server, model: str) -> None:
+    for process in processes.session_members(server.session):
+        if process.model == model:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def test_crashed_model_is_reloaded_and_its_callers_work_again(server, count, eventually):
+    count(server, "count", -1)
+    eventually(lambda: server.reloads["count"] == 1)
+    assert count(server, "chain", 3).rest() == [0, 1, 2]
+    assert server.reloads == {"count": 1}
+
+
+def test_killed_entry_model_is_reloaded_while_another_streams(server, count, eventually):
+    stream = count(server, "count", 40, 50)
+    assert stream.first() == 0
+    kill_model(server, "chain")
+    eventually(lambda: server.reloads["chain"] == 1)
+    assert count(server, "chain", 2).rest() == [0, 1]
+    assert stream.rest() == list(range(1, 40))
+
+
+def test_silent_model_is_reloaded_after_failed_probes(repository, settings, count, eventually):
+    works = threading.Event()
+    works.set()
+
+    def probe(url: str, timeout_s: float) -> None:
+        if not works.is_set():
+            works.set()  # once: the probe after the reload succeeds
+            raise ProbeError("count: no answer")
+
+    settings = dataclasses.replace(settings, probe_interval_s=0.1, max_failed_probes=1)
+    with Server(repository, settings, probes={"count": probe}) as server:
+        works.clear()
+        eventually(lambda: server.reloads["count"] == 1)
+        assert count(server, "chain", 2).rest() == [0, 1]
+
+
+def test_model_that_keeps_dying_ends_the_server(repository, settings, eventually):
+    settings = dataclasses.replace(settings, max_reloads=1)
+    with Server(repository, settings) as server:
+        kill_model(server, "count")
+        eventually(lambda: server.reloads["count"] == 1)
+        kill_model(server, "count")
+        with pytest.raises(RepairError, match="count was reloaded 1 times within 600 s"):
+            server.wait()
+    assert leftovers() == []
+
+
+def test_death_of_the_server_itself_is_reported(repository, settings):
+    with Server(repository, settings) as server:
+        os.kill(server.session, signal.SIGKILL)
+        with pytest.raises(ServerDiedError, match="exit code -9"):
+            server.wait()
+    assert leftovers() == []

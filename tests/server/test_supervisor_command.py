@@ -1,0 +1,105 @@
+"""The command as an operator or a container runs it: signals in, exit code out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from leftovers import leftovers
+
+from cosyvoice_runtime.supervisor import processes
+
+
+class Command:
+    """The supervisor's command with its output in a file."""
+
+    def __init__(self, folder: Path, repository: Path, *settings: str) -> None:
+        self.output = folder / "supervisor.log"
+        arguments = [
+            "server.entry_models=chain",
+            "server.watch_interval_s=0.1",
+            "http_port=0",
+            "grpc_port=0",
+            "metrics_port=0",
+            f"log_file={folder / 'tritonserver.log'}",
+            *settings,
+        ]
+        command = [sys.executable, "-m", "cosyvoice_runtime.supervisor", str(repository), *arguments]
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    def is_up(self) -> bool:
+        assert self.process.poll() is None, self.output.read_text()
+        return "all models answer" in self.output.read_text()
+
+    def server_pid(self) -> int:
+        return next(
+            process.pid
+            for process in processes.living()
+            if Path(process.command[0]).name == "tritonserver" and process.parent == self.process.pid
+        )
+
+    def exit_code(self) -> int:
+        """Wait for the end, after which nothing may be left."""
+        code = self.process.wait(30)
+        assert leftovers(self.process.pid) == []
+        return code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_stops_with_exit_code_0(tmp_path, repository, eventually, number):
+    command = Command(tmp_path, repository)
+    eventually(command.is_up)
+    command.process.send_signal(number)
+    assert command.exit_code() == 0
+    assert "every request answered" in command.output.read_text()
+
+
+def test_unknown_setting_exits_with_2(tmp_path, repository):
+    command = Command(tmp_path, repository, "server.http_prot=1")
+    assert command.exit_code() == 2
+    assert "did you mean http_port?" in command.output.read_text()
+
+
+def test_taken_port_exits_with_3_before_anything_starts(tmp_path, repository):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = Command(tmp_path, repository, f"http_port={taken.getsockname()[1]}")
+        assert command.exit_code() == 3
+    assert "Address already in use" in command.output.read_text()
+    assert not (tmp_path / "tritonserver.log").exists()
+
+
+def test_model_that_fails_to_load_exits_with_4(tmp_path, repository):
+    (repository / "chain" / "1" / "model.py").write_text("import no_such_package\n")
+    command = Command(tmp_path, repository)
+    assert command.exit_code() == 4
+    assert "No module named 'no_such_package'" in command.output.read_text()
+
+
+def test_death_of_the_server_exits_with_5(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository)
+    eventually(command.is_up)
+    os.kill(command.server_pid(), signal.SIGKILL)
+    assert command.exit_code() == 5
+
+
+def test_killed_supervisor_leaves_no_server(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository)
+    eventually(command.is_up)
+    assert leftovers(command.process.pid) != []
+    command.process.kill()
+    command.process.wait()
+    eventually(lambda: leftovers(command.process.pid) == [])
+
+
+def test_help_tells_the_exit_codes():
+    answer = subprocess.run(
+        [sys.executable, "-m", "cosyvoice_runtime.supervisor", "--help"], capture_output=True, text=True
+    )
+    assert answer.returncode == 0
+    assert "Exit codes: 0 stopped when told to" in answer.stdout

@@ -1,0 +1,166 @@
+"""Defaults, the ways to give values, checks, and the round trip through a template's text."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings import (
+    Machine,
+    ServerSettings,
+    Settings,
+    TensorrtLlmSettings,
+    Token2WavSettings,
+)
+
+CPU = Machine(cores=8, gpu=False)
+GPU = Machine(cores=32, gpu=True)
+SECTIONS = sorted(Settings().sections())
+
+
+def parameters(texts: dict[str, str]) -> dict[str, dict[str, str]]:
+    return {key: {"string_value": text} for key, text in texts.items()}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+@pytest.mark.parametrize("machine", [None, CPU, GPU], ids=["auto", "cpu", "gpu"])
+def test_section_reads_back_what_its_placeholders_say(name, machine):
+    settings = Settings() if machine is None else Settings().resolved(machine)
+    section = settings.sections()[name]
+    assert type(section).from_parameters(parameters(section.placeholders())) == section
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_field_has_a_doc_line_and_a_limit(name):
+    for row in type(Settings().sections()[name]).describe():
+        assert row.doc.endswith("."), row
+        assert "\n" not in row.doc, row
+        assert row.limit, row
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
+def test_nothing_is_auto_once_resolved(machine):
+    resolved = Settings().resolved(machine)
+    texts = [text for section in resolved.sections().values() for text in section.placeholders().values()]
+    assert "auto" not in texts
+    assert resolved.resolved(dataclasses.replace(machine, gpu=not machine.gpu)) == resolved
+
+
+def test_auto_follows_the_machine():
+    assert Settings().resolved(GPU).tensorrt_llm.dtype == "bfloat16"
+    on_cpu = Settings().resolved(CPU).tensorrt_llm
+    assert (on_cpu.device, on_cpu.dtype, on_cpu.threads, on_cpu.max_slots) == ("cpu", "float32", 4, 16)
+    assert on_cpu.kv_cache_tokens == 16 * on_cpu.max_sequence_tokens
+
+
+def test_given_value_is_not_replaced_by_auto():
+    given = Settings.read(["device=cuda:1", "token2wav.dtype=bfloat16", "tensorrt_llm.threads=3"])
+    resolved = given.resolved(CPU)
+    assert resolved.token2wav.device == "cuda:1"
+    assert resolved.token2wav.dtype == "bfloat16"
+    assert resolved.tensorrt_llm.threads == 3
+
+
+def test_resolved_paths_are_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Settings.read(["checkpoint_dir=here"]).resolved(CPU).cosyvoice2.checkpoint_dir == tmp_path / "here"
+
+
+def test_offline_model_shares_the_streaming_models_section():
+    settings = Settings()
+    assert settings.for_model("cosyvoice2_offline") is settings.cosyvoice2
+    with pytest.raises(InvalidInput, match="known are cosyvoice2, tensorrt_llm"):
+        settings.for_model("server")
+
+
+def test_plain_key_reaches_every_section_that_has_it():
+    settings = Settings.read(["max_queue_size=7"])
+    assert [settings.tensorrt_llm.max_queue_size, settings.token2wav.max_queue_size] == [7, 7]
+
+
+def test_key_with_section_wins_over_plain_key_in_any_order():
+    for assignments in (["threads=2", "token2wav.threads=5"], ["token2wav.threads=5", "threads=2"]):
+        settings = Settings.read(assignments)
+        assert (settings.token2wav.threads, settings.cosyvoice2.threads) == (5, 2)
+
+
+def test_assignment_wins_over_environment_over_file_over_default(tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text('threads = 2\nlog_level = "debug"\n[token2wav]\nmax_batch = 3\node_steps = 5\n')
+    environment = {"COSYVOICE_SETTINGS": str(file), "COSYVOICE_TOKEN2WAV__MAX_BATCH": "4", "HOME": "/x"}
+    token2wav = Settings.read(["token2wav.ode_steps=6"], environment).token2wav
+    assert (token2wav.threads, token2wav.log_level, token2wav.max_batch, token2wav.ode_steps) == (
+        2,
+        "debug",
+        4,
+        6,
+    )
+
+
+def test_toml_list_and_boolean_like_values_are_read(tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text('[server]\nentry_models = ["a", "b"]\nstart_timeout_s = 5\n')
+    server = Settings.read(environment={"COSYVOICE_SETTINGS": str(file)}).server
+    assert server.entry_models == ("a", "b")
+    assert server.start_timeout_s == 5.0
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("token2wav.max_bach=3", r"token2wav\.max_bach: '3' .*did you mean max_batch\?"),
+        ("max_bach=3", r"max_bach: '3' .*did you mean max_batch\?"),
+        (
+            "vocoder.max_batch=3",
+            r"vocoder\.max_batch: '3' .*there is no section vocoder; known are cosyvoice2",
+        ),
+        ("token2wav.max_batch=0", r"token2wav\.max_batch: 0 .*a whole number from 1 to 1024"),
+        ("token2wav.max_batch=two", r"token2wav\.max_batch: 'two' .*a whole number from 1 to 1024"),
+        ("token2wav.max_batch=auto", r"token2wav\.max_batch: 'auto' "),
+        ("token2wav.threads=-1", r"token2wav\.threads: -1 .*a whole number from 1 to 256 or auto"),
+        ("cosyvoice2.top_p=nan", r"cosyvoice2\.top_p: nan .*a number from 0\.01 to 1"),
+        ("device=gpu", r"device: 'gpu' .*cpu, cuda or cuda:N or auto"),
+        ("engine=onnx", r"engine: 'onnx' .*one of torch, tensorrt_llm, vllm"),
+        ("hop_tokens=200", r"cosyvoice2\.hop_tokens: 200 .*at most max_hop_tokens, which is 100"),
+        ("max_batch", r"setting: 'max_batch' .*KEY=VALUE"),
+    ],
+)
+def test_wrong_setting_is_named_with_its_limit(assignment, message):
+    with pytest.raises(InvalidInput, match=message):
+        Settings.read([assignment])
+
+
+def test_unknown_environment_variable_is_an_error():
+    with pytest.raises(InvalidInput, match=r"treads: '2' .*did you mean threads\?"):
+        Settings.read(environment={"COSYVOICE_TREADS": "2"})
+
+
+def test_unreadable_settings_file_is_named(tmp_path):
+    with pytest.raises(InvalidInput, match=r"missing\.toml"):
+        Settings.read(environment={"COSYVOICE_SETTINGS": str(tmp_path / "missing.toml")})
+
+
+def test_parameters_with_unknown_or_missing_key_are_refused():
+    texts = Token2WavSettings().placeholders()
+    with pytest.raises(InvalidInput, match=r"token2wav\.ode_step: .*did you mean ode_steps\?"):
+        Token2WavSettings.from_parameters(parameters(texts | {"ode_step": "3"}))
+    del texts["ode_steps"]
+    with pytest.raises(InvalidInput, match="ode_steps missing"):
+        Token2WavSettings.from_parameters(parameters(texts))
+
+
+def test_parameters_of_the_backend_are_not_settings():
+    own = parameters(TensorrtLlmSettings().placeholders())
+    backend = {"FORCE_CPU_ONLY_INPUT_TENSORS": {"string_value": "no"}}
+    assert TensorrtLlmSettings.from_parameters(own | backend) == TensorrtLlmSettings()
+
+
+def test_value_of_wrong_type_is_refused_in_code_too():
+    with pytest.raises(InvalidInput, match=r"server\.http_port: '8000'"):
+        ServerSettings(http_port="8000")
+    with pytest.raises(InvalidInput, match=r"token2wav\.checkpoint_dir: '/x' .*a path"):
+        Token2WavSettings(checkpoint_dir="/x")
+    assert Token2WavSettings(checkpoint_dir=Path("/x")).checkpoint_dir == Path("/x")
