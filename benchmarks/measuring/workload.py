@@ -1,0 +1,108 @@
+"""What is to be spoken: manifests, data sets, built-in sentences."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measuring.sentences import SENTENCES
+
+SPLIT_DATASETS = {"zero": "yuekai/CV3-Eval"}
+DEFAULT_DATASET = "yuekai/seed_tts_cosy2"
+"""Where CosyVoice's own benchmarks take a split from: that of the word in its name, else the default."""
+
+
+class WorkloadError(Exception):
+    """The texts can't be read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Reference audio: a file, or float samples at a rate; and what it says."""
+
+    audio: Path | tuple[Any, int]
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Utterance:
+    """A text and, where given, the recording to speak it like."""
+
+    name: str
+    text: str
+    recording: Recording | None = None
+
+
+def built_in(recording: Recording | None = None) -> list[Utterance]:
+    """The built-in sentences, all in the voice of the recording."""
+    return [Utterance(name, text, recording) for name, text in SENTENCES.items()]
+
+
+def read_manifest(path: Path) -> list[Utterance]:
+    """Lines ``utt|prompt_text|prompt_wav|text``; relative sound files lie beside the manifest.
+
+    Without a ``prompt_wav`` the server's own voice is used.
+
+    Raises:
+        WorkloadError: the file can't be read, is empty, or a line has other fields.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkloadError(f"manifest {path}: {error}") from error
+    utterances = [_utterance(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not utterances:
+        raise WorkloadError(f"manifest {path}: it holds no lines")
+    return _distinct(utterances)
+
+
+def read_split(split: str) -> list[Utterance]:
+    """A split of the Hugging Face data sets that CosyVoice's benchmarks use.
+
+    Raises:
+        WorkloadError: the package ``datasets`` is missing, or the data can't be fetched.
+    """
+    name = next((name for word, name in SPLIT_DATASETS.items() if word in split), DEFAULT_DATASET)
+    try:
+        rows = importlib.import_module("datasets").load_dataset(name, split=split)
+    except ImportError as error:
+        raise WorkloadError(f"split {split}: pip install datasets, or give a manifest") from error
+    except (OSError, ValueError) as error:
+        raise WorkloadError(f"split {split} of {name}: {error}") from error
+    return _distinct([_row(row) for row in rows])
+
+
+def endless(utterances: Sequence[Utterance], seed: int) -> Iterator[Utterance]:
+    """All utterances over and over, each round in another order that follows from the seed."""
+    chance = random.Random(seed)
+    for _ in itertools.count():
+        yield from chance.sample(utterances, len(utterances))
+
+
+def _distinct(utterances: list[Utterance]) -> list[Utterance]:
+    """The same; results and files are named after utterances, so names must differ."""
+    [(name, count)] = Counter(utterance.name for utterance in utterances).most_common(1)
+    if count > 1:
+        raise WorkloadError(f"{count} utterances are called {name!r}")
+    return utterances
+
+
+def _utterance(path: Path, number: int, line: str) -> Utterance:
+    fields = line.strip().split("|")
+    if len(fields) != 4 or not fields[3].strip():
+        raise WorkloadError(f"manifest {path}, line {number}: expected utt|prompt_text|prompt_wav|text")
+    name, prompt_text, prompt_wav, text = fields
+    recording = Recording(path.parent / prompt_wav, prompt_text) if prompt_wav else None
+    return Utterance(Path(name).stem, text, recording)
+
+
+def _row(row: Any) -> Utterance:
+    audio = row["prompt_audio"]
+    recording = Recording((audio["array"], audio["sampling_rate"]), row["prompt_text"])
+    return Utterance(str(row["id"]), row["target_text"], recording)

@@ -1,0 +1,43 @@
+"""Speech from a Triton server with the models ``cosyvoice2`` and ``cosyvoice2_offline``.
+
+    from cosyvoice_client import SpeechClient, SpeechRequest, audio_writer
+
+    with audio_writer("hello.wav") as write:
+        for chunk in SpeechClient("localhost:8001").speak(SpeechRequest("Hello there.")):
+            write(chunk.samples)
+
+``cosyvoice_client.http_client.HttpSpeechClient`` does the same in one piece over HTTP; it alone needs
+``tritonclient[http]``.
+"""
+
+from cosyvoice_client.async_client import AsyncSpeechClient
+from cosyvoice_client.chunk import SAMPLE_RATE, AudioChunk
+from cosyvoice_client.errors import (
+    ClientError,
+    InvalidArgumentError,
+    RefusedError,
+    ServerTimeoutError,
+    UnavailableError,
+)
+from cosyvoice_client.grpc_client import SpeechClient
+from cosyvoice_client.reference import Reference, read_reference
+from cosyvoice_client.request import SpeechRequest
+from cosyvoice_client.timeline import Timeline
+from cosyvoice_client.writer import audio_writer
+
+__all__ = [
+    "SAMPLE_RATE",
+    "AsyncSpeechClient",
+    "AudioChunk",
+    "ClientError",
+    "InvalidArgumentError",
+    "Reference",
+    "RefusedError",
+    "ServerTimeoutError",
+    "SpeechClient",
+    "SpeechRequest",
+    "Timeline",
+    "UnavailableError",
+    "audio_writer",
+    "read_reference",
+]

@@ -1,0 +1,152 @@
+"""Streaming and whole utterances over gRPC, for asyncio: many streams in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from types import TracebackType
+from typing import Any
+
+import grpc
+import tritonclient.grpc as triton
+import tritonclient.grpc.aio as triton_aio
+from tritonclient.utils import InferenceServerException
+
+from cosyvoice_client.chunk import AudioChunk, read_chunk
+from cosyvoice_client.errors import RefusedError, ServerTimeoutError, server_error
+from cosyvoice_client.request import OFFLINE_MODEL, STREAMING_MODEL, SpeechRequest, infer_inputs
+
+END_WAIT_S = 2.0
+"""Longest wait for the end of a stream after an error, in which nothing else is of interest."""
+UNLIMITED = -1
+CHANNEL = [
+    ("grpc.max_send_message_length", UNLIMITED),
+    ("grpc.max_receive_message_length", UNLIMITED),
+    # Otherwise all clients of a process share one connection, and with it one flow-control window.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class AsyncSpeechClient:
+    """One connection to a server's gRPC port, for any number of utterances at a time.
+
+    Args:
+        url: ``host:port``.
+        timeout_s: longest wait for the next chunk, or for a whole utterance.
+    """
+
+    def __init__(
+        self,
+        url: str = "localhost:8001",
+        streaming_model: str = STREAMING_MODEL,
+        offline_model: str = OFFLINE_MODEL,
+        timeout_s: float = 60.0,
+    ) -> None:
+        self.url = url
+        self.streaming_model = streaming_model
+        self.offline_model = offline_model
+        self.timeout_s = timeout_s
+        self._client = triton_aio.InferenceServerClient(url, channel_args=CHANNEL)
+
+    async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
+        """Chunks in order. Cancelling the task, or closing the generator, cancels the request on the server;
+        when leaving the loop early, close it with ``contextlib.aclosing``.
+
+        Raises:
+            ClientError: the server can't be reached, refuses, or stays silent; chunks may have come before.
+        """
+        call = {
+            "model_name": self.streaming_model,
+            "inputs": infer_inputs(triton, request),
+            "request_id": request_id,
+        }
+        started = time.perf_counter()
+        # Without the header triton_grpc_error, which would end a failed stream with gRPC's status: it makes
+        # Triton 24.10 crash when an error follows chunks closely.
+        responses = self._client.stream_infer(_once(call))
+        try:
+            while (result := await self._next(responses)) is not None:
+                chunk = read_chunk(result, time.perf_counter() - started)
+                if chunk is not None:
+                    yield chunk
+        except grpc.RpcError as error:
+            raise server_error(str(error.code()), error.details(), self.url) from error
+        except InferenceServerException as error:
+            raise server_error(error.status(), error.message(), self.url) from error
+        finally:
+            responses.cancel()
+
+    async def synthesize(self, request: SpeechRequest, request_id: str = "") -> AudioChunk:
+        """The whole utterance at once, from the offline model. Cancelling the task cancels the request.
+
+        Raises:
+            ClientError: the server can't be reached, refuses, or stays silent.
+        """
+        started = time.perf_counter()
+        try:
+            result = await self._client.infer(
+                self.offline_model,
+                infer_inputs(triton, request),
+                request_id=request_id,
+                client_timeout=self.timeout_s,
+            )
+        except InferenceServerException as error:
+            raise server_error(error.status(), error.message(), self.url) from error
+        chunk = read_chunk(result, time.perf_counter() - started)
+        if chunk is None:
+            raise RefusedError(f"{self.url}: {self.offline_model} answered without a waveform")
+        return chunk
+
+    async def statistics(self) -> dict[str, Any]:
+        """Triton's own counters of all models (``get_inference_statistics`` as JSON)."""
+        try:
+            return dict(await self._client.get_inference_statistics(as_json=True))
+        except InferenceServerException as error:
+            raise server_error(error.status(), error.message(), self.url) from error
+
+    async def server(self) -> dict[str, Any]:
+        """Name, version and extensions of the server."""
+        try:
+            return dict(await self._client.get_server_metadata(as_json=True))
+        except InferenceServerException as error:
+            raise server_error(error.status(), error.message(), self.url) from error
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._client.close()
+
+    async def __aenter__(self) -> AsyncSpeechClient:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _next(self, responses: Any) -> Any:
+        """The next result, or None at the end: the server ends the stream after its only request."""
+        try:
+            result, error = await asyncio.wait_for(anext(responses), self.timeout_s)
+        except StopAsyncIteration:
+            return None
+        except asyncio.TimeoutError:
+            raise ServerTimeoutError(f"{self.url}: nothing came for {self.timeout_s:g} s") from None
+        if error is not None:
+            await self._drain(responses)
+            raise error
+        return result
+
+    async def _drain(self, responses: Any) -> None:
+        """Let the server end a failed stream: cancelling it just then can crash Triton 24.10."""
+        with contextlib.suppress(asyncio.TimeoutError, StopAsyncIteration):
+            while True:
+                await asyncio.wait_for(anext(responses), END_WAIT_S)
+
+
+async def _once(item: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    yield item

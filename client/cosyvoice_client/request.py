@@ -1,0 +1,124 @@
+"""What is to be spoken and how, as the tensors that both models take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_client.errors import InvalidArgumentError
+from cosyvoice_client.reference import SERVER_RATE, Reference
+
+STREAMING_MODEL = "cosyvoice2"
+OFFLINE_MODEL = "cosyvoice2_offline"
+
+Tensors = dict[str, npt.NDArray[Any]]
+
+OPTIONS: dict[str, type] = {
+    "voice": np.object_,
+    "instruct_text": np.object_,
+    "language": np.object_,
+    "cross_lingual": np.bool_,
+    "speed": np.float32,
+    "seed": np.int64,
+    "sampling_strategy": np.object_,
+    "top_k": np.int32,
+    "top_p": np.float32,
+    "temperature": np.float32,
+    "repetition_penalty": np.float32,
+    "max_tokens": np.int32,
+}
+"""Optional inputs of one element each: numpy dtype (object for a string)."""
+
+
+@dataclass(frozen=True)
+class SpeechRequest:
+    """A text and how it is to be spoken. What is None is not sent: the server has its own defaults.
+
+    Attributes:
+        text: what to speak.
+        reference: recording of the voice to speak with.
+        voice: name of a voice that the server knows, in place of a reference.
+        instruct_text: how to speak.
+        language: ``auto``, ``zh``, ``en``, ...
+        cross_lingual: use only how the reference sounds, not what it says.
+        speed: 1 is the voice's own.
+        seed: the same request with the same seed gives the same audio.
+        sampling_strategy, top_k, top_p, temperature, repetition_penalty: how speech tokens are drawn.
+        max_tokens: most speech tokens per piece of text, 25 for a second.
+    """
+
+    text: str
+    reference: Reference | None = None
+    voice: str | None = None
+    instruct_text: str | None = None
+    language: str | None = None
+    cross_lingual: bool | None = None
+    speed: float | None = None
+    seed: int | None = None
+    sampling_strategy: str | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    temperature: float | None = None
+    repetition_penalty: float | None = None
+    max_tokens: int | None = None
+
+    def tensors(self) -> Tensors:
+        """Inputs by name, each with a leading batch dimension of 1.
+
+        ``reference_wav`` is float32 ``[1, n]``, all others are ``[1, 1]``.
+
+        Raises:
+            InvalidArgumentError: a number doesn't fit into its tensor.
+        """
+        tensors = {"target_text": _element(self.text, np.object_)}
+        if self.reference is not None:
+            tensors |= _reference_tensors(self.reference)
+        for name, dtype in OPTIONS.items():
+            value = getattr(self, name)
+            if value is not None:
+                tensors[name] = _option(name, value, dtype)
+        return tensors
+
+
+def infer_inputs(protocol: ModuleType, request: SpeechRequest) -> list[Any]:
+    """The request as inputs of ``tritonclient.grpc`` or ``tritonclient.http``, given as ``protocol``."""
+    return [_infer_input(protocol, name, array) for name, array in request.tensors().items()]
+
+
+def _infer_input(protocol: ModuleType, name: str, array: npt.NDArray[Any]) -> Any:
+    from tritonclient.utils import np_to_triton_dtype
+
+    tensor = protocol.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
+    tensor.set_data_from_numpy(array)
+    return tensor
+
+
+def _reference_tensors(reference: Reference) -> Tensors:
+    tensors = {
+        "reference_wav": np.ascontiguousarray(reference.samples[None], np.float32),
+        "reference_wav_len": _element(len(reference.samples), np.int32),
+        "reference_text": _element(reference.text, np.object_),
+    }
+    if reference.rate != SERVER_RATE:
+        tensors["reference_sample_rate"] = _element(reference.rate, np.int32)
+    return tensors
+
+
+def _option(name: str, value: Any, dtype: type) -> npt.NDArray[Any]:
+    # numpy 1 lets integers that don't fit wrap around.
+    if issubclass(dtype, np.integer) and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise InvalidArgumentError(f"{name}: {value} does not fit into {dtype.__name__}")
+    try:
+        return _element(value, dtype)
+    except (ValueError, TypeError) as error:
+        raise InvalidArgumentError(f"{name}: {value!r} can't be sent ({error})") from error
+
+
+def _element(value: object, dtype: type) -> npt.NDArray[Any]:
+    if isinstance(value, str):
+        value = value.encode()
+    return np.array([[value]], dtype)

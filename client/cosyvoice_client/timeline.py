@@ -1,0 +1,72 @@
+"""When audio arrived, and what a listener who plays it at once would hear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+CLOCK_S = 1e-6
+"""Silences below this are rounding."""
+
+
+class Arrival(NamedTuple):
+    """A chunk that holds ``seconds`` of audio and came ``at_s`` after the request."""
+
+    at_s: float
+    seconds: float
+
+
+@dataclass
+class Timeline:
+    """Chunks of one utterance in the order they arrived. Chunks without samples don't count."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+
+    def add(self, at_s: float, seconds: float) -> None:
+        """Append a chunk."""
+        if seconds > 0:
+            self.arrivals.append(Arrival(at_s, seconds))
+
+    @property
+    def ttfb_s(self) -> float | None:
+        """Seconds to the first audio; None without any."""
+        return self.arrivals[0].at_s if self.arrivals else None
+
+    @property
+    def gaps_s(self) -> list[float]:
+        """Seconds between one chunk and the next."""
+        return [after.at_s - before.at_s for before, after in pairwise(self.arrivals)]
+
+    @property
+    def audio_s(self) -> float:
+        return sum(arrival.seconds for arrival in self.arrivals)
+
+    @property
+    def underruns_s(self) -> list[float]:
+        """Silences in seconds."""
+        return silences(self.arrivals)
+
+    @property
+    def cushion_s(self) -> float:
+        """How much later playing would have to start for there to be no silence."""
+        return sum(self.underruns_s)
+
+
+def silences(arrivals: Iterable[Arrival]) -> list[float]:
+    """Lengths of the silences for a listener who plays from the first chunk on.
+
+    A chunk that comes after all audio before it has been played ends a silence; what follows is played
+    that much later.
+    """
+    found = []
+    played_until: float | None = None
+    for at_s, seconds in arrivals:
+        if played_until is None:
+            played_until = at_s
+        elif at_s > played_until + CLOCK_S:
+            found.append(at_s - played_until)
+            played_until = at_s
+        played_until += seconds
+    return found

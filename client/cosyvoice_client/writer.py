@@ -1,0 +1,111 @@
+"""Audio kept while it arrives."""
+
+from __future__ import annotations
+
+import sys
+import wave
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_client.chunk import SAMPLE_RATE
+from cosyvoice_client.errors import InvalidArgumentError
+
+Write = Callable[[npt.NDArray[np.float32]], object]
+Opener = Callable[[str | Path, int], AbstractContextManager[Write]]
+
+STDOUT = "-"
+FULL_SCALE = 32768
+
+
+@contextmanager
+def audio_writer(target: str | Path, rate: int = SAMPLE_RATE) -> Iterator[Write]:
+    """A function that appends mono float32 samples ``[n]`` to a file, as 16-bit integers.
+
+    The suffix says how: ``.wav``, ``.flac`` or ``.raw`` (``.pcm``: little-endian samples without a
+    header). ``-`` is raw on standard output. A wav file is valid after every chunk, even if the process is
+    killed; a flac file when the ``with`` block has ended.
+
+    Raises:
+        InvalidArgumentError: another suffix, or the file can't be written.
+    """
+    opener = _opener(target)
+    with ExitStack() as resources:
+        with _reported(target):
+            write = resources.enter_context(opener(target, rate))
+
+        def reported_write(samples: npt.NDArray[np.float32]) -> None:
+            with _reported(target):
+                write(samples)
+
+        yield reported_write
+
+
+def check_target(target: str | Path) -> None:
+    """Raise InvalidArgumentError if the suffix is none of those, or there is no such folder."""
+    _opener(target)
+    if not Path(target).parent.is_dir():
+        raise InvalidArgumentError(f"output {target}: there is no folder {Path(target).parent}")
+
+
+def pcm16(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
+    """Little-endian 16-bit samples; beyond full scale they clip."""
+    return np.clip(np.rint(samples * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype("<i2")
+
+
+def _opener(target: str | Path) -> Opener:
+    suffix = STDOUT if str(target) == STDOUT else Path(target).suffix.lower()
+    if suffix not in OPENERS:
+        raise InvalidArgumentError(f"output {target}: expected a name ending in .wav, .flac, .raw or .pcm")
+    return OPENERS[suffix]
+
+
+@contextmanager
+def _reported(target: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InvalidArgumentError(f"output {target}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _wav(target: str | Path, rate: int) -> Iterator[Write]:
+    # Unbuffered, and the header is brought up to date by every writeframes: valid on disk at any time.
+    with open(target, "wb", buffering=0) as file, wave.open(file, "wb") as wav:
+        wav.setnchannels(1)
+        wav.setsampwidth(2)
+        wav.setframerate(rate)
+        wav.writeframes(b"")
+        yield lambda samples: wav.writeframes(pcm16(samples).tobytes())
+
+
+@contextmanager
+def _flac(target: str | Path, rate: int) -> Iterator[Write]:
+    import soundfile
+
+    with (
+        open(target, "wb") as stream,
+        soundfile.SoundFile(stream, "w", rate, 1, "PCM_16", format="FLAC") as file,
+    ):
+        yield lambda samples: file.write(pcm16(samples))
+
+
+@contextmanager
+def _raw(target: str | Path, rate: int) -> Iterator[Write]:  # noqa: ARG001
+    with open(target, "wb", buffering=0) as file:
+        yield lambda samples: file.write(pcm16(samples).tobytes())
+
+
+@contextmanager
+def _stdout(target: str | Path, rate: int) -> Iterator[Write]:  # noqa: ARG001
+    def write(samples: npt.NDArray[np.float32]) -> None:
+        sys.stdout.buffer.write(pcm16(samples).tobytes())
+        sys.stdout.buffer.flush()
+
+    yield write
+
+
+OPENERS: dict[str, Opener] = {".wav": _wav, ".flac": _flac, ".raw": _raw, ".pcm": _raw, STDOUT: _stdout}

@@ -1,0 +1,91 @@
+"""The offline benchmark on a small checkpoint with random weights."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+import offline_inference
+from cosyvoice_runtime.audio.read import read_audio
+from cosyvoice_runtime.speech_lm import SamplingOptions
+from cosyvoice_runtime.synthesis import SpeechRequest, Synthesizer
+
+TEXTS = {"one": "Hello there.", "two": "Good morning, everyone."}
+TIMES = (
+    "data_load",
+    "audio_processing",
+    "speech_tokenization",
+    "text_tokenization",
+    "llm",
+    "llm_post_processing",
+    "token2wav",
+    "audio_save",
+    "pipeline",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("offline")
+    time = np.arange(16000) / 16000
+    soundfile.write(folder / "voice.wav", 0.3 * np.sin(2 * np.pi * 200 * time * (1 + time)), 16000)
+    lines = [f"{name}|a voice|voice.wav|{text}" for name, text in TEXTS.items()]
+    (folder / "set.txt").write_text("\n".join(lines))
+    return folder
+
+
+def run(folder, checkpoint, batch_size):
+    out = folder / f"batch{batch_size}"
+    arguments = [
+        "--manifest",
+        str(folder / "set.txt"),
+        "--output-dir",
+        str(out),
+        "--token2wav-path",
+        str(checkpoint),
+    ]
+    arguments += ["--batch-size", str(batch_size), "--token2wav-batch-size", str(batch_size)]
+    assert offline_inference.main([*arguments, "--sampling-strategy", "greedy"]) == 0
+    audio = {name: soundfile.read(out / f"{name}.wav")[0] for name in TEXTS}
+    return audio, json.loads((out / "log.txt").read_text())
+
+
+def test_batch_gives_the_same_speech_as_a_synthesizer(folder, tiny_checkpoint):
+    audio, log = run(folder, tiny_checkpoint, 2)
+    synthesizer = Synthesizer.from_checkpoint(tiny_checkpoint)
+    voice = synthesizer.voice(read_audio(folder / "voice.wav"), "a voice")
+    sampling = SamplingOptions("greedy", 50, 0.95, 0.8, 1.1)
+    for name, text in TEXTS.items():
+        request = SpeechRequest(text, voice, seed=0, sampling=sampling, streaming=False)
+        expected = torch.cat([chunk.samples for chunk in synthesizer.synthesize(request)]).numpy()
+        assert audio[name].shape == expected.shape
+        assert np.abs(audio[name] - expected).max() < 1e-3
+    assert log["args"]["batch_size"] == 2
+    assert log["total_audio_duration_seconds"] == sum(map(len, audio.values())) / 24000
+    assert log["speech_tokens"] == sum(map(len, audio.values())) / 960
+    times = {
+        name: log[f"{name}_time{'_in_collator' if name in TIMES[1:4] else ''}_seconds"] for name in TIMES
+    }
+    assert times["llm"] + times["token2wav"] < times["pipeline"]
+    assert log["llm_rtf"] == times["llm"] / log["total_audio_duration_seconds"]
+
+
+@pytest.mark.parametrize("backend", ["vllm", "trtllm", "trtllm-serve", "hf"])
+def test_engine_that_is_not_here_is_refused_with_those_that_are(folder, capsys, backend):
+    arguments = ["--output-dir", str(folder / "none"), "--token2wav-path", str(folder), "--backend", backend]
+    assert offline_inference.main(arguments) == 1
+    assert "engines available here: torch" in capsys.readouterr().err
+    assert not (folder / "none").exists()
+
+
+def test_texts_without_any_voice_are_refused(folder, tiny_checkpoint, capsys):
+    checkpoint = shutil.copytree(tiny_checkpoint, folder / "no_speakers")
+    (checkpoint / "spk2info.pt").unlink(missing_ok=True)
+    arguments = ["--output-dir", str(folder / "none"), "--token2wav-path", str(checkpoint)]
+    assert offline_inference.main(arguments) == 1
+    assert "prompt_speech_path" in capsys.readouterr().err

@@ -1,0 +1,62 @@
+"""Files that grow while audio arrives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import soundfile
+
+from cosyvoice_client import InvalidArgumentError, audio_writer
+from cosyvoice_client.writer import check_target
+
+FIRST = np.array([0.0, 0.5, -0.5], np.float32)
+SECOND = np.array([1.0, -1.0, 2.0, -2.0], np.float32)
+BOTH = [0, 16384, -16384, 32767, -32768, 32767, -32768]
+
+
+def read(path):
+    if path.suffix in (".raw", ".pcm"):
+        return list(np.frombuffer(path.read_bytes(), "<i2"))
+    samples, rate = soundfile.read(path, dtype="int16")
+    assert rate == 24000
+    return list(samples)
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.raw", "a.pcm", "a.WAV"])
+def test_chunks_follow_each_other(tmp_path, name):
+    with audio_writer(tmp_path / name) as write:
+        write(FIRST)
+        write(SECOND)
+    assert read(tmp_path / name) == BOTH
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.raw"])
+def test_file_is_valid_after_every_chunk(tmp_path, name):
+    with audio_writer(tmp_path / name) as write:
+        if name == "a.wav":
+            assert read(tmp_path / name) == []
+        write(FIRST)
+        assert read(tmp_path / name) == BOTH[:3]
+        write(SECOND)
+        assert read(tmp_path / name) == BOTH
+
+
+def test_standard_output_is_raw(capfdbinary):
+    with audio_writer("-") as write:
+        write(FIRST)
+    assert list(np.frombuffer(capfdbinary.readouterr().out, "<i2")) == BOTH[:3]
+
+
+def test_target_that_can_not_be_written_is_named(tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"a\.mp3: expected a name ending in \.wav"):
+        check_target(tmp_path / "a.mp3")
+    with pytest.raises(InvalidArgumentError, match="there is no folder"):
+        check_target(tmp_path / "none" / "a.wav")
+    (tmp_path / "b.wav").mkdir()
+    with pytest.raises(InvalidArgumentError, match=r"b\.wav"), audio_writer(tmp_path / "b.wav"):
+        pass
+
+
+def test_errors_of_the_caller_pass_unchanged(tmp_path):
+    with pytest.raises(FileNotFoundError), audio_writer(tmp_path / "a.wav"):
+        (tmp_path / "none").read_bytes()

@@ -1,0 +1,117 @@
+"""Stands for both entry models: every sample says which request and which chunk it belongs to.
+
+A target text of ``key=value`` words steers it:
+
+    id, chunks, samples   sample values are code(id, chunk) / 32768, ``samples`` of them per chunk
+    pause_ms              wait before each chunk
+    fail, fail_after      error code of pb_utils.TritonError, raised after so many chunks
+    silent                chunks without a single sample are sent as well, first
+
+Any other text speaks one chunk per eight characters. The text ``report`` answers with what the model has
+seen so far, as JSON in ``finish_reason``.
+"""
+
+import json
+import threading
+import time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+DEFAULTS = {"id": 1, "chunks": 1, "samples": 2400, "pause_ms": 0, "fail": "", "fail_after": 0, "silent": 0}
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.decoupled = pb_utils.using_decoupled_model_transaction_policy(json.loads(args["model_config"]))
+        self.lock = threading.Lock()
+        self.counts = {"active": 0, "finished": 0, "cancelled": 0, "failed": 0}
+        self.inputs = {}
+
+    def execute(self, requests):
+        if self.decoupled:
+            for request in requests:
+                threading.Thread(target=self.stream, args=(request, request.get_response_sender())).start()
+            return None
+        return [self.whole(request) for request in requests]
+
+    def stream(self, request, sender):
+        final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        for response in self.responses(request):
+            if response.has_error():
+                sender.send(response, flags=final)
+                return
+            sender.send(response)
+        sender.send(flags=final)
+
+    def whole(self, request):
+        waves, reason = [], ""
+        for response in self.responses(request):
+            if response.has_error():
+                return response
+            waveform, finish_reason = (tensor.as_numpy() for tensor in response.output_tensors())
+            waves.append(waveform)
+            reason = finish_reason[0, 0]
+        return answer(np.concatenate(waves, axis=1), reason)
+
+    def responses(self, request):
+        text = pb_utils.get_input_tensor_by_name(request, "target_text").as_numpy()[0, 0].decode()
+        if text == "report":
+            yield answer(np.zeros((1, 0), np.float32), json.dumps({**self.counts, "inputs": self.inputs}))
+            return
+        self.inputs = {tensor.name(): describe(tensor.as_numpy()) for tensor in request.inputs()}
+        self.count(active=1)
+        outcome = "failed"
+        try:
+            for response in self.speak(options(text), request):
+                yield response
+                if response.has_error():
+                    return
+            outcome = "cancelled" if request.is_cancelled() else "finished"
+        finally:
+            self.count(active=-1, **{outcome: 1})
+
+    def speak(self, wanted, request):
+        if wanted["silent"]:
+            yield answer(np.zeros((1, 0), np.float32), "")
+        for index in range(wanted["chunks"]):
+            if wanted["fail"] and index == wanted["fail_after"]:
+                code = getattr(pb_utils.TritonError, wanted["fail"])
+                yield pb_utils.InferenceResponse(
+                    error=pb_utils.TritonError(f"{wanted['fail']}: told to fail", code)
+                )
+                return
+            time.sleep(wanted["pause_ms"] / 1000)
+            if request.is_cancelled():
+                return
+            value = (wanted["id"] * 64 + index) / 32768
+            last = index == wanted["chunks"] - 1
+            yield answer(np.full((1, wanted["samples"]), value, np.float32), "stop" if last else "")
+
+    def count(self, **changes):
+        with self.lock:
+            for name, change in changes.items():
+                self.counts[name] += change
+
+
+def answer(waveform, reason):
+    reasons = np.array([[reason]], dtype=object)
+    return pb_utils.InferenceResponse(
+        [pb_utils.Tensor("waveform", waveform), pb_utils.Tensor("finish_reason", reasons)]
+    )
+
+
+def options(text):
+    if "=" not in text:
+        return DEFAULTS | {"chunks": len(text) // 8 + 1}
+    given = dict(word.split("=") for word in text.split())
+    return DEFAULTS | {name: type(DEFAULTS[name])(value) for name, value in given.items()}
+
+
+def describe(array):
+    first = array.reshape(-1)[0]
+    return {
+        "dtype": str(array.dtype),
+        "shape": list(array.shape),
+        "first": first.decode() if isinstance(first, bytes) else float(first),
+    }
