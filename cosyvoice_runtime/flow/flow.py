@@ -98,12 +98,13 @@ class Flow:
         tensors: Mapping[str, Tensor],
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        num_steps: int = NUM_STEPS,
     ) -> Flow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = FlowNetwork(config)
         network.load_state_dict(from_published(tensors), assign=True)
-        return cls(config, network.to(device, dtype).eval().requires_grad_(False))
+        return cls(config, network.to(device, dtype).eval().requires_grad_(False), num_steps)
 
     @torch.inference_mode()
     def generate(

@@ -107,7 +107,11 @@ class FlowStream:
         With too few free pages the prefix is empty and every utterance computes these chunks itself.
         """
         state = self.open(prompt)
-        self.advance([state])
+        try:
+            self.advance([state])
+        except BaseException:
+            self.close(state)
+            raise
         if state.pages is None:
             return FlowPrefix(prompt, [], self.pool.empty_tails(), 0)
         return FlowPrefix(prompt, state.pages, state.tails, state.tokens_done)

@@ -36,7 +36,7 @@ class Probe:
         {"inputs": {"target_text": {"datatype": "BYTES", "shape": [1, 1], "data": ["hi"]},
                     "reference_wav": {"datatype": "FP32", "shape": [1, 16000], "data": 0.01}}}
 
-    ``data`` is a list in row-major order, or one value for all elements.
+    ``data`` is a list in row-major order, repeated until the shape is full, or one value for all elements.
     """
 
     model: str
@@ -103,9 +103,7 @@ def _array(value: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     data = value["data"]
     if dtype == np.object_:
         data = [text.encode() for text in data] if isinstance(data, list) else data.encode()
-    if isinstance(data, list):
-        return np.array(data, dtype).reshape(value["shape"])
-    return np.full(value["shape"], data, dtype)
+    return np.resize(np.array(data, dtype), value["shape"])
 
 
 def _input(name: str, array: np.ndarray[Any, Any]) -> triton.InferInput:

@@ -6,7 +6,13 @@ import logging
 
 import triton_python_backend_utils as pb_utils
 
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError, OverloadedError
+from cosyvoice_runtime.errors import (
+    CheckpointError,
+    CosyVoiceError,
+    InvalidInput,
+    NotFoundError,
+    OverloadedError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +28,8 @@ def fault(error: BaseException, model: str) -> pb_utils.TritonError:
         return pb_utils.TritonError(str(error), pb_utils.TritonError.NOT_FOUND)
     if isinstance(error, OverloadedError):
         return pb_utils.TritonError(str(error), pb_utils.TritonError.UNAVAILABLE)
-    if isinstance(error, CosyVoiceError):
+    # A CheckpointError names files of this machine, which clients need not know.
+    if isinstance(error, CosyVoiceError) and not isinstance(error, CheckpointError):
         return pb_utils.TritonError(f"{model}: {error}", pb_utils.TritonError.INTERNAL)
     logger.error("unexpected failure in %s", model, exc_info=error)
     message = f"{model}: internal error ({type(error).__name__}); the server's log has the details"

@@ -27,6 +27,11 @@ def test_single_value_fills_the_shape(tmp_path):
     assert (wave == 0.25).all()
 
 
+def test_list_is_repeated_until_the_shape_is_full(tmp_path):
+    wave = read(tmp_path, WAV={"datatype": "FP32", "shape": [1, 5], "data": [0.5, -0.5]}).inputs["WAV"]
+    assert wave.tolist() == [[0.5, -0.5, 0.5, -0.5, 0.5]]
+
+
 def test_text_is_sent_as_utf8(tmp_path):
     probe = read(tmp_path, TEXT={"datatype": "BYTES", "shape": [1, 1], "data": ["你好"]})
     assert probe.inputs["TEXT"].tolist() == [["你好".encode()]]

@@ -1,0 +1,152 @@
+"""Latency of token2wav's chunks through a real server, with several utterances at once.
+
+A small checkpoint is made, rendered and served. Every client speaks utterances one after another, in chunks
+of a voice that the server knows: 10 tokens first, then 25, 50, 100, ... as streaming cuts them. A client asks
+for its next chunk as soon as it has the last one (closed loop, no thinking time).
+
+    python benchmarks/token2wav_latency.py --concurrency 1 4 8 token2wav.max_batch=8
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc as triton
+
+from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
+from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
+from cosyvoice_runtime.settings.repository import render, write
+from cosyvoice_runtime.supervisor import Server
+
+MODEL = "token2wav"
+TEMPLATES = Path(__file__).parent.parent / "model_repo"
+PROMPT_TOKENS = 65
+FIRST_HOP, HOPS = 10, (25, 50, 100)
+LOOKAHEAD_TOKENS = 3
+TOKENS = 250
+TOKEN_RATE = 25
+DATATYPES = {"int32": "INT32", "int64": "INT64", "float32": "FP32", "bool": "BOOL", "object": "BYTES"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 8])
+    parser.add_argument("--utterances", type=int, default=6, help="of each client")
+    parser.add_argument("--size", choices=("tiny", "full"), default="tiny")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    options = parser.parse_args()
+    print("clients  first p50  first p99  later p50  later p99 (ms)  chunks/call  audio s/s")
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = make_checkpoint(Path(folder) / "checkpoint", options.size, seed=0)
+        with serve(Path(folder), checkpoint, options.settings) as server:
+            teach_voice(server, checkpoint)
+            speak(server, "warm", 0)
+            for clients in options.concurrency:
+                measure(server, clients, options.utterances)
+
+
+def serve(folder: Path, checkpoint: Path, assignments: Sequence[str]) -> Server:
+    settings = Settings.read([f"checkpoint_dir={checkpoint}", *assignments]).resolved(Machine.here())
+    files = render(TEMPLATES, settings)
+    write({path: text for path, text in files.items() if path.parts[0] == MODEL}, folder / "repository")
+    server = ServerSettings(
+        http_port=0,
+        grpc_port=0,
+        metrics_port=0,
+        model_metrics_port=0,
+        log_file=folder / "server.log",
+        probe_interval_s=0.0,
+    )
+    return Server(folder / "repository", server)
+
+
+def teach_voice(server: Server, checkpoint: Path) -> None:
+    """Make the server know the voice that all utterances use."""
+    config, draw = load_config(checkpoint).flow, np.random.default_rng(0)
+    shape = (1, config.frames_per_token * PROMPT_TOKENS, config.mel_bins)
+    prompt = {
+        "prompt_speech_tokens": draw.integers(0, 6561, (1, PROMPT_TOKENS)).astype(np.int32),
+        "prompt_speech_feat": (2 * draw.standard_normal(shape) - 6).astype(np.float32),
+        "prompt_spk_embedding": draw.standard_normal((1, config.speaker_dim)).astype(np.float32),
+    }
+    call(triton.InferenceServerClient(server.grpc_url), chunk("voice", [], 0, True) | prompt)
+
+
+def measure(server: Server, clients: int, utterances: int) -> None:
+    before, started = counts(server), time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        jobs = [
+            pool.submit(lambda row=row: [speak(server, f"{row}-{n}", n) for n in range(utterances)])
+            for row in range(clients)
+        ]
+        seconds = np.array([row for job in jobs for row in job.result()]) * 1e3
+    wall = time.perf_counter() - started
+    requests, calls = np.subtract(counts(server), before)
+    first, later = seconds[:, 0], seconds[:, 1:].flatten()
+    figures = [np.percentile(values, q) for values in (first, later) for q in (50, 99)]
+    audio = clients * utterances * TOKENS / TOKEN_RATE / wall
+    print(
+        f"{clients:7}" + "".join(f"{figure:11.1f}" for figure in figures),
+        f"{requests / calls:16.1f}{audio:13.1f}",
+        flush=True,
+    )
+
+
+def speak(server: Server, name: str, seed: int) -> list[float]:
+    """Seconds that each chunk of an utterance took."""
+    client = triton.InferenceServerClient(server.grpc_url)
+    tokens = np.random.default_rng(seed).integers(0, 6561, TOKENS).astype(np.int32)
+    seconds, start = [], 0
+    for end in chunk_ends():
+        started = time.perf_counter()
+        call(client, chunk(name, tokens[start:end], start, end == TOKENS))
+        seconds.append(time.perf_counter() - started)
+        start = end
+    client.close()
+    return seconds
+
+
+def chunk_ends() -> list[int]:
+    """Tokens sent up to each chunk's end, its look-ahead included."""
+    hops = [FIRST_HOP, *HOPS, *[HOPS[-1]] * (TOKENS // HOPS[-1])]
+    ends = [int(end) + LOOKAHEAD_TOKENS for end in np.cumsum(hops)]
+    return [end for end in ends if end < TOKENS] + [TOKENS]
+
+
+def chunk(name: str, tokens: Sequence[int], position: int, last: bool) -> dict[str, np.ndarray[Any, Any]]:
+    return {
+        "utterance_id": np.array([[name.encode()]], np.object_),
+        "speech_tokens": np.array([tokens], np.int32),
+        "position": np.array([[position]], np.int32),
+        "last": np.array([[last]]),
+        "voice_key": np.array([[b"voice"]], np.object_),
+        "noise_seed": np.array([[1]], np.int64),
+        "speed": np.array([[1]], np.float32),
+    }
+
+
+def call(client: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    inputs = []
+    for name, array in arrays.items():
+        inputs.append(triton.InferInput(name, array.shape, DATATYPES[array.dtype.name]))
+        inputs[-1].set_data_from_numpy(array)
+    client.infer(MODEL, inputs)
+
+
+def counts(server: Server) -> tuple[int, int]:
+    """Chunks answered and calls of the model so far."""
+    statistics = triton.InferenceServerClient(server.grpc_url).get_inference_statistics(MODEL)
+    return statistics.model_stats[0].inference_count, statistics.model_stats[0].execution_count
+
+
+if __name__ == "__main__":
+    main()

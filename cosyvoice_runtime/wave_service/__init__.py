@@ -1,0 +1,9 @@
+"""Token2wav as a service: chunks of many utterances in, their waveforms out, batched and bounded."""
+
+from cosyvoice_runtime.wave_service.chunk import PromptTensors, WaveChunk
+from cosyvoice_runtime.wave_service.load import load_wave_service
+from cosyvoice_runtime.wave_service.service import WaveService
+from cosyvoice_runtime.wave_service.usage import Usage
+from cosyvoice_runtime.wave_service.voices import VoiceCache
+
+__all__ = ["PromptTensors", "Usage", "VoiceCache", "WaveChunk", "WaveService", "load_wave_service"]

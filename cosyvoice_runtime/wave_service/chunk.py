@@ -1,0 +1,76 @@
+"""One call for one utterance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.flow import FlowPrompt
+
+MAX_KEY_LENGTH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class PromptTensors:
+    """A voice as it arrives with a call, not checked yet.
+
+    Attributes:
+        tokens: integers ``[P]``; P may be 0.
+        mel: float32 ``[frames_per_token * P, mel]``.
+        speaker: float32 ``[D]``.
+    """
+
+    tokens: Tensor
+    mel: Tensor
+    speaker: Tensor
+
+    def flow_prompt(self) -> FlowPrompt:
+        """
+        Raises:
+            InvalidInput: a tensor holds NaN or infinity.
+        """
+        for name, tensor in (("prompt_speech_feat", self.mel), ("prompt_spk_embedding", self.speaker)):
+            if not tensor.isfinite().all():
+                raise InvalidInput(name, "NaN or infinity", "finite values are expected")
+        return FlowPrompt(self.tokens.long(), self.mel.float(), self.speaker.float())
+
+
+@dataclass(frozen=True, eq=False)
+class WaveChunk:
+    """The next speech tokens of an utterance.
+
+    Attributes:
+        utterance_id: the same for all chunks of one utterance and for no other's.
+        tokens: may be empty: to open an utterance before its first token is there, or at its end.
+        position: tokens of the utterance sent before. 0 opens the utterance; later, it shows that no chunk
+            was lost and that the utterance is still the one that was opened.
+        last: no more tokens will come.
+        voice_key: names the voice, the cut of its prompt included; read when the utterance is opened, as are
+            the three after it.
+        noise_seed: 0 to 2**63 - 1.
+        speed: 0.5 to 2.
+        prompt: the voice itself; not needed once the voice is known.
+        cancel: forget the utterance; nothing else is read.
+    """
+
+    utterance_id: str
+    tokens: Sequence[int]
+    position: int
+    last: bool
+    voice_key: str
+    noise_seed: int
+    speed: float = 1.0
+    prompt: PromptTensors | None = None
+    cancel: bool = False
+
+    def check_names(self) -> None:
+        """
+        Raises:
+            InvalidInput: a name is empty or too long.
+        """
+        for field, name in (("utterance_id", self.utterance_id), ("voice_key", self.voice_key)):
+            if not 0 < len(name) <= MAX_KEY_LENGTH:
+                raise InvalidInput(field, name, f"1 to {MAX_KEY_LENGTH} characters are expected")

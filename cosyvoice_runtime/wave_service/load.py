@@ -1,0 +1,71 @@
+"""From settings and a checkpoint to a service that is warm."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import torch
+
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.checkpoint.tensors import load_tensors
+from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.synthesis.token2wav import Token2Wav
+from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.wave_service.memory import page_count
+from cosyvoice_runtime.wave_service.service import WaveService
+from cosyvoice_runtime.wave_service.usage import Usage
+from cosyvoice_runtime.wave_service.voices import VoiceCache
+
+logger = logging.getLogger(__name__)
+
+
+def load_wave_service(settings: Token2WavSettings, on_change: Callable[[Usage], None]) -> WaveService:
+    """
+    Raises:
+        CheckpointError: a file is missing or damaged.
+        InvalidInput: a setting does not fit the checkpoint.
+    """
+    token2wav = load_token2wav(settings)
+    # Elsewhere the first batch costs little more than later ones, and a large one takes long.
+    warm_up(token2wav, settings.max_batch if token2wav.vocoder.device.type == "cuda" else 1)
+    voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
+    return WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, on_change)
+
+
+def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
+    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    device, dtype = settings.device, getattr(torch, settings.dtype)
+    flow = Flow.from_tensors(
+        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps
+    )
+    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, dtype)
+    pages = page_count(flow, settings.max_flow_pages, settings.flow_memory_share)
+    return Token2Wav(FlowStream(flow, pages), vocoder, settings.lookahead)
+
+
+def warm_up(token2wav: Token2Wav, rows: int) -> None:
+    """Speak a short utterance in so many rows, prompt and both kinds of chunk included; nothing stays."""
+    started = time.monotonic()
+    flow, config = token2wav.flow, token2wav.flow.flow.config
+    chunk = config.encoder.chunk_tokens
+    prompt = FlowPrompt(
+        tokens=torch.zeros(chunk + config.lookahead_tokens, dtype=torch.int64),
+        mel=torch.zeros(config.frames_per_token * (chunk + config.lookahead_tokens), config.mel_bins),
+        speaker=torch.ones(config.speaker_dim),
+    )
+    prefix = flow.prefix(prompt)
+    states = [token2wav.open(prefix, noise_seed=0) for _ in range(rows)]
+    for tokens, last in (([0] * chunk, False), ([0], True)):
+        for state in states:
+            token2wav.push(state, tokens, last)
+        token2wav.advance(states)
+    for state in states:
+        token2wav.close(state)
+    flow.close(prefix)
+    flow.recomputing = 0
+    logger.info("warm after %.1f s", time.monotonic() - started)

@@ -1,0 +1,28 @@
+"""What the service holds and has done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Usage:
+    """
+    Attributes:
+        utterances: in progress.
+        voices: known by key.
+        voice_pages: pages held by voices; what remains when no utterance is in progress.
+        pages_in_use: pages held by voices and utterances.
+        pages: all there are.
+        recomputes: utterances so far that found no free page and recompute their earlier chunks.
+        batches: calls of the networks so far, by number of utterances.
+    """
+
+    utterances: int
+    voices: int
+    voice_pages: int
+    pages_in_use: int
+    pages: int
+    recomputes: int
+    batches: Mapping[int, int]

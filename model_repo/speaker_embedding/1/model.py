@@ -1,0 +1,35 @@
+"""Reference recording to the vector of its speaker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.settings import SpeakerEmbeddingSettings
+from cosyvoice_runtime.triton_io import Outputs, read_settings, recordings, respond
+from cosyvoice_runtime.voice.extract import Outcome, extract_rows
+from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
+
+WARM_UP_SAMPLES = 16_000
+
+
+class TritonPythonModel:
+    """One recording in, the vector of its speaker out; see config.pbtxt."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        settings = read_settings(args, SpeakerEmbeddingSettings)
+        self._name = args["model_name"]
+        layout = Layout(settings.checkpoint_dir)
+        self._extractor = SpeakerEncoder(layout.speaker_encoder, threads=settings.threads)
+        self._extractor(torch.zeros(WARM_UP_SAMPLES))
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        outcomes = extract_rows(self._extractor.batch, recordings(requests))
+        return [respond(self._name, encode(outcome)) for outcome in outcomes]
+
+
+def encode(outcome: Outcome) -> Outputs | Exception:
+    return outcome if isinstance(outcome, Exception) else {"prompt_spk_embedding": outcome.numpy()[None]}

@@ -1,0 +1,89 @@
+"""``audio_tokenizer`` and ``speaker_embedding`` on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from wave_client import Client
+
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
+from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+
+OUTPUTS = {"audio_tokenizer": "prompt_speech_tokens", "speaker_embedding": "prompt_spk_embedding"}
+BATCH = 4
+GATHERING_US = 100_000
+"""Long enough for requests sent together to become one batch."""
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def client(serve) -> Iterator[Client]:
+    settings = {"max_batch": BATCH, "max_queue_delay_us": GATHERING_US}
+    given = {f"{model}.{key}": value for model in OUTPUTS for key, value in settings.items()}
+    with serve(list(OUTPUTS), **given) as server, Client(server) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def library(tiny_checkpoint):
+    layout = Layout(tiny_checkpoint)
+    tokenizer, encoder = SpeechTokenizer(layout.speech_tokenizer), SpeakerEncoder(layout.speaker_encoder)
+    return {"audio_tokenizer": tokenizer, "speaker_embedding": encoder}
+
+
+def recording(seconds: float, seed: int = 0) -> np.ndarray:
+    return 0.1 * np.random.default_rng(seed).standard_normal(int(RATE * seconds)).astype(np.float32)
+
+
+def inputs(samples: np.ndarray, length: int | None = None) -> dict[str, np.ndarray]:
+    count = len(samples) if length is None else length
+    return {"reference_wav": samples[None], "reference_wav_len": np.array([[count]], np.int32)}
+
+
+@pytest.mark.parametrize("model", OUTPUTS)
+def test_answer_equals_the_librarys(client, library, model):
+    samples = recording(1.7)
+    answer = client.call(model, inputs(samples), OUTPUTS[model])
+    expected = library[model](torch.from_numpy(samples)).numpy()
+    np.testing.assert_allclose(answer, expected, atol=1e-5)
+    assert answer.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("model", OUTPUTS)
+def test_only_the_valid_samples_are_read(client, library, model):
+    samples = recording(1.5)
+    expected = library[model](torch.from_numpy(samples[:RATE])).numpy()
+    np.testing.assert_allclose(client.call(model, inputs(samples, RATE), OUTPUTS[model]), expected, atol=1e-5)
+    whole = client.call(model, {"reference_wav": samples[None, :RATE]}, OUTPUTS[model])
+    np.testing.assert_allclose(whole, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("model", OUTPUTS)
+@pytest.mark.parametrize(
+    ("bad", "text"),
+    [
+        (inputs(recording(0.2)), "reference_wav: '0.20 s' is not accepted; expected 0.5 to 30 s"),
+        (inputs(recording(31)), "reference_wav: '31.00 s' is not accepted"),
+        (inputs(np.zeros(RATE, np.float32)), "reference_wav: 'silence"),
+        (inputs(np.full(RATE, np.nan, np.float32)), "reference_wav: '16000 samples NaN or infinite'"),
+        (inputs(3000 * recording(1)), "reference_wav: 'samples reach"),
+        (inputs(recording(1), 0), "reference_wav_len: 0 is not accepted; reference_wav holds 16000 samples"),
+        (inputs(recording(1), 16001), "reference_wav_len: 16001 is not accepted"),
+    ],
+    ids=["short", "long", "silent", "nan", "integers", "no samples", "beyond the end"],
+)
+def test_bad_recording_fails_alone_beside_good_ones_in_the_same_batch(
+    client, library, eventually, model, bad, text
+):
+    good = [recording(seconds, seed) for seed, seconds in enumerate((0.6, 1.0, 1.0))]
+    before = client.batch_sizes(model).get(BATCH, 0)
+    *answers, error = client.call_together(model, [*map(inputs, good), bad], OUTPUTS[model])
+    eventually(lambda: client.batch_sizes(model).get(BATCH) == before + 1)
+    assert error.message().startswith(text)
+    assert error.status() == "StatusCode.INVALID_ARGUMENT"
+    for answer, samples in zip(answers, good, strict=True):
+        np.testing.assert_allclose(answer, library[model](torch.from_numpy(samples)).numpy(), atol=1e-4)

@@ -1,0 +1,53 @@
+"""Extraction of several recordings, each of which may fail alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.voice.extract import extract_rows
+
+
+class Means:
+    """The mean of each waveform; one that starts with 9 breaks the batch it is in."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def __call__(self, waveforms: list[Tensor]) -> list[Tensor]:
+        self.batches.append(len(waveforms))
+        if any(waveform[0] == 9 for waveform in waveforms):
+            raise RuntimeError("broken")
+        return [waveform.mean(dim=0, keepdim=True) for waveform in waveforms]
+
+
+def audio(*samples: float) -> Audio:
+    return Audio(torch.tensor(samples).float(), 16000)
+
+
+def test_recordings_are_one_batch_and_errors_stay_in_their_rows():
+    extract, error = Means(), InvalidInput("reference_wav", "silence", "speech")
+    rows = extract_rows(extract, [audio(1, 3), error, audio(4, 4, 4)])
+    assert [rows[0].item(), rows[1], rows[2].item()] == [2, error, 4]
+    assert extract.batches == [2]
+
+
+def test_row_that_breaks_the_batch_fails_alone():
+    extract = Means()
+    rows = extract_rows(extract, [audio(1), audio(9), audio(3)])
+    assert [rows[0].item(), str(rows[1]), rows[2].item()] == [1, "broken", 3]
+    assert extract.batches == [3, 1, 1, 1]
+
+
+def test_not_a_number_fails_its_row():
+    good, bad = extract_rows(Means(), [audio(1), audio(float("nan"))])
+    assert good.item() == 1
+    assert "NaN" in str(bad)
+
+
+def test_no_good_recording_runs_nothing():
+    extract, error = Means(), ValueError("x")
+    assert extract_rows(extract, [error]) == [error]
+    assert extract.batches == []

@@ -1,0 +1,68 @@
+"""What the service speaks is what the library speaks."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from spoken import alone, chunks_of, prompt_tensors, speech_tokens
+
+from cosyvoice_runtime.wave_service import VoiceCache, WaveService, load_wave_service
+from cosyvoice_runtime.wave_service.load import warm_up
+
+TOLERANCE = 1e-3
+
+
+def test_warm_up_leaves_nothing(token2wav):
+    warm_up(token2wav, rows=3)
+    assert token2wav.flow.recomputing == 0
+
+
+def test_loaded_service_holds_nothing(settings):
+    service = load_wave_service(settings, on_change=lambda _: None)
+    usage = service.usage()
+    assert (usage.utterances, usage.voices, usage.pages_in_use, usage.recomputes, usage.batches) == (
+        0,
+        0,
+        0,
+        0,
+        {},
+    )
+    assert usage.pages == settings.max_flow_pages
+    service.close()
+
+
+@hypothesis_settings(max_examples=10, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 90), min_size=1, max_size=4),
+    hop=st.integers(5, 60),
+    order=st.randoms(use_true_random=False),
+)
+def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, lengths, hop, order):
+    token2wav = shared_token2wav
+    service = WaveService(token2wav, VoiceCache(token2wav.flow, 2), max_utterances=4, idle_timeout_s=60)
+    prompts = [prompt_tensors(token2wav, 40, seed=voice) for voice in range(2)]
+    tokens = [speech_tokens(length, seed) for seed, length in enumerate(lengths)]
+    queues = [
+        chunks_of(
+            str(row),
+            row_tokens,
+            [*range(hop, len(row_tokens), hop), len(row_tokens)],
+            str(row % 2),
+            prompts[row % 2],
+            seed=row,
+        )
+        for row, row_tokens in enumerate(tokens)
+    ]
+    waves: list[list[np.ndarray]] = [[] for _ in lengths]
+    while any(queues):
+        chosen = [row for row, queue in enumerate(queues) if queue and order.random() < 0.6]
+        for index, wave in service.run([queues[row].pop(0) for row in chosen]):
+            waves[chosen[index]].append(wave)
+    for row, row_tokens in enumerate(tokens):
+        expected = alone(token2wav, prompts[row % 2], row_tokens, seed=row)
+        np.testing.assert_allclose(np.concatenate(waves[row]), expected, atol=TOLERANCE, rtol=0)
+    assert service.usage().pages_in_use == service.usage().voice_pages
+    service.close()
+    assert service.usage().pages_in_use == 0
