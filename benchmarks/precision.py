@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from stages import DTYPES, SIZES, TOKEN_RATE, machine, random_voice
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
@@ -20,6 +19,7 @@ from cosyvoice_runtime.checkpoint.making.weights import random_tensors
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.speech_lm import KVCache, SpeechLM
 from cosyvoice_runtime.vocoder.hift import HiFT
+from stages import DTYPES, SIZES, TOKEN_RATE, machine, random_voice
 
 SECONDS = 10
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speak one sentence through a real server: checkpoint, model repository, server, client, and stop.
 
-    demo.py [--text TEXT] [--reference FILE --reference-text TEXT] [--output FILE]
+demo.py [--text TEXT] [--reference FILE --reference-text TEXT] [--output FILE]
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "client"), str(ROOT / "scripts")]
-
-from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, audio_writer, read_reference
 from fetch_checkpoint import fetch
 
+from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, audio_writer, read_reference
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
 
+ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "demo"
 RATE = 24_000
 
@@ -45,7 +42,13 @@ def main() -> int:
         fetch(checkpoint, "made")
         repository = make_repository(checkpoint)
         reference = options.reference or made_recording(BUILD / "reference.wav")
-        ports = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, log_file=BUILD / "tritonserver.log")
+        ports = ServerSettings(
+            http_port=0,
+            grpc_port=0,
+            metrics_port=0,
+            model_metrics_port=0,
+            log_file=BUILD / "tritonserver.log",
+        )
         with Server(repository, ports) as server:
             request = SpeechRequest(options.text, read_reference(str(reference), options.reference_text))
             speak(server.grpc_url, request, options.output)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Rewrite the generated tables of README.md: tensors from model_repo/, settings from their definitions.
 
-    readme_tables.py           rewrite
-    readme_tables.py --check   only say whether they are up to date
+readme_tables.py           rewrite
+readme_tables.py --check   only say whether they are up to date
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ from cosyvoice_runtime.settings.models import (
     TensorrtLlmSettings,
     Token2WavSettings,
 )
-from cosyvoice_runtime.settings.server import ServerSettings
+from cosyvoice_runtime.settings.server import GRPC_URL_VARIABLE, ServerSettings
 
 __all__ = [
+    "GRPC_URL_VARIABLE",
     "AudioTokenizerSettings",
     "CosyVoice2Settings",
     "Machine",

@@ -9,6 +9,9 @@ from typing import ClassVar
 from cosyvoice_runtime.settings.rule import between
 from cosyvoice_runtime.settings.section import Section
 
+GRPC_URL_VARIABLE = "SUPERVISOR_GRPC_URL"
+"""Environment variable by which the supervisor tells the models the server's own gRPC port."""
+
 
 @dataclass(frozen=True)
 class ServerSettings(Section):
@@ -23,7 +26,9 @@ class ServerSettings(Section):
     grpc_port: int = between(8001, 0, 65535)
     """Port of gRPC; 0 takes a free one."""
     metrics_port: int = between(8002, 0, 65535)
-    """Port of the metrics; 0 takes a free one."""
+    """Port of Triton's own metrics; 0 takes a free one."""
+    model_metrics_port: int = between(8003, 0, 65535)
+    """Port of the page with all metrics, Triton's and the models'; 0 takes a free one."""
     log_file: Path = Path("tritonserver.log")
     """What tritonserver and the models write."""
     entry_models: tuple[str, ...] = ("cosyvoice2", "cosyvoice2_offline")

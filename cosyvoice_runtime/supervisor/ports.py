@@ -1,4 +1,4 @@
-"""The three ports of a server."""
+"""The ports of a server."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Ports:
     http: int
     grpc: int
     metrics: int
+    model_metrics: int
 
     @classmethod
     def choose(cls, settings: ServerSettings) -> Ports:
@@ -28,6 +29,7 @@ class Ports:
             "http": settings.http_port,
             "grpc": settings.grpc_port,
             "metrics": settings.metrics_port,
+            "model_metrics": settings.model_metrics_port,
         }
         with contextlib.ExitStack() as held:  # all held until all are chosen, so that they differ
             chosen = {
@@ -38,13 +40,19 @@ class Ports:
 
     @property
     def problems(self) -> list[str]:
-        named = {"http_port": self.http, "grpc_port": self.grpc, "metrics_port": self.metrics}
+        named = {
+            "http_port": self.http,
+            "grpc_port": self.grpc,
+            "metrics_port": self.metrics,
+            "model_metrics_port": self.model_metrics,
+        }
         if len(set(named.values())) < len(named):
-            return [f"http_port, grpc_port and metrics_port must differ, they are {list(named.values())}"]
+            return [f"{', '.join(named)} must differ, they are {list(named.values())}"]
         return [problem for name, port in named.items() if (problem := self._problem(name, port))]
 
     @property
     def arguments(self) -> list[str]:
+        """Those of tritonserver."""
         return [
             *(f"--{name}-address={self.host}" for name in ("http", "grpc", "metrics")),
             f"--http-port={self.http}",

@@ -11,10 +11,12 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from cosyvoice_runtime.request_count import DIRECTORY_VARIABLE, read_request_counts
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, read_series, render_page
+from cosyvoice_runtime.request_count import read_request_counts
 from cosyvoice_runtime.supervisor import processes, shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.triton import Triton
@@ -23,14 +25,19 @@ logger = logging.getLogger(__name__)
 
 ERROR_LINE = re.compile(r"^(?:E\d{4} [^\]]*\] |error: |failed to )(.*)", re.MULTILINE)
 KILL_WAIT_S = 5.0
-INFLIGHT = "inflight"
+METRICS = "metrics"
 
 
 class ServerProcess:
-    """Runs tritonserver in a session of its own, so that all its processes can be found and killed."""
+    """Runs tritonserver in a session of its own, so that all its processes can be found and killed.
 
-    def __init__(self, triton: Triton, log_file: Path) -> None:
+    Args:
+        variables: environment of the server and its models, beside what they need to run at all.
+    """
+
+    def __init__(self, triton: Triton, log_file: Path, variables: Mapping[str, str]) -> None:
         self._triton = triton
+        self._variables = dict(variables)
         self._log_file = log_file
         self._prefix = shared_memory.new_prefix()
         self._run_dir: Path | None = None
@@ -72,7 +79,11 @@ class ServerProcess:
 
     def inflight(self) -> dict[str, int]:
         """Requests in work, of each model that tells."""
-        return {} if self._run_dir is None else read_request_counts(self._run_dir / INFLIGHT)
+        return {} if self._run_dir is None else read_request_counts(self._run_dir / METRICS)
+
+    def metrics(self) -> str:
+        """What the models tell of themselves, as a page for Prometheus."""
+        return "" if self._run_dir is None else render_page(read_series(self._run_dir / METRICS))
 
     def errors(self) -> list[str]:
         """Error messages in the log of this run."""
@@ -97,11 +108,11 @@ class ServerProcess:
             shutil.rmtree(self._run_dir, ignore_errors=True)
 
     def _spawn(self, command: list[str], log: IO[bytes], run_dir: Path) -> subprocess.Popen[bytes]:
-        (run_dir / INFLIGHT).mkdir()
+        (run_dir / METRICS).mkdir()
         environment = self._triton.environment(os.environ)
         return subprocess.Popen(
             command,
-            env=environment | {DIRECTORY_VARIABLE: str(run_dir / INFLIGHT)},
+            env=environment | self._variables | {DIRECTORY_VARIABLE: str(run_dir / METRICS)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, ServerSettings
 from cosyvoice_runtime.supervisor import preflight
 from cosyvoice_runtime.supervisor.control import Control, ControlError
 from cosyvoice_runtime.supervisor.errors import StartError, StartInterruptedError, SupervisorError
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
-from cosyvoice_runtime.supervisor.metrics import queued_requests
+from cosyvoice_runtime.supervisor.metrics import queued_requests, triton_metrics
+from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
 from cosyvoice_runtime.supervisor.models import Models
 from cosyvoice_runtime.supervisor.ports import Ports
 from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
@@ -64,6 +65,7 @@ class Server:
         self._ports = Ports.choose(self.settings)
         self._control = Control(self.http_url)
         self._process: ServerProcess | None = None
+        self._metrics: MetricsEndpoint | None = None
         self._watch: Watch | None = None
         self._failure: SupervisorError | None = None
         self._stop_requested = threading.Event()
@@ -88,6 +90,12 @@ class Server:
 
     @property
     def metrics_url(self) -> str:
+        """Where ``/metrics`` holds everything, Triton's metrics and the models'."""
+        return self._ports.url(self._ports.model_metrics)
+
+    @property
+    def triton_metrics_url(self) -> str:
+        """Where ``/metrics`` holds Triton's own."""
         return self._ports.url(self._ports.metrics)
 
     @property
@@ -124,17 +132,19 @@ class Server:
         triton = find_triton(Interpreter.inspect(self._python))
         preflight.check(triton, self._ports, self.settings, self._repository)
         logger.info("%s", triton.origin)
-        self._process = ServerProcess(triton, self.settings.log_file)
+        variables = {GRPC_URL_VARIABLE: self.grpc_url}
+        self._process = ServerProcess(triton, self.settings.log_file, variables)
         try:
             self._bring_up(self._process, started + self.settings.start_timeout_s)
         except BaseException:
-            self._process.stop(self.settings.exit_timeout_s)
+            self._end(self._process, self.settings.exit_timeout_s)
             raise
         logger.info(
-            "all models answer after %.1f s: gRPC %s, HTTP %s",
+            "all models answer after %.1f s: gRPC %s, HTTP %s, metrics %s",
             time.monotonic() - started,
             self.grpc_url,
             self.http_url,
+            self.metrics_url,
         )
 
     def wait(self) -> None:
@@ -161,7 +171,7 @@ class Server:
             self._watch.close()
         if self._process.running():
             self.drained = self._drain()
-        self._process.stop(HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s)
+        self._end(self._process, HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s)
         self._process = None
         logger.info(
             "server stopped, %s", "every request answered" if self.drained else "requests were cut off"
@@ -178,6 +188,7 @@ class Server:
                 raise StartError(f"not up within {self.settings.start_timeout_s:.0f} s")
 
         process.start(self._arguments())
+        self._metrics = self._serve_metrics(process)
         while not self._control.live():
             check()
             self._stop_requested.wait(LIVE_INTERVAL_S)
@@ -201,8 +212,23 @@ class Server:
     def _inflight_requests(self) -> dict[str, int]:
         if self._process is None:
             return {}
-        queued = queued_requests(self.metrics_url)
+        queued = queued_requests(self.triton_metrics_url)
         return {model: count + queued[model] for model, count in self._process.inflight().items()}
+
+    def _serve_metrics(self, process: ServerProcess) -> MetricsEndpoint:
+        def page() -> str:
+            return triton_metrics(self.triton_metrics_url) + process.metrics()
+
+        try:
+            return MetricsEndpoint(self._ports.host, self._ports.model_metrics, page)
+        except OSError as error:
+            raise StartError(f"model_metrics_port {self._ports.model_metrics}: {error.strerror}") from error
+
+    def _end(self, process: ServerProcess, exit_timeout_s: float) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
+        process.stop(exit_timeout_s)
 
     def _drain(self) -> bool:
         try:

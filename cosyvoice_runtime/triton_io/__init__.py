@@ -4,11 +4,11 @@
 by the models of ``model_repo/`` and by nothing else.
 """
 
-from cosyvoice_runtime.triton_io.call import CallError, Outputs, call, stream
+from cosyvoice_runtime.metrics import Metric, Metrics
+from cosyvoice_runtime.triton_io.calls import CallError, Outputs
 from cosyvoice_runtime.triton_io.fault import fault
 from cosyvoice_runtime.triton_io.inputs import Inputs
 from cosyvoice_runtime.triton_io.load import read_settings
-from cosyvoice_runtime.triton_io.metrics import Metric, Metrics
 from cosyvoice_runtime.triton_io.recordings import recordings
 from cosyvoice_runtime.triton_io.reply import ClientGoneError, Reply, answer, respond
 
@@ -21,10 +21,8 @@ __all__ = [
     "Outputs",
     "Reply",
     "answer",
-    "call",
     "fault",
     "read_settings",
     "recordings",
     "respond",
-    "stream",
 ]

@@ -13,14 +13,15 @@ from cosyvoice_runtime.errors import (
     NotFoundError,
     OverloadedError,
 )
+from cosyvoice_runtime.triton_io.calls import CallError
 
 logger = logging.getLogger(__name__)
 
 
 def fault(error: BaseException, model: str) -> pb_utils.TritonError:
     """The error to send for an exception; one that nobody raised on purpose is logged in full."""
-    code = getattr(error, "triton_code", None)
-    if code is not None:
+    if isinstance(error, CallError):
+        code = getattr(pb_utils.TritonError, error.status, pb_utils.TritonError.INTERNAL)
         return pb_utils.TritonError(str(error), code)
     if isinstance(error, InvalidInput):
         return pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,8 +17,9 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
 from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.errors import OverloadedError
+from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.request_count import RequestCount
-from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, CosyVoice2Settings
 from cosyvoice_runtime.speech_lm.limits import FinishReason
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
 from cosyvoice_runtime.synthesis.admission import Admission
@@ -24,15 +27,19 @@ from cosyvoice_runtime.synthesis.hop import HopPolicy
 from cosyvoice_runtime.synthesis.speech_service import SpeechService
 from cosyvoice_runtime.synthesis.voice_book import VoiceBook
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.triton_io.bls_calls import BlsCalls
+from cosyvoice_runtime.triton_io.calls import Calls
+from cosyvoice_runtime.triton_io.grpc_calls import GrpcCalls
 from cosyvoice_runtime.triton_io.inputs import Inputs
 from cosyvoice_runtime.triton_io.load import read_settings
-from cosyvoice_runtime.triton_io.metrics import Metrics
 from cosyvoice_runtime.triton_io.reply import ClientGoneError, Reply
 from cosyvoice_runtime.triton_io.speech_inputs import speech_request
 from cosyvoice_runtime.triton_io.stages import TritonStages
 from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice.digest import file_hash
 from cosyvoice_runtime.voice.speakers import import_speakers
+
+logger = logging.getLogger(__name__)
 
 
 class SpeechModel:
@@ -57,9 +64,7 @@ class SpeechModel:
         layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
         tokenizer = TextTokenizer(layout.vocabulary.parent)
         vocabulary = MergedVocabulary(len(tokenizer), config.speech_lm.speech_rows)
-        # Two extractors run side by side for each utterance.
-        concurrency = 2 * settings.max_inflight_utterances
-        self._stages = TritonStages(vocabulary, concurrency, settings.child_timeout_s)
+        self._stages = TritonStages(calls(settings), vocabulary)
         checkpoint_id = file_hash(layout.speech_tokenizer, layout.speaker_encoder)
         store = VoiceStore(
             settings.voices_dir,
@@ -155,6 +160,17 @@ def outputs(samples: Tensor, finish_reason: FinishReason | None) -> dict[str, np
         "waveform": samples.numpy()[None],
         "finish_reason": np.array([[reason.encode()]], np.object_),
     }
+
+
+def calls(settings: CosyVoice2Settings) -> Calls:
+    """The server's own gRPC port where the supervisor names it, else BLS."""
+    url = os.environ.get(GRPC_URL_VARIABLE)
+    if url:
+        logger.info("stages are called through gRPC at %s", url)
+        return GrpcCalls(url, settings.child_timeout_s)
+    logger.info("stages are called through BLS: %s is not set", GRPC_URL_VARIABLE)
+    # Two extractors run side by side for each utterance.
+    return BlsCalls(2 * settings.max_inflight_utterances, settings.child_timeout_s)
 
 
 def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:

@@ -1,18 +1,14 @@
-"""The other models of the repository as an utterance's stages, called through the server (BLS)."""
+"""The other models of the repository as an utterance's stages."""
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import triton_python_backend_utils as pb_utils
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
@@ -21,13 +17,10 @@ from cosyvoice_runtime.speech_lm.limits import FinishReason, TokenLimits
 from cosyvoice_runtime.speech_lm.prompt import Prompt
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
 from cosyvoice_runtime.synthesis.stages import TokenGroup, WaveSettings
-from cosyvoice_runtime.synthesis.token_queue import StageSilentError
-from cosyvoice_runtime.triton_io.call import CallError, Outputs, call, stream
+from cosyvoice_runtime.triton_io.calls import CallError, Calls, Outputs
 from cosyvoice_runtime.voice.voice import Voice
 
 logger = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 
 class TritonStages:
@@ -35,15 +28,11 @@ class TritonStages:
 
     Args:
         vocabulary: of ``tensorrt_llm``'s ids.
-        concurrency: most calls at a time.
-        timeout_s: longest wait for an answer.
     """
 
-    def __init__(self, vocabulary: MergedVocabulary, concurrency: int, timeout_s: float) -> None:
+    def __init__(self, calls: Calls, vocabulary: MergedVocabulary) -> None:
+        self._calls = calls
         self._vocabulary = vocabulary
-        self._timeout_s = timeout_s
-        # A call to a model whose process has died never returns; a thread of its own bounds the wait.
-        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="call")
 
     def speech_tokens(self, samples: Tensor) -> Tensor:
         outputs = self._call("audio_tokenizer", recording(samples), "prompt_speech_tokens")
@@ -55,14 +44,16 @@ class TritonStages:
 
     def generate(self, prompt: Prompt, sampling: SamplingOptions, request_id: str) -> Iterator[TokenGroup]:
         inputs = self._prompt(prompt) | sampling_inputs(sampling, len(prompt.text))
-        for outputs in stream("tensorrt_llm", inputs, ["output_ids", "finish_reason"], request_id):
+        for outputs in self._calls.stream(
+            "tensorrt_llm", inputs, ["output_ids", "finish_reason"], request_id
+        ):
             tokens = outputs["output_ids"].reshape(-1) - self._vocabulary.speech_offset
             reason = outputs["finish_reason"].reshape(-1)[0].decode()
             yield TokenGroup(tokens.tolist(), FinishReason(reason) if reason else None)
 
     def stop(self, request_id: str) -> None:
         inputs = {"stop": np.array([[True]]), **lengths(0, 1)}
-        for _ in stream("tensorrt_llm", inputs, ["output_ids"], request_id):
+        for _ in self._calls.stream("tensorrt_llm", inputs, ["output_ids"], request_id):
             pass
 
     def wave(
@@ -80,7 +71,7 @@ class TritonStages:
         try:
             outputs = self._call("token2wav", inputs, "waveform")
         except CallError as error:
-            if error.triton_code != pb_utils.TritonError.NOT_FOUND or position:
+            if error.status != "NOT_FOUND" or position:
                 raise
             outputs = self._call("token2wav", inputs | voice_inputs(settings.voice), "waveform")
         return torch.from_numpy(outputs["waveform"].reshape(-1))
@@ -102,7 +93,7 @@ class TritonStages:
             logger.warning("token2wav keeps utterance %s until it is idle: %s", utterance_id, error)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False)
+        self._calls.close()
 
     def _prompt(self, prompt: Prompt) -> Outputs:
         vocabulary = self._vocabulary
@@ -111,13 +102,7 @@ class TritonStages:
         return {"input_ids": np.array([ids], np.int32), "input_lengths": np.array([[len(ids)]], np.int32)}
 
     def _call(self, model: str, inputs: Outputs, output: str) -> Outputs:
-        return self._bounded(model, functools.partial(call, model, inputs, [output]))
-
-    def _bounded(self, model: str, function: Callable[[], Result]) -> Result:
-        try:
-            return self._pool.submit(function).result(self._timeout_s)
-        except FutureTimeoutError:
-            raise StageSilentError(f"{model} did not answer within {self._timeout_s:g} s") from None
+        return self._calls.call(model, inputs, [output])
 
 
 def sampling_inputs(sampling: SamplingOptions, text_tokens: int) -> Outputs:

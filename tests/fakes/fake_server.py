@@ -57,6 +57,7 @@ def fake_server(folder: Path) -> Iterator[FakeServer]:
         http_port=0,
         grpc_port=0,
         metrics_port=0,
+        model_metrics_port=0,
         log_file=folder.parent / "tritonserver.log",
         probe_interval_s=0.0,
         drain_timeout_s=5.0,

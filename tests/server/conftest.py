@@ -58,6 +58,7 @@ def settings(tmp_path: Path) -> ServerSettings:
         http_port=0,
         grpc_port=0,
         metrics_port=0,
+        model_metrics_port=0,
         log_file=tmp_path / "tritonserver.log",
         entry_models=("chain",),
         start_timeout_s=60.0,

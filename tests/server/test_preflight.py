@@ -71,19 +71,22 @@ def test_interpreter_that_does_not_run_is_named(repository, settings):
 def test_taken_port_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ports = Ports.choose(ServerSettings(http_port=port, grpc_port=0, metrics_port=0))
+        ports = Ports.choose(
+            ServerSettings(http_port=port, grpc_port=0, metrics_port=0, model_metrics_port=0)
+        )
         (problem,) = ports.problems
     assert problem.startswith(f"http_port {port} on 127.0.0.1 can't be used (Address already in use)")
 
 
 def test_equal_ports_are_refused():
     (problem,) = Ports.choose(ServerSettings(http_port=9000, grpc_port=9000)).problems
-    assert problem == "http_port, grpc_port and metrics_port must differ, they are [9000, 9000, 8002]"
+    named = "http_port, grpc_port, metrics_port, model_metrics_port"
+    assert problem == f"{named} must differ, they are [9000, 9000, 8002, 8003]"
 
 
 def test_free_ports_differ():
-    ports = Ports.choose(ServerSettings(http_port=0, grpc_port=0, metrics_port=0))
-    assert len({ports.http, ports.grpc, ports.metrics}) == 3
+    ports = Ports.choose(ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0))
+    assert len({ports.http, ports.grpc, ports.metrics, ports.model_metrics}) == 4
     assert ports.problems == []
 
 
@@ -91,7 +94,7 @@ def test_free_ports_differ():
     ("host", "url"), [("0.0.0.0", "127.0.0.1:7"), ("::", "[::1]:7"), ("127.0.0.2", "127.0.0.2:7")]
 )
 def test_url_reaches_the_server_from_this_machine(host, url):
-    assert Ports(host, 1, 2, 3).url(7) == url
+    assert Ports(host, 1, 2, 3, 4).url(7) == url
 
 
 def test_too_little_shared_memory_is_measured(repository, settings):

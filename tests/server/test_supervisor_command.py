@@ -26,6 +26,7 @@ class Command:
             "http_port=0",
             "grpc_port=0",
             "metrics_port=0",
+            "model_metrics_port=0",
             f"log_file={folder / 'tritonserver.log'}",
             *settings,
         ]

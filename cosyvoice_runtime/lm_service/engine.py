@@ -1,0 +1,75 @@
+"""What the scheduler asks of an engine, and the choice of one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, Protocol
+
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions
+
+ENGINES = {"torch": "cosyvoice_runtime.lm_service.torch_engine"}
+"""Modules with a function ``prepare(settings) -> OpenEngine``, imported when chosen."""
+
+
+class EngineError(CosyVoiceError):
+    """The engine broke down; the requests it was working on are lost."""
+
+
+class Progress(NamedTuple):
+    """What a step brought to one utterance.
+
+    Attributes:
+        handle: as `Engine.add` returned it.
+        tokens: new speech tokens.
+        finish_reason: set once, with the last tokens; the slot is free then.
+        error: what went wrong with this utterance alone, if the reason is ``error``.
+    """
+
+    handle: Hashable
+    tokens: Sequence[int]
+    finish_reason: FinishReason | None = None
+    error: CosyVoiceError | None = None
+
+
+class Engine(Protocol):
+    """Decodes several utterances together; called by one thread only.
+
+    A `CosyVoiceError` from `add` concerns that utterance; any other exception, the whole engine.
+
+    Attributes:
+        slots: utterances at a time.
+    """
+
+    slots: int
+
+    def add(self, prompt: Prompt, options: SamplingOptions) -> Hashable:
+        """Take a slot for an utterance; the handle names it from now on."""
+
+    def step(self) -> Sequence[Progress]:
+        """Wait until at least one utterance has got further."""
+
+    def cancel(self, handle: Hashable) -> None:
+        """Free the slot of an utterance that runs; no progress of it follows."""
+
+    def close(self) -> None:
+        """Give everything back; also called after a breakdown."""
+
+
+OpenEngine = Callable[[], Engine]
+"""Makes a fresh engine from weights already loaded: at the start, and again after a breakdown."""
+
+
+def prepare_engine(settings: TensorrtLlmSettings) -> OpenEngine:
+    """Load the weights for the engine that the settings name.
+
+    Raises:
+        InvalidInput: this version does not have it, or it can't work with these settings.
+        CheckpointError: the weights can't be read.
+    """
+    if settings.engine not in ENGINES:
+        raise InvalidInput("tensorrt_llm.engine", settings.engine, f"this version has {', '.join(ENGINES)}")
+    open_engine: OpenEngine = importlib.import_module(ENGINES[settings.engine]).prepare(settings)
+    return open_engine

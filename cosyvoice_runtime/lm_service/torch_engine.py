@@ -1,0 +1,76 @@
+"""The engine ``torch``: the library's own batch decoder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from functools import partial
+from typing import cast
+
+import torch
+
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm_service.engine import OpenEngine, Progress
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+from cosyvoice_runtime.speech_lm import (
+    BatchDecoder,
+    Emission,
+    Generation,
+    Prompt,
+    SamplingOptions,
+    SpeechLM,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class TorchEngine:
+    """`BatchDecoder` as an engine; its `Generation` objects are the handles."""
+
+    def __init__(self, lm: SpeechLM, slots: int, max_len: int) -> None:
+        self.slots = slots
+        self._decoder = BatchDecoder(lm, slots, max_len)
+        logger.info(
+            "engine torch: %d slots of %d positions, %.0f MiB of cache",
+            slots,
+            max_len,
+            self._decoder.cache_bytes / 2**20,
+        )
+
+    def add(self, prompt: Prompt, options: SamplingOptions) -> Generation:
+        return self._decoder.add(prompt, options)
+
+    def step(self) -> list[Progress]:
+        return [_progress(emission) for emission in self._decoder.step()]
+
+    def cancel(self, handle: Hashable) -> None:
+        self._decoder.cancel(cast(Generation, handle))
+
+    def close(self) -> None:
+        del self._decoder
+
+
+def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
+    """See `engine.prepare_engine`."""
+    config = load_config(settings.checkpoint_dir)
+    _check_room(settings, config.speech_lm.max_positions)
+    tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
+    dtype = getattr(torch, settings.dtype)
+    lm = SpeechLM.from_tensors(config.speech_lm, tensors, settings.device, dtype)
+    return partial(TorchEngine, lm, settings.max_slots, settings.max_sequence_tokens)
+
+
+def _check_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
+    if settings.max_sequence_tokens > max_positions:
+        limit = f"the network has {max_positions} positions"
+        raise InvalidInput("tensorrt_llm.max_sequence_tokens", settings.max_sequence_tokens, limit)
+    needed = settings.max_slots * settings.max_sequence_tokens
+    if settings.kv_cache_tokens < needed:
+        limit = f"engine torch needs max_slots * max_sequence_tokens, which is {needed}"
+        raise InvalidInput("tensorrt_llm.kv_cache_tokens", settings.kv_cache_tokens, limit)
+
+
+def _progress(emission: Emission) -> Progress:
+    generation, token, reason = emission
+    return Progress(generation, [] if token is None else [token], reason, generation.error)

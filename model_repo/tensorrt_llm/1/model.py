@@ -1,0 +1,111 @@
+"""``tensorrt_llm``: merged-vocabulary ids in, speech ids out, many requests in one running batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
+from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.lm_service import Load, Request, RequestReader, Scheduler, prepare_engine
+from cosyvoice_runtime.lm_service.merged_ids import shortest_prompt
+from cosyvoice_runtime.lm_service.request import FIELDS, TEXT_FIELDS
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.request_count import RequestCount
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+from cosyvoice_runtime.speech_lm import FinishReason
+from cosyvoice_runtime.triton_io import Inputs, Reply, read_settings
+
+NAME = TensorrtLlmSettings.name
+
+
+class TritonPythonModel:
+    def initialize(self, arguments: dict[str, str]) -> None:
+        settings = read_settings(arguments, TensorrtLlmSettings)
+        config = load_config(settings.checkpoint_dir).speech_lm
+        self.vocabulary = MergedVocabulary(
+            tokenizer_length(Layout(settings.checkpoint_dir)), config.speech_rows
+        )
+        self.reader = RequestReader(self.vocabulary, settings.max_tokens, settings.max_sequence_tokens)
+        self.count = RequestCount(NAME)
+        self.scheduler = Scheduler(
+            prepare_engine(settings),
+            settings.max_queue_size,
+            settings.idle_timeout_s,
+            LoadMetrics(Metrics(NAME)),
+        )
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            self.count.enter()
+            reply = TokenReply(request, self.vocabulary.speech_offset, self.count)
+            try:
+                self._accept(Inputs(request), request.request_id(), reply)
+            except Exception as error:
+                reply.finish(error)
+
+    def finalize(self) -> None:
+        self.scheduler.close()
+
+    def _accept(self, inputs: Inputs, request_id: str, reply: "TokenReply") -> None:
+        if inputs.scalar("stop", default=False):
+            self.scheduler.stop(request_id)
+            reply.finish()
+            return
+        request = self._read(inputs, request_id)
+        reply.echo = request.echo
+        self.scheduler.submit(request, reply)
+
+    def _read(self, inputs: Inputs, request_id: str) -> Request:
+        if inputs.scalar("self_test", default=False):
+            return self.reader.read(shortest_prompt(self.vocabulary), {"request_output_len": 1})
+        fields = {name: inputs.text(name) if name in TEXT_FIELDS else inputs.scalar(name) for name in FIELDS}
+        return self.reader.read(inputs.required("input_ids").tolist(), fields, request_id)
+
+
+class TokenReply:
+    """Speech tokens as responses [batch 1, beam 1, new ids] of the merged vocabulary."""
+
+    def __init__(self, request: Any, speech_offset: int, count: RequestCount) -> None:
+        self.echo: tuple[int, ...] = ()
+        self._reply = Reply(request, NAME)
+        self._speech_offset = speech_offset
+        self._count = count
+
+    @property
+    def cancelled(self) -> bool:
+        return self._reply.cancelled
+
+    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
+        ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
+        reason = "" if finish_reason is None else finish_reason.value
+        self._reply.send(
+            output_ids=np.array(ids, np.int32).reshape(1, 1, -1),
+            sequence_length=np.array([[len(ids)]], np.int32),
+            finish_reason=np.array([[reason.encode()]], np.object_),
+        )
+
+    def finish(self, error: Exception | None = None) -> None:
+        self._reply.finish(error)
+        self._count.leave()
+
+
+class LoadMetrics:
+    """The scheduler's load as gauges and counters."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._active = metrics.gauge("cosyvoice_lm_active_slots", "Requests being decoded.")
+        self._waiting = metrics.gauge("cosyvoice_lm_waiting_requests", "Requests that wait for a slot.")
+        self._tokens = metrics.gauge("cosyvoice_lm_tokens_per_step", "Speech tokens drawn in the last step.")
+        self._finished = {
+            reason: metrics.counter("cosyvoice_lm_finished", "Ended requests.", reason=reason.value)
+            for reason in FinishReason
+        }
+
+    def __call__(self, load: Load) -> None:
+        self._active.set(load.active)
+        self._waiting.set(load.waiting)
+        self._tokens.set(load.tokens_per_step)
+        for reason, count in load.finished.items():
+            self._finished[reason].set(count)

@@ -1,0 +1,91 @@
+"""One page for Prometheus: Triton's metrics and the models'."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.supervisor.control import ControlError
+from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
+from cosyvoice_runtime.supervisor.ports import Ports
+
+FREE_PORTS = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
+TIMEOUT_S = 10.0
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Callable[[], str]], str]]:
+    """``serve(page)`` starts an endpoint and returns its address."""
+    endpoints: list[MetricsEndpoint] = []
+
+    def start(page: Callable[[], str]) -> str:
+        ports = Ports.choose(FREE_PORTS)
+        endpoints.append(MetricsEndpoint(ports.host, ports.model_metrics, page))
+        return ports.url(ports.model_metrics)
+
+    yield start
+    for endpoint in endpoints:
+        endpoint.close()
+
+
+def get(url: str, path: str = "/metrics") -> str:
+    with urllib.request.urlopen(f"http://{url}{path}", timeout=TIMEOUT_S) as page:
+        return page.read().decode()
+
+
+def headings(page: str) -> set[str]:
+    return {line for line in page.splitlines() if line.startswith("# TYPE")}
+
+
+def sample(server: Server, name: str, model: str) -> float:
+    """A number of the one page; there must be exactly one."""
+    (value,) = re.findall(rf'^{name}\{{model="{model}".*\}} (\S+)$', get(server.metrics_url), re.MULTILINE)
+    return float(value)
+
+
+def test_page_is_served_at_metrics_only(serve):
+    url = serve(lambda: "words, 声\n")
+    assert get(url) == get(url, "/metrics?again") == "words, 声\n"
+    with pytest.raises(urllib.error.HTTPError, match="404: only /metrics is here"):
+        get(url, "/")
+
+
+def test_page_that_cannot_be_made_is_unavailable(serve):
+    def page() -> str:
+        raise ControlError("no answer to metrics")
+
+    with pytest.raises(urllib.error.HTTPError, match="503") as failure:
+        get(serve(page))
+    assert "no answer to metrics" in failure.value.read().decode()
+
+
+def test_closed_endpoint_gives_its_port_back():
+    ports = Ports.choose(FREE_PORTS)
+    for text in ("first", "second"):
+        endpoint = MetricsEndpoint(ports.host, ports.model_metrics, lambda text=text: text)
+        assert get(ports.url(ports.model_metrics)) == text
+        endpoint.close()
+
+
+def test_page_holds_tritons_metrics_and_the_models_before_and_after_a_crash(server, count, eventually):
+    def in_work(model: str) -> float:
+        return sample(server, "cosyvoice_requests_in_work", model)
+
+    assert headings(get(server.metrics_url)) == headings(get(server.triton_metrics_url)) | {
+        "# TYPE cosyvoice_requests_in_work gauge"
+    }
+    stream = count(server, "count", 20, 50)
+    stream.first()
+    assert in_work("count") == 1
+    count(server, "count", -1)
+    eventually(lambda: server.reloads["count"] == 1)
+    assert in_work("count") == 0
+    assert count(server, "chain", 3).rest() == [0, 1, 2]
+    eventually(lambda: in_work("chain") == in_work("count") == 0)
+    assert sample(server, "nv_inference_request_success", "chain") == 2  # with the probe

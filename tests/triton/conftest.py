@@ -1,0 +1,93 @@
+"""Real servers around models of model_repo/, with the tiny checkpoint."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
+
+from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
+from cosyvoice_runtime.settings.repository import render, write
+from cosyvoice_runtime.supervisor import Server
+
+MODEL_REPO = Path(__file__).parents[2] / "model_repo"
+TIMEOUT_S = 20.0
+
+RenderModels = Callable[..., Path]
+Serve = Callable[..., AbstractContextManager[Server]]
+Gauge = Callable[..., float]
+
+
+@pytest.fixture(scope="session")
+def render_models(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> RenderModels:
+    """``render_models(names, **{"section.key": value})`` writes a repository of these models."""
+
+    def render_models(names: Iterable[str], **texts: object) -> Path:
+        directory = tmp_path_factory.mktemp("models")
+        for name in names:
+            shutil.copytree(MODEL_REPO / name, directory / "templates" / name)
+        assignments = [f"{key}={value}" for key, value in texts.items()]
+        settings = Settings.read([f"checkpoint_dir={tiny_checkpoint}", *assignments])
+        files = render(directory / "templates", settings.resolved(Machine(cores=1, gpu=False)))
+        write(files, directory / "repository")
+        return directory / "repository"
+
+    return render_models
+
+
+@pytest.fixture(scope="session")
+def serve(render_models: RenderModels) -> Serve:
+    """``with serve(names, **{"section.key": value}) as server`` runs these models."""
+
+    @contextmanager
+    def serve(names: Iterable[str], **texts: object) -> Iterator[Server]:
+        repository = render_models(names, **texts)
+        settings = ServerSettings(
+            http_port=0,
+            grpc_port=0,
+            metrics_port=0,
+            model_metrics_port=0,
+            log_file=repository.with_name("tritonserver.log"),
+            start_timeout_s=120.0,
+            probe_interval_s=0.0,
+        )
+        with Server(repository, settings) as server:
+            yield server
+
+    return serve
+
+
+def metric(server: Server, name: str, **labels: str) -> float:
+    """A number of the server's metrics page: the sum over samples that carry these labels."""
+    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=TIMEOUT_S) as page:
+        text = page.read().decode()
+    samples = re.findall(rf"^{name}\{{(.*)\}} (\S+)$", text, re.MULTILINE)
+    wanted = [f'{key}="{value}"' for key, value in labels.items()]
+    return sum(float(value) for found, value in samples if all(label in found for label in wanted))
+
+
+@pytest.fixture(name="metric", scope="session")
+def metric_fixture() -> Gauge:
+    """``metric(server, name, **labels)``; see :func:`metric`."""
+    return metric
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    """Wait for something that another process does."""
+
+    def wait(holds: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            assert time.monotonic() < deadline, "did not happen in time"
+            time.sleep(0.01)
+
+    return wait

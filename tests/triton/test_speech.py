@@ -1,0 +1,283 @@
+"""``cosyvoice2`` and ``cosyvoice2_offline`` with all their stages on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton
+from tritonclient.utils import np_to_triton_dtype
+
+from cosyvoice_client import (
+    AsyncSpeechClient,
+    ClientError,
+    Reference,
+    RefusedError,
+    SpeechClient,
+    SpeechRequest,
+    UnavailableError,
+)
+from cosyvoice_client.http_client import HttpSpeechClient
+from cosyvoice_runtime.supervisor import Server
+
+MODELS = (
+    "cosyvoice2",
+    "cosyvoice2_offline",
+    "tensorrt_llm",
+    "token2wav",
+    "audio_tokenizer",
+    "speaker_embedding",
+)
+TEXT = "Hello world. How are you?"
+TOLERANCE = 1e-3
+LEAK_MIB = 40
+
+
+@pytest.fixture(scope="module")
+def server(serve, tmp_path_factory) -> Iterator[Server]:
+    texts = {
+        "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
+        "cosyvoice2.max_inflight_utterances": 32,
+        "cosyvoice2.child_timeout_s": 20,
+    }
+    with serve(MODELS, **texts) as server:
+        yield server
+
+
+def recording(pitch_hz: float, seconds: float = 1.4, rate: int = 16_000) -> np.ndarray:
+    time = np.arange(int(rate * seconds)) / rate
+    tone = sum(np.sin(2 * np.pi * pitch_hz * k * time) / k for k in range(1, 9))
+    return (0.2 * tone * (1 + np.sin(2 * np.pi * 4 * time))).astype(np.float32)
+
+
+def reference(pitch_hz: float = 150) -> Reference:
+    return Reference(recording(pitch_hz), text="a short reference")
+
+
+def spoken(server: Server, request: SpeechRequest) -> np.ndarray:
+    chunks = list(SpeechClient(server.grpc_url).speak(request))
+    return np.concatenate([chunk.samples for chunk in chunks])
+
+
+def assert_same_audio(actual: np.ndarray, expected: np.ndarray) -> None:
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, atol=TOLERANCE, rtol=0)
+
+
+def idle(server: Server, metric) -> bool:
+    gauges = ("cosyvoice_lm_active_slots", "cosyvoice_lm_waiting_requests", "cosyvoice_token2wav_utterances")
+    return not any(metric(server, gauge) for gauge in gauges)
+
+
+def test_streamed_equals_offline_over_grpc_and_http(server):
+    request = SpeechRequest(TEXT, reference(), seed=5)
+    chunks = list(SpeechClient(server.grpc_url).speak(request))
+    streamed = np.concatenate([chunk.samples for chunk in chunks])
+    assert len(chunks) > 1
+    assert [chunk.finish_reason for chunk in chunks[:-1]] == [""] * (len(chunks) - 1)
+    assert chunks[-1].finish_reason == "stop"
+    whole = HttpSpeechClient(server.http_url).synthesize(request)
+    assert whole.finish_reason == "stop"
+    assert_same_audio(streamed, whole.samples)
+
+
+def test_upstreams_four_tensors_are_enough(server):
+    """The inputs, shapes and the one output that clients of upstream's runtime use."""
+    samples = recording(150)[None]
+    arrays = {
+        "reference_wav": samples,
+        "reference_wav_len": np.array([[samples.shape[1]]], np.int32),
+        "reference_text": np.array([["a short reference"]], np.object_),
+        "target_text": np.array([[TEXT]], np.object_),
+    }
+    inputs = []
+    for name, array in arrays.items():
+        tensor = triton.InferInput(name, array.shape, np_to_triton_dtype(array.dtype))
+        tensor.set_data_from_numpy(array)
+        inputs.append(tensor)
+    results: list[object] = []
+    ended = threading.Event()
+
+    def take(result, error):
+        results.append(error or result)
+        response = None if error else result.get_response()
+        if error or response.parameters["triton_final_response"].bool_param:
+            ended.set()
+
+    with triton.InferenceServerClient(server.grpc_url) as client:
+        client.start_stream(callback=take)
+        client.async_stream_infer(
+            "cosyvoice2", inputs, request_id="1", outputs=[triton.InferRequestedOutput("waveform")],
+            enable_empty_final_response=True,
+        )  # fmt: skip
+        assert ended.wait(30)
+    waves = [result.as_numpy("waveform") for result in results]
+    assert all(wave.shape[0] == 1 for wave in waves if wave is not None)
+    assert sum(wave.shape[1] for wave in waves if wave is not None) > 24_000
+
+
+def test_voices_are_remembered_and_default_voice_needs_nothing(server):
+    first = spoken(server, SpeechRequest(TEXT, reference(), seed=2))
+    again = spoken(server, SpeechRequest(TEXT, reference(), seed=2))
+    other = spoken(server, SpeechRequest(TEXT, reference(220), seed=2))
+    default = spoken(server, SpeechRequest(TEXT, seed=2))
+    named = spoken(server, SpeechRequest(TEXT, voice="default", seed=2))
+    assert_same_audio(again, first)
+    assert_same_audio(named, default)
+    assert first.shape != other.shape or np.abs(first - other).max() > 0.01
+
+
+def test_many_clients_with_different_voices_get_their_own_audio(server):
+    requests = [
+        SpeechRequest(f"{TEXT} Number {index}.", reference(110 + 30 * (index % 4)), seed=index)
+        for index in range(32)
+    ]
+    with ThreadPoolExecutor(32) as pool:
+        together = list(pool.map(lambda request: spoken(server, request), requests))
+    for index in range(0, 32, 3):
+        assert_same_audio(together[index], spoken(server, requests[index]))
+
+
+def test_cancelling_after_the_first_chunk_frees_every_stage(server, metric, eventually):
+    async def cancel_after_one() -> None:
+        async with AsyncSpeechClient(server.grpc_url) as client:
+            request = SpeechRequest("This is a rather long sentence, so that there is time. " * 4, seed=1)
+            async with contextlib.aclosing(client.speak(request)) as chunks:
+                async for _ in chunks:
+                    break
+
+    for _ in range(4):
+        asyncio.run(cancel_after_one())
+    eventually(lambda: idle(server, metric))
+    assert len(spoken(server, SpeechRequest(TEXT, seed=1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": " \n "}, "target_text"),
+        ({"text": "x " * 3000}, "target_text: '6000 characters' is not accepted; at most 5000"),
+        ({"voice": "nobody"}, "voice: 'nobody'"),
+        ({"speed": 3.0}, "speed: 3.0 is not accepted"),
+        ({"seed": -1}, "seed: -1"),
+        ({"top_p": 2.0}, "top_p: 2.0"),
+        ({"temperature": 0.0}, "temperature: 0.0"),
+        ({"sampling_strategy": "beam"}, "sampling_strategy: 'beam'"),
+        ({"max_tokens": 0}, "max_tokens: 0"),
+        ({"reference": Reference(np.zeros(16_000, np.float32), text="x")}, "reference_wav: 'silence"),
+        ({"reference": Reference(np.full(16_000, np.nan, np.float32), text="x")}, "reference_wav"),
+        ({"reference": Reference(recording(150, 0.2), text="x")}, "reference_wav: '0.20 s'"),
+        ({"reference": Reference(recording(150, 31), text="x")}, "reference_wav: '31.00 s'"),
+        ({"reference": Reference(20_000 * recording(150), text="x")}, "reference_wav: 'samples reach"),
+        ({"reference": Reference(recording(150), text="")}, "reference_text"),
+        ({"reference": reference(), "voice": "default"}, "voice: 'default' is not accepted; it can't be"),
+        ({"instruct_text": "slowly", "cross_lingual": True}, "cross_lingual"),
+        ({"language": "not a language"}, "language"),
+    ],
+)
+def test_bad_request_gets_an_error_that_names_the_field(server, options, message):
+    with pytest.raises(RefusedError) as caught:
+        spoken(server, SpeechRequest(**({"text": TEXT} | options)))
+    assert message in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert ".py" not in str(caught.value)
+
+
+def test_invalid_utf8_is_refused_by_name(server):
+    tensor = triton.InferInput("target_text", [1, 1], "BYTES")
+    tensor.set_data_from_numpy(np.array([[b"\xff\xfe"]], np.object_))
+    with triton.InferenceServerClient(server.grpc_url) as client, pytest.raises(Exception, match="UTF-8"):
+        client.infer("cosyvoice2_offline", [tensor])
+
+
+def test_utterance_over_the_limit_is_unavailable_and_the_others_finish(serve, tmp_path):
+    with serve(
+        MODELS, **{"cosyvoice2.max_inflight_utterances": 2, "cosyvoice2.voices_dir": tmp_path}
+    ) as server:
+        with ThreadPoolExecutor(8) as pool:
+            request = SpeechRequest("A sentence that takes a moment to say. " * 3, seed=3)
+            outcomes = list(pool.map(lambda _: outcome(server, request), range(8)))
+        audios = [each for each in outcomes if isinstance(each, np.ndarray)]
+        refusals = [each for each in outcomes if isinstance(each, UnavailableError)]
+        assert len(audios) + len(refusals) == 8
+        assert audios
+        assert refusals
+        assert "2 utterances are in progress" in str(refusals[0])
+
+
+def outcome(server: Server, request: SpeechRequest) -> np.ndarray | ClientError:
+    try:
+        return spoken(server, request)
+    except ClientError as error:
+        return error
+
+
+@pytest.mark.parametrize("model", ["tensorrt_llm", "token2wav", "audio_tokenizer"])
+def test_killed_stage_is_one_clear_error_and_the_server_recovers(serve, tmp_path, eventually, model):
+    texts = {"cosyvoice2.voices_dir": tmp_path, "cosyvoice2.child_timeout_s": 3}
+    with serve(MODELS, **texts) as server:
+        assert len(spoken(server, SpeechRequest(TEXT, reference(), seed=1)))
+        os.kill(stub_of(server, model), signal.SIGKILL)
+        result = outcome(server, SpeechRequest(TEXT, reference(190), seed=1))
+        assert isinstance(result, np.ndarray | ClientError)
+        if isinstance(result, ClientError):
+            assert "Traceback" not in str(result)
+        eventually(lambda: isinstance(outcome(server, SpeechRequest(TEXT, reference(), seed=1)), np.ndarray))
+
+
+def stub_of(server: Server, model: str) -> int:
+    """Process of a model's stub."""
+    found = subprocess.run(["pgrep", "-f", f"triton_python_backend_stub .*/{model}/"], capture_output=True)
+    return int(found.stdout.split()[-1])
+
+
+def test_requests_leave_no_memory_behind(server):
+    request = SpeechRequest(TEXT, reference(), seed=4, max_tokens=20)
+    for _ in range(30):
+        spoken(server, request)
+    before = footprint_mib(server)
+    for _ in range(200):
+        spoken(server, request)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: spoken(server, request), range(200)))
+    assert footprint_mib(server) - before < LEAK_MIB
+
+
+def footprint_mib(server: Server) -> float:
+    """Memory of the server and its models, and what lies in shared memory."""
+    pids = subprocess.run(["pgrep", "-s", str(server.session)], capture_output=True, text=True).stdout.split()
+    pages = sum(int(Path("/proc", pid, "statm").read_text().split()[1]) for pid in pids)
+    shared = sum(path.stat().st_blocks * 512 for path in Path("/dev/shm").iterdir() if path.is_file())
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20 + shared / 2**20
+
+
+def test_stopping_under_load_loses_no_started_utterance(serve, tmp_path):
+    with serve(MODELS, **{"cosyvoice2.voices_dir": tmp_path}) as server:
+        request = SpeechRequest("A sentence that takes a moment to say. " * 3, seed=3)
+        started = threading.Barrier(5)
+        complete: list[bool] = []
+
+        def listen() -> None:
+            chunks = SpeechClient(server.grpc_url).speak(request)
+            reasons = [next(chunks).finish_reason]
+            started.wait()
+            reasons += [chunk.finish_reason for chunk in chunks]
+            complete.append(reasons[-1] != "")
+
+        threads = [threading.Thread(target=listen) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+    for thread in threads:
+        thread.join()
+    assert complete == [True] * 4
+    assert server.drained
