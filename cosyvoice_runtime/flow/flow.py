@@ -102,9 +102,9 @@ class Flow:
     ) -> Flow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
-            network = FlowNetwork(config)
+            network = FlowNetwork(config).eval().requires_grad_(False)
         network.load_state_dict(from_published(tensors), assign=True)
-        return cls(config, network.to(device, dtype).eval().requires_grad_(False), num_steps)
+        return cls(config, network.to(device, dtype), num_steps)
 
     @torch.inference_mode()
     def generate(

@@ -135,8 +135,9 @@ def _side_by_side(
     try:
         pending: dict[Future[None], str] = {pool.submit(action, name): name for name in names}
         while pending:
-            check()
-            for future in wait(pending, CHECK_INTERVAL_S, FIRST_COMPLETED).done:
+            done = wait(pending, CHECK_INTERVAL_S, FIRST_COMPLETED).done
+            check()  # first: why the server is gone says more than that an action failed with it
+            for future in done:
                 name = pending.pop(future)
                 _require_success(future, f"{name} did not {verb}")
                 yield name, time.monotonic() - started

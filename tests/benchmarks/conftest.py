@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fake_server import FakeServer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     from fake_server import fake_server
 

@@ -80,7 +80,8 @@ def test_other_seed_gives_other_weights_and_the_same_text_files(
 ) -> None:
     other = digests(make_checkpoint(tmp_path / "other", seed=8))
     changed = {name for name, digest in digests(tiny_checkpoint).items() if other[name] != digest}
-    assert changed == {"llm.pt", "flow.pt", "hift.pt", "speech_tokenizer_v2.onnx", "campplus.onnx"}
+    weights = {"llm.pt", "flow.pt", "hift.pt", "speech_tokenizer_v2.onnx", "campplus.onnx", "spk2info.pt"}
+    assert changed == weights
 
 
 def test_script_refuses_to_overwrite_unless_forced(tiny_checkpoint: Path, checkpoint: Path) -> None:

@@ -168,6 +168,8 @@ def test_anything_but_tensors_by_name_is_refused(checkpoint: Path, content: obje
 
 
 def test_registered_speakers_are_tensors_by_name(checkpoint: Path) -> None:
+    assert load_speakers(Layout(checkpoint)).keys() == {"default"}
+    (checkpoint / "spk2info.pt").unlink()
     assert load_speakers(Layout(checkpoint)) == {}
     embedding = torch.arange(192.0)[None]
     torch.save({"alice": {"embedding": embedding}}, checkpoint / "spk2info.pt")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
+from goldens import Compare
 
 DIFFERENCES: list[tuple[str, str, float, float]] = []
-
-Compare = Callable[[str, torch.Tensor, torch.Tensor, float], None]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+
+Compare = Callable[[str, torch.Tensor, torch.Tensor, float], None]
+"""The fixture ``compare``: name, actual, expected, absolute tolerance."""
 
 DIRECTORY = Path(os.environ.get("GOLDENS_DIR", Path(__file__).parent.parent / "goldens"))
 

@@ -17,7 +17,7 @@ from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
 
 if TYPE_CHECKING:
-    from conftest import Compare
+    from goldens import Compare
 
 TOLERANCE = 1e-4
 RESAMPLE_TOLERANCE = 1e-5

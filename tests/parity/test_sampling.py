@@ -6,7 +6,7 @@ import goldens
 import numpy as np
 import pytest
 import torch
-from conftest import Compare
+from goldens import Compare
 
 from cosyvoice_runtime.speech_lm.sampling import (
     SamplerState,

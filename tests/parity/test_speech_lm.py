@@ -8,7 +8,7 @@ from functools import cache
 import goldens
 import pytest
 import torch
-from conftest import Compare
+from goldens import Compare
 
 from cosyvoice_runtime.speech_lm.cache import KVCache
 from cosyvoice_runtime.speech_lm.decoder import BatchDecoder

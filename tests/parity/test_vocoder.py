@@ -12,7 +12,7 @@ from functools import cache
 import goldens
 import pytest
 import torch
-from conftest import Compare
+from goldens import Compare
 from torch import Tensor
 
 from cosyvoice_runtime.vocoder import HiFT, VocoderState, stream
