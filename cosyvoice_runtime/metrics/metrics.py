@@ -53,7 +53,8 @@ class Histogram:
 class Metrics:
     """Maker of one model's metrics.
 
-    The supervisor serves them. Without one they are kept, but nobody serves them.
+    The supervisor serves them. Without one they are kept, but nobody serves them: Triton's custom metrics
+    are not used in any server (see :mod:`~cosyvoice_runtime.metrics.shared_file`).
 
     Args:
         model: shown as label ``model``.
