@@ -66,7 +66,7 @@ stage_4() {
 
 stage_5() {
   say "benchmark ($MODE)"
-  "$PYTHON" benchmarks/client_server.py --mode "$MODE" --concurrency 1 2 4 8
+  "$PYTHON" benchmarks/client_server.py --mode "$MODE" --concurrency 1,2,4,8
 }
 
 stage_6() {

@@ -64,7 +64,7 @@ class SpeechModel:
         layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
         tokenizer = TextTokenizer(layout.vocabulary.parent)
         vocabulary = MergedVocabulary(len(tokenizer), config.speech_lm.speech_rows)
-        self._stages = TritonStages(calls(settings), vocabulary)
+        self._stages = self.open_stages(settings, vocabulary)
         checkpoint_id = file_hash(layout.speech_tokenizer, layout.speaker_encoder)
         store = VoiceStore(
             settings.voices_dir,
@@ -84,6 +84,10 @@ class SpeechModel:
         )
         front_end = TextFrontEnd(tokenizer)
         self._service = SpeechService(self._stages, front_end, tokenizer, hop, settings.child_timeout_s)
+
+    def open_stages(self, settings: CosyVoice2Settings, vocabulary: MergedVocabulary) -> TritonStages:
+        """The other models, as utterances call them."""
+        return TritonStages(calls(settings), vocabulary)
 
     def execute(self, requests: list[Any]) -> None:
         """Start each request; its answers come from a thread of its own."""

@@ -1,0 +1,21 @@
+"""``cosyvoice2`` as it is, noting when it calls token2wav and has the answer."""
+
+from __future__ import annotations
+
+from moments import note, now
+
+from cosyvoice_runtime.triton_io.speech_model import SpeechModel, calls
+from cosyvoice_runtime.triton_io.stages import TritonStages
+
+
+class TritonPythonModel(SpeechModel):
+    def open_stages(self, settings, vocabulary):
+        return TimedStages(calls(settings), vocabulary)
+
+
+class TimedStages(TritonStages):
+    def wave(self, utterance_id, tokens, position, last, settings):
+        start = now()
+        samples = super().wave(utterance_id, tokens, position, last, settings)
+        note("cosyvoice2", utterance=utterance_id, position=position, start=start, end=now())
+        return samples
