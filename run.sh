@@ -14,7 +14,7 @@ usage() {
 Usage:
   ./run.sh demo                             speak a sentence through a real server, on a machine without a GPU
   ./run.sh test [pytest options]            lint, types and all tests
-  ./run.sh START STOP [streaming|offline]   stages START to STOP:
+  ./run.sh START STOP [streaming|offline [OPTIONS]]   stages START to STOP; stages 4 to 6 get the options:
      0  checkpoint          fetch it into $CHECKPOINT (SOURCE: auto, huggingface, modelscope, made, a directory)
      1  engines             convert and build what the engines in the settings need
      2  model repository    render model_repo/ into $MODEL_REPO
@@ -61,18 +61,18 @@ stage_4() {
   say "client ($MODE)"
   local client=client/grpc_client.py
   [[ "$MODE" == offline ]] && client=client/http_client.py
-  "$PYTHON" "$client" --text "Hello, this is a voice out of a Triton server." --output speech.wav
+  "$PYTHON" "$client" --text "Hello, this is a voice out of a Triton server." --output speech.wav "${OPTIONS[@]}"
 }
 
 stage_5() {
   say "benchmark ($MODE)"
-  "$PYTHON" benchmarks/client_server.py --mode "$MODE" --concurrency 1,2,4,8
+  "$PYTHON" benchmarks/client_server.py --mode "$MODE" --concurrency 1,2,4,8 "${OPTIONS[@]}"
 }
 
 stage_6() {
   say "offline benchmark"
   need "$CHECKPOINT/cosyvoice2.yaml" 0
-  "$PYTHON" benchmarks/offline_inference.py --checkpoint "$CHECKPOINT"
+  "$PYTHON" benchmarks/offline_inference.py --checkpoint "$CHECKPOINT" "${OPTIONS[@]}"
 }
 
 stages() { # stages START STOP
@@ -101,7 +101,7 @@ run_tests() {
 case "${1:-}" in
   demo) demo ;;
   test) shift; run_tests "$@" ;;
-  [0-9]*) MODE="${3:-streaming}"; stages "$1" "${2:-$1}" ;;
+  [0-9]*) MODE="${3:-streaming}"; OPTIONS=("${@:4}"); stages "$1" "${2:-$1}" ;;
   -h | --help | help) usage ;;
   *) usage >&2; exit 2 ;;
 esac

@@ -14,8 +14,8 @@ class TritonPythonModel(SpeechModel):
 
 
 class TimedStages(TritonStages):
-    def wave(self, utterance_id, tokens, position, last, settings):
+    def wave(self, utterance_id, tokens, position, last, settings, cushion_s):
         start = now()
-        samples = super().wave(utterance_id, tokens, position, last, settings)
+        samples = super().wave(utterance_id, tokens, position, last, settings, cushion_s)
         note("cosyvoice2", utterance=utterance_id, position=position, start=start, end=now())
         return samples

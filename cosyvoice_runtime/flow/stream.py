@@ -57,8 +57,12 @@ class FlowState:
             InvalidInput: a token is out of range or the utterance would exceed 300 s. The state is
                 unchanged.
         """
-        self.tokens = torch.cat([self.tokens, self._flow.check_tokens(tokens, len(self.tokens))])
+        self.tokens = torch.cat([self.tokens, self.check(tokens)])
         self.last = last
+
+    def check(self, tokens: Sequence[int]) -> Tensor:
+        """These tokens as int64, if :meth:`push` would take them; otherwise its error."""
+        return self._flow.check_tokens(tokens, len(self.tokens))
 
     def next_span(self) -> Span | None:
         """The tokens that can be turned into mel now: whole chunks, or at the end all that is left."""

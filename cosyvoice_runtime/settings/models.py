@@ -77,12 +77,14 @@ class CosyVoice2Settings(ModelSettings):
     """Utterances spoken at once by one instance; one more is refused with UNAVAILABLE."""
     child_timeout_s: float = between(30.0, 0.1, 3600.0)
     """Longest silence of another model before the utterance fails."""
-    first_hop_tokens: int = between(10, 1, 100)
-    """Fewest speech tokens of the first chunk."""
+    first_hop_tokens: int = between(18, 1, 100)
+    """Fewest speech tokens of the first chunk, of which the vocoder holds 0.42 s back: 18 are 0.3 s heard."""
     hop_tokens: int = between(25, 1, 1000)
     """Speech tokens of a chunk (25 a second)."""
     max_hop_tokens: int = between(100, 1, 1000)
     """Longest chunk that the hop may grow to."""
+    max_tokens: int = between(2048, 1, 100_000)
+    """Most speech tokens of a piece of text; no more than tensorrt_llm's setting of this name."""
     sampling: str = one_of("ras", "ras", "nucleus")
     """How a speech token is drawn: repetition-aware, or plain top-k and top-p."""
     top_k: int = between(25, 1, 6561)
@@ -125,6 +127,10 @@ class TensorrtLlmSettings(NetworkSettings):
     """Most positions of one request: text, prompt speech and new speech."""
     kv_cache_tokens: int = auto_between(16, 100_000_000)
     """Positions that all requests share; auto fits max_slots of the longest."""
+    kv_cache_fraction: float = between(0.5, 0.01, 0.95)
+    """Engine tensorrt_llm: most of the free GPU memory that kv_cache_tokens may take."""
+    ras_callback: bool = True
+    """Engine tensorrt_llm: draw ras requests in a callback; false refuses them."""
     max_queue_size: int = between(256, 1, 100_000)
     """Requests that may wait for a slot; one more is refused with UNAVAILABLE."""
     idle_timeout_s: float = between(30.0, 0.1, 3600.0)
@@ -179,6 +185,10 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     name: ClassVar[str] = "token2wav"
     AUTO_GPU_DTYPE: ClassVar[str] = "float16"
 
+    max_queue_delay_us: int = between(0, 0, 1_000_000)
+    """Longest wait of Triton for a batch to fill; the model forms batches of its own from what it holds."""
+    max_turn_ms: float = between(200.0, 1.0, 60_000.0)
+    """Longest computation that an urgent chunk may have to wait for; shorter is smoother, longer is faster."""
     ode_steps: int = between(10, 1, 100)
     """Euler steps of the flow."""
     lookahead_frames: str = matching(EXACT, rf"{EXACT}|\d{{1,2}}", f"{EXACT}, or a whole number from 0 to 99")
@@ -193,11 +203,30 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     """Most seconds of finished speech, prompts included, kept for utterances and voices together."""
     flow_memory_share: float = between(0.4, 0.01, 1.0)
     """Share of the device's memory that they may take (115 MiB a second as published in float16)."""
+    backend: str = one_of("torch", "torch", "onnx", "tensorrt")
+    """What runs the networks; tensorrt needs engines from stage 1, onnx its graphs and the CPU."""
+    backend_dir: Path = Path("engines/token2wav")
+    """Directory of graphs and engines; unused by backend torch."""
+    backend_max_seconds: int = between(60, 10, 150)
+    """Longest utterance, prompt included, that engines are built for; unused by backend torch."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.backend == "torch":
+            return
+        if self.dtype == "bfloat16":
+            raise InvalidInput(f"{self.name}.dtype", self.dtype, f"float32 or float16 with {self.backend}")
+        kind = "cpu" if self.backend == "onnx" else "cuda"
+        if self.device != AUTO and not self.device.startswith(kind):
+            raise InvalidInput(f"{self.name}.device", self.device, f"{kind} with backend {self.backend}")
 
     @property
     def lookahead(self) -> int | None:
         """Mel frames, or None for as many as the checkpoint's vocoder needs."""
         return None if self.lookahead_frames == EXACT else int(self.lookahead_frames)
+
+    def resolved(self, machine: Machine) -> Self:
+        return dataclasses.replace(super().resolved(machine), backend_dir=self.backend_dir.absolute())
 
     def _auto_threads(self, machine: Machine) -> int:
         return max(1, machine.cores // 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -35,8 +36,8 @@ class TokenLimits(NamedTuple):
         if lowest is None:
             lowest = int(options.min_ratio * num_text)
         if highest is None:
-            highest = int(options.max_ratio * num_text)
-        return cls(lowest, highest)
+            highest = min(int(options.max_ratio * num_text), options.ceiling or sys.maxsize)
+        return cls(min(lowest, highest), highest)
 
 
 def is_runaway(tokens: Sequence[int], span: int, max_period: int) -> bool:

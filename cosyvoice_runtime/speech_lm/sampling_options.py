@@ -20,6 +20,7 @@ _RANGES: dict[str, tuple[type, float, float]] = {
     "seed": (int, 0, 2**63 - 1),
     "min_tokens": (int, 0, math.inf),
     "max_tokens": (int, 1, math.inf),
+    "ceiling": (int, 1, math.inf),
     "min_ratio": (float, 0.0, 1000.0),
     "max_ratio": (float, 0.0, 1000.0),
     "runaway_span": (int, 0, math.inf),
@@ -44,6 +45,8 @@ class SamplingOptions:
             ``window * tau`` times among the last ``window`` output tokens.
         seed: of the utterance's generator; None draws a fresh one.
         min_tokens, max_tokens: speech tokens; None derives them from the number of text tokens.
+        ceiling: most tokens that there is room for: the derived limit is lowered to it, a greater max_tokens
+            is refused. None is no ceiling.
         min_ratio, max_ratio: speech tokens per text token for the derived limits.
         runaway_span: an output whose last ``runaway_span`` tokens are one short cycle is ended. The
             default of 100 is 4 s at 25 Hz: pauses of 2 s, which are one token repeated, pass. 0 is never.
@@ -65,6 +68,7 @@ class SamplingOptions:
     seed: int | None = None
     min_tokens: int | None = None
     max_tokens: int | None = None
+    ceiling: int | None = None
     min_ratio: float = 2.0
     max_ratio: float = 20.0
     runaway_span: int = 100
@@ -80,6 +84,8 @@ class SamplingOptions:
                 raise InvalidInput(field, value, _describe(kind, low, high))
         if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:
             raise InvalidInput("min_tokens", self.min_tokens, f"at most max_tokens ({self.max_tokens})")
+        if self.max_tokens is not None and self.max_tokens > (self.ceiling or math.inf):
+            raise InvalidInput("max_tokens", self.max_tokens, f"at most {self.ceiling}")
 
     @classmethod
     def tensorrt_llm(cls, **changes: Any) -> SamplingOptions:

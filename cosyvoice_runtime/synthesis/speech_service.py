@@ -24,6 +24,8 @@ from cosyvoice_runtime.synthesis.token_queue import TokenQueue
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 
 SAMPLE_RATE = 24_000
+OFFLINE_CUSHION_S = 8.0
+"""Whoever waits for all of the audio can wait as long as a listener with this much left to play."""
 
 
 class Listener(Protocol):
@@ -73,16 +75,27 @@ class SpeechService:
             listener.require()
             sampling = dataclasses.replace(request.sampling, seed=derived_seed(seed, "sampling", segment))
             sound = WaveSettings(request.voice, derived_seed(seed, "noise", segment), request.speed)
-            piece = Piece(self._stages, self._hop, sound, listener, playback)
-            piece.speak(prompt, sampling, self._timeout_s, request.streaming)
+            cushion = (lambda: playback.cushion_s) if request.streaming else (lambda: OFFLINE_CUSHION_S)
+            piece = Piece(self._stages, self._hop, sound, listener, playback, cushion)
+            piece.speak(prompt, sampling, self._timeout_s)
         return playback
 
 
 class Piece:
-    """One piece of text on its way from speech tokens to waveform."""
+    """One piece of text on its way from speech tokens to waveform.
+
+    Args:
+        cushion: seconds of audio that are left to play.
+    """
 
     def __init__(
-        self, stages: Stages, hop: HopPolicy, sound: WaveSettings, listener: Listener, playback: Playback
+        self,
+        stages: Stages,
+        hop: HopPolicy,
+        sound: WaveSettings,
+        listener: Listener,
+        playback: Playback,
+        cushion: Callable[[], float],
     ) -> None:
         self._stages = stages
         self._hop = hop
@@ -90,19 +103,20 @@ class Piece:
         self._prompt_tokens = len(sound.voice.speech_tokens)
         self._listener = listener
         self._playback = playback
+        self._cushion = cushion
         self._id = uuid.uuid4().hex
         self._tokens: list[int] = []
         self._passed_on = 0
         self._end = 0
 
-    def speak(self, prompt: Prompt, sampling: SamplingOptions, timeout_s: float, streaming: bool) -> None:
+    def speak(self, prompt: Prompt, sampling: SamplingOptions, timeout_s: float) -> None:
         """Follow the tokens of the prompt to the last sample."""
         queue = TokenQueue(self._stages.generate(prompt, sampling, self._id), timeout_s)
         try:
             while queue.finish_reason is None:
                 self._tokens += queue.take()
                 self._listener.require()
-                if streaming and queue.finish_reason is None:
+                if queue.finish_reason is None:
                     self._send_ready()
             if queue.finish_reason is FinishReason.ERROR:
                 raise CosyVoiceError("the speech LM's answer ended without a reason")
@@ -115,7 +129,7 @@ class Piece:
 
     def _send_ready(self) -> None:
         """Send the chunk that can go out now, if there is one."""
-        end = self._hop.chunk_end(self._prompt_tokens, self._end, len(self._tokens), self._playback.cushion_s)
+        end = self._hop.chunk_end(self._prompt_tokens, self._end, len(self._tokens), self._cushion())
         if end is not None:
             self._end = end
             self._pass_on(end + self._hop.lookahead_tokens, None)
@@ -123,7 +137,8 @@ class Piece:
     def _pass_on(self, end: int, reason: FinishReason | None) -> None:
         """Make the tokens before ``end`` audible."""
         tokens = self._tokens[self._passed_on : end]
-        samples = self._stages.wave(self._id, tokens, self._passed_on, reason is not None, self._sound)
+        last = reason is not None
+        samples = self._stages.wave(self._id, tokens, self._passed_on, last, self._sound, self._cushion())
         self._passed_on = end
         self._listener.send(samples, reason)
         self._playback.sent(len(samples) / SAMPLE_RATE)

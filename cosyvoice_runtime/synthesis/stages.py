@@ -47,9 +47,18 @@ class Stages(Protocol):
         """End a running :meth:`generate`, whose iterator then ends soon."""
 
     def wave(
-        self, utterance_id: str, tokens: Sequence[int], position: int, last: bool, settings: WaveSettings
+        self,
+        utterance_id: str,
+        tokens: Sequence[int],
+        position: int,
+        last: bool,
+        settings: WaveSettings,
+        cushion_s: float,
     ) -> Tensor:
-        """The next samples float32 ``[n]`` of an utterance; ``position`` tokens of it went before."""
+        """The next samples float32 ``[n]`` of an utterance; ``position`` tokens of it went before.
+
+        Those who have less audio left to play, ``cushion_s`` seconds, are served first.
+        """
 
     def drop(self, utterance_id: str) -> None:
         """Forget an utterance that will not be finished."""

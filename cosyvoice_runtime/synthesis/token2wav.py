@@ -64,6 +64,10 @@ class Token2Wav:
         """Append speech tokens; raises InvalidInput for one out of range and then changes nothing."""
         state.flow.push(tokens, last)
 
+    def check(self, state: WaveState, tokens: Sequence[int]) -> None:
+        """Raise what :meth:`push` would raise."""
+        state.flow.check(tokens)
+
     def advance(self, states: Sequence[WaveState]) -> list[Tensor]:
         mels = self.flow.advance([state.flow for state in states])
         last = [state.flow.last for state in states]

@@ -100,6 +100,7 @@ def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) ->
 
 
 def answer(request: Any, model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> None:
-    """Send that response before ``execute`` returns, which then has None in its place."""
+    """Send that response before or after ``execute`` returns, which has None in its place."""
     final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-    request.get_response_sender().send(respond(model, outputs), flags=final)
+    with GATE:
+        request.get_response_sender().send(respond(model, outputs), flags=final)

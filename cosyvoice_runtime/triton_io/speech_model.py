@@ -115,7 +115,8 @@ class SpeechModel:
                 )
                 playback = self._service.speak(request, listener)
                 listener.finish()
-                self._underruns.add(playback.underruns)
+                if self._streaming:
+                    self._underruns.add(playback.underruns)
                 self._audio_seconds.add(playback.seconds)
         finally:
             self._admission.leave()
@@ -187,4 +188,5 @@ def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:
         repetition_penalty=settings.repetition_penalty,
         window=settings.ras_window_tokens,
         tau=settings.ras_threshold,
+        ceiling=settings.max_tokens,
     )

@@ -57,7 +57,13 @@ class TritonStages:
             pass
 
     def wave(
-        self, utterance_id: str, tokens: Sequence[int], position: int, last: bool, settings: WaveSettings
+        self,
+        utterance_id: str,
+        tokens: Sequence[int],
+        position: int,
+        last: bool,
+        settings: WaveSettings,
+        cushion_s: float,
     ) -> Tensor:
         inputs = {
             "utterance_id": text(utterance_id),
@@ -67,6 +73,7 @@ class TritonStages:
             "voice_key": text(settings.voice.key),
             "noise_seed": np.array([[settings.noise_seed]], np.int64),
             "speed": np.array([[settings.speed]], np.float32),
+            "cushion": np.array([[cushion_s]], np.float32),
         }
         try:
             outputs = self._call("token2wav", inputs, "waveform")

@@ -2,8 +2,18 @@
 
 from cosyvoice_runtime.wave_service.chunk import PromptTensors, WaveChunk
 from cosyvoice_runtime.wave_service.load import load_wave_service
-from cosyvoice_runtime.wave_service.service import WaveService
+from cosyvoice_runtime.wave_service.scheduler import WaveScheduler
+from cosyvoice_runtime.wave_service.service import Outcome, WaveService
 from cosyvoice_runtime.wave_service.usage import Usage
 from cosyvoice_runtime.wave_service.voices import VoiceCache
 
-__all__ = ["PromptTensors", "Usage", "VoiceCache", "WaveChunk", "WaveService", "load_wave_service"]
+__all__ = [
+    "Outcome",
+    "PromptTensors",
+    "Usage",
+    "VoiceCache",
+    "WaveChunk",
+    "WaveScheduler",
+    "WaveService",
+    "load_wave_service",
+]

@@ -54,6 +54,8 @@ class WaveChunk:
         speed: 0.5 to 2.
         prompt: the voice itself; not needed once the voice is known.
         cancel: forget the utterance; nothing else is read.
+        rest: tokens that come next for certain, when a call is computed in parts: checked with the first one.
+        cushion_s: seconds of audio that the listener still has to play; the less, the more urgent.
     """
 
     utterance_id: str
@@ -65,6 +67,8 @@ class WaveChunk:
     speed: float = 1.0
     prompt: PromptTensors | None = None
     cancel: bool = False
+    rest: Sequence[int] = ()
+    cushion_s: float = 0.0
 
     def check_names(self) -> None:
         """

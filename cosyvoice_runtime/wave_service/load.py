@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
+from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
@@ -17,15 +19,22 @@ from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.synthesis.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.wave_service.memory import page_count
+from cosyvoice_runtime.wave_service.scheduler import WaveScheduler
 from cosyvoice_runtime.wave_service.service import WaveService
 from cosyvoice_runtime.wave_service.usage import Usage
 from cosyvoice_runtime.wave_service.voices import VoiceCache
 
+if TYPE_CHECKING:
+    from cosyvoice_runtime.engines.install import Engines
+
 logger = logging.getLogger(__name__)
 
 
-def load_wave_service(settings: Token2WavSettings, on_change: Callable[[Usage], None]) -> WaveService:
-    """
+def load_wave_service(
+    settings: Token2WavSettings, on_change: Callable[[Usage], None], on_waiting: Callable[[int], None]
+) -> WaveScheduler:
+    """A scheduler at work.
+
     Raises:
         CheckpointError: a file is missing or damaged.
         InvalidInput: a setting does not fit the checkpoint.
@@ -34,18 +43,38 @@ def load_wave_service(settings: Token2WavSettings, on_change: Callable[[Usage], 
     # Elsewhere the first batch costs little more than later ones, and a large one takes long.
     warm_up(token2wav, settings.max_batch if token2wav.vocoder.device.type == "cuda" else 1)
     voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
-    return WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, on_change)
+    service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, on_change)
+    return WaveScheduler(
+        service,
+        settings.max_batch,
+        settings.max_queue_size,
+        settings.max_turn_ms / 1e3,
+        token2wav.flow.flow.config.encoder.chunk_tokens,
+        on_waiting,
+    )
 
 
 def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     device, dtype = settings.device, getattr(torch, settings.dtype)
+    engines = _open_engines(settings, config)
     flow = Flow.from_tensors(
         config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps
     )
     vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, dtype)
+    if engines is not None:
+        engines.install(flow, vocoder)
     pages = page_count(flow, settings.max_flow_pages, settings.flow_memory_share)
     return Token2Wav(FlowStream(flow, pages), vocoder, settings.lookahead)
+
+
+def _open_engines(settings: Token2WavSettings, config: ModelConfig) -> Engines | None:
+    """None for the torch modules, which need none."""
+    if settings.backend == "torch":
+        return None
+    from cosyvoice_runtime.engines.install import open_engines  # brings onnx, which nothing else here needs
+
+    return open_engines(settings, config)
 
 
 def warm_up(token2wav: Token2Wav, rows: int) -> None:

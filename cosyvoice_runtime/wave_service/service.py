@@ -6,8 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,17 +26,6 @@ Waveform = npt.NDArray[np.float32]
 Outcome = Waveform | Exception
 """Samples ``[n]`` at 24 kHz, or why there are none."""
 SEED_LIMIT = 2**63
-
-
-class Turn(IntEnum):
-    """When a chunk is computed, among those that came together."""
-
-    UNHEARD = 0
-    """Somebody waits in silence."""
-    HEARD = 1
-    """The client has audio to play meanwhile."""
-    NEW_VOICE = 2
-    """Computing a prompt of many seconds first; everybody else would wait for it."""
 
 
 class WaveService:
@@ -70,20 +58,29 @@ class WaveService:
         self._timer: threading.Timer | None = None
         self._closed = False
 
-    def run(self, chunks: Sequence[WaveChunk]) -> Iterator[tuple[int, Outcome]]:
-        """Compute chunks that came together: index and outcome of each, as soon as it is there.
+    def run(self, chunks: Sequence[WaveChunk]) -> list[Outcome]:
+        """Compute chunks of as many utterances in one batch.
 
-        Chunks of utterances not heard yet come first. Several chunks of one utterance are computed in the
-        order given. An utterance ends, and is freed, with its last chunk, a cancel or an error; later
-        chunks of it get a :class:`~cosyvoice_runtime.errors.NotFoundError`.
+        An utterance ends, and is freed, with its last chunk, a cancel or an error; later chunks of it get a
+        :class:`~cosyvoice_runtime.errors.NotFoundError`.
         """
         try:
-            for rows in self._prepared(chunks):
-                with self._lock:
-                    outcomes = self._run_batch([chunks[row] for row in rows])
-                yield from zip(rows, outcomes, strict=True)
+            with self._lock:
+                self.touch(chunk.utterance_id for chunk in chunks)
+                self._drop_idle()
+                return self._run_batch(chunks)
         finally:
             self._changed()
+
+    def touch(self, names: Iterable[str]) -> None:
+        """These utterances are not idle, if they are in progress."""
+        with self._lock:
+            self._utterances.touch(names)
+
+    def computes_voice(self, chunk: WaveChunk) -> bool:
+        """Whether the chunk would run the networks over the prompt of its voice first."""
+        with self._lock:
+            return self._opens(chunk) and self._voices.computes(chunk.voice_key, chunk.prompt)
 
     def sweep(self) -> None:
         """Drop utterances that nobody has called for in time. Called by a timer while there are any."""
@@ -115,27 +112,6 @@ class WaveService:
                 self._timer.cancel()
         self._changed()
 
-    def _prepared(self, chunks: Sequence[WaveChunk]) -> list[list[int]]:
-        with self._lock:
-            self._utterances.touch(chunk.utterance_id for chunk in chunks)
-            self._drop_idle()
-            return self._batched(chunks)
-
-    def _batched(self, chunks: Sequence[WaveChunk]) -> list[list[int]]:
-        """Indices of chunks to compute together, in the order of their turns."""
-        seen: Counter[str] = Counter()
-        batches: dict[tuple[int, Turn], list[int]] = {}
-        for row, chunk in enumerate(chunks):
-            batches.setdefault((seen[chunk.utterance_id], self._turn(chunk)), []).append(row)
-            seen[chunk.utterance_id] += 1
-        return [batches[turn] for turn in sorted(batches)]
-
-    def _turn(self, chunk: WaveChunk) -> Turn:
-        if chunk.utterance_id in self._utterances:
-            return Turn.HEARD if self._utterances.audible(chunk.utterance_id) else Turn.UNHEARD
-        computes = self._voices.computes(chunk.voice_key, chunk.prompt)
-        return Turn.NEW_VOICE if computes else Turn.UNHEARD
-
     def _run_batch(self, chunks: Sequence[WaveChunk]) -> list[Outcome]:
         taken = [self._take(chunk) for chunk in chunks]
         utterances = [entry for entry in taken if isinstance(entry, Utterance)]
@@ -156,6 +132,7 @@ class WaveService:
             if chunk.position != utterance.received:
                 limit = f"{utterance.received} tokens of the utterance were received before"
                 raise InvalidInput("position", chunk.position, limit)
+            self._token2wav.check(utterance.state, [*chunk.tokens, *chunk.rest])
             self._token2wav.push(utterance.state, chunk.tokens, chunk.last)
             utterance.received += len(chunk.tokens)
             return utterance
@@ -163,7 +140,7 @@ class WaveService:
             return error
 
     def _opens(self, chunk: WaveChunk) -> bool:
-        return chunk.position == 0 and chunk.utterance_id not in self._utterances
+        return not chunk.cancel and chunk.position == 0 and chunk.utterance_id not in self._utterances
 
     def _open(self, chunk: WaveChunk) -> Utterance:
         chunk.check_names()
@@ -188,8 +165,6 @@ class WaveService:
             waves = _on_host(self._token2wav.advance(states))
         except Exception as error:  # how far each state got is unknown
             return [error for _ in states]
-        for utterance, wave in zip(utterances, waves, strict=True):
-            utterance.audible |= len(wave) > 0
         return [_checked(wave) for wave in waves]
 
     def _drop(self, name: str) -> None:

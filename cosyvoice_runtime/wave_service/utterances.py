@@ -16,7 +16,6 @@ class Utterance:
     Attributes:
         state: the networks' own.
         received: speech tokens so far.
-        audible: samples have been returned.
         used_at: when it was called last, by the store's clock.
     """
 
@@ -24,7 +23,6 @@ class Utterance:
     voice: CachedVoice
     used_at: float
     received: int = 0
-    audible: bool = False
 
 
 class Utterances:
@@ -50,10 +48,6 @@ class Utterances:
 
     def names(self) -> list[str]:
         return list(self._utterances)
-
-    def audible(self, name: str) -> bool:
-        """Whether the utterance is in progress and has been heard."""
-        return name in self._utterances and self._utterances[name].audible
 
     def check_room(self) -> None:
         """

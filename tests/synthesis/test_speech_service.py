@@ -13,7 +13,7 @@ from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.speech_lm.limits import FinishReason
 from cosyvoice_runtime.synthesis.hop import HopPolicy
 from cosyvoice_runtime.synthesis.request import SpeechRequest
-from cosyvoice_runtime.synthesis.speech_service import SpeechService
+from cosyvoice_runtime.synthesis.speech_service import OFFLINE_CUSHION_S, SpeechService
 from cosyvoice_runtime.synthesis.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.synthesis.token_queue import StageSilentError
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
@@ -30,6 +30,7 @@ class CodedStages:
         self.calls: list[tuple[list[int], bool]] = []
         self.calls_of: dict[str, list[tuple[list[int], bool]]] = defaultdict(list)
         self.sounds: list[WaveSettings] = []
+        self.cushions: list[float] = []
         self.stopped: list[str] = []
         self.dropped: list[str] = []
         self.prompts: list[object] = []
@@ -49,13 +50,14 @@ class CodedStages:
         self.stopped.append(request_id)
         self.hold.set()
 
-    def wave(self, utterance_id, tokens, position, last, settings):
+    def wave(self, utterance_id, tokens, position, last, settings, cushion_s):
         if self.wave_error:
             raise self.wave_error
         assert position == sum(len(before) for before, _ in self.calls_of[utterance_id])
         self.calls.append((list(tokens), last))
         self.calls_of[utterance_id].append((list(tokens), last))
         self.sounds.append(settings)
+        self.cushions.append(cushion_s)
         return torch.tensor(tokens, dtype=torch.float32).repeat_interleave(960)
 
     def drop(self, utterance_id):
@@ -121,8 +123,14 @@ def test_every_token_is_heard_once_in_order(tokenizer, count, streaming):
     assert listener.tokens() == list(range(count))
     assert listener.reasons == [None] * (len(listener.reasons) - 1) + [FinishReason.STOP]
     assert [last for _, last in stages.calls] == [False] * (len(stages.calls) - 1) + [True]
-    if not streaming:
-        assert len(listener.chunks) == 1
+
+
+def test_whoever_waits_for_all_of_it_is_served_in_long_chunks_and_without_hurry(tokenizer):
+    stages = CodedStages([TokenGroup(list(range(13))), TokenGroup(list(range(13, 250))), *singles(0)])
+    stages.hold.clear()
+    service(stages, tokenizer).speak(request(streaming=False), Listener(releases=stages))
+    assert set(stages.cushions) == {OFFLINE_CUSHION_S}
+    assert max(len(tokens) for tokens, _ in stages.calls) >= 100
 
 
 def test_every_call_brings_the_same_voice_seed_and_speed(tokenizer):

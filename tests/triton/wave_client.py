@@ -64,11 +64,6 @@ class Client:
         statistics = self._client.get_inference_statistics(model).model_stats[0]
         return {batch.batch_size: batch.compute_infer.count for batch in statistics.batch_stats}
 
-    def counts(self, model: str) -> tuple[int, int]:
-        """Requests answered and executions so far."""
-        statistics = self._client.get_inference_statistics(model).model_stats[0]
-        return statistics.inference_count, statistics.execution_count
-
 
 def chunk_inputs(
     utterance: str,

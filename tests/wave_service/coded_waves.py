@@ -43,9 +43,12 @@ class CodedWaves:
         return state
 
     def push(self, state: CodedState, tokens: Sequence[int], last: bool) -> None:
+        self.check(state, tokens)
+        state.pending += tokens
+
+    def check(self, state: CodedState, tokens: Sequence[int]) -> None:
         if BAD_TOKEN in tokens:
             raise InvalidInput("speech_tokens", BAD_TOKEN, "tokens are 0 to 999")
-        state.pending += tokens
 
     def advance(self, states: Sequence[CodedState]) -> list[Tensor]:
         rows = [state.pending for state in states]
@@ -119,6 +122,4 @@ def chunk(
 
 def results(service: WaveService, *chunks: WaveChunk) -> list[list[float] | str]:
     """Outcomes in the order of the chunks: samples, or the error's text."""
-    outcomes = dict(service.run(chunks))
-    rows = [outcomes[row] for row in range(len(chunks))]
-    return [str(row) if isinstance(row, Exception) else row.tolist() for row in rows]
+    return [str(row) if isinstance(row, Exception) else row.tolist() for row in service.run(chunks)]

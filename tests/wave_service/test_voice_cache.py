@@ -30,11 +30,10 @@ def service(token2wav, voices):
 
 
 def run(service, *chunks):
-    outcomes = dict(service.run(chunks))
-    for outcome in outcomes.values():
-        if isinstance(outcome, Exception):
-            raise outcome
-    return [outcomes[row] for row in range(len(chunks))]
+    outcomes = service.run(chunks)
+    errors = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    assert not errors
+    return outcomes
 
 
 def test_prompt_is_computed_once_and_shared(token2wav, voices):
@@ -139,7 +138,7 @@ def test_voice_that_overflows_the_networks_fails_alone(service, token2wav):
         chunks_of("wild", tokens, [40], "wild", wild),
         chunks_of("also good", tokens, [40], "good", good),
     ]
-    outcomes = dict(service.run([row[0] for row in rows]))
+    outcomes = service.run([row[0] for row in rows])
     assert str(outcomes[1]) == "waveform: NaN or infinity came out of the networks"
     for row in (0, 2):
         np.testing.assert_allclose(outcomes[row], expected, atol=TOLERANCE, rtol=0)

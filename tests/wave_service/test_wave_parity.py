@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
-from cosyvoice_runtime.wave_service import VoiceCache, WaveService, load_wave_service
+from cosyvoice_runtime.wave_service import VoiceCache, WaveScheduler, WaveService, load_wave_service
 from cosyvoice_runtime.wave_service.load import warm_up
 
 TOLERANCE = 1e-3
@@ -20,8 +22,10 @@ def test_warm_up_leaves_nothing(token2wav):
 
 
 def test_loaded_service_holds_nothing(settings):
-    service = load_wave_service(settings, on_change=lambda _: None)
-    usage = service.usage()
+    told = []
+    scheduler = load_wave_service(settings, on_change=told.append, on_waiting=lambda _: None)
+    scheduler.close()
+    [usage] = told
     assert (usage.utterances, usage.voices, usage.pages_in_use, usage.recomputes, usage.batches) == (
         0,
         0,
@@ -30,7 +34,6 @@ def test_loaded_service_holds_nothing(settings):
         {},
     )
     assert usage.pages == settings.max_flow_pages
-    service.close()
 
 
 @hypothesis_settings(max_examples=10, deadline=None)
@@ -48,7 +51,7 @@ def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, 
         chunks_of(
             str(row),
             row_tokens,
-            [*range(hop, len(row_tokens), hop), len(row_tokens)],
+            ends_of(len(row_tokens), hop),
             str(row % 2),
             prompts[row % 2],
             seed=row,
@@ -58,11 +61,37 @@ def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, 
     waves: list[list[np.ndarray]] = [[] for _ in lengths]
     while any(queues):
         chosen = [row for row, queue in enumerate(queues) if queue and order.random() < 0.6]
-        for index, wave in service.run([queues[row].pop(0) for row in chosen]):
-            waves[chosen[index]].append(wave)
+        for row, wave in zip(chosen, service.run([queues[row].pop(0) for row in chosen]), strict=True):
+            waves[row].append(wave)
     for row, row_tokens in enumerate(tokens):
         expected = alone(token2wav, prompts[row % 2], row_tokens, seed=row)
         np.testing.assert_allclose(np.concatenate(waves[row]), expected, atol=TOLERANCE, rtol=0)
     assert service.usage().pages_in_use == service.usage().voice_pages
     service.close()
     assert service.usage().pages_in_use == 0
+
+
+@hypothesis_settings(max_examples=8, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 130), min_size=1, max_size=4),
+    turn_s=st.sampled_from([1e-4, 0.05, 10.0]),
+    cushion_s=st.floats(0, 5),
+)
+def test_scheduled_utterances_equal_each_alone(shared_token2wav, lengths, turn_s, cushion_s):
+    token2wav = shared_token2wav
+    service = WaveService(token2wav, VoiceCache(token2wav.flow, 2), max_utterances=4, idle_timeout_s=60)
+    scheduler = WaveScheduler(service, 3, 64, turn_s, token2wav.flow.flow.config.encoder.chunk_tokens)
+    prompt = prompt_tensors(token2wav, 40)
+    tokens = [speech_tokens(length, seed) for seed, length in enumerate(lengths)]
+    waves: list[list[np.ndarray]] = [[] for _ in lengths]
+    for row, row_tokens in enumerate(tokens):
+        for part in chunks_of(str(row), row_tokens, ends_of(len(row_tokens), 60), "voice", prompt, seed=row):
+            scheduler.submit(dataclasses.replace(part, cushion_s=cushion_s * row), waves[row].append)
+    scheduler.close()
+    for row, row_tokens in enumerate(tokens):
+        expected = alone(token2wav, prompt, row_tokens, seed=row)
+        np.testing.assert_allclose(np.concatenate(waves[row]), expected, atol=TOLERANCE, rtol=0)
+
+
+def ends_of(count: int, hop: int) -> list[int]:
+    return [*range(hop, count, hop), count]

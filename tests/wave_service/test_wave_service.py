@@ -1,4 +1,4 @@
-"""Batches, turns, errors and ends of utterances, with coded networks."""
+"""Batches, errors and ends of utterances, with coded networks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from coded_waves import (
     BAD_TOKEN,
     BROKEN_TOKEN,
     NAN_TOKEN,
-    PROMPT,
     CodedWaves,
     FakeClock,
     OneVoice,
@@ -120,42 +119,24 @@ def test_lost_or_repeated_chunk_is_refused(service, waves, voices, position):
 
 def test_failed_batch_ends_its_utterances_and_no_others(service, waves, voices):
     results(service, chunk("heard", [1]))
-    outcomes = results(service, chunk("heard", [2], 1), chunk("a", [BROKEN_TOKEN]), chunk("b", [3]))
-    assert outcomes == [[2], "out of memory", "out of memory"]
+    outcomes = results(service, chunk("a", [BROKEN_TOKEN]), chunk("b", [3]))
+    assert outcomes == ["out of memory", "out of memory"]
     assert service.usage().utterances == len(waves.open_states) == voices.users == 1
 
 
 def test_errors_have_types_that_say_what_to_do(service):
     wrong = [chunk("a", voice_key="new"), chunk("b", noise_seed=-1), chunk("c", position=3)]
-    types = [type(outcome) for _, outcome in sorted(service.run(wrong), key=lambda entry: entry[0])]
-    assert types == [NotFoundError, InvalidInput, NotFoundError]
+    assert [type(outcome) for outcome in service.run(wrong)] == [NotFoundError, InvalidInput, NotFoundError]
 
 
 def test_utterance_beyond_the_limit_is_refused_and_the_others_go_on(service, waves, voices):
     results(service, *(chunk(name, [1]) for name in "abc"))
-    [(_, error)] = service.run([chunk("d", [1])])
+    [error] = service.run([chunk("d", [1])])
     assert isinstance(error, OverloadedError)
     assert "3 utterances are in progress" in str(error)
     assert results(service, chunk("a", [2], 1, last=True), chunk("d", [5]))[0] == [2]
     assert results(service, chunk("d", [5])) == [[5]]
     assert service.usage().utterances == len(waves.open_states) == voices.users == 3
-
-
-def test_unheard_come_before_heard_and_new_voices_last(service, waves):
-    results(service, chunk("heard", [1]), chunk("opened"))
-    waves.batches.clear()
-    order = service.run(
-        [chunk("new", [2], voice_key="new", prompt=PROMPT), chunk("heard", [3], 1), chunk("opened", [4])]
-    )
-    assert next(order)[0] == 2
-    assert waves.batches == [[[4]]]  # the others are not computed before the first answer is out
-    assert [row for row, _ in order] == [1, 0]
-
-
-def test_two_chunks_of_one_utterance_in_one_call_run_in_order(service, waves):
-    chunks = [chunk("a", [1]), chunk("b", [5]), chunk("a", [2], 1), chunk("a", [3], 2, last=True)]
-    assert results(service, *chunks) == [[1], [5], [2], [3]]
-    assert waves.batches == [[[1], [5]], [[2]], [[3]]]
 
 
 def test_idle_utterance_is_dropped_at_the_next_call_for_another(service, waves, voices, clock):
@@ -210,12 +191,3 @@ def test_usage_is_told_after_every_call(waves, voices, clock):
     results(service, chunk("a", [1], 1, last=True))
     service.close()
     assert [usage.utterances for usage in told] == [2, 1, 0]
-
-
-def test_caller_that_stops_reading_leaves_the_rest_unspoken(service, waves):
-    results(service, chunk("heard", [1]))
-    outcomes = service.run([chunk("heard", [2], 1), chunk("a", [3])])
-    next(outcomes)
-    outcomes.close()
-    assert waves.batches == [[[1]], [[3]]]
-    assert service.usage().utterances == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from cosyvoice_runtime.metrics import Metric, Metrics
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.triton_io import Inputs, answer, read_settings
-from cosyvoice_runtime.wave_service import PromptTensors, Usage, WaveChunk, load_wave_service
+from cosyvoice_runtime.wave_service import Outcome, PromptTensors, Usage, WaveChunk, load_wave_service
 
 PROMPT_INPUTS = ("prompt_speech_tokens", "prompt_speech_feat", "prompt_spk_embedding")
 
@@ -21,24 +22,26 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         self._name = args["model_name"]
-        usage = UsageMetrics(Metrics(self._name))
-        self._service = load_wave_service(read_settings(args, Token2WavSettings), usage.show)
+        metrics = Metrics(self._name)
+        waiting = metrics.gauge("cosyvoice_token2wav_waiting", "Chunks that wait or are being computed.")
+        settings = read_settings(args, Token2WavSettings)
+        self._scheduler = load_wave_service(settings, UsageMetrics(metrics).show, waiting.set)
 
     def execute(self, requests: Sequence[Any]) -> list[None]:
-        chunks, rows = [], []
+        """Queue the chunks; their answers come from the scheduler's thread."""
         for request in requests:
             try:
-                chunks.append(decode(Inputs(request)))
-                rows.append(request)
+                self._scheduler.submit(decode(Inputs(request)), partial(self._deliver, request))
             except Exception as error:  # of whatever kind: the other rows go on
                 answer(request, self._name, error)
-        for row, outcome in self._service.run(chunks):
-            failed = isinstance(outcome, Exception)
-            answer(rows[row], self._name, outcome if failed else {"waveform": outcome[None]})
         return [None] * len(requests)
 
+    def _deliver(self, request: Any, outcome: Outcome) -> None:
+        failed = isinstance(outcome, Exception)
+        answer(request, self._name, outcome if failed else {"waveform": outcome[None]})
+
     def finalize(self) -> None:
-        self._service.close()
+        self._scheduler.close()
 
 
 def decode(inputs: Inputs) -> WaveChunk:
@@ -52,6 +55,7 @@ def decode(inputs: Inputs) -> WaveChunk:
         speed=inputs.scalar("speed"),
         prompt=decode_prompt(inputs),
         cancel=inputs.scalar("cancel", False),
+        cushion_s=inputs.scalar("cushion", 0.0),
     )
 
 
