@@ -5,6 +5,8 @@ Triton can't tell: it counts a finished request as in flight for as long as the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cosyvoice_runtime.metrics.metrics import Metric
@@ -28,11 +30,20 @@ class RequestCount:
     def count(self) -> int:
         return int(self._metric.value)
 
-    def enter(self) -> None:
-        self._metric.add(1)
+    def enter(self, requests: int = 1) -> None:
+        self._metric.add(requests)
 
-    def leave(self) -> None:
-        self._metric.add(-1)
+    def leave(self, requests: int = 1) -> None:
+        self._metric.add(-requests)
+
+    @contextmanager
+    def during(self, requests: int) -> Iterator[None]:
+        """Count requests that are answered within the block."""
+        self.enter(requests)
+        try:
+            yield
+        finally:
+            self.leave(requests)
 
 
 def read_request_counts(directory: Path) -> dict[str, int]:

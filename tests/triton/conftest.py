@@ -61,6 +61,7 @@ def serve(render_models: RenderModels) -> Serve:
         )
         with Server(repository, settings) as server:
             yield server
+        assert server.drained
 
     return serve
 

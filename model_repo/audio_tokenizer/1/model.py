@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.request_count import RequestCount
 from cosyvoice_runtime.settings import AudioTokenizerSettings
 from cosyvoice_runtime.triton_io import Outputs, read_settings, recordings, respond
 from cosyvoice_runtime.voice.extract import Outcome, extract_rows
@@ -22,13 +23,15 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         settings = read_settings(args, AudioTokenizerSettings)
         self._name = args["model_name"]
+        self._count = RequestCount(self._name)
         layout = Layout(settings.checkpoint_dir)
         self._extractor = SpeechTokenizer(layout.speech_tokenizer, threads=settings.threads)
         self._extractor(torch.zeros(WARM_UP_SAMPLES))
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        outcomes = extract_rows(self._extractor.batch, recordings(requests))
-        return [respond(self._name, encode(outcome)) for outcome in outcomes]
+        with self._count.during(len(requests)):
+            outcomes = extract_rows(self._extractor.batch, recordings(requests))
+            return [respond(self._name, encode(outcome)) for outcome in outcomes]
 
 
 def encode(outcome: Outcome) -> Outputs | Exception:

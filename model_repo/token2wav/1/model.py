@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from cosyvoice_runtime.metrics import Metric, Metrics
+from cosyvoice_runtime.request_count import RequestCount
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.triton_io import Inputs, answer, read_settings
 from cosyvoice_runtime.wave_service import Outcome, PromptTensors, Usage, WaveChunk, load_wave_service
@@ -23,6 +24,7 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         self._name = args["model_name"]
         metrics = Metrics(self._name)
+        self._count = RequestCount(self._name)
         waiting = metrics.gauge("cosyvoice_token2wav_waiting", "Chunks that wait or are being computed.")
         settings = read_settings(args, Token2WavSettings)
         self._scheduler = load_wave_service(settings, UsageMetrics(metrics).show, waiting.set)
@@ -30,15 +32,19 @@ class TritonPythonModel:
     def execute(self, requests: Sequence[Any]) -> list[None]:
         """Queue the chunks; their answers come from the scheduler's thread."""
         for request in requests:
+            self._count.enter()
             try:
                 self._scheduler.submit(decode(Inputs(request)), partial(self._deliver, request))
             except Exception as error:  # of whatever kind: the other rows go on
-                answer(request, self._name, error)
+                self._deliver(request, error)
         return [None] * len(requests)
 
     def _deliver(self, request: Any, outcome: Outcome) -> None:
         failed = isinstance(outcome, Exception)
-        answer(request, self._name, outcome if failed else {"waveform": outcome[None]})
+        try:
+            answer(request, self._name, outcome if failed else {"waveform": outcome[None]})
+        finally:
+            self._count.leave()
 
     def finalize(self) -> None:
         self._scheduler.close()
