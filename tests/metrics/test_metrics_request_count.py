@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics
 import pytest
 
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics
 from cosyvoice_runtime.request_count import RequestCount, read_request_counts
 
 
@@ -31,7 +31,13 @@ def test_without_a_supervisor_only_the_number_is_kept(monkeypatch):
 
 def test_requests_count_during_a_block_even_if_it_fails(tmp_path):
     requests = RequestCount("model", tmp_path)
-    with pytest.raises(ValueError, match="no"), requests.during(3):
-        assert requests.count == 3
-        raise ValueError("no")
-    assert requests.count == 0
+    counts = []
+
+    def work() -> None:
+        with requests.during(3):
+            counts.append(requests.count)
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        work()
+    assert [*counts, requests.count] == [3, 0]
