@@ -54,7 +54,7 @@ stage_2() {
 stage_3() {
   say "server"
   need "$MODEL_REPO/cosyvoice2/config.pbtxt" 2
-  "$PYTHON" -m cosyvoice_runtime.supervisor "$MODEL_REPO"
+  exec "$PYTHON" -m cosyvoice_runtime.supervisor "$MODEL_REPO" # exec: signals go to the server, which drains
 }
 
 stage_4() {
@@ -77,6 +77,7 @@ stage_6() {
 
 stages() { # stages START STOP
   [[ "$1" =~ ^[0-6]$ && "$2" =~ ^[0-6]$ ]] || { usage >&2; exit 2; }
+  (($1 > 3 || $2 <= 3)) || { echo "run.sh: stage 3 runs until it is stopped; run stages 4 to 6 in another shell" >&2; exit 2; }
   environment
   local stage
   for ((stage = $1; stage <= $2; stage++)); do "stage_$stage"; done
