@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.engines.extractor import open_extractor
+from cosyvoice_runtime.onnx_export.extractors import TOKENIZER_NAME
 from cosyvoice_runtime.request_count import RequestCount
 from cosyvoice_runtime.settings import AudioTokenizerSettings
 from cosyvoice_runtime.triton_io import Outputs, read_settings, recordings, respond
@@ -25,7 +27,8 @@ class TritonPythonModel:
         self._name = args["model_name"]
         self._count = RequestCount(self._name)
         layout = Layout(settings.checkpoint_dir)
-        self._extractor = SpeechTokenizer(layout.speech_tokenizer, threads=settings.threads)
+        engine = open_extractor(settings, TOKENIZER_NAME)
+        self._extractor = SpeechTokenizer(layout.speech_tokenizer, threads=settings.threads, engine=engine)
         self._extractor(torch.zeros(WARM_UP_SAMPLES))
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
