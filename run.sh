@@ -42,7 +42,7 @@ stage_0() { say "checkpoint"; "$PYTHON" scripts/fetch_checkpoint.py "$CHECKPOINT
 stage_1() {
   say "engines"
   need "$CHECKPOINT/cosyvoice2.yaml" 0
-  echo "engine torch reads the checkpoint as it is, nothing to do"
+  "$PYTHON" scripts/build_engines.py "checkpoint_dir=$CHECKPOINT"
 }
 
 stage_2() {

@@ -1,8 +1,9 @@
 """Latency of token2wav's chunks through a real server, with several utterances at once.
 
 A small checkpoint is made, rendered and served. Every client speaks utterances one after another, in chunks
-of a voice that the server knows: 10 tokens first, then 25, 50, 100, ... as streaming cuts them. A client asks
-for its next chunk as soon as it has the last one (closed loop, no thinking time).
+of a voice that the server knows: 18 tokens first, then 25, 50, 100, ... as streaming cuts them. A client asks
+for its next chunk as soon as it has the last one (closed loop, no thinking time), tells how much audio it has
+left to play, and plays what it gets: an utterance with a silence of over 100 ms is not continuous.
 
     python benchmarks/token2wav_latency.py --concurrency 1 4 8 token2wav.max_batch=8
 """
@@ -10,8 +11,10 @@ for its next chunk as soon as it has the last one (closed loop, no thinking time
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 import time
+import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,18 +23,21 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as triton
 
+from cosyvoice_client import Timeline
 from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.synthesis.playback import Playback
 
 MODEL = "token2wav"
 TEMPLATES = Path(__file__).parent.parent / "model_repo"
 PROMPT_TOKENS = 65
-FIRST_HOP, HOPS = 10, (25, 50, 100)
+FIRST_HOP, HOPS = 18, (25, 50, 100)
 LOOKAHEAD_TOKENS = 3
 TOKENS = 250
-TOKEN_RATE = 25
+TOKEN_RATE, SAMPLE_RATE = 25, 24_000
+SILENCE_S = 0.1
 DATATYPES = {"int32": "INT32", "int64": "INT64", "float32": "FP32", "bool": "BOOL", "object": "BYTES"}
 
 
@@ -44,7 +50,7 @@ def main() -> None:
     parser.add_argument("--size", choices=("tiny", "full"), default="tiny")
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_args()
-    print("clients  first p50  first p99  later p50  later p99 (ms)  chunks/call  audio s/s")
+    print("clients  first p50  first p99  later p50  later p99 (ms)  continuous  rows/turn  audio s/s")
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = make_checkpoint(Path(folder) / "checkpoint", options.size, seed=0)
         with serve(Path(folder), checkpoint, options.settings) as server:
@@ -82,37 +88,45 @@ def teach_voice(server: Server, checkpoint: Path) -> None:
 
 
 def measure(server: Server, clients: int, utterances: int) -> None:
-    before, started = counts(server), time.perf_counter()
+    before, started = turns(server), time.perf_counter()
     with ThreadPoolExecutor(clients) as pool:
         jobs = [
             pool.submit(lambda row=row: [speak(server, f"{row}-{n}", n) for n in range(utterances)])
             for row in range(clients)
         ]
-        seconds = np.array([row for job in jobs for row in job.result()]) * 1e3
+        spoken = [utterance for job in jobs for utterance in job.result()]
     wall = time.perf_counter() - started
-    requests, calls = np.subtract(counts(server), before)
+    seconds = np.array([row for row, _ in spoken]) * 1e3
+    continuous = np.mean([max(timeline.underruns_s, default=0.0) <= SILENCE_S for _, timeline in spoken])
+    rows = {size: count - before.get(size, 0) for size, count in turns(server).items()}
+    mean_rows = sum(size * count for size, count in rows.items()) / sum(rows.values())
     first, later = seconds[:, 0], seconds[:, 1:].flatten()
     figures = [np.percentile(values, q) for values in (first, later) for q in (50, 99)]
     audio = clients * utterances * TOKENS / TOKEN_RATE / wall
     print(
         f"{clients:7}" + "".join(f"{figure:11.1f}" for figure in figures),
-        f"{requests / calls:16.1f}{audio:13.1f}",
+        f"{continuous:16.0%}{mean_rows:11.1f}{audio:11.1f}",
         flush=True,
     )
 
 
-def speak(server: Server, name: str, seed: int) -> list[float]:
-    """Seconds that each chunk of an utterance took."""
+def speak(server: Server, name: str, seed: int) -> tuple[list[float], Timeline]:
+    """Seconds that each chunk of an utterance took, and when its audio came."""
     client = triton.InferenceServerClient(server.grpc_url)
     tokens = np.random.default_rng(seed).integers(0, 6561, TOKENS).astype(np.int32)
-    seconds, start = [], 0
+    seconds, start, timeline, begun = [], 0, Timeline(), time.perf_counter()
+    playback = Playback(time.perf_counter)
     for end in chunk_ends():
-        started = time.perf_counter()
-        call(client, chunk(name, tokens[start:end], start, end == TOKENS))
-        seconds.append(time.perf_counter() - started)
+        asked = time.perf_counter()
+        cushion = {"cushion": np.array([[playback.cushion_s]], np.float32)}
+        wave = call(client, chunk(name, tokens[start:end], start, end == TOKENS) | cushion)
+        now = time.perf_counter()
+        seconds.append(now - asked)
+        timeline.add(now - begun, wave.size / SAMPLE_RATE)
+        playback.sent(wave.size / SAMPLE_RATE)
         start = end
     client.close()
-    return seconds
+    return seconds, timeline
 
 
 def chunk_ends() -> list[int]:
@@ -134,18 +148,21 @@ def chunk(name: str, tokens: Sequence[int], position: int, last: bool) -> dict[s
     }
 
 
-def call(client: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+def call(client: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     inputs = []
     for name, array in arrays.items():
         inputs.append(triton.InferInput(name, array.shape, DATATYPES[array.dtype.name]))
         inputs[-1].set_data_from_numpy(array)
-    client.infer(MODEL, inputs)
+    return client.infer(MODEL, inputs).as_numpy("waveform")
 
 
-def counts(server: Server) -> tuple[int, int]:
-    """Chunks answered and calls of the model so far."""
-    statistics = triton.InferenceServerClient(server.grpc_url).get_inference_statistics(MODEL)
-    return statistics.model_stats[0].inference_count, statistics.model_stats[0].execution_count
+def turns(server: Server) -> dict[int, int]:
+    """Turns of the model so far, by their number of utterances."""
+    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as page:
+        found = re.findall(
+            r'^cosyvoice_token2wav_batches\{.*rows="(\d+)".*\} (\S+)$', page.read().decode(), re.M
+        )
+    return {int(size): int(float(count)) for size, count in found}
 
 
 if __name__ == "__main__":

@@ -43,6 +43,10 @@ class CheckpointError(CosyVoiceError):
     """A checkpoint file is missing, damaged, or holds other tensors than its configuration asks for."""
 
 
+class EngineFileError(CosyVoiceError):
+    """An engine is missing, was built from something else than what is to be served, or can't be run here."""
+
+
 def shorten(value: object, length: int = 80) -> str:
     """``repr`` of a value, cut in the middle to ``length`` characters."""
     text = repr(value)

@@ -115,7 +115,7 @@ def read_merged(directory: str | Path) -> Tensors:
     """
     directory = Path(directory)
     tensors = read_tensors(_existing(directory / "model.safetensors"))
-    vocabulary = _recorded_vocabulary(_existing(directory / "config.json"))
+    vocabulary = recorded_vocabulary(_existing(directory / "config.json"))
     spare = read_tensors(_existing(directory / SPARE_ROWS))[TEXT_TABLE]
     try:
         table = tensors.pop("model.embed_tokens.weight")
@@ -131,6 +131,19 @@ def read_merged(directory: str | Path) -> Tensors:
         "llm_decoder.weight": head[vocabulary.speech].clone(),
         "llm_decoder.bias": bias[vocabulary.speech].clone(),
     }
+
+
+def recorded_vocabulary(path: Path) -> MergedVocabulary:
+    """The vocabulary that the ``config.json`` of a merged form records.
+
+    Raises:
+        CheckpointError: it does not record one.
+    """
+    try:
+        recorded = read_json(path)["cosyvoice2"]
+        return MergedVocabulary(int(recorded["text_tokens"]), int(recorded["speech_rows"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: does not record a merged vocabulary: {error!r}") from error
 
 
 def _merged_config(
@@ -151,14 +164,6 @@ def _merged_config(
             "task_id": vocabulary.task_id,
         },
     }
-
-
-def _recorded_vocabulary(path: Path) -> MergedVocabulary:
-    try:
-        recorded = read_json(path)["cosyvoice2"]
-        return MergedVocabulary(int(recorded["text_tokens"]), int(recorded["speech_rows"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: does not record a merged vocabulary: {error!r}") from error
 
 
 def _write_tokenizer(layout: Layout, directory: Path, vocabulary: MergedVocabulary) -> None:

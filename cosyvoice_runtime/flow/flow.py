@@ -89,6 +89,8 @@ class Flow:
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
         self.solver = EulerSolver(network.estimator, config.cfg_rate, num_steps)
+        self.max_frames = MAX_FRAMES
+        """Of one utterance, prompt included; engines may be built for fewer."""
         self._noise = start_noise(config.mel_bins).to(self.device)
 
     @classmethod
@@ -169,7 +171,7 @@ class Flow:
     def check_tokens(self, tokens: Sequence[int], tokens_before: int) -> Tensor:
         """Speech tokens as int64, after checking their range and the utterance's length."""
         config = self.config
-        limit = MAX_FRAMES // config.frames_per_token
+        limit = self.max_frames // config.frames_per_token
         if tokens_before + len(tokens) > limit:
             raise InvalidInput(
                 "speech_tokens",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.past import PastLayout, Tail
+from cosyvoice_runtime.flow.past import Before, PastLayout, Tail
 
 GUIDANCE_ROWS = 2
 ZERO_PAGE = 0
@@ -172,6 +172,19 @@ class PagedPast:
             stored[self._table, side].flatten(1, 2)[:, : self._num_keys] for side in (0, 1)
         )
         return all_keys, all_values
+
+    def before(self) -> Before:
+        """All of it in whole tensors; S is 0 where no row has a page yet."""
+        pages_before = (self._num_keys - self._page.shape[1]) // self._pages.shape[3]
+        by_side = self._pages.permute(2, 1, 0, 3, 4, 5)
+        keys, values = by_side[:, :, self._table[:, :pages_before]].flatten(3, 4)
+        return Before(keys, values, self._tails, self._lengths[:, 0])
+
+    def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:
+        """Keep what the input adds: keys and values ``[A, B, T, H, D]`` and tails ``[B, tail_size]``."""
+        for side, new in enumerate((keys, values)):
+            self._pages[self._page, :, side, self._frame] = new.permute(1, 2, 0, 3, 4)
+        self._new_tails.copy_(tails)
 
     def _last_frames(self, extended: Tensor, frames: int) -> Tensor:
         """The last ``frames`` valid frames of each row ``[B, frames + T, C]``."""

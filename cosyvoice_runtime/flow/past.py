@@ -60,6 +60,22 @@ class Past(Protocol):
         """Keys and values ``[B, S, H, D]`` to look at, given those of the input ``[B, T, H, D]``."""
 
 
+@dataclass(frozen=True, eq=False)
+class Before:
+    """A past in whole tensors, for networks that take it at once.
+
+    Attributes:
+        keys, values: ``[A, B, S, H, D]`` of all attention layers, oldest frame first.
+        tails: ``[B, tail_size]`` last input frames of all convolutions.
+        lengths: int64 ``[B]`` valid frames of the input that follows.
+    """
+
+    keys: Tensor
+    values: Tensor
+    tails: Tensor
+    lengths: Tensor
+
+
 class NoPast:
     """The input is the start of the utterance: zeros before it, nothing to attend to but itself."""
 

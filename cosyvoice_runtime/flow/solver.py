@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.past import NoPast, Past
@@ -56,7 +56,7 @@ class EulerSolver:
     """Integrates the estimator's velocity from noise to mel in fixed steps."""
 
     def __init__(self, estimator: Estimator, cfg_rate: float, num_steps: int = NUM_STEPS) -> None:
-        self.estimator = estimator
+        self.estimator: nn.Module = estimator
         self.cfg_rate = cfg_rate
         self.num_steps = num_steps
         self.times, self.step_sizes = _accumulated(time_steps(num_steps))

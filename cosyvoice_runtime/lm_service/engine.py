@@ -10,7 +10,10 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions
 
-ENGINES = {"torch": "cosyvoice_runtime.lm_service.torch_engine"}
+ENGINES = {
+    "torch": "cosyvoice_runtime.lm_service.torch_engine",
+    "tensorrt_llm": "cosyvoice_runtime.lm_service.trtllm",
+}
 """Modules with a function ``prepare(settings) -> OpenEngine``, imported when chosen."""
 
 

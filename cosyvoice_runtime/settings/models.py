@@ -211,7 +211,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     max_queue_delay_us: int = between(0, 0, 1_000_000)
     """Longest wait of Triton for a batch to fill; the model forms batches of its own from what it holds."""
     max_turn_ms: float = between(200.0, 1.0, 60_000.0)
-    """Longest computation that an urgent chunk may have to wait for; shorter is smoother, longer is faster."""
+    """Longest computation that an urgent chunk may wait for; shorter is smoother, longer is faster."""
     ode_steps: int = between(10, 1, 100)
     """Euler steps of the flow."""
     lookahead_frames: str = matching(EXACT, rf"{EXACT}|\d{{1,2}}", f"{EXACT}, or a whole number from 0 to 99")

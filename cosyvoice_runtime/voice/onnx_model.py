@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,35 @@ class Port:
         return f"{' or '.join(self.types)} {'of any shape' if self.shape is None else list(self.shape)}"
 
 
-class OnnxModel:
+class ExtractorModel(ABC):
+    """A compiled network that turns the features of recordings into what a voice consists of.
+
+    Attributes:
+        dynamic_batch: it takes several rows at a time.
+    """
+
+    dynamic_batch: bool
+
+    @abstractmethod
+    def run(self, *inputs: Array) -> Array:
+        """The first output for the inputs in the graph's order."""
+
+    def map_rows(self, rows: Sequence[Tensor], run: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """``run`` over rows: those of equal shape as one batch where the network takes one, else one by one.
+
+        Rows are never padded: nothing tells these networks to ignore padding in every layer.
+        """
+        groups: dict[object, list[int]] = {}
+        for index, row in enumerate(rows):
+            groups.setdefault(row.shape if self.dynamic_batch else index, []).append(index)
+        results: dict[int, Tensor] = {}
+        for indices in groups.values():
+            outputs = run(torch.stack([rows[index] for index in indices]))
+            results.update(zip(indices, outputs, strict=True))
+        return [results[index] for index in range(len(rows))]
+
+
+class OnnxModel(ExtractorModel):
     """A graph whose inputs are given by position and whose first output is taken. Safe for several threads.
 
     Raises:
@@ -60,22 +89,7 @@ class OnnxModel:
         self.dynamic_batch = not any(isinstance(port.shape[0], int) for port in given)
 
     def run(self, *inputs: Array) -> Array:
-        """The first output for the inputs in the graph's order."""
         return self._session.run([self._output], dict(zip(self._inputs, inputs, strict=True)))[0]
-
-    def map_rows(self, rows: Sequence[Tensor], run: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        """``run`` over rows: those of equal shape as one batch where the graph takes one, else one by one.
-
-        Rows are never padded: nothing tells these graphs to ignore padding in every layer.
-        """
-        groups: dict[object, list[int]] = {}
-        for index, row in enumerate(rows):
-            groups.setdefault(row.shape if self.dynamic_batch else index, []).append(index)
-        results: dict[int, Tensor] = {}
-        for indices in groups.values():
-            outputs = run(torch.stack([rows[index] for index in indices]))
-            results.update(zip(indices, outputs, strict=True))
-        return [results[index] for index in range(len(rows))]
 
     def _check(self, port: Any, expected: Port) -> None:
         if not expected.accepts(port.type, port.shape):

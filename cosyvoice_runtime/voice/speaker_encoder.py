@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.audio.fbank import FBANK_BINS, centred_fbank
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.voice.onnx_model import BATCH, OnnxModel, Port
+from cosyvoice_runtime.voice.onnx_model import BATCH, ExtractorModel, OnnxModel, Port
 
 INPUT = Port(("tensor(float)",), (BATCH, "frames", FBANK_BINS))
 OUTPUT = Port(("tensor(float)",), None)
@@ -23,6 +23,7 @@ class SpeakerEncoder:
     Args:
         onnx_path: graph with the input float32 [B, T, 80] and the output float32 [B, D].
         threads: cores for one call.
+        engine: built from the graph, to run in its place.
 
     Attributes:
         dimension: D, found by running the graph once (192 as published).
@@ -31,8 +32,9 @@ class SpeakerEncoder:
         CheckpointError: the graph is unreadable or has another interface.
     """
 
-    def __init__(self, onnx_path: str | Path, threads: int = 1) -> None:
-        self._model = OnnxModel(onnx_path, [INPUT], OUTPUT, threads)
+    def __init__(self, onnx_path: str | Path, threads: int = 1, engine: ExtractorModel | None = None) -> None:
+        self._path = onnx_path
+        self._model = engine or OnnxModel(onnx_path, [INPUT], OUTPUT, threads)
         self.dimension = self._embed(torch.zeros(1, PROBE_FRAMES, FBANK_BINS)).shape[1]
 
     def __call__(self, samples: Tensor) -> Tensor:
@@ -46,5 +48,5 @@ class SpeakerEncoder:
     def _embed(self, features: Tensor) -> Tensor:
         embeddings = self._model.run(features.numpy())
         if embeddings.ndim != 2:
-            raise CheckpointError(f"{self._model.path}: output of shape {embeddings.shape}, expected [B, D]")
+            raise CheckpointError(f"{self._path}: output of shape {embeddings.shape}, expected [B, D]")
         return torch.from_numpy(embeddings)

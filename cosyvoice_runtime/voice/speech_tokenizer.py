@@ -12,7 +12,7 @@ from torch import Tensor
 from cosyvoice_runtime.audio.log_mel import LOG_MEL_BINS, LOG_MEL_SAMPLE_RATE, log_mel_spectrogram
 from cosyvoice_runtime.audio.reference import MAX_SECONDS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.voice.onnx_model import BATCH, OnnxModel, Port
+from cosyvoice_runtime.voice.onnx_model import BATCH, ExtractorModel, OnnxModel, Port
 
 NUM_CODES = 3**8  # finite scalar quantisation of 8 values to 3 levels: ids 0..6560
 FRAMES_PER_TOKEN = 4  # log-mel frames at 100 Hz, tokens at 25 Hz
@@ -30,14 +30,22 @@ class SpeechTokenizer:
         onnx_path: graph with the inputs log-mel float32 [B, 128, T] and length int32 [B], in this order.
         num_codes: ids that the speech LM and the flow know.
         threads: cores for one call.
+        engine: built from the graph, to run in its place.
 
     Raises:
         CheckpointError: the graph is unreadable or has another interface; at a call: it delivers ids or
             a token rate that the checkpoint can't have.
     """
 
-    def __init__(self, onnx_path: str | Path, num_codes: int = NUM_CODES, threads: int = 1) -> None:
-        self._model = OnnxModel(onnx_path, INPUTS, OUTPUT, threads)
+    def __init__(
+        self,
+        onnx_path: str | Path,
+        num_codes: int = NUM_CODES,
+        threads: int = 1,
+        engine: ExtractorModel | None = None,
+    ) -> None:
+        self._path = onnx_path
+        self._model = engine or OnnxModel(onnx_path, INPUTS, OUTPUT, threads)
         self._num_codes = num_codes
 
     def __call__(self, samples: Tensor) -> Tensor:
@@ -65,12 +73,12 @@ class SpeechTokenizer:
         count = tokens.shape[1]
         if abs(count - frames / FRAMES_PER_TOKEN) >= 1:
             raise CheckpointError(
-                f"{self._model.path}: {count} tokens for {frames} frames, expected one per {FRAMES_PER_TOKEN}"
+                f"{self._path}: {count} tokens for {frames} frames, expected one per {FRAMES_PER_TOKEN}"
             )
         strangers = tokens[(tokens < 0) | (tokens >= self._num_codes)]
         if strangers.numel():
             raise CheckpointError(
-                f"{self._model.path}: token id {int(strangers[0])}, expected 0 to {self._num_codes - 1}"
+                f"{self._path}: token id {int(strangers[0])}, expected 0 to {self._num_codes - 1}"
             )
 
 

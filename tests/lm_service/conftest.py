@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from coded_engine import TIMEOUT_S, CodedEngine
 
 from cosyvoice_runtime.lm_service.scheduler import Load, Scheduler
+from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+from cosyvoice_runtime.trtllm import LAYOUTS, ConversionOptions, convert
+from cosyvoice_runtime.trtllm.build import build
+from cosyvoice_runtime.trtllm.build_flags import BuildOptions
+from trtllm_fake import FakeTrtllm, install
 
 
 class Loads:
@@ -58,3 +65,45 @@ def make_scheduler(loads: Loads) -> Iterator[Callable[..., Scheduler]]:
 @pytest.fixture
 def scheduler(make_scheduler: Callable[..., Scheduler], engine: CodedEngine) -> Scheduler:
     return make_scheduler(lambda: engine)
+
+
+@pytest.fixture
+def trtllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
+    """A stand-in for TensorRT-LLM."""
+    return install(monkeypatch, tmp_path / "fake")
+
+
+@pytest.fixture(scope="session")
+def trtllm_engines(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Engine directories by layout, with the weights as they are in the checkpoint."""
+    directory = tmp_path_factory.mktemp("trtllm")
+    with pytest.MonkeyPatch.context() as patch:
+        install(patch, directory / "fake")
+        for layout in LAYOUTS:
+            options = ConversionOptions(layout, dtype="float32")
+            convert(tiny_checkpoint, directory / "converted" / layout, options)
+            limits = BuildOptions(max_batch_size=8, max_seq_len=256, max_num_tokens=256)
+            build(directory / "converted" / layout, directory / layout, limits)
+    return {layout: directory / layout for layout in LAYOUTS}
+
+
+@pytest.fixture(scope="session")
+def trtllm_settings(
+    tiny_checkpoint: Path, trtllm_engines: dict[str, Path]
+) -> Callable[..., TensorrtLlmSettings]:
+    """``trtllm_settings(layout, **changes)`` for the stand-in and its engines."""
+
+    def make(layout: str, **changes: object) -> TensorrtLlmSettings:
+        settings = TensorrtLlmSettings(
+            checkpoint_dir=tiny_checkpoint,
+            engine="tensorrt_llm",
+            engine_dir=trtllm_engines[layout],
+            device="cuda:1",
+            dtype="float32",
+            max_slots=4,
+            max_tokens=100,
+            max_sequence_tokens=256,
+        ).resolved(Machine(cores=1, gpu=True))
+        return dataclasses.replace(settings, **changes)
+
+    return make

@@ -65,7 +65,7 @@ def test_last_token_comes_with_the_reason(settings):
     assert [(len(row.tokens), row.finish_reason) for row in rows] == [(1, None), (1, FinishReason.LENGTH)]
 
 
-@pytest.mark.parametrize("engine", ["tensorrt_llm", "vllm"])
+@pytest.mark.parametrize("engine", ["vllm"])
 def test_engine_that_is_not_there_is_refused_by_name(settings, engine):
     message = f"tensorrt_llm.engine: '{engine}' is not accepted; this version has torch"
     with pytest.raises(InvalidInput, match=message):

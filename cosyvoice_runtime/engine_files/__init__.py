@@ -1,0 +1,11 @@
+"""What an engine was built from, kept beside it."""
+
+from cosyvoice_runtime.engine_files.manifest import (
+    Manifest,
+    differences,
+    require_current,
+    sha256_of,
+    stale_reasons,
+)
+
+__all__ = ["Manifest", "differences", "require_current", "sha256_of", "stale_reasons"]

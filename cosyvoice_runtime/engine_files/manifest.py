@@ -1,0 +1,146 @@
+"""The manifest beside an engine: what it was built from, with what, for which GPU, and how.
+
+An engine is bound to all of these, and a run with others would fail late or, worse, speak from old
+weights. The stage that builds engines rebuilds what :func:`stale_reasons` names; a server refuses it
+(:func:`require_current`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from cosyvoice_runtime.errors import EngineFileError, shorten
+
+FILE_NAME = "manifest.json"
+BLOCK_BYTES = 1 << 20
+ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an engine was built from.
+
+    Attributes:
+        sources: :func:`sha256_of` of weight and ONNX files, by their names.
+        tools: versions of the libraries that took part, by their names.
+        gpu: name of the GPU as CUDA gives it; empty for files that fit every GPU.
+        compute_capability: its capability, ``"9.0"``; empty likewise.
+        options: how it was built (shape profiles, precision, flags): whatever JSON can hold. Kept as JSON
+            gives it back, so tuples are lists.
+    """
+
+    sources: Mapping[str, str]
+    tools: Mapping[str, str]
+    gpu: str = ""
+    compute_capability: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", json.loads(json.dumps(self.options)))
+
+    def write(self, directory: str | Path) -> None:
+        """Write it into the engine's directory, whole or not at all.
+
+        Call this last: the engine files count as built from then on.
+        """
+        path = Path(directory) / FILE_NAME
+        incoming = path.with_name(f".{FILE_NAME}")
+        incoming.write_text(json.dumps(asdict(self), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        os.replace(incoming, path)
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Manifest:
+        """The manifest in an engine's directory.
+
+        Raises:
+            EngineFileError: there is none, or it is damaged.
+        """
+        path = Path(directory) / FILE_NAME
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise EngineFileError(f"{path} is missing: nothing was built here, or not to its end") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise EngineFileError(f"{path}: not readable as JSON: {error}") from error
+        if not _is_manifest(content):
+            raise EngineFileError(f"{path}: not a manifest: {shorten(content)}")
+        return cls(**content)
+
+
+def differences(built: Manifest, wanted: Manifest) -> list[str]:
+    """What keeps an engine from being the wanted one, a sentence each; empty if nothing does."""
+    return [
+        *_changed("source", built.sources, wanted.sources),
+        *_changed("version of", built.tools, wanted.tools),
+        *_changed("", _gpu(built), _gpu(wanted)),
+        *_changed("option", dict(_leaves(built.options)), dict(_leaves(wanted.options))),
+    ]
+
+
+def stale_reasons(directory: str | Path, wanted: Manifest) -> list[str]:
+    """Why the engine in a directory has to be built (again), a sentence each; empty if it is current."""
+    try:
+        return differences(Manifest.read(directory), wanted)
+    except EngineFileError as error:
+        return [str(error)]
+
+
+def require_current(directory: str | Path, wanted: Manifest) -> None:
+    """
+    Raises:
+        EngineFileError: the engine is missing, or was built from something else; says from what.
+    """
+    reasons = stale_reasons(directory, wanted)
+    if reasons:
+        raise EngineFileError(f"the engine in {directory} can't be used: {'; '.join(reasons)}")
+
+
+def sha256_of(path: str | Path) -> str:
+    """SHA-256 of a file's content, 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _is_manifest(content: Any) -> bool:
+    if not isinstance(content, dict) or set(content) != {entry.name for entry in fields(Manifest)}:
+        return False
+    tables = [content["sources"], content["tools"]]
+    return (
+        all(isinstance(content[name], str) for name in ("gpu", "compute_capability"))
+        and isinstance(content["options"], dict)
+        and all(isinstance(table, dict) for table in tables)
+        and all(isinstance(value, str) for table in tables for value in table.values())
+    )
+
+
+def _gpu(manifest: Manifest) -> dict[str, str]:
+    return {"GPU": manifest.gpu, "compute capability": manifest.compute_capability}
+
+
+def _changed(kind: str, built: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(built.keys() | wanted.keys()):
+        before, now = built.get(name, ABSENT), wanted.get(name, ABSENT)
+        if before != now:
+            yield f"{kind} {name} was {_shown(before)} when built, now {_shown(now)}".strip()
+
+
+def _shown(value: object) -> str:
+    return "absent" if value is ABSENT else shorten(value)
+
+
+def _leaves(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested options by dotted names, so that a difference names the one that differs."""
+    for name, value in options.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,1 @@
+"""ONNX graphs of the flow and the vocoder, written from the networks' weights."""

@@ -1,0 +1,10 @@
+"""The speech LM in TensorRT-LLM's checkpoint format, and how an engine is built from it.
+
+Nothing here imports ``tensorrt_llm`` but :mod:`~cosyvoice_runtime.trtllm.speech_model`, which
+``trtllm-build`` loads.
+"""
+
+from cosyvoice_runtime.trtllm.convert import ConversionOptions, convert
+from cosyvoice_runtime.trtllm.vocabulary import LAYOUTS, EngineVocabulary
+
+__all__ = ["LAYOUTS", "ConversionOptions", "EngineVocabulary", "convert"]

@@ -1,0 +1,88 @@
+"""Ids of an engine: which row of its embedding is which text, speech or control id, and what it can emit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
+from cosyvoice_runtime.errors import InvalidInput
+
+LAYOUTS = ("merged", "speech")
+OUTPUT_ROWS_MULTIPLE = 64
+"""Of the speech layout, for aligned matrix products: 6,564 rows become 6,592, halved on two GPUs."""
+NUM_STOPS = 3
+
+
+@dataclass(frozen=True)
+class EngineVocabulary:
+    """
+    Attributes:
+        layout: ``merged`` reads and emits the ids of :class:`MergedVocabulary`, as NVIDIA's stock model
+            does. ``speech`` emits only speech: its ids are the speech rows, padding, then the text ids, sos
+            and the task id, which are read but can't be emitted.
+        text_tokens: text ids in use.
+        speech_rows: speech codes and the three stop ids.
+
+    Raises:
+        InvalidInput: another layout.
+    """
+
+    layout: str
+    text_tokens: int
+    speech_rows: int
+
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise InvalidInput("layout", self.layout, f"one of {', '.join(LAYOUTS)}")
+
+    @property
+    def output_rows(self) -> int:
+        """Rows of the output head, padding included: TensorRT-LLM's ``vocab_size``."""
+        if self._merged is not None:
+            return self._merged.rows
+        return self.speech_rows + -self.speech_rows % OUTPUT_ROWS_MULTIPLE
+
+    @property
+    def embedding_rows(self) -> int:
+        """Rows of the input embedding."""
+        return self.output_rows if self._merged is not None else self.task_id + 1
+
+    @property
+    def text_offset(self) -> int:
+        return 0 if self._merged is not None else self.output_rows
+
+    @property
+    def speech_offset(self) -> int:
+        return 0 if self._merged is None else self._merged.speech_offset
+
+    @property
+    def sos_id(self) -> int:
+        return self.text_offset + self.text_tokens if self._merged is None else self._merged.sos_id
+
+    @property
+    def task_id(self) -> int:
+        return self.sos_id + 1
+
+    @property
+    def speech(self) -> slice:
+        """Codes and stop ids, among the rows of embedding and head."""
+        return slice(self.speech_offset, self.speech_offset + self.speech_rows)
+
+    @property
+    def stop_ids(self) -> range:
+        """Ids that end the speech; the first is the end of speech."""
+        return range(self.speech.stop - NUM_STOPS, self.speech.stop)
+
+    def input_ids(self, text: Iterable[int], speech: Iterable[int]) -> list[int]:
+        """``[sos] text [task_id] speech``, from text ids and speech codes within their tables."""
+        return [
+            self.sos_id,
+            *(self.text_offset + token for token in text),
+            self.task_id,
+            *(self.speech_offset + code for code in speech),
+        ]
+
+    @property
+    def _merged(self) -> MergedVocabulary | None:
+        return MergedVocabulary(self.text_tokens, self.speech_rows) if self.layout == "merged" else None

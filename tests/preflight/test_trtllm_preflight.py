@@ -1,0 +1,272 @@
+"""The preflight of NVIDIA's container, on stand-ins: what passes, and every failure by its own line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from cosyvoice_runtime.preflight import driver, versions
+from cosyvoice_runtime.preflight.__main__ import main
+from cosyvoice_runtime.preflight.flags import known_flags
+from cosyvoice_runtime.preflight.signatures import overloads
+from cosyvoice_runtime.trtllm import ConversionOptions, convert
+from trtllm_fake import FakeTrtllm, install, network
+
+GPU = "NVIDIA H100 80GB HBM3, {driver}, 81559 MiB"
+BINDINGS = "tensorrt_llm.bindings.executor"
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
+    """The pinned container, with a GPU."""
+    fake = install(monkeypatch, tmp_path / "fake")
+    monkeypatch.setattr(versions, "PYTHON", tuple(sys.version_info[:2]))
+    monkeypatch.setattr(torch.version, "cuda", "13.1")
+    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 1))
+    command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='590.48.01')}'")
+    return fake
+
+
+def command(tmp_path: Path, name: str, script: str) -> None:
+    """A command in front of all others."""
+    path = tmp_path / "fake" / "bin" / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """``checkpoints(**options)`` converts the tiny checkpoint, once for each set of options."""
+    made: dict[ConversionOptions, Path] = {}
+
+    def convert_once(**options) -> Path:
+        wanted = ConversionOptions(**options)
+        if wanted not in made:
+            made[wanted] = tmp_path_factory.mktemp("converted") / "out"
+            convert(tiny_checkpoint, made[wanted], wanted)
+        return made[wanted]
+
+    return convert_once
+
+
+@pytest.fixture
+def report(fake, checkpoints, capsys) -> Callable[..., tuple[int, dict[str, str]]]:
+    """``report(checkpoint)`` gives the exit status, and what did not pass by what was looked at."""
+
+    def run(checkpoint: Path | None = None) -> tuple[int, dict[str, str]]:
+        status = main(["--checkpoint", str(checkpoint or checkpoints())])
+        lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[:-1]]
+        words = [(verdict, *rest.split("  ", 1)) for verdict, rest in lines if verdict != "pass"]
+        return status, {name: f"{verdict} {text.strip()}" for verdict, name, text in words}
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"layout": "speech"}, {"tp_size": 2}, {"weight_only": "int8"}, {"weight_only": "int4"}],
+    ids=str,
+)
+def test_pinned_container_passes(report, checkpoints, options):
+    assert report(checkpoints(**options)) == (0, {})
+
+
+def test_table_names_everything_that_was_looked_at(fake, checkpoints, capsys):
+    assert main(["--checkpoint", str(checkpoints(layout="speech", tp_size=2))]) == 0
+    out = capsys.readouterr().out
+    for about in ("python", "tensorrt_llm", "driver", "--use_paged_context_fmha", f"{BINDINGS}.Request"):
+        assert about in out
+    assert "rank1.safetensors" in out
+    assert "20 tensors" in out
+    assert out.endswith(" pass, 0 FAIL, 0 unchecked\n")
+
+
+def test_without_a_checkpoint_something_is_unchecked(fake, capsys):
+    assert main([]) == 2
+    assert "unchecked  converted checkpoint" in capsys.readouterr().out
+
+
+def test_other_versions_fail(report, monkeypatch):
+    monkeypatch.setattr(versions, "PYTHON", (3, 99))
+    monkeypatch.setattr(torch.version, "cuda", "12.9")
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "11.4.0.106")
+    status, wrong = report()
+    assert status == 1
+    assert wrong.keys() == {"python", "cuda of torch", "tensorrt"}
+    assert "FAIL 11.4.0.106, but written for 10.14.1.48 (nvcr.io/nvidia/" in wrong["tensorrt"]
+
+
+def test_missing_library_fails_and_leaves_its_symbols_unchecked(report, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("tensorrt_llm")]:
+        monkeypatch.delitem(sys.modules, name)
+    status, wrong = report()
+    assert status == 1
+    assert "FAIL tensorrt_llm can't be imported" in wrong.pop("tensorrt_llm")
+    assert len(wrong) == 4
+    assert all(text.startswith("unchecked tensorrt_llm.") for text in wrong.values())
+
+
+def test_container_without_gpu_fails(report, fake, tmp_path, monkeypatch):
+    (tmp_path / "fake" / "bin" / "nvidia-smi").unlink()
+    monkeypatch.setenv("PATH", f"{tmp_path}/fake/bin:/bin")
+    status, wrong = report()
+    assert (status, wrong) == (1, {"gpu": "FAIL there is no nvidia-smi: start the container with --gpus all"})
+    command(tmp_path, "nvidia-smi", "echo 'No devices were found'; exit 6")
+    assert report()[1] == {"gpu": "FAIL nvidia-smi says: No devices were found"}
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "status", "text"),
+    [
+        ("590.44.01", None, 0, None),
+        ("601.10", None, 0, None),
+        ("580.95.05", (13, 1), 0, None),
+        ("580.95.05", (13, 0), 1, "FAIL 580.95.05 supports CUDA 13.0: update it to 590.44, or use nvcr.io"),
+        ("590.43", (13, 0), 1, "FAIL 590.43 supports CUDA 13.0"),
+        ("580.95.05", None, 2, "unchecked 580.95.05 is older than 590.44, and there is no libcuda to ask"),
+    ],
+)
+def test_driver_is_new_enough_or_the_compatibility_package_stands_in(
+    report, tmp_path, monkeypatch, version, cuda, status, text
+):
+    command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver=version)}'")
+    monkeypatch.setattr(driver, "cuda_of_driver", lambda: cuda)
+    found, wrong = report()
+    assert found == status
+    assert (wrong == {}) if text is None else wrong["driver"].startswith(text)
+
+
+def test_flag_that_is_gone_or_takes_another_value_fails(report, tmp_path):
+    known = json.loads((Path(network.__file__).parent / "build_flags.json").read_text())
+    del known["use_paged_context_fmha"]
+    known["gemm_plugin"] = ["fp8", "disable"]
+    values = {
+        name: f"{{{','.join(kind)}}}" if isinstance(kind, list) else "X" for name, kind in known.items()
+    }
+    usage = " ".join(f"[--{name} {value}]" for name, value in values.items())
+    command(tmp_path, "trtllm-build", f"echo '{usage}'")
+    assert report() == (
+        1,
+        {
+            "trtllm-build --use_paged_context_fmha": "FAIL this trtllm-build has no such flag",
+            "trtllm-build --gemm_plugin": "FAIL bfloat16 is passed, but accepted are disable, fp8",
+        },
+    )
+
+
+def test_trtllm_build_that_does_not_start_fails(report, tmp_path, monkeypatch):
+    command(tmp_path, "trtllm-build", "echo 'libnvinfer.so.10: cannot open' >&2; exit 127")
+    assert report() == (
+        1,
+        {"trtllm-build": "FAIL --help ends with status 127: libnvinfer.so.10: cannot open"},
+    )
+    (tmp_path / "fake" / "bin" / "trtllm-build").unlink()
+    assert report()[1] == {"trtllm-build": "FAIL is not installed"}
+
+
+def test_help_of_argparse_is_read_with_its_choices():
+    known = known_flags("usage: x [-h] [--a A] [--b {c,d}]\n\n  --a A   about\n  --b {c,d}\n  --flag")
+    assert known == {"a": set(), "b": {"c", "d"}, "flag": set()}
+
+
+def test_symbols_that_are_gone_or_changed_fail(report, monkeypatch):
+    class Request:
+        BATCHED_POST_PROCESSOR_NAME = "batched"
+
+        def __init__(self, input_token_ids, max_new_tokens, *, streaming, sampling_config, output_config):
+            pass
+
+    class Response:
+        request_id = has_error = result = None
+
+    bindings = sys.modules[BINDINGS]
+    monkeypatch.setattr(bindings, "Request", Request)
+    monkeypatch.setattr(bindings, "Response", Response)
+    monkeypatch.delattr(bindings, "OutputConfig")
+    status, wrong = report()
+    assert status == 1
+    assert wrong == {
+        f"{BINDINGS}.Request": (
+            "FAIL takes no max_tokens; takes no end_id; takes no pad_id; takes no stop_words; "
+            "takes no embedding_bias; takes no logits_post_processor_name; takes no client_id"
+        ),
+        f"{BINDINGS}.Response": "FAIL has no error_msg",
+        f"{BINDINGS}.OutputConfig": "FAIL does not exist",
+    }
+
+
+def test_signature_that_can_not_be_read_is_unchecked(report, monkeypatch):
+    class ParallelConfig:
+        def __init__(self, device_ids):
+            pass
+
+        __init__.__signature__ = "hidden"
+
+    monkeypatch.setattr(sys.modules[BINDINGS], "ParallelConfig", ParallelConfig)
+    assert report() == (2, {f"{BINDINGS}.ParallelConfig": "unchecked its parameters can't be read"})
+
+
+def test_parameters_of_a_nanobind_class_are_read_from_its_documentation():
+    schema = onnx.onnx_cpp2py_export.defs.OpSchema
+    assert type(schema.__init__).__module__ == "nanobind"
+    (names,) = overloads(schema.__init__)
+    assert names == {
+        "self",
+        "name",
+        "domain",
+        "since_version",
+        "doc",
+        "inputs",
+        "outputs",
+        "type_constraints",
+        "attributes",
+        "node_determinism",
+    }
+
+
+def test_every_overload_of_a_nanobind_function_is_read():
+    assert overloads(onnx.onnx_cpp2py_export.defs.get_schema) == [
+        {"op_type", "max_inclusive_version", "domain"},
+        {"op_type", "domain"},
+    ]
+
+
+def test_tensor_that_is_missing_misshapen_or_foreign_fails(report, checkpoints, tmp_path):
+    directory = shutil.copytree(checkpoints(layout="speech"), tmp_path / "damaged")
+    tensors = load_file(directory / "rank0.safetensors")
+    del tensors["lm_head.bias"]
+    tensors["transformer.ln_f.weight"] = tensors["transformer.ln_f.weight"][:-1].clone()
+    tensors["lm_head.weights"] = torch.zeros(1)
+    save_file(tensors, directory / "rank0.safetensors")
+    assert report(directory) == (
+        1,
+        {
+            f"{directory}/rank0.safetensors": (
+                "FAIL lm_head.bias is missing; lm_head.weights is unknown to the model; "
+                "transformer.ln_f.weight is (63,), the model asks for (64,)"
+            )
+        },
+    )
+
+
+def test_model_class_of_another_make_fails_briefly(report, checkpoints, monkeypatch):
+    monkeypatch.setattr(network, "QUANTISED", ())
+    status, wrong = report(checkpoints(weight_only="int8"))
+    (text,) = wrong.values()
+    assert status == 1
+    assert "per_channel_scale is unknown to the model" in text
+    assert text.endswith("and 15 more")
+
+
+def test_directory_that_is_no_checkpoint_fails(report, tiny_checkpoint):
+    status, wrong = report(tiny_checkpoint)
+    assert status == 1
+    assert "is no converted checkpoint" in wrong[str(tiny_checkpoint)]

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def main_of(script: str) -> Callable[[list[str]], int]:
+    spec = importlib.util.spec_from_file_location(script, SCRIPTS / f"{script}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main
+
+
+def test_export_writes_once_and_says_so(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(tiny_checkpoint), str(tmp_path), "--dtype", "float16"]
+    export = main_of("export_onnx")
+    assert export(arguments) == 0
+    assert capsys.readouterr().out.count(": complete") == 5
+    assert export(arguments) == 0
+    assert capsys.readouterr().out.count(": unchanged, nothing to do") == 5
+    graphs = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.onnx"))
+    assert graphs == [
+        "onnx/flow_encoder/model.onnx", "onnx/flow_estimator/model.onnx", "onnx/hift_decoder/model.onnx",
+        "onnx/speaker_encoder/model.onnx", "onnx/speech_tokenizer/model.onnx",
+    ]  # fmt: skip
+
+
+def test_export_of_no_checkpoint_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main_of("export_onnx")([str(tmp_path / "none"), str(tmp_path)]) == 1
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_nothing_is_built_for_backends_that_need_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main_of("build_engines")(["checkpoint_dir=none"]) == 0
+    assert capsys.readouterr().out.count("nothing to do") == 3
+
+
+def test_graphs_are_made_for_backend_onnx(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [f"checkpoint_dir={tiny_checkpoint}", f"backend_dir={tmp_path}", "device=cpu"]
+    assert main_of("build_engines")([*settings, "token2wav.backend=onnx"]) == 0
+    assert capsys.readouterr().out.count(": complete") == 3
+
+
+@pytest.mark.parametrize("model", ["token2wav", "audio_tokenizer", "speaker_embedding"])
+def test_engines_without_tensorrt_are_an_error(
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    settings = [f"checkpoint_dir={tiny_checkpoint}", f"backend_dir={tmp_path}", "device=cuda"]
+    assert main_of("build_engines")([*settings, f"{model}.backend=tensorrt"]) == 1
+    assert "needs the module tensorrt" in capsys.readouterr().err
