@@ -37,6 +37,7 @@ def load_wave_service(
 
     Raises:
         CheckpointError: a file is missing or damaged.
+        EngineFileError: the backend's engines are missing or of something else.
         InvalidInput: a setting does not fit the checkpoint.
     """
     token2wav = load_token2wav(settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from pathlib import Path
@@ -15,6 +16,7 @@ from small_hift import PUBLISHED, random_mel, small_hift
 from torch import Tensor
 
 from cosyvoice_runtime.engines.build import build_engine
+from cosyvoice_runtime.engines.cuda import Cuda
 from cosyvoice_runtime.engines.network import Tensors
 from cosyvoice_runtime.engines.onnx_network import OnnxNetwork
 from cosyvoice_runtime.engines.ports import Ports
@@ -24,7 +26,7 @@ from cosyvoice_runtime.engines.tensorrt_network import TensorRTNetwork
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.vocoder import HiFT
-from cuda_fake import FakeCuda
+from cuda_fake import FakeCuda, FakeStream
 from tensorrt_fake import fake_tensorrt
 
 VERSIONS = ["10.14.1.48", "11.4.1"]
@@ -231,3 +233,12 @@ def test_the_flow_streams_through_captured_engines_as_through_torch(
         assert (actual - expected).abs().max() < 1e-4
     replays = cuda.events.count("replay on lane 1") + cuda.events.count("replay on lane 2")
     assert replays == 1 + reference.solver.num_steps  # the last 9 tokens; 100 at once are no captured shape
+
+
+def test_the_stand_in_for_cuda_has_the_calls_of_the_real_one() -> None:
+    calls = {call for call in vars(Cuda) if not call.startswith("_")}
+    assert calls <= set(dir(FakeCuda))
+    assert {call for call in vars(FakeStream) if not call.startswith("_")} - {"submit", "flush"} <= set(
+        dir(torch.cuda.Stream)
+    )
+    inspect.signature(torch.cuda.graph).bind(None, stream=None, capture_error_mode="thread_local")

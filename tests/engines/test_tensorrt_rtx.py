@@ -13,12 +13,15 @@ from onnx_graphs import write_encoder, write_tokenizer
 from small_engines import SHAPES, write_graphs
 from small_hift import PUBLISHED
 
+import tensorrt_fake
 from cosyvoice_runtime.engines.build import build_engine
 from cosyvoice_runtime.onnx_export import extractors
+from cuda_fake import FakeCuda
 
 trt = pytest.importorskip("tensorrt_rtx_bindings")
 pytestmark = pytest.mark.filterwarnings("ignore:Use Deprecated in TensorRT-RTX")  # timing caches
 
+fake = tensorrt_fake.fake_tensorrt(FakeCuda())
 FEW_BLOCKS = replace(
     PUBLISHED, resblock_kernels=(3,), resblock_dilations=((1, 3),), source_dilations=((1,), (3,), (1,))
 )
@@ -42,6 +45,24 @@ def test_graphs_of_the_extractors_build_with_a_free_batch(name: str, write, tmp_
     assert extractors.prepare(name, write(tmp_path / "shipped.onnx"), path)
     plan, _ = build_engine(trt, path, [extractors.PROFILE], b"")
     assert plan
+
+
+@pytest.mark.parametrize(
+    ("name", "stand_in"),
+    [
+        ("Builder", fake.Builder),
+        ("OnnxParser", fake.OnnxParser),
+        ("Runtime", fake.Runtime),
+        ("IBuilderConfig", tensorrt_fake._Config),
+        ("IOptimizationProfile", tensorrt_fake.Profile),
+        ("ITimingCache", tensorrt_fake.TimingCache),
+        ("ICudaEngine", tensorrt_fake.FakeEngine),
+        ("IExecutionContext", tensorrt_fake.FakeContext),
+    ],
+)
+def test_the_stand_in_has_no_calls_that_tensorrt_lacks(name: str, stand_in: type) -> None:
+    calls = {call for call in vars(stand_in) if not call.startswith("_")}
+    assert calls - {"check"} <= set(dir(getattr(trt, name)))
 
 
 def no_input_is_read_as_a_shape(path: Path) -> bool:

@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import json
-import os
-import shutil
-import sys
 import threading
 from datetime import timedelta
 
 import pytest
 import torch
-from coded_engine import TIMEOUT_S, RecordingReader
+from coded_trtllm import GREEDY, coded, coded_model
 
-from cosyvoice_runtime.checkpoint.huggingface import SILENT
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.lm_service.engine import EngineError, prepare_engine
-from cosyvoice_runtime.lm_service.request import Request
-from cosyvoice_runtime.lm_service.trtllm import built_engine
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm_service.engine import prepare_engine
 from cosyvoice_runtime.lm_service.trtllm import engine as engine_module
 from cosyvoice_runtime.lm_service.trtllm.engine import TrtllmEngine
-from cosyvoice_runtime.lm_service.trtllm.visible_gpu import see_only
 from cosyvoice_runtime.metrics import read_series
 from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.trtllm import EngineVocabulary
-from cosyvoice_runtime.trtllm.installed import Gpu
 from trtllm_fake.bindings import CapacitySchedulerPolicy, KvCacheStats
 from trtllm_fake.bindings import FinishReason as TrtllmEnd
 from trtllm_fake.bindings import Request as TrtllmRequest
-from trtllm_fake.install import Model
-
-SPAN = 100
-"""Utterance ``n`` says the codes ``n * SPAN`` and those after it."""
-ENDLESS = 10**6
-GREEDY = SamplingOptions("greedy", min_tokens=0, max_tokens=60)
-
-
-def code(name: int, place: int) -> int:
-    return name * SPAN + place
-
-
-def coded_model(vocabulary: EngineVocabulary, lengths: dict[int, int], stop: int = 0) -> Model:
-    """A network that is certain of what comes next; prompts hold a name and no speech."""
-
-    def model(ids):
-        logits = torch.zeros(vocabulary.output_rows)
-        if vocabulary.layout == "speech":
-            logits[vocabulary.speech.stop :] = SILENT
-        name, place = ids[1] - vocabulary.text_offset, len(ids) - 3
-        ended = place == lengths.get(name, ENDLESS)
-        next_id = vocabulary.stop_ids[stop] if ended else vocabulary.speech_offset + code(name, place)
-        logits[next_id] = 40.0
-        return logits
-
-    return model
 
 
 @pytest.fixture(params=["merged", "speech"])
@@ -111,10 +75,6 @@ def run(engine: TrtllmEngine, handles: set[int]) -> dict[int, list]:
 
 def tokens(rows: list) -> list[int]:
     return [token for row in rows for token in row.tokens]
-
-
-def coded(name: int, length: int) -> list[int]:
-    return [code(name, place) for place in range(length)]
 
 
 def test_tokens_stream_one_by_one_and_the_last_response_is_empty(engine, lengths):
@@ -396,181 +356,3 @@ def test_cache_smaller_than_the_setting_is_told(open_engine, trtllm, lengths, ca
     for name in (1, 2):
         run(engine, {engine.add(Prompt([name]), GREEDY)})
     assert caplog.text.count("the KV cache holds 320 positions, not the 1024 of kv_cache_tokens") == 1
-
-
-def submit(scheduler, name: int, strategy: str = "greedy", request_id: str = "") -> RecordingReader:
-    reader = RecordingReader()
-    options = SamplingOptions(strategy, min_tokens=0, max_tokens=60, seed=name)
-    scheduler.submit(Request(Prompt([name]), options, True, request_id), reader)
-    return reader
-
-
-def test_many_threads_get_their_own_tokens(
-    make_scheduler, trtllm, trtllm_settings, vocabulary, layout, lengths
-):
-    lengths |= {name: name for name in range(1, 49)}
-    trtllm.load_model = lambda path: coded_model(vocabulary, lengths)
-    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout, max_slots=8)))
-    readers: dict[int, RecordingReader] = {}
-
-    def ask(names: range) -> None:
-        for name in names:
-            readers[name] = submit(scheduler, name, ("greedy", "nucleus", "ras")[name % 3])
-            if name % 4 == 0:
-                readers[name].wait()
-
-    threads = [threading.Thread(target=ask, args=[range(start, 49, 12)]) for start in range(1, 13)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT_S)
-    for name in range(1, 49):
-        assert readers[name].wait().tokens == coded(name, name)
-        assert readers[name].reason is FinishReason.STOP
-
-
-def test_stop_through_the_scheduler_races_with_the_end(
-    make_scheduler, trtllm, trtllm_settings, vocabulary, layout, lengths
-):
-    lengths |= dict.fromkeys(range(1, 61), 3)
-    trtllm.load_model = lambda path: coded_model(vocabulary, lengths)
-    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout)))
-    readers = {name: submit(scheduler, name, request_id=str(name)) for name in range(1, 61)}
-    for name in itertools.islice(readers, 0, None, 2):
-        scheduler.stop(str(name))
-    for name, reader in readers.items():
-        assert reader.wait().reason in (FinishReason.STOP, FinishReason.CANCELLED)
-        assert reader.tokens == coded(name, 3)[: len(reader.tokens)]
-    assert all(readers[name].reason is FinishReason.STOP for name in itertools.islice(readers, 1, None, 2))
-
-
-def test_breakdown_gives_a_fresh_executor_to_those_that_wait(
-    make_scheduler, trtllm, trtllm_settings, vocabulary, layout, loads, lengths
-):
-    lengths[3] = 4
-    trtllm.load_model = lambda path: coded_model(vocabulary, lengths)
-    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout, max_slots=2)))
-    trtllm.gate.hold()
-    running = [submit(scheduler, name) for name in (1, 2)]
-    waiting = submit(scheduler, 3)
-    loads.wait_for(lambda load: (load.active, load.waiting) == (2, 1))
-    trtllm.breakdown = RuntimeError("CUDA error: an illegal memory access (/src/x.cu:3)")
-    trtllm.gate.open()
-    for reader in running:
-        assert str(reader.wait().ends[0]) == "the speech LM's engine broke down (RuntimeError)"
-    assert waiting.wait().tokens == coded(3, 4)
-    assert len(trtllm.executors) == 2
-    assert not trtllm.executors[0]._thread.is_alive()
-
-
-def test_executor_that_can_not_be_opened_again_refuses_everybody(
-    make_scheduler, trtllm, trtllm_settings, vocabulary, layout, loads
-):
-    trtllm.load_model = lambda path: coded_model(vocabulary, {})
-    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout)))
-    running = submit(scheduler, 1)
-    assert running.sending.wait(TIMEOUT_S)
-    trtllm.open_failures.append(RuntimeError("out of memory"))
-    trtllm.breakdown = RuntimeError("lost")
-    assert isinstance(running.wait().ends[0], EngineError)
-    scheduler._thread.join(TIMEOUT_S)
-    with pytest.raises(EngineError, match="can't be started anew"):
-        submit(scheduler, 2)
-
-
-def refusal(settings, **changes) -> str:
-    with pytest.raises(CosyVoiceError) as raised:
-        prepare_engine(dataclasses.replace(settings, **changes))
-    return str(raised.value)
-
-
-@pytest.fixture
-def settings(trtllm_settings, layout):
-    return trtllm_settings(layout)
-
-
-def test_without_the_module_the_container_is_named(settings):
-    assert refusal(settings) == (
-        "tensorrt_llm.engine: 'tensorrt_llm' is not accepted; the module tensorrt_llm is not installed; "
-        "NVIDIA's container nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3 has it"
-    )
-
-
-def test_settings_that_the_engine_was_not_built_for_are_refused(trtllm, settings, tmp_path):
-    assert "tensorrt_llm.device: 'cpu' is not accepted; engine tensorrt_llm needs cuda" in refusal(
-        settings, device="cpu"
-    )
-    assert "tensorrt_llm.device: 'cuda:2' is not accepted; CUDA_VISIBLE_DEVICES is 0,1" in refusal(
-        settings, device="cuda:2"
-    )
-    settings = dataclasses.replace(settings, device="cuda")
-    assert "tensorrt_llm.max_slots: 9 is not accepted; the engine was built for at most 8" in refusal(
-        settings, max_slots=9
-    )
-    assert "max_sequence_tokens: 300 is not accepted; the engine was built for at most 256" in refusal(
-        settings, max_sequence_tokens=300
-    )
-    assert "option dtype was 'float32' when built, now 'bfloat16'" in refusal(settings, dtype="bfloat16")
-    assert "manifest.json is missing: nothing was built here" in refusal(settings, engine_dir=tmp_path)
-
-
-def test_engine_of_other_weights_libraries_or_gpus_is_refused(trtllm, settings, tmp_path, monkeypatch):
-    settings = dataclasses.replace(settings, device="cuda")
-    changed = shutil.copytree(settings.checkpoint_dir, tmp_path / "changed")
-    content = bytearray((changed / "llm.pt").read_bytes())
-    content[-1] ^= 1
-    (changed / "llm.pt").write_bytes(content)
-    assert "source llm.pt was '" in refusal(settings, checkpoint_dir=changed)
-    monkeypatch.setattr(sys.modules["tensorrt_llm"], "__version__", "1.3.0")
-    assert "version of tensorrt_llm was '1.2.1' when built, now '1.3.0'" in refusal(settings)
-    monkeypatch.setattr(built_engine, "present_gpu", lambda: Gpu("NVIDIA L4", "8.9"))
-    assert "GPU was 'NVIDIA H100 80GB HBM3' when built, now 'NVIDIA L4'" in refusal(settings)
-
-
-def test_weights_from_elsewhere_are_told(trtllm, open_engine, settings, tmp_path, caplog):
-    directory = shutil.copytree(settings.engine_dir, tmp_path / "engine")
-    manifest = json.loads((directory / "manifest.json").read_text())
-    manifest["sources"] = {"model.safetensors": "0" * 64}
-    (directory / "manifest.json").write_text(json.dumps(manifest))
-    open_engine(engine_dir=directory)
-    assert "converted from a directory other than the checkpoint" in caplog.text
-
-
-@pytest.mark.parametrize("layout", ["merged"], indirect=True)
-def test_engine_without_its_bias_is_refused(trtllm, settings, tmp_path):
-    directory = shutil.copytree(settings.engine_dir, tmp_path / "engine")
-    (directory / "embedding_bias.safetensors").unlink()
-    assert "embedding_bias.safetensors: missing or damaged" in refusal(settings, engine_dir=directory)
-
-
-def test_gpu_is_chosen_before_tensorrt_llm_is_imported(trtllm, settings, monkeypatch):
-    visible = []
-    versions = built_engine.library_versions
-    monkeypatch.setattr(
-        built_engine,
-        "library_versions",
-        lambda: visible.append(os.environ["CUDA_VISIBLE_DEVICES"]) or versions(),
-    )
-    prepare_engine(settings)
-    assert visible == ["1"]
-
-
-@pytest.mark.parametrize(
-    ("listed", "device", "left"),
-    [(None, "cuda", "0"), (None, "cuda:3", "3"), ("4,7", "cuda:1", "7"), ("GPU-1f", "cuda", "GPU-1f")],
-)
-def test_process_sees_only_its_gpu(monkeypatch, listed, device, left):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    if listed is None:
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    else:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
-    see_only(device)
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == left
-
-
-def test_gpu_can_not_be_chosen_when_cuda_is_in_use(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    with pytest.raises(InvalidInput, match="CUDA is in use in this process already"):
-        see_only("cuda:1")

@@ -1,0 +1,111 @@
+"""Many requests, stops and breakdowns of the engine ``tensorrt_llm`` behind the scheduler."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+from coded_engine import TIMEOUT_S, RecordingReader
+from coded_trtllm import coded, coded_model
+
+from cosyvoice_runtime.lm_service.engine import EngineError, prepare_engine
+from cosyvoice_runtime.lm_service.request import Request
+from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions
+from cosyvoice_runtime.trtllm import EngineVocabulary
+
+
+@pytest.fixture(params=["merged", "speech"])
+def layout(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def lengths() -> dict[int, int]:
+    """Codes of each utterance; those not here never end."""
+    return {}
+
+
+@pytest.fixture
+def vocabulary(layout) -> EngineVocabulary:
+    return EngineVocabulary(layout, text_tokens=1020, speech_rows=6564)
+
+
+def submit(scheduler, name: int, strategy: str = "greedy", request_id: str = "") -> RecordingReader:
+    reader = RecordingReader()
+    options = SamplingOptions(strategy, min_tokens=0, max_tokens=60, seed=name)
+    scheduler.submit(Request(Prompt([name]), options, True, request_id), reader)
+    return reader
+
+
+def test_many_threads_get_their_own_tokens(
+    make_scheduler, trtllm, trtllm_settings, vocabulary, layout, lengths
+):
+    lengths |= {name: name for name in range(1, 49)}
+    trtllm.load_model = lambda path: coded_model(vocabulary, lengths)
+    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout, max_slots=8)))
+    readers: dict[int, RecordingReader] = {}
+
+    def ask(names: range) -> None:
+        for name in names:
+            readers[name] = submit(scheduler, name, ("greedy", "nucleus", "ras")[name % 3])
+            if name % 4 == 0:
+                readers[name].wait()
+
+    threads = [threading.Thread(target=ask, args=[range(start, 49, 12)]) for start in range(1, 13)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    for name in range(1, 49):
+        assert readers[name].wait().tokens == coded(name, name)
+        assert readers[name].reason is FinishReason.STOP
+
+
+def test_stop_through_the_scheduler_races_with_the_end(
+    make_scheduler, trtllm, trtllm_settings, vocabulary, layout, lengths
+):
+    lengths |= dict.fromkeys(range(1, 61), 3)
+    trtllm.load_model = lambda path: coded_model(vocabulary, lengths)
+    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout)))
+    readers = {name: submit(scheduler, name, request_id=str(name)) for name in range(1, 61)}
+    for name in itertools.islice(readers, 0, None, 2):
+        scheduler.stop(str(name))
+    for name, reader in readers.items():
+        assert reader.wait().reason in (FinishReason.STOP, FinishReason.CANCELLED)
+        assert reader.tokens == coded(name, 3)[: len(reader.tokens)]
+    assert all(readers[name].reason is FinishReason.STOP for name in itertools.islice(readers, 1, None, 2))
+
+
+def test_breakdown_gives_a_fresh_executor_to_those_that_wait(
+    make_scheduler, trtllm, trtllm_settings, vocabulary, layout, loads, lengths
+):
+    lengths[3] = 4
+    trtllm.load_model = lambda path: coded_model(vocabulary, lengths)
+    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout, max_slots=2)))
+    trtllm.gate.hold()
+    running = [submit(scheduler, name) for name in (1, 2)]
+    waiting = submit(scheduler, 3)
+    loads.wait_for(lambda load: (load.active, load.waiting) == (2, 1))
+    trtllm.breakdown = RuntimeError("CUDA error: an illegal memory access (/src/x.cu:3)")
+    trtllm.gate.open()
+    for reader in running:
+        assert str(reader.wait().ends[0]) == "the speech LM's engine broke down (RuntimeError)"
+    assert waiting.wait().tokens == coded(3, 4)
+    assert len(trtllm.executors) == 2
+    assert not trtllm.executors[0]._thread.is_alive()
+
+
+def test_executor_that_can_not_be_opened_again_refuses_everybody(
+    make_scheduler, trtllm, trtllm_settings, vocabulary, layout, loads
+):
+    trtllm.load_model = lambda path: coded_model(vocabulary, {})
+    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout)))
+    running = submit(scheduler, 1)
+    assert running.sending.wait(TIMEOUT_S)
+    trtllm.open_failures.append(RuntimeError("out of memory"))
+    trtllm.breakdown = RuntimeError("lost")
+    assert isinstance(running.wait().ends[0], EngineError)
+    scheduler._thread.join(TIMEOUT_S)
+    with pytest.raises(EngineError, match="can't be started anew"):
+        submit(scheduler, 2)
