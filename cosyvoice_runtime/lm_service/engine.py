@@ -13,6 +13,7 @@ from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions
 ENGINES = {
     "torch": "cosyvoice_runtime.lm_service.torch_engine",
     "tensorrt_llm": "cosyvoice_runtime.lm_service.trtllm",
+    "vllm": "cosyvoice_runtime.lm_service.vllm",
 }
 """Modules with a function ``prepare(settings) -> OpenEngine``, imported when chosen."""
 

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm_service.cache_room import check_cache_room
 from cosyvoice_runtime.lm_service.engine import OpenEngine, Progress
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.speech_lm import (
@@ -54,21 +54,11 @@ class TorchEngine:
 def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     """See `engine.prepare_engine`."""
     config = load_config(settings.checkpoint_dir)
-    _check_room(settings, config.speech_lm.max_positions)
+    check_cache_room(settings, config.speech_lm.max_positions)
     tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
     dtype = getattr(torch, settings.dtype)
     lm = SpeechLM.from_tensors(config.speech_lm, tensors, settings.device, dtype)
     return partial(TorchEngine, lm, settings.max_slots, settings.max_sequence_tokens)
-
-
-def _check_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
-    if settings.max_sequence_tokens > max_positions:
-        limit = f"the network has {max_positions} positions"
-        raise InvalidInput("tensorrt_llm.max_sequence_tokens", settings.max_sequence_tokens, limit)
-    needed = settings.max_slots * settings.max_sequence_tokens
-    if settings.kv_cache_tokens < needed:
-        limit = f"engine torch needs max_slots * max_sequence_tokens, which is {needed}"
-        raise InvalidInput("tensorrt_llm.kv_cache_tokens", settings.kv_cache_tokens, limit)
 
 
 def _progress(emission: Emission) -> Progress:

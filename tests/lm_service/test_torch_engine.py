@@ -65,11 +65,10 @@ def test_last_token_comes_with_the_reason(settings):
     assert [(len(row.tokens), row.finish_reason) for row in rows] == [(1, None), (1, FinishReason.LENGTH)]
 
 
-@pytest.mark.parametrize("engine", ["vllm"])
-def test_engine_that_is_not_there_is_refused_by_name(settings, engine):
-    message = f"tensorrt_llm.engine: '{engine}' is not accepted; this version has torch"
+def test_engine_that_is_not_there_is_refused_by_name(settings):
+    message = "tensorrt_llm.engine: 'onnx' is not accepted; this version has torch"
     with pytest.raises(InvalidInput, match=message):
-        prepare_engine(dataclasses.replace(settings, engine=engine))
+        prepare_engine(dataclasses.replace(settings, engine="onnx"))
 
 
 def test_cache_too_small_for_the_slots_is_refused(settings):

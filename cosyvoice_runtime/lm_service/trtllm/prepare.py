@@ -18,7 +18,7 @@ from cosyvoice_runtime.lm_service.trtllm.engine import TrtllmEngine
 from cosyvoice_runtime.lm_service.trtllm.library_sampler import LibrarySampler
 from cosyvoice_runtime.lm_service.trtllm.requests import RequestMaker
 from cosyvoice_runtime.lm_service.trtllm.statistics import Statistics
-from cosyvoice_runtime.lm_service.trtllm.visible_gpu import see_only
+from cosyvoice_runtime.lm_service.visible_gpu import see_only
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.trtllm.pinned import CONTAINER
@@ -38,7 +38,7 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     if importlib.util.find_spec("tensorrt_llm") is None:
         limit = f"the module tensorrt_llm is not installed; NVIDIA's container {CONTAINER} has it"
         raise InvalidInput("tensorrt_llm.engine", settings.engine, limit)
-    see_only(settings.device)
+    see_only(settings.device, settings.engine)
     config = load_config(settings.checkpoint_dir).speech_lm
     built = BuiltEngine.open(settings, config)
     config = replace(config, text_vocab_size=built.vocabulary.text_tokens)

@@ -1,0 +1,130 @@
+"""From settings to engines."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import Any
+
+import torch
+
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.engine_files import require_current
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm_service.cache_room import check_cache_room
+from cosyvoice_runtime.lm_service.engine import OpenEngine
+from cosyvoice_runtime.lm_service.visible_gpu import see_only
+from cosyvoice_runtime.lm_service.vllm.engine import VllmEngine
+from cosyvoice_runtime.lm_service.vllm.export import DTYPES, not_finite_id, wanted_manifest
+from cosyvoice_runtime.lm_service.vllm.installed import require_vllm
+from cosyvoice_runtime.lm_service.vllm.plugin import register
+from cosyvoice_runtime.lm_service.vllm.prompt_tables import PromptTables
+from cosyvoice_runtime.lm_service.vllm.utterance import Utterance
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+from cosyvoice_runtime.speech_lm import cache_bytes
+
+logger = logging.getLogger(__name__)
+
+BLOCK = 16
+"""Positions in a block of vLLM's cache."""
+SAMPLER = f"{__package__}.sampler:SpeechSampler"
+
+
+def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
+    """See `engine.prepare_engine`. vLLM reads the weights as an engine opens.
+
+    Raises:
+        InvalidInput: vLLM is not installed in the release that is needed, or a setting does not fit.
+        EngineFileError: ``engine_dir`` holds no export, or one of another checkpoint or dtype.
+    """
+    require_vllm()
+    if settings.dtype not in DTYPES:
+        raise InvalidInput("tensorrt_llm.dtype", settings.dtype, f"engine vllm runs {' or '.join(DTYPES)}")
+    see_only(settings.device, settings.engine)
+    config = load_config(settings.checkpoint_dir).speech_lm
+    check_cache_room(settings, config.max_positions)
+    require_current(settings.engine_dir, wanted_manifest(Layout(settings.checkpoint_dir), settings.dtype))
+    return partial(_open, settings, config, PromptTables.read(settings.engine_dir))
+
+
+def engine_args(settings: TensorrtLlmSettings, config: SpeechLMConfig, gpu_bytes: int) -> dict[str, Any]:
+    """``vllm.EngineArgs``.
+
+    Args:
+        gpu_bytes: memory of the GPU, of which vLLM wants the cache's share to be free when it starts.
+    """
+    cache = pool_bytes(settings, config)
+    return {
+        "model": str(settings.engine_dir),
+        "dtype": settings.dtype,
+        "skip_tokenizer_init": True,
+        "generation_config": "vllm",
+        "enable_prompt_embeds": True,
+        "logits_processors": [SAMPLER],
+        "max_model_len": settings.max_sequence_tokens,
+        "max_num_seqs": settings.max_slots,
+        # Prompts are computed whole: vLLM samples every row of a step, also one whose prompt isn't complete,
+        # and throws that draw away.
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": settings.max_sequence_tokens,
+        # Prompts start with the text: two of one voice share little, and looking it up means hashing them.
+        "enable_prefix_caching": False,
+        # A draw needs the logits on the host, so the next step can't be prepared ahead of it.
+        "async_scheduling": False,
+        "block_size": BLOCK,
+        "kv_cache_memory_bytes": cache,
+        "gpu_memory_utilization": cache / gpu_bytes,
+        "disable_log_stats": True,
+    }
+
+
+def pool_bytes(settings: TensorrtLlmSettings, config: SpeechLMConfig) -> int:
+    """Memory of the cache: every request in whole blocks, and the block that vLLM keeps for itself."""
+    blocks = -(-settings.kv_cache_tokens // BLOCK) + settings.max_slots + 1
+    return cache_bytes(config, blocks, BLOCK, getattr(torch, settings.dtype))
+
+
+def _open(settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptTables) -> VllmEngine:
+    os.environ["VLLM_NO_USAGE_STATS"] = "1"  # or vLLM tells its makers what runs here
+    from vllm import EngineArgs, LLMEngine, SamplingParams
+    from vllm.inputs.engine import embeds_input
+    from vllm.sampling_params import RequestOutputKind
+    from vllm.utils.torch_utils import current_stream
+    from vllm.v1.executor import Executor
+
+    register()
+    gpu_bytes = torch.cuda.get_device_properties(0).total_memory
+    vllm_config = EngineArgs(**engine_args(settings, config, gpu_bytes)).create_engine_config()
+    # In this process: a step is a few milliseconds, and messages to another one would be added to each.
+    llm = LLMEngine(vllm_config, Executor.get_class(vllm_config), log_stats=False, multiprocess_mode=False)
+    torch.cuda.synchronize()  # steps will come from another thread, on a stream of its own
+    logger.info(
+        "engine vllm: %d slots of %d positions, %.0f MiB of cache; all tokens are drawn by this library",
+        settings.max_slots,
+        settings.max_sequence_tokens,
+        pool_bytes(settings, config) / 2**20,
+    )
+
+    def make_params(utterance: Utterance, most: int) -> Any:
+        return SamplingParams(
+            temperature=0.0,  # takes the one id that the sampler leaves
+            max_tokens=most,
+            stop_token_ids=[*config.stop_ids, not_finite_id(config)],
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+            extra_args=utterance.as_extra_args(),
+            skip_clone=True,
+        )
+
+    return VllmEngine(
+        llm,
+        make_params,
+        embeds_input,
+        current_stream,
+        config,
+        tables,
+        settings.max_slots,
+        settings.max_sequence_tokens,
+    )
