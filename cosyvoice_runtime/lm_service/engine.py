@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, Protocol
 
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions
 
@@ -70,10 +70,8 @@ def prepare_engine(settings: TensorrtLlmSettings) -> OpenEngine:
     """Load the weights for the engine that the settings name.
 
     Raises:
-        InvalidInput: this version does not have it, or it can't work with these settings.
+        InvalidInput: what it needs is not installed, or it can't work with these settings.
         CheckpointError: the weights can't be read.
     """
-    if settings.engine not in ENGINES:
-        raise InvalidInput("tensorrt_llm.engine", settings.engine, f"this version has {', '.join(ENGINES)}")
     open_engine: OpenEngine = importlib.import_module(ENGINES[settings.engine]).prepare(settings)
     return open_engine

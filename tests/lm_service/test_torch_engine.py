@@ -10,7 +10,7 @@ from coded_engine import RecordingReader
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm_service.engine import prepare_engine
+from cosyvoice_runtime.lm_service.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.lm_service.request import Request
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
@@ -65,10 +65,11 @@ def test_last_token_comes_with_the_reason(settings):
     assert [(len(row.tokens), row.finish_reason) for row in rows] == [(1, None), (1, FinishReason.LENGTH)]
 
 
-def test_engine_that_is_not_there_is_refused_by_name(settings):
-    message = "tensorrt_llm.engine: 'onnx' is not accepted; this version has torch"
-    with pytest.raises(InvalidInput, match=message):
-        prepare_engine(dataclasses.replace(settings, engine="onnx"))
+def test_settings_accept_the_engines_that_are_there_and_no_other(settings):
+    for engine in ENGINES:
+        assert dataclasses.replace(settings, engine=engine).engine == engine
+    with pytest.raises(InvalidInput, match=f"engine: 'onnx' is not accepted; one of {', '.join(ENGINES)}"):
+        dataclasses.replace(settings, engine="onnx")
 
 
 def test_cache_too_small_for_the_slots_is_refused(settings):
