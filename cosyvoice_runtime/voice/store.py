@@ -239,5 +239,7 @@ class VoiceStore:
 
     def _unknown(self, name: str) -> InvalidInput:
         names = self._names.known()
+        if not names:
+            return InvalidInput("voice", name, "no voice has a name yet")
         shown = ", ".join(names[:SHOWN_NAMES]) + (", ..." if len(names) > SHOWN_NAMES else "")
         return InvalidInput("voice", name, f"expected a key or one of {len(names)} names: {shown}")

@@ -17,6 +17,7 @@ import pytest
 import tritonclient.grpc as triton
 from tritonclient.utils import np_to_triton_dtype
 
+import soak
 from cosyvoice_client import (
     AsyncSpeechClient,
     ClientError,
@@ -263,6 +264,16 @@ def footprint_mib(server: Server) -> float:
     own = Path("/dev/shm").glob(f"cosyvoice_{os.getpid()}_*")
     shared = sum(path.stat().st_blocks * 512 for path in own)
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20 + shared / 2**20
+
+
+def test_clients_of_every_kind_lose_and_leave_nothing(server, capsys, monkeypatch):
+    monkeypatch.setattr(soak, "SHARES", dict.fromkeys(soak.SHARES, 1))
+    page = f"http://{server.metrics_url}/metrics"
+    arguments = ["--url", server.grpc_url, "--metrics", page, "--clients", "6", "--minutes", "0.2"]
+    status = soak.main(arguments)
+    printed = capsys.readouterr()
+    assert (status, printed.err) == (0, "")
+    assert all(f"x {fate}" in printed.out for fate in soak.SHARES)
 
 
 def test_stopping_under_load_loses_no_started_utterance(serve, tmp_path):

@@ -1,0 +1,55 @@
+"""The soak against a real server with fake models, which refuse nothing, and a made metrics page."""
+
+from __future__ import annotations
+
+import pytest
+
+import soak
+
+
+def page(tmp_path, **values):
+    lines = [f'{name}{{model="m"}} {values.get(name, 0.0)}' for name in soak.IN_PROGRESS]
+    (tmp_path / "metrics").write_text("\n".join(lines))
+    return (tmp_path / "metrics").as_uri()
+
+
+def run(server, page, *arguments):
+    line = ["--url", server.grpc_url, "--metrics", page, "--clients", "3", "--minutes", "0.03"]
+    return soak.main([*line, *arguments])
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch):
+    monkeypatch.setattr(soak, "SETTLE_S", 0.0)
+
+
+def test_clients_of_every_kind_come_and_nothing_fails(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(soak, "SHARES", {"listen": 2, "leave": 1, "leave at once": 1})
+    assert run(server, page(tmp_path)) == 0
+    printed = capsys.readouterr()
+    assert all(f"x {name}" in printed.out for name in soak.SHARES)
+    assert printed.err == ""
+
+
+def test_bad_input_that_is_spoken_is_a_failure(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(soak, "SHARES", {"bad input": 1})
+    assert run(server, page(tmp_path)) == 1
+    assert "failed: not refused" in capsys.readouterr().err
+
+
+def test_work_left_behind_is_a_failure(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(soak, "SHARES", {"listen": 1})
+    assert run(server, page(tmp_path, cosyvoice_lm_active_slots=2.0)) == 1
+    assert '2 left in cosyvoice_lm_active_slots{model="m"}' in capsys.readouterr().err
+
+
+def test_server_that_is_not_there_is_a_failure(server, tmp_path, capsys):
+    line = ["--url", "localhost:9", "--metrics", page(tmp_path), "--clients", "1", "--minutes", "0.001"]
+    assert soak.main(line) == 1
+    assert "failed" in capsys.readouterr().err
+
+
+def test_page_without_the_gauges_is_told(server, tmp_path):
+    (tmp_path / "metrics").write_text("")
+    with pytest.raises(SystemExit, match="has no cosyvoice_inflight_utterances"):
+        run(server, (tmp_path / "metrics").as_uri())
