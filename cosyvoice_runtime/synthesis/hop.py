@@ -9,16 +9,16 @@ from dataclasses import dataclass
 class HopPolicy:
     """Chunks end where the flow's blocks end and grow with the audio the client still has to play.
 
-    A client with little left to play gets the next block as soon as it exists; one that is well supplied
-    can wait for a longer chunk, which costs less work for each second of speech. Tokens that have piled
-    up meanwhile go out together.
+    A chunk leaves when all of it is computed. So a client with little left to play gets a block at a time,
+    however many tokens are there already; one that is well supplied can wait for a longer chunk, which costs
+    less work for each second of speech.
 
     Attributes:
         block_tokens: tokens of one block of the chunk-causal mask.
         lookahead_tokens: tokens after a block that must be known.
         min_first_tokens: fewest tokens of the first chunk.
         hop_tokens: tokens of a chunk when the client is about to run dry.
-        max_hop_tokens: most tokens of any chunk but the first.
+        max_hop_tokens: tokens of a chunk when the client is well supplied.
         token_rate: tokens per second.
     """
 
@@ -38,22 +38,16 @@ class HopPolicy:
             received: new tokens so far.
             cushion_s: seconds of audio sent and not yet played.
         """
-        available = self._boundary_before(prompt_tokens, received - self.lookahead_tokens)
-        least = previous_end + self._least(previous_end, cushion_s)
-        if available < least:
-            return None
-        if previous_end == 0:
-            return available
-        most = self._boundary_before(prompt_tokens, previous_end + self.max_hop_tokens)
-        return max(min(available, most), least)
+        end = self._boundary_after(prompt_tokens, previous_end + self._fewest(previous_end, cushion_s))
+        return end if end + self.lookahead_tokens <= received else None
 
-    def _least(self, previous_end: int, cushion_s: float) -> int:
-        """Fewest tokens of the next chunk: half of what the client can play meanwhile, in blocks."""
+    def _fewest(self, previous_end: int, cushion_s: float) -> int:
+        """Tokens of the next chunk, up to a block's end: half of what the client can play meanwhile."""
         if previous_end == 0:
             return self.min_first_tokens
         blocks = int(cushion_s / 2 * self.token_rate / self.block_tokens)
         return max(1, min(max(self.hop_tokens, blocks * self.block_tokens), self.max_hop_tokens))
 
-    def _boundary_before(self, prompt_tokens: int, end: int) -> int:
-        """Last block boundary at or before ``end`` new tokens; it may be negative."""
-        return (prompt_tokens + end) // self.block_tokens * self.block_tokens - prompt_tokens
+    def _boundary_after(self, prompt_tokens: int, end: int) -> int:
+        """First block boundary at or after ``end`` new tokens."""
+        return -(-(prompt_tokens + end) // self.block_tokens) * self.block_tokens - prompt_tokens

@@ -115,9 +115,7 @@ class Piece:
         try:
             while queue.finish_reason is None:
                 self._tokens += queue.take()
-                self._listener.require()
-                if queue.finish_reason is None:
-                    self._send_ready()
+                self._send_ready()
             if queue.finish_reason is FinishReason.ERROR:
                 raise CosyVoiceError("the speech LM's answer ended without a reason")
             self._pass_on(len(self._tokens), queue.finish_reason)
@@ -128,11 +126,15 @@ class Piece:
             raise
 
     def _send_ready(self) -> None:
-        """Send the chunk that can go out now, if there is one."""
-        end = self._hop.chunk_end(self._prompt_tokens, self._end, len(self._tokens), self._cushion())
-        if end is not None:
+        """Send the chunks that can go out now."""
+        self._listener.require()
+        while (end := self._chunk_end()) is not None:
             self._end = end
             self._pass_on(end + self._hop.lookahead_tokens, None)
+            self._listener.require()
+
+    def _chunk_end(self) -> int | None:
+        return self._hop.chunk_end(self._prompt_tokens, self._end, len(self._tokens), self._cushion())
 
     def _pass_on(self, end: int, reason: FinishReason | None) -> None:
         """Make the tokens before ``end`` audible."""

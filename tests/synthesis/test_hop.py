@@ -37,7 +37,12 @@ def test_client_with_a_cushion_waits_for_a_longer_chunk():
     assert POLICY.chunk_end(0, 25, 128, cushion_s=60.0) == 125
 
 
-def test_tokens_that_piled_up_go_out_together_up_to_the_longest_chunk():
-    assert POLICY.chunk_end(0, 25, 90, cushion_s=0.0) == 75
-    assert POLICY.chunk_end(0, 25, 600, cushion_s=0.0) == 125
-    assert POLICY.chunk_end(13, 12, 600, cushion_s=0.0) == 112
+def test_client_about_to_run_dry_gets_the_next_block_only_however_many_tokens_are_there():
+    assert POLICY.chunk_end(0, 0, 600, cushion_s=0.0) == 25
+    assert POLICY.chunk_end(0, 25, 600, cushion_s=0.0) == 50
+    assert POLICY.chunk_end(13, 12, 600, cushion_s=1.9) == 37
+    assert POLICY.chunk_end(13, 12, 600, cushion_s=60.0) == 112
+
+
+def test_hop_between_two_boundaries_goes_to_the_second():
+    assert HopPolicy(hop_tokens=30).chunk_end(0, 25, 600, cushion_s=0.0) == 75

@@ -126,11 +126,16 @@ def test_every_token_is_heard_once_in_order(tokenizer, count, streaming):
 
 
 def test_whoever_waits_for_all_of_it_is_served_in_long_chunks_and_without_hurry(tokenizer):
-    stages = CodedStages([TokenGroup(list(range(13))), TokenGroup(list(range(13, 250))), *singles(0)])
-    stages.hold.clear()
-    service(stages, tokenizer).speak(request(streaming=False), Listener(releases=stages))
+    stages = CodedStages([TokenGroup(list(range(250)), FinishReason.STOP)])
+    service(stages, tokenizer).speak(request(streaming=False), Listener())
     assert set(stages.cushions) == {OFFLINE_CUSHION_S}
-    assert max(len(tokens) for tokens, _ in stages.calls) >= 100
+    assert [len(tokens) for tokens, _ in stages.calls] == [13, 100, 100, 37]
+
+
+def test_whoever_is_about_to_run_dry_never_waits_for_more_than_a_block(tokenizer):
+    stages = CodedStages([TokenGroup(list(range(250)), FinishReason.STOP)])
+    service(stages, tokenizer).speak(request(), Listener())
+    assert [len(tokens) for tokens, _ in stages.calls] == [13, *9 * [25], 12]
 
 
 def test_every_call_brings_the_same_voice_seed_and_speed(tokenizer):
