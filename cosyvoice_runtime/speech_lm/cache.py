@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -38,6 +39,19 @@ class CacheView:
     def read(self, layer: int, span: int) -> tuple[Tensor, Tensor]:
         """Keys and values [B, kv_heads, span, head_dim] of the first ``span`` positions, without a copy."""
         keys, values = self.data[layer, :, :, :, :span]
+        return keys, values
+
+
+class GatheredView(CacheView):
+    """Any slots of a cache, in any order; reading them copies."""
+
+    def __init__(self, data: Tensor, slots: Tensor) -> None:
+        self.data = data
+        self.max_len = data.shape[4]
+        self._rows = slots[:, None]
+
+    def read(self, layer: int, span: int) -> tuple[Tensor, Tensor]:
+        keys, values = self.data[layer][:, self._rows[:, 0], :, :span]
         return keys, values
 
 
@@ -94,3 +108,7 @@ class KVCache:
     def view(self, start: int, stop: int) -> CacheView:
         """Slots ``start`` to ``stop`` (exclusive), sharing this cache's memory."""
         return CacheView(self.data[:, :, start:stop])
+
+    def gathered(self, slots: Sequence[int]) -> GatheredView:
+        """These slots, sharing this cache's memory."""
+        return GatheredView(self.data, torch.tensor(slots, device=self.data.device))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.speech_lm.cache import KVCache
+from cosyvoice_runtime.speech_lm.decode_steps import DecodeSteps, EagerSteps
 from cosyvoice_runtime.speech_lm.generation import Emission, Generation
 from cosyvoice_runtime.speech_lm.limits import FinishReason, TokenLimits
 from cosyvoice_runtime.speech_lm.network import SpeechLM
@@ -23,12 +24,20 @@ from cosyvoice_runtime.speech_lm.prompt import (
 )
 from cosyvoice_runtime.speech_lm.sampling import sample_batch
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.speech_lm.step_graphs import GraphedSteps, Recorder
 from cosyvoice_runtime.speech_lm.text_stream import TextStream
 
-SPAN_STEP = 64
-"""Decode steps attend to a multiple of this many cache positions: few distinct shapes, little excess."""
+PREFILL_POSITIONS = 2048
+"""Most positions, padding included, of several prompts in one pass: more would keep a GPU from the others."""
 
 DEFAULT_OPTIONS = SamplingOptions()
+
+
+class Fresh(NamedTuple):
+    """An utterance and what it has to be fed."""
+
+    row: Generation
+    segments: Sequence[Segment]
 
 
 class BatchDecoder:
@@ -43,12 +52,27 @@ class BatchDecoder:
         fixed_batch: run all slots over the whole ``max_len`` in each step. Shapes are then static, and what
             the neighbours are doing doesn't change an utterance's logits in the last bit (the slot it is
             in can); idle slots cost as much as busy ones.
+        record: steps are recorded with it and replayed, on a GPU with `CudaRecorder`. Recorded steps come in
+            few sizes, so this changes logits as much as neighbours do.
+        prefill_rows: prompts fed in one pass. More than one is faster where a pass costs the same for any
+            number of rows, as on a GPU.
     """
 
-    def __init__(self, lm: SpeechLM, slots: int, max_len: int, fixed_batch: bool = False) -> None:
+    def __init__(
+        self,
+        lm: SpeechLM,
+        slots: int,
+        max_len: int,
+        fixed_batch: bool = False,
+        record: Recorder | None = None,
+        prefill_rows: int = 1,
+    ) -> None:
         self._lm = lm
+        self._prefill_rows = prefill_rows
         self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
-        self._fixed_batch = fixed_batch
+        self._steps: DecodeSteps = EagerSteps(lm, self._cache, fixed_batch)
+        if record is not None:
+            self._steps = GraphedSteps(lm, self._cache, record)
         self._running: dict[int, Generation] = {}
 
     @property
@@ -169,6 +193,14 @@ class BatchDecoder:
         """Feed what is ready: the utterances concerned, and their logits as parts of [rows, V]."""
         rows = [row for row in self._running.values() if row.unfed]
         logits = [self._decode(rows)] if rows else []
+        for group in self._prompts():
+            rows += [prompt.row for prompt in group]
+            logits.append(self._prefill(group))
+        return rows, logits
+
+    def _prompts(self) -> Iterator[list[Fresh]]:
+        """Prompts to prefill now, in groups for one pass."""
+        group: list[Fresh] = []
         for row in self._running.values():
             segments = row.take_feed()
             if segments is None:
@@ -176,40 +208,38 @@ class BatchDecoder:
             if self._cache.lengths[row.slot] + num_positions(segments) > self._cache.max_len:
                 row.finish(FinishReason.LENGTH)
                 continue
-            rows.append(row)
-            logits.append(self._prefill(row, segments))
-        return rows, logits
+            prompt = Fresh(row, segments)
+            longest = max(num_positions(other.segments) for other in [*group, prompt])
+            if group and (len(group) == self._prefill_rows or (len(group) + 1) * longest > PREFILL_POSITIONS):
+                yield group
+                group = []
+            group.append(prompt)
+        if group:
+            yield group
 
-    def _prefill(self, row: Generation, segments: Sequence[Segment]) -> Tensor:
-        start = int(self._cache.lengths[row.slot])
-        embeddings = self._lm.embed(segments)
-        self._cache.lengths[row.slot] += len(embeddings)
-        return self._lm.prefill(embeddings, start, self._cache.view(row.slot, row.slot + 1))[None]
+    def _prefill(self, group: list[Fresh]) -> Tensor:
+        embeddings = [self._lm.embed(prompt.segments) for prompt in group]
+        slots = [prompt.row.slot for prompt in group]
+        starts = self._cache.lengths[slots].tolist()
+        self._cache.lengths[slots] += [len(row) for row in embeddings]
+        if len(group) == 1:
+            view = self._cache.view(slots[0], slots[0] + 1)
+            return self._lm.prefill(embeddings[0], starts[0], view)[None]
+        return self._lm.prefill_rows(embeddings, starts, self._cache.gathered(slots))
 
     def _decode(self, rows: list[Generation]) -> Tensor:
         slots = [row.slot for row in rows]
-        size = self._cache.slots if self._fixed_batch else max(slots) + 1
+        size = self._steps.size(max(slots) + 1)
         tokens = np.zeros(size, dtype=np.int64)
         tokens[slots] = [row.tokens[-1] for row in rows]
-        span = self._span(size)
+        span = self._steps.span(min(int(self._cache.lengths[:size].max()) + 1, self._cache.max_len))
         # A stream that waits with a full cache has no next position; it can only end from there.
         positions = np.minimum(self._cache.lengths[:size], span - 1)
-        logits = self._lm.decode_step(
-            self._to_device(tokens), self._to_device(positions), self._cache.view(0, size), span
-        )
+        logits = self._steps.run(tokens, positions, span)
         self._cache.lengths[slots] += 1
         for row in rows:
             row.unfed = False
         return logits[slots]
-
-    def _span(self, size: int) -> int:
-        if self._fixed_batch:
-            return self._cache.max_len
-        needed = int(self._cache.lengths[:size].max()) + 1
-        return min(-(-needed // SPAN_STEP) * SPAN_STEP, self._cache.max_len)
-
-    def _to_device(self, values: npt.NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(values).to(self._lm.device)
 
     def _draw(self, rows: list[Generation], logits: Tensor) -> list[int]:
         ids = [self._lm.config.fill_id] * len(rows)

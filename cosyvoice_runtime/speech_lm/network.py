@@ -173,6 +173,26 @@ class SpeechLM(nn.Module):
         hidden = self(embeddings[None], positions[None], cache, start + len(embeddings))
         return self.logits(hidden[0, -1])
 
+    def prefill_rows(self, rows: Sequence[Tensor], starts: Sequence[int], cache: CacheView) -> Tensor:
+        """`prefill` of several slots in one pass.
+
+        Shorter rows repeat their last position up to the longest row's length, which writes what is there
+        already.
+
+        Args:
+            rows: [T, hidden] embeddings of each slot of ``cache``.
+            starts: position of each row's first one.
+
+        Returns:
+            float32 logits [B, speech_rows] after the last position of each row.
+        """
+        lengths = torch.tensor([len(row) for row in rows], device=self.device)
+        steps = torch.arange(int(lengths.max()), device=self.device).minimum(lengths[:, None] - 1)
+        embeddings = torch.cat(list(rows))[steps + (lengths.cumsum(0) - lengths)[:, None]]
+        positions = steps + torch.tensor(starts, device=self.device)[:, None]
+        span = max(start + len(row) for start, row in zip(starts, rows, strict=True))
+        return self.logits(self(embeddings, positions, cache, span)[:, -1])
+
     def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
         """Feed one speech token per slot.
 

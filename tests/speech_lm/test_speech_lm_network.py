@@ -36,6 +36,25 @@ def test_batch_row_equals_single_run(lm: SpeechLM, lengths: list[int], seed: int
     torch.testing.assert_close(logits, torch.stack(expected), rtol=0, atol=1e-4)
 
 
+@given(lengths, st.integers(0, 9))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_rows_prefilled_together_equal_single_ones(lm: SpeechLM, lengths: list[int], start: int) -> None:
+    together, single = (KVCache(lm.config, len(lengths) + 1, 40) for _ in range(2))
+    slots = [*range(1, len(lengths)), 0]
+    starts = [start if row % 2 else 0 for row in range(len(lengths))]
+    rows = [random_embeddings(lm, length, seed=row) for row, length in enumerate(lengths)]
+    for cache in (together, single):
+        for slot in slots:
+            lm.prefill(random_embeddings(lm, 9, seed=slot), 0, cache.view(slot, slot + 1))
+    logits = lm.prefill_rows(rows, starts, together.gathered(slots))
+    expected = [
+        lm.prefill(row, begin, single.view(slot, slot + 1))
+        for row, begin, slot in zip(rows, starts, slots, strict=True)
+    ]
+    torch.testing.assert_close(logits, torch.stack(expected), rtol=0, atol=1e-4)
+    torch.testing.assert_close(together.data, single.data, rtol=1e-5, atol=1e-4)
+
+
 @given(st.integers(1, 20), st.integers(1, 20))
 @settings(max_examples=15, deadline=None, derandomize=True)
 def test_prefill_in_parts_equals_one_prefill(lm: SpeechLM, first: int, second: int) -> None:
