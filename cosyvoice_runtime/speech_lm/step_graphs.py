@@ -23,10 +23,17 @@ BATCH_STEP = 16
 
 
 class Recording(NamedTuple):
-    """A recorded computation: ``replay`` repeats it on the same memory, ``result`` is where it leaves it."""
+    """A recorded computation.
+
+    Attributes:
+        replay: repeats it on the same memory.
+        result: where it leaves what it computes.
+        recorded: the computation itself, kept because what it refers to must not be freed.
+    """
 
     replay: Callable[[], None]
     result: Tensor
+    recorded: Callable[[], Tensor]
 
 
 Recorder = Callable[[Callable[[], Tensor]], Recording]
@@ -90,7 +97,7 @@ class CudaRecorder:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             result = compute()
-        return Recording(graph.replay, result)
+        return Recording(graph.replay, result, compute)
 
 
 def batch_sizes(slots: int) -> list[int]:

@@ -26,7 +26,7 @@ def test_a_step_takes_the_next_larger_recording(lm, config):
         result = compute()
         shape = (len(result), len(recorded))
         recorded.append(shape)
-        return Recording(lambda: replayed.append(shape), result)
+        return Recording(lambda: replayed.append(shape), result, compute)
 
     recorded = []
     steps = GraphedSteps(lm, KVCache(config, 5, 300), record)
