@@ -8,6 +8,7 @@ SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
 VENV="${VENV:-.venv}"
 PYTHON="$VENV/bin/python"
+[[ "$VENV" != system ]] || PYTHON=python3 # a container's, which has everything already
 
 usage() {
   cat <<'TEXT'
@@ -23,7 +24,8 @@ Usage:
      5  benchmark           clients against the server, streaming or offline
      6  offline benchmark   without a server
 
-Variables: CHECKPOINT, SOURCE, MODEL_REPO, VENV, and COSYVOICE_* for every setting in the README.
+Variables: CHECKPOINT, SOURCE, MODEL_REPO, VENV (system: the python3 on PATH, and nothing is installed), and
+COSYVOICE_* for every setting in the README.
 TEXT
 }
 
@@ -34,7 +36,7 @@ need() { # need FILE STAGE: stop unless an earlier stage has made the file
 }
 
 environment() { # environment [--test]
-  python3 scripts/environment.py --venv "$VENV" "$@"
+  [[ "$VENV" == system ]] || python3 scripts/environment.py --venv "$VENV" "$@"
 }
 
 stage_0() { say "checkpoint"; "$PYTHON" scripts/fetch_checkpoint.py "$CHECKPOINT" --source "$SOURCE"; }

@@ -1,9 +1,9 @@
 """Latency of token2wav's chunks through a real server, with several utterances at once.
 
-A small checkpoint is made, rendered and served. Every client speaks utterances one after another, in chunks
-of a voice that the server knows: 18 tokens first, then 25, 50, 100, ... as streaming cuts them. A client asks
-for its next chunk as soon as it has the last one (closed loop, no thinking time), tells how much audio it has
-left to play, and plays what it gets: an utterance with a silence of over 100 ms is not continuous.
+A small checkpoint is made, rendered and served. Every client speaks utterances one after another with a
+voice that the server knows, in chunks as cosyvoice2 cuts them when the speech LM is ahead. A client asks for
+its next chunk as soon as it has the last one (closed loop), tells how much audio it has left
+to play, and plays what it gets: an utterance with a silence of over 100 ms is not continuous.
 
     python benchmarks/token2wav_latency.py --concurrency 1 4 8 token2wav.max_batch=8
 """
@@ -25,16 +25,16 @@ import tritonclient.grpc as triton
 
 from cosyvoice_client import Timeline
 from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
-from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
+from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.synthesis.hop import HopPolicy
 from cosyvoice_runtime.synthesis.playback import Playback
 
 MODEL = "token2wav"
 TEMPLATES = Path(__file__).parent.parent / "model_repo"
 PROMPT_TOKENS = 65
-FIRST_HOP, HOPS = 18, (25, 50, 100)
-LOOKAHEAD_TOKENS = 3
+HOP = HopPolicy(min_first_tokens=CosyVoice2Settings().first_hop_tokens)
 TOKENS = 250
 TOKEN_RATE, SAMPLE_RATE = 25, 24_000
 SILENCE_S = 0.1
@@ -88,7 +88,7 @@ def teach_voice(server: Server, checkpoint: Path) -> None:
 
 
 def measure(server: Server, clients: int, utterances: int) -> None:
-    before, started = turns(server), time.perf_counter()
+    (rows_before, turns_before), started = rows_and_turns(server), time.perf_counter()
     with ThreadPoolExecutor(clients) as pool:
         jobs = [
             pool.submit(lambda row=row: [speak(server, f"{row}-{n}", n) for n in range(utterances)])
@@ -96,12 +96,12 @@ def measure(server: Server, clients: int, utterances: int) -> None:
         ]
         spoken = [utterance for job in jobs for utterance in job.result()]
     wall = time.perf_counter() - started
-    seconds = np.array([row for row, _ in spoken]) * 1e3
     continuous = np.mean([max(timeline.underruns_s, default=0.0) <= SILENCE_S for _, timeline in spoken])
-    rows = {size: count - before.get(size, 0) for size, count in turns(server).items()}
-    mean_rows = sum(size * count for size, count in rows.items()) / sum(rows.values())
-    first, later = seconds[:, 0], seconds[:, 1:].flatten()
-    figures = [np.percentile(values, q) for values in (first, later) for q in (50, 99)]
+    rows, turns = rows_and_turns(server)
+    mean_rows = (rows - rows_before) / (turns - turns_before)
+    first = [chunks[0] for chunks, _ in spoken]
+    later = [seconds for chunks, _ in spoken for seconds in chunks[1:]]
+    figures = [1e3 * np.percentile(values, q) for values in (first, later) for q in (50, 99)]
     audio = clients * utterances * TOKENS / TOKEN_RATE / wall
     print(
         f"{clients:7}" + "".join(f"{figure:11.1f}" for figure in figures),
@@ -114,11 +114,13 @@ def speak(server: Server, name: str, seed: int) -> tuple[list[float], Timeline]:
     """Seconds that each chunk of an utterance took, and when its audio came."""
     client = triton.InferenceServerClient(server.grpc_url)
     tokens = np.random.default_rng(seed).integers(0, 6561, TOKENS).astype(np.int32)
-    seconds, start, timeline, begun = [], 0, Timeline(), time.perf_counter()
+    seconds, start, boundary, timeline, begun = [], 0, 0, Timeline(), time.perf_counter()
     playback = Playback(time.perf_counter)
-    for end in chunk_ends():
-        asked = time.perf_counter()
-        cushion = {"cushion": np.array([[playback.cushion_s]], np.float32)}
+    while start < TOKENS:
+        asked, cushion_s = time.perf_counter(), playback.cushion_s
+        boundary = HOP.chunk_end(PROMPT_TOKENS, boundary, TOKENS, cushion_s) or TOKENS
+        end = min(boundary + HOP.lookahead_tokens, TOKENS)
+        cushion = {"cushion": np.array([[cushion_s]], np.float32)}
         wave = call(client, chunk(name, tokens[start:end], start, end == TOKENS) | cushion)
         now = time.perf_counter()
         seconds.append(now - asked)
@@ -127,13 +129,6 @@ def speak(server: Server, name: str, seed: int) -> tuple[list[float], Timeline]:
         start = end
     client.close()
     return seconds, timeline
-
-
-def chunk_ends() -> list[int]:
-    """Tokens sent up to each chunk's end, its look-ahead included."""
-    hops = [FIRST_HOP, *HOPS, *[HOPS[-1]] * (TOKENS // HOPS[-1])]
-    ends = [int(end) + LOOKAHEAD_TOKENS for end in np.cumsum(hops)]
-    return [end for end in ends if end < TOKENS] + [TOKENS]
 
 
 def chunk(name: str, tokens: Sequence[int], position: int, last: bool) -> dict[str, np.ndarray[Any, Any]]:
@@ -156,13 +151,15 @@ def call(client: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     return client.infer(MODEL, inputs).as_numpy("waveform")
 
 
-def turns(server: Server) -> dict[int, int]:
-    """Turns of the model so far, by their number of utterances."""
+def rows_and_turns(server: Server) -> tuple[float, float]:
+    """Chunks computed so far, and the turns they were computed in."""
     with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as page:
-        found = re.findall(
-            r'^cosyvoice_token2wav_batches\{.*rows="(\d+)".*\} (\S+)$', page.read().decode(), re.M
-        )
-    return {int(size): int(float(count)) for size, count in found}
+        text = page.read().decode()
+    name = "cosyvoice_token2wav_turn_rows"
+    rows, turns = (re.search(rf"^{name}_{part}\{{.*\}} (\S+)$", text, re.M) for part in ("sum", "count"))
+    assert rows is not None
+    assert turns is not None
+    return float(rows[1]), float(turns[1])
 
 
 if __name__ == "__main__":

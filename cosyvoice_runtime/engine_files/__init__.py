@@ -1,5 +1,6 @@
 """What an engine was built from, kept beside it."""
 
+from cosyvoice_runtime.engine_files.gpu import Gpu, present_gpu
 from cosyvoice_runtime.engine_files.manifest import (
     Manifest,
     differences,
@@ -8,4 +9,12 @@ from cosyvoice_runtime.engine_files.manifest import (
     stale_reasons,
 )
 
-__all__ = ["Manifest", "differences", "require_current", "sha256_of", "stale_reasons"]
+__all__ = [
+    "Gpu",
+    "Manifest",
+    "differences",
+    "present_gpu",
+    "require_current",
+    "sha256_of",
+    "stale_reasons",
+]

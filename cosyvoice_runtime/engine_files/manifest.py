@@ -65,7 +65,8 @@ class Manifest:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            raise EngineFileError(f"{path} is missing: nothing was built here, or not to its end") from error
+            missing = "nothing was built here, or not to its end; stage 1 does it"
+            raise EngineFileError(f"{path} is missing: {missing}") from error
         except (OSError, ValueError, RecursionError) as error:
             raise EngineFileError(f"{path}: not readable as JSON: {error}") from error
         if not _is_manifest(content):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
-from cosyvoice_runtime.engine_files import Manifest, require_current, sha256_of, stale_reasons
+from cosyvoice_runtime.engine_files import Manifest, present_gpu, require_current, sha256_of, stale_reasons
 from cosyvoice_runtime.engines.build import build_engine
 from cosyvoice_runtime.engines.cuda import Cuda
 from cosyvoice_runtime.engines.shapes import Profile
@@ -65,14 +65,12 @@ def _wanted(
     graph = graph_of(directory, name)
     if not graph.is_file():
         raise EngineFileError(f"{graph} is missing: scripts/export_onnx.py writes it")
-    if not torch.cuda.is_available():
-        raise EngineFileError("backend tensorrt needs a GPU; this process sees none")
-    gpu = torch.cuda.get_device_properties(device)
+    gpu = present_gpu(device)
     return Manifest(
         sources={f"{name}.onnx": sha256_of(graph)},
         tools={"tensorrt": str(trt.__version__)},
         gpu=gpu.name,
-        compute_capability=f"{gpu.major}.{gpu.minor}",
+        compute_capability=gpu.compute_capability,
         options={"profiles": profiles},
     )
 

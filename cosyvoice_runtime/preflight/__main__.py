@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cosyvoice_runtime.preflight import python_api, tensorrt_api
 from cosyvoice_runtime.preflight.converted import check_converted
 from cosyvoice_runtime.preflight.driver import check_driver
 from cosyvoice_runtime.preflight.flags import check_flags
 from cosyvoice_runtime.preflight.outcome import exit_code, table
-from cosyvoice_runtime.preflight.python_api import check_python_api
 from cosyvoice_runtime.preflight.versions import check_versions
 
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *check_versions(),
         *check_driver(),
         *check_flags(),
-        *check_python_api(),
+        *python_api.check_python_api((*python_api.USED, *tensorrt_api.USED)),
         *check_converted(options.checkpoint),
     ]
     sys.stdout.write(table(outcomes) + "\n")

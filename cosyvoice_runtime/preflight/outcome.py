@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
+FAILED, UNCHECKED = 1, 2
+"""Exit codes."""
+
 
 class Verdict(Enum):
     """Whether what was looked at is as it has to be."""
@@ -55,8 +58,8 @@ def table(outcomes: Iterable[Outcome]) -> str:
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
-    """0 when all passed, 1 when one failed, 2 when none failed but not all could be checked."""
+    """0 when all passed, ``FAILED`` when one failed, ``UNCHECKED`` when not all could be checked."""
     verdicts = {row.verdict for row in outcomes}
     if Verdict.FAIL in verdicts:
-        return 1
-    return 2 if Verdict.UNKNOWN in verdicts else 0
+        return FAILED
+    return UNCHECKED if Verdict.UNKNOWN in verdicts else 0

@@ -1,8 +1,8 @@
-"""The symbols of TensorRT-LLM that this project uses, against the installed ones."""
+"""The symbols of TensorRT-LLM that this project uses; and whether a library has what is used of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -117,8 +117,13 @@ USED: tuple[Symbol, ...] = (
 """By module."""
 
 
-def check_python_api() -> Iterator[Outcome]:
-    for name, symbols in groupby(USED, attrgetter("module")):
+def check_python_api(used: Iterable[Symbol]) -> Iterator[Outcome]:
+    """Every symbol is there, with the parameters that are passed to it.
+
+    Args:
+        used: by module.
+    """
+    for name, symbols in groupby(used, attrgetter("module")):
         module, failure = attempt(name)
         if failure:
             yield unchecked(name, failure)

@@ -1,4 +1,4 @@
-"""Names of the parameters of a callable, of Python or of nanobind."""
+"""Names of the parameters of a callable, of Python, of nanobind or of pybind11."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ OPENING, CLOSING = "([{<", ")]}>"
 def overloads(function: Callable[..., Any]) -> list[set[str]]:
     """Parameter names of each overload; empty if they can't be known.
 
-    nanobind writes a line ``name(parameter: type = default, ...) -> type`` for each into ``__doc__``.
+    nanobind and pybind11 write a line ``name(parameter: type = default, ...) -> type`` for each into
+    ``__doc__``; where there are several, pybind11 numbers them, under a heading that names none.
     """
     try:
         return [set(inspect.signature(function).parameters)]
@@ -23,7 +24,7 @@ def overloads(function: Callable[..., Any]) -> list[set[str]]:
 
 def _signature_lines(function: Any) -> list[str]:
     lines = (function.__doc__ or "").splitlines()
-    return [line for line in lines if re.match(rf"{re.escape(function.__name__)}\(", line)]
+    return [line for line in lines if re.match(rf"(\d+\. )?{re.escape(function.__name__)}\((?!\*args)", line)]
 
 
 def _names(line: str) -> Iterator[str]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 EXACT = "exact"
+CPU, GPU = "cpu", r"cuda(:\d+)?"
+"""Patterns of a device's name."""
 BACKEND_DIR = Path("engines/networks")
 
 
@@ -46,14 +48,14 @@ class NetworkSettings(ModelSettings):
 
     AUTO_GPU_DTYPE: ClassVar[str] = "float32"
 
-    device: str = matching(AUTO, r"cpu|cuda(:\d+)?", "cpu, cuda or cuda:N", auto=True)
+    device: str = matching(AUTO, rf"{CPU}|{GPU}", "cpu, cuda or cuda:N", auto=True)
     """Where the network runs."""
     dtype: str = one_of(AUTO, AUTO, "float32", "float16", "bfloat16")
     """Number format of weights and activations."""
 
     def resolved(self, machine: Machine) -> Self:
         device = ("cuda" if machine.gpu else "cpu") if self.device == AUTO else self.device
-        gpu_dtype = "float32" if device == "cpu" else self.AUTO_GPU_DTYPE
+        gpu_dtype = "float32" if device.startswith("cpu") else self.AUTO_GPU_DTYPE
         dtype = gpu_dtype if self.dtype == AUTO else self.dtype
         return dataclasses.replace(super().resolved(machine), device=device, dtype=dtype)
 
@@ -118,8 +120,8 @@ class TensorrtLlmSettings(NetworkSettings):
 
     engine: str = one_of("torch", "torch", "tensorrt_llm", "vllm")
     """What runs the network."""
-    engine_dir: Path = Path("engines")
-    """Directory of built engines; unused by engine torch."""
+    engine_dir: Path = Path("engines/speech_lm")
+    """Directory of the built engine or, with vllm, of the exported weights; unused by engine torch."""
     max_slots: int = auto_between(1, 1024)
     """Requests decoded together; auto is 16 on a CPU and 64 on a GPU."""
     max_tokens: int = between(2048, 1, 100_000)
@@ -128,6 +130,8 @@ class TensorrtLlmSettings(NetworkSettings):
     """Most positions of one request: text, prompt speech and new speech."""
     kv_cache_tokens: int = auto_between(16, 100_000_000)
     """Positions that all requests share; auto fits max_slots of the longest."""
+    cuda_graphs: bool = True
+    """Engine torch on a GPU: replay recorded steps, several times faster than launching every kernel."""
     kv_cache_fraction: float = between(0.5, 0.01, 0.95)
     """Engine tensorrt_llm: most of the free GPU memory that kv_cache_tokens may take."""
     ras_callback: bool = True
@@ -173,7 +177,7 @@ class ExtractorSettings(BatchedSettings):
     """What runs the network: ONNX Runtime on the CPU, or an engine from stage 1."""
     backend_dir: Path = BACKEND_DIR
     """Directory of graphs and engines; unused by backend onnx."""
-    device: str = matching(AUTO, r"cpu|cuda(:\d+)?", "cpu, cuda or cuda:N", auto=True)
+    device: str = matching(AUTO, rf"{CPU}|{GPU}", "cpu, cuda or cuda:N", auto=True)
     """Where backend tensorrt runs the network."""
 
     def __post_init__(self) -> None:
@@ -208,6 +212,10 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     name: ClassVar[str] = "token2wav"
     AUTO_GPU_DTYPE: ClassVar[str] = "float16"
 
+    device: str = matching(
+        AUTO, rf"{CPU}(,{CPU})*|{GPU}(,{GPU})*", "cpu, cuda, cuda:N, several GPUs with commas", auto=True
+    )
+    """Where the networks run; each device has copies of them, and an utterance stays on one."""
     max_queue_delay_us: int = between(0, 0, 1_000_000)
     """Longest wait of Triton for a batch to fill; the model forms batches of its own from what it holds."""
     max_turn_ms: float = between(200.0, 1.0, 60_000.0)
@@ -240,6 +248,15 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         if self.dtype == "bfloat16":
             raise InvalidInput(f"{self.name}.dtype", self.dtype, f"float32 or float16 with {self.backend}")
         _require_device(self, "cpu" if self.backend == "onnx" else "cuda")
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Each device by itself."""
+        return tuple(self.device.split(","))
+
+    def on(self, device: str) -> Self:
+        """A copy for one of the devices."""
+        return dataclasses.replace(self, device=device)
 
     @property
     def lookahead(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.supervisor.errors import PreflightError
 
 FILE_NAME = "probe.json"
+BUSY = re.compile("try again later|Exceeds maximum queue size")
+"""How a model, or Triton's queue before it, refuses what is too much; streams lose the status."""
 
 ProbeFunction = Callable[[str, float], None]
 """Called with gRPC ``host:port`` and a timeout in seconds; raises :class:`ProbeError`."""
@@ -57,8 +60,10 @@ class Probe:
     def __call__(self, url: str, timeout_s: float) -> None:
         """Send the request and wait for its last response.
 
+        A refusal for want of room is an answer as well: whoever is busy works.
+
         Raises:
-            ProbeError: an error, no output at all, or no end within the timeout.
+            ProbeError: another error, no output at all, or no end within the timeout.
         """
         responses: queue.Queue[tuple[Any, Any]] = queue.Queue()
         client = triton.InferenceServerClient(url)
@@ -71,7 +76,8 @@ class Probe:
             )
             self._read(responses, time.monotonic() + timeout_s)
         except InferenceServerException as error:
-            raise ProbeError(f"{self.model}: {error.message()}") from error
+            if not BUSY.search(error.message()):
+                raise ProbeError(f"{self.model}: {error.message()}") from error
         finally:
             client.stop_stream(cancel_requests=True)
             client.close()

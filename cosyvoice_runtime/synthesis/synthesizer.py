@@ -14,6 +14,7 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers, load_tensors
 from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.flow.solver import NUM_STEPS
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SpeechLM, generate
 from cosyvoice_runtime.synthesis.extractors import Extractors
@@ -109,11 +110,13 @@ class Synthesizer:
         upstream_streaming: bool = False,
         lookahead_frames: int | None = None,
         first_hop: int | None = None,
+        ode_steps: int = NUM_STEPS,
     ) -> Synthesizer:
         """Load a directory laid out like the published CosyVoice2-0.5B.
 
         Args:
             threads: of the extractors, when a voice is made.
+            ode_steps: Euler steps of the flow.
 
         Raises:
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
@@ -126,7 +129,9 @@ class Synthesizer:
             tokenizer,
             TextFrontEnd(tokenizer),
             SpeechLM.from_tensors(config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype),
-            Flow.from_tensors(config.flow, load_tensors(layout, "flow", config), device, flow_dtype),
+            Flow.from_tensors(
+                config.flow, load_tensors(layout, "flow", config), device, flow_dtype, ode_steps
+            ),
             HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, vocoder_dtype),
             extractors,
             import_speakers(load_speakers(layout), tokenizer.decode, extractors.checkpoint_id),
@@ -156,11 +161,12 @@ class Synthesizer:
     def _speak(self, request: SpeechRequest, prompt: Prompt, segment: int, seed: int) -> Iterator[AudioChunk]:
         sampling = dataclasses.replace(request.sampling, seed=derived_seed(seed, "sampling", segment))
         tokens = TokenStream(generate(self.lm, prompt, sampling))
-        with self._session(request, derived_seed(seed, "noise", segment)) as session:
+        with self.session(request, derived_seed(seed, "noise", segment)) as session:
             for samples in session.chunks(tokens):
                 yield AudioChunk(samples, self.sample_rate, segment, tokens.finish_reason)
 
-    def _session(self, request: SpeechRequest, noise_seed: int) -> Session:
+    def session(self, request: SpeechRequest, noise_seed: int) -> Session:
+        """What turns speech tokens of the request's own or anybody's making into its voice."""
         schedule = self.schedule if request.streaming else OneChunk()
         prompt = flow_prompt(request.voice, self.flow.config.encoder.chunk_tokens, self.first_hop)
         state = self.token2wav.open(prompt, noise_seed, request.speed)

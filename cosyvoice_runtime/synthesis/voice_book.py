@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import InvalidInput
@@ -17,6 +17,7 @@ class VoiceBook:
         speakers: voices that the checkpoint brings.
         default: name of the voice of requests that say nothing; the checkpoint's first speaker if it has
             no voice of this name.
+        on_lookup: told of each recording whether its voice was known.
     """
 
     def __init__(
@@ -26,12 +27,14 @@ class VoiceBook:
         default: str,
         stages: Stages,
         checkpoint_id: str,
+        on_lookup: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._speakers = speakers
         self._default = default
         self._stages = stages
         self._checkpoint_id = checkpoint_id
+        self._on_lookup = on_lookup
 
     def named(self, name: str) -> Voice:
         """A registered voice or a speaker of the checkpoint.
@@ -58,6 +61,7 @@ class VoiceBook:
             InvalidInput: the recording is no usable reference.
         """
         known = self._store.find(voice_key(recording, transcript, self._checkpoint_id))
+        self._on_lookup(known is not None)
         if known is not None:
             return known
         voice = build_voice(

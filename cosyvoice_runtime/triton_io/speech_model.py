@@ -24,11 +24,13 @@ from cosyvoice_runtime.speech_lm.limits import FinishReason
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
 from cosyvoice_runtime.synthesis.admission import Admission
 from cosyvoice_runtime.synthesis.hop import HopPolicy
-from cosyvoice_runtime.synthesis.speech_service import SpeechService
+from cosyvoice_runtime.synthesis.speech_metrics import Course, SpeechMetrics
+from cosyvoice_runtime.synthesis.speech_service import SAMPLE_RATE, SpeechService
 from cosyvoice_runtime.synthesis.voice_book import VoiceBook
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.triton_io.bls_calls import BlsCalls
 from cosyvoice_runtime.triton_io.calls import Calls
+from cosyvoice_runtime.triton_io.ending import ending_of
 from cosyvoice_runtime.triton_io.grpc_calls import GrpcCalls
 from cosyvoice_runtime.triton_io.inputs import Inputs
 from cosyvoice_runtime.triton_io.load import read_settings
@@ -51,11 +53,8 @@ class SpeechModel:
         self._streaming = json.loads(arguments["model_config"])["model_transaction_policy"]["decoupled"]
         self._settings = settings
         self._sampling = default_sampling(settings)
+        self._metrics = SpeechMetrics(Metrics(self._name), ending_of)
         self._build(settings)
-        metrics = Metrics(self._name)
-        self._inflight = metrics.gauge("cosyvoice_inflight_utterances", "Utterances in progress.")
-        self._underruns = metrics.counter("cosyvoice_underruns", "Chunks later than the audio before them.")
-        self._audio_seconds = metrics.counter("cosyvoice_audio_seconds", "Seconds of speech sent.")
         self._requests = RequestCount(self._name)
         self._admission = Admission(settings.max_inflight_utterances)
         self._pool = ThreadPoolExecutor(settings.max_inflight_utterances, thread_name_prefix="utterance")
@@ -73,7 +72,14 @@ class SpeechModel:
             max_bytes=settings.max_voices_mib << 20,
         )
         speakers = import_speakers(load_speakers(layout), tokenizer.decode, checkpoint_id)
-        self._voices = VoiceBook(store, speakers, settings.default_voice, self._stages, checkpoint_id)
+        self._voices = VoiceBook(
+            store,
+            speakers,
+            settings.default_voice,
+            self._stages,
+            checkpoint_id,
+            self._metrics.voice_looked_up,
+        )
         hop = HopPolicy(
             block_tokens=config.flow.encoder.chunk_tokens,
             lookahead_tokens=config.flow.lookahead_tokens,
@@ -96,39 +102,36 @@ class SpeechModel:
             try:
                 self._admission.enter()
             except OverloadedError as error:
+                self._metrics.ended(error)
                 reply.finish(error)
             else:
                 self._requests.enter()
-                self._pool.submit(self._speak, Inputs(request), reply)
+                self._pool.submit(self._speak, Inputs(request), reply, Course(self._metrics))
 
     def finalize(self) -> None:
         self._pool.shutdown()
         self._stages.close()
 
-    def _speak(self, inputs: Inputs, reply: Reply) -> None:
-        listener = ChunkListener(reply) if self._streaming else WholeListener(reply)
-        self._inflight.set(self._admission.count)
+    def _speak(self, inputs: Inputs, reply: Reply, course: Course) -> None:
+        listener = (ChunkListener if self._streaming else WholeListener)(reply, course)
         try:
-            with reply:
+            with reply, course:
                 request = speech_request(
                     inputs, self._voices, self._sampling, self._settings.max_text_characters, self._streaming
                 )
-                playback = self._service.speak(request, listener)
+                self._service.speak(request, listener)
                 listener.finish()
-                if self._streaming:
-                    self._underruns.add(playback.underruns)
-                self._audio_seconds.add(playback.seconds)
         finally:
             self._admission.leave()
-            self._inflight.set(self._admission.count)
             self._requests.leave()
 
 
 class ChunkListener:
     """A client that gets every chunk."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Reply, course: Course) -> None:
         self._reply = reply
+        self._course = course
 
     def require(self) -> None:
         if self._reply.cancelled:
@@ -136,6 +139,7 @@ class ChunkListener:
 
     def send(self, samples: Tensor, finish_reason: FinishReason | None) -> None:
         self._reply.send(**outputs(samples, finish_reason))
+        self._course.sent(len(samples) / SAMPLE_RATE)
 
     def finish(self) -> None:
         """Nothing is held back."""
@@ -144,8 +148,8 @@ class ChunkListener:
 class WholeListener(ChunkListener):
     """A client that gets everything at once; of several pieces the least happy reason."""
 
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply)
+    def __init__(self, reply: Reply, course: Course) -> None:
+        super().__init__(reply, course)
         self._chunks: list[Tensor] = []
         self._reason = FinishReason.STOP
 
@@ -155,7 +159,9 @@ class WholeListener(ChunkListener):
             self._reason = finish_reason
 
     def finish(self) -> None:
-        self._reply.send_only(**outputs(torch.cat(self._chunks), self._reason))
+        whole = torch.cat(self._chunks)
+        self._reply.send_only(**outputs(whole, self._reason))
+        self._course.sent(len(whole) / SAMPLE_RATE)
 
 
 def outputs(samples: Tensor, finish_reason: FinishReason | None) -> dict[str, npt.NDArray[Any]]:

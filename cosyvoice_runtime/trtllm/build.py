@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
-from cosyvoice_runtime.engine_files import Manifest, sha256_of, stale_reasons
+from cosyvoice_runtime.engine_files import Manifest, present_gpu, sha256_of, stale_reasons
 from cosyvoice_runtime.engine_files.manifest import FILE_NAME
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.trtllm.build_flags import MODEL_FILE, BuildOptions, Flag, build_flags, command
 from cosyvoice_runtime.trtllm.convert import BIAS_FILE
-from cosyvoice_runtime.trtllm.installed import library_versions, present_gpu
+from cosyvoice_runtime.trtllm.installed import library_versions
 from cosyvoice_runtime.trtllm.pinned import CONTAINER
 
 TIMING_CACHE = "timing.cache"
 
 
-def build(checkpoint_dir: str | Path, engine_dir: str | Path, options: BuildOptions) -> list[str]:
+def build(
+    checkpoint_dir: str | Path,
+    engine_dir: str | Path,
+    options: BuildOptions,
+    before: Callable[[], None] = lambda: None,
+) -> list[str]:
     """Build an engine from a converted checkpoint unless ``engine_dir`` holds the same already.
 
     The output of ``trtllm-build`` goes to this process's own. ``engine_dir`` appears whole or not at all;
     the timing cache lies beside it.
+
+    Args:
+        before: called when there is something to build; nothing is if it raises.
 
     Returns:
         why it was built, a sentence each; empty if nothing had changed.
@@ -39,6 +48,7 @@ def build(checkpoint_dir: str | Path, engine_dir: str | Path, options: BuildOpti
     wanted = _manifest(converted, options, flags)
     reasons = stale_reasons(target, wanted)
     if reasons:
+        before()
         with fresh_directory(target, force=(target / FILE_NAME).is_file()) as building:
             _run(command(checkpoint, building, target.absolute().with_name(TIMING_CACHE), flags))
             _add_bias(checkpoint, building)

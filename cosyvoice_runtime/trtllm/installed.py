@@ -1,21 +1,11 @@
-"""What is there to build and run engines with: NVIDIA's libraries and the GPU."""
+"""NVIDIA's libraries, as they are installed."""
 
 from __future__ import annotations
 
 import importlib
-from typing import NamedTuple
-
-import torch
 
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.trtllm.pinned import CONTAINER, LIBRARIES
-
-
-class Gpu(NamedTuple):
-    """Name as CUDA gives it, and compute capability (``"9.0"``)."""
-
-    name: str
-    compute_capability: str
 
 
 def library_versions() -> dict[str, str]:
@@ -25,18 +15,6 @@ def library_versions() -> dict[str, str]:
         EngineFileError: one can't be imported; says where it is found.
     """
     return {name: _version(name) for name in LIBRARIES}
-
-
-def present_gpu() -> Gpu:
-    """The first GPU that this process sees.
-
-    Raises:
-        EngineFileError: it sees none.
-    """
-    if not torch.cuda.is_available():
-        raise EngineFileError("this process sees no GPU")
-    properties = torch.cuda.get_device_properties(0)
-    return Gpu(properties.name, f"{properties.major}.{properties.minor}")
 
 
 def _version(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from cosyvoice_runtime.wave_service.chunk import PromptTensors, WaveChunk
 from cosyvoice_runtime.wave_service.load import load_wave_service
+from cosyvoice_runtime.wave_service.router import WaveRouter
 from cosyvoice_runtime.wave_service.scheduler import WaveScheduler
 from cosyvoice_runtime.wave_service.service import Outcome, WaveService
 from cosyvoice_runtime.wave_service.usage import Usage
@@ -13,6 +14,7 @@ __all__ = [
     "Usage",
     "VoiceCache",
     "WaveChunk",
+    "WaveRouter",
     "WaveScheduler",
     "WaveService",
     "load_wave_service",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,14 +14,17 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.synthesis.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.wave_service.device import as_current
 from cosyvoice_runtime.wave_service.memory import page_count
+from cosyvoice_runtime.wave_service.router import WaveRouter
 from cosyvoice_runtime.wave_service.scheduler import WaveScheduler
 from cosyvoice_runtime.wave_service.service import WaveService
-from cosyvoice_runtime.wave_service.usage import Usage
 from cosyvoice_runtime.wave_service.voices import VoiceCache
+from cosyvoice_runtime.wave_service.wave_metrics import WaveMetrics
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.engines.install import Engines
@@ -30,32 +32,34 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def load_wave_service(
-    settings: Token2WavSettings, on_change: Callable[[Usage], None], on_waiting: Callable[[int], None]
-) -> WaveScheduler:
-    """A scheduler at work.
+def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRouter:
+    """Schedulers at work, one for each device, with all limits of the settings each.
 
     Raises:
         CheckpointError: a file is missing or damaged.
         EngineFileError: the backend's engines are missing or of something else.
         InvalidInput: a setting does not fit the checkpoint.
     """
-    token2wav = load_token2wav(settings)
-    # Elsewhere the first batch costs little more than later ones, and a large one takes long.
-    warm_up(token2wav, settings.max_batch if token2wav.vocoder.device.type == "cuda" else 1)
-    voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
-    service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, on_change)
-    return WaveScheduler(
-        service,
-        settings.max_batch,
-        settings.max_queue_size,
-        settings.max_turn_ms / 1e3,
-        token2wav.flow.flow.config.encoder.chunk_tokens,
-        on_waiting,
+    warm = [load_warm(settings.on(device)) for device in settings.devices]
+    return WaveRouter(
+        [
+            _start(token2wav, settings, WaveMetrics(metrics, device))
+            for token2wav, device in zip(warm, settings.devices, strict=True)
+        ]
     )
 
 
+def load_warm(settings: Token2WavSettings) -> Token2Wav:
+    """The networks on the one device of the settings, ready to be fast."""
+    with as_current(torch.device(settings.device)):
+        token2wav = load_token2wav(settings)
+        # Elsewhere the first batch costs little more than later ones, and a large one takes long.
+        warm_up(token2wav, settings.max_batch if token2wav.vocoder.device.type == "cuda" else 1)
+    return token2wav
+
+
 def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
+    """The networks on the one device of the settings."""
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     device, dtype = settings.device, getattr(torch, settings.dtype)
     engines = _open_engines(settings, config)
@@ -67,6 +71,20 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
         engines.install(flow, vocoder)
     pages = page_count(flow, settings.max_flow_pages, settings.flow_memory_share)
     return Token2Wav(FlowStream(flow, pages), vocoder, settings.lookahead)
+
+
+def _start(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetrics) -> WaveScheduler:
+    voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
+    service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, metrics.show)
+    return WaveScheduler(
+        service,
+        settings.max_batch,
+        settings.max_queue_size,
+        settings.max_turn_ms / 1e3,
+        token2wav.flow.flow.config.encoder.chunk_tokens,
+        metrics.show_waiting,
+        token2wav.vocoder.device,
+    )
 
 
 def _open_engines(settings: Token2WavSettings, config: ModelConfig) -> Engines | None:

@@ -7,14 +7,18 @@ import threading
 import time
 from collections.abc import Callable
 
+import torch
+
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.wave_service.chunk import WaveChunk
+from cosyvoice_runtime.wave_service.device import as_current
 from cosyvoice_runtime.wave_service.job import WaveJob
 from cosyvoice_runtime.wave_service.service import Outcome, WaveService
 from cosyvoice_runtime.wave_service.turn import Share, TurnBudget, plan_turn
 
 logger = logging.getLogger(__name__)
 
+CPU = torch.device("cpu")
 MAX_CUSHION_S = 3600.0
 NEW_VOICE_DELAY_S = 0.5
 """How much later a new voice's first chunk is due: computing its prompt makes everybody else wait."""
@@ -30,6 +34,7 @@ class WaveScheduler:
         max_waiting: chunks that may wait.
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         on_waiting: told the number of chunks that wait, whenever it has changed.
+        device: of the networks; the thread works on no other.
         clock: monotonic seconds.
     """
 
@@ -41,6 +46,7 @@ class WaveScheduler:
         turn_s: float,
         block_tokens: int,
         on_waiting: Callable[[int], None] = lambda _: None,
+        device: torch.device = CPU,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._service = service
@@ -49,6 +55,7 @@ class WaveScheduler:
         self._block_tokens = block_tokens
         self._budget = TurnBudget(turn_s, block_tokens)
         self._on_waiting = on_waiting
+        self._device = device
         self._clock = clock
         self._jobs: list[WaveJob] = []
         self._wake = threading.Condition()
@@ -72,6 +79,19 @@ class WaveScheduler:
             self._on_waiting(len(self._jobs))
             self._wake.notify()
 
+    @property
+    def load(self) -> int:
+        """Utterances in progress and chunks that wait."""
+        return len(self._service) + len(self._jobs)
+
+    def holds(self, utterance_id: str) -> bool:
+        """Whether chunks of this utterance wait here or it is in progress. Does not wait for a turn."""
+        # In this order: a chunk's job goes only after its utterance is open.
+        with self._wake:
+            if any(job.chunk.utterance_id == utterance_id for job in self._jobs):
+                return True
+        return utterance_id in self._service
+
     def close(self) -> None:
         """Compute what waits, then stop and free everything."""
         with self._wake:
@@ -81,18 +101,23 @@ class WaveScheduler:
         self._service.close()
 
     def _run(self) -> None:
-        while (jobs := self._wait()) is not None:
-            voices = {id(job) for job in jobs if self._service.computes_voice(job.chunk)}
-            jobs.sort(key=lambda job: job.deadline + NEW_VOICE_DELAY_S * (id(job) in voices))
-            if id(jobs[0]) in voices:
-                self._take_turn(plan_turn(jobs[:1], 1, self._budget.tokens, self._block_tokens))
-            else:
-                known = [job for job in jobs if id(job) not in voices]
-                shares = plan_turn(known, self._max_rows, self._budget.tokens, self._block_tokens)
-                started = self._clock()
-                self._take_turn(shares)
-                padded = len(shares) * max(share.tokens for share in shares)
-                self._budget.learn(padded, self._clock() - started)
+        with as_current(self._device):
+            while (jobs := self._wait()) is not None:
+                self._compute(jobs)
+
+    def _compute(self, jobs: list[WaveJob]) -> None:
+        """One turn."""
+        voices = {id(job) for job in jobs if self._service.computes_voice(job.chunk)}
+        jobs.sort(key=lambda job: job.deadline + NEW_VOICE_DELAY_S * (id(job) in voices))
+        if id(jobs[0]) in voices:
+            self._take_turn(plan_turn(jobs[:1], 1, self._budget.tokens, self._block_tokens))
+            return
+        known = [job for job in jobs if id(job) not in voices]
+        shares = plan_turn(known, self._max_rows, self._budget.tokens, self._block_tokens)
+        started = self._clock()
+        self._take_turn(shares)
+        padded = len(shares) * max(share.tokens for share in shares)
+        self._budget.learn(padded, self._clock() - started)
 
     def _wait(self) -> list[WaveJob] | None:
         """The first job of each utterance; None at the end."""

@@ -58,6 +58,14 @@ class WaveService:
         self._timer: threading.Timer | None = None
         self._closed = False
 
+    def __len__(self) -> int:
+        """Utterances in progress."""
+        return len(self._utterances)
+
+    def __contains__(self, utterance_id: str) -> bool:
+        """Whether an utterance is in progress. Does not wait for a batch that is being computed."""
+        return utterance_id in self._utterances
+
     def run(self, chunks: Sequence[WaveChunk]) -> list[Outcome]:
         """Compute chunks of as many utterances in one batch.
 
@@ -99,6 +107,8 @@ class WaveService:
                 pages=flow.pool.num_pages,
                 recomputes=flow.recomputing,
                 batches=dict(self._batches),
+                voice_hits=self._voices.hits,
+                voice_misses=self._voices.misses,
             )
 
     def close(self) -> None:

@@ -17,6 +17,8 @@ class Usage:
         pages: all there are.
         recomputes: utterances so far that found no free page and recompute their earlier chunks.
         batches: calls of the networks so far, by number of utterances.
+        voice_hits: utterances so far whose voice had been computed before.
+        voice_misses: utterances so far whose voice had not.
     """
 
     utterances: int
@@ -26,3 +28,5 @@ class Usage:
     pages: int
     recomputes: int
     batches: Mapping[int, int]
+    voice_hits: int
+    voice_misses: int

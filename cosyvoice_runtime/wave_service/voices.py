@@ -46,9 +46,13 @@ class VoiceCache:
 
     Args:
         limit: voices kept; the one unused for longest makes room.
+
+    Attributes:
+        hits, misses: utterances so far whose voice had been computed before, or had not.
     """
 
     def __init__(self, flow: FlowStream, limit: int) -> None:
+        self.hits = self.misses = 0
         self._flow = flow
         self._limit = limit
         self._voices: OrderedDict[str, CachedVoice] = OrderedDict()
@@ -79,6 +83,7 @@ class VoiceCache:
             self._add(key, self._checked(tensors))
         self._voices.move_to_end(key)
         voice = self._voices[key]
+        self._count(voice.prefix is not None)
         if voice.prefix is None and self._can_free(self._chunks(voice.prompt)):
             self._free(self._chunks(voice.prompt))
             voice.prefix = self._flow.prefix(voice.prompt)
@@ -97,6 +102,12 @@ class VoiceCache:
     def clear(self) -> None:
         while self._voices:
             self._drop_prefix(self._voices.popitem()[1])
+
+    def _count(self, hit: bool) -> None:
+        if hit:
+            self.hits += 1
+        else:
+            self.misses += 1
 
     def _add(self, key: str, prompt: FlowPrompt) -> None:
         while len(self._voices) >= self._limit:

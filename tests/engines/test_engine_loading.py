@@ -196,7 +196,7 @@ def test_without_tensorrt_or_a_gpu_that_backend_is_refused(
         load_token2wav(on_gpu(settings))
     monkeypatch.setitem(sys.modules, "tensorrt", fake_tensorrt(FakeCuda()))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(EngineFileError, match="needs a GPU"):
+    with pytest.raises(EngineFileError, match="sees no GPU"):
         load_token2wav(on_gpu(settings))
 
 

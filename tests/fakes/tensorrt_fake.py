@@ -121,7 +121,8 @@ def fake_tensorrt(cuda: FakeCuda, version: str = "10.14.1.48", device: str = "fa
         __version__=version, Logger=Logger, Builder=Builder, OnnxParser=Parser, Runtime=Runtime,
         DataType=DataType, TensorIOMode=TensorIOMode, ExecutionContextAllocationStrategy=Strategy,
         PreviewFeature=PreviewFeature, NetworkDefinitionCreationFlag=NETWORK_FLAGS[major],
-        BuilderFlag=BUILDER_FLAGS[major],
+        BuilderFlag=BUILDER_FLAGS[major], IBuilderConfig=Config, IOptimizationProfile=Profile,
+        ITimingCache=TimingCache, ICudaEngine=FakeEngine, IExecutionContext=FakeContext,
     )  # fmt: skip
 
 
@@ -200,8 +201,14 @@ class FakeEngine:
         options.intra_op_num_threads = 1
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         self.session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-        self.num_io_tensors = len(self.ports)
-        self.num_optimization_profiles = len(content["profiles"])
+
+    @property
+    def num_io_tensors(self) -> int:
+        return len(self.ports)
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        return len(self.content["profiles"])
 
     def get_tensor_name(self, index: int) -> str:
         return list(self.ports)[index]

@@ -11,11 +11,14 @@ import pytest
 from coded_engine import TIMEOUT_S, CodedEngine
 
 from cosyvoice_runtime.lm_service.scheduler import Load, Scheduler
+from cosyvoice_runtime.lm_service.vllm.export import DTYPES, export
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from cosyvoice_runtime.trtllm import LAYOUTS, ConversionOptions, convert
 from cosyvoice_runtime.trtllm.build import build
 from cosyvoice_runtime.trtllm.build_flags import BuildOptions
 from trtllm_fake import FakeTrtllm, install
+from vllm_fake import FakeVllm
+from vllm_fake import install as install_vllm
 
 
 class Loads:
@@ -98,6 +101,41 @@ def trtllm_settings(
             checkpoint_dir=tiny_checkpoint,
             engine="tensorrt_llm",
             engine_dir=trtllm_engines[layout],
+            device="cuda:1",
+            dtype="float32",
+            max_slots=4,
+            max_tokens=100,
+            max_sequence_tokens=256,
+        ).resolved(Machine(cores=1, gpu=True))
+        return dataclasses.replace(settings, **changes)
+
+    return make
+
+
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> FakeVllm:
+    """A stand-in for vLLM."""
+    return install_vllm(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def vllm_exports(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Exported directories by dtype."""
+    directory = tmp_path_factory.mktemp("vllm")
+    for dtype in DTYPES:
+        export(tiny_checkpoint, directory / dtype, dtype)
+    return {dtype: directory / dtype for dtype in DTYPES}
+
+
+@pytest.fixture(scope="session")
+def vllm_settings(tiny_checkpoint: Path, vllm_exports: dict[str, Path]) -> Callable[..., TensorrtLlmSettings]:
+    """``vllm_settings(**changes)`` for the stand-in and the weights as they are in the checkpoint."""
+
+    def make(**changes: object) -> TensorrtLlmSettings:
+        settings = TensorrtLlmSettings(
+            checkpoint_dir=tiny_checkpoint,
+            engine="vllm",
+            engine_dir=vllm_exports["float32"],
             device="cuda:1",
             dtype="float32",
             max_slots=4,

@@ -330,7 +330,7 @@ def test_statistics_are_metrics_and_return_to_zero(open_engine, trtllm, lengths,
     found = {series.name: numbers for series, numbers in read_series(tmp_path).items()}
     assert found["cosyvoice_trtllm_kv_blocks"] == [1000]
     assert found["cosyvoice_trtllm_kv_blocks_used"] == [7]
-    assert found["cosyvoice_trtllm_kv_blocks_reused"] == [3]
+    assert found["cosyvoice_trtllm_kv_blocks_reused_total"] == [3]
     assert found["cosyvoice_trtllm_gpu_bytes"] == [12345]
     assert found["cosyvoice_trtllm_active_requests"] == [0]
     iterations = sum(found["cosyvoice_trtllm_iteration_seconds"][1:])

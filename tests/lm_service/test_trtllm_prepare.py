@@ -11,11 +11,11 @@ import sys
 import pytest
 import torch
 
+from cosyvoice_runtime.engine_files import Gpu
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm_service.engine import prepare_engine
 from cosyvoice_runtime.lm_service.trtllm import built_engine
 from cosyvoice_runtime.lm_service.visible_gpu import see_only
-from cosyvoice_runtime.trtllm.installed import Gpu
 
 
 @pytest.fixture(params=["merged", "speech"])

@@ -18,6 +18,9 @@ from cosyvoice_runtime.preflight.__main__ import main
 from cosyvoice_runtime.preflight.flags import known_flags
 from cosyvoice_runtime.preflight.signatures import overloads
 from cosyvoice_runtime.trtllm import ConversionOptions, convert
+from cosyvoice_runtime.trtllm.pinned import LIBRARIES
+from cuda_fake import FakeCuda
+from tensorrt_fake import fake_tensorrt
 from trtllm_fake import FakeTrtllm, install, network
 
 GPU = "NVIDIA H100 80GB HBM3, {driver}, 81559 MiB"
@@ -28,6 +31,7 @@ BINDINGS = "tensorrt_llm.bindings.executor"
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
     """The pinned container, with a GPU."""
     fake = install(monkeypatch, tmp_path / "fake")
+    vars(sys.modules["tensorrt"]).update(vars(fake_tensorrt(FakeCuda(), LIBRARIES["tensorrt"])))
     monkeypatch.setattr(versions, "PYTHON", tuple(sys.version_info[:2]))
     monkeypatch.setattr(torch.version, "cuda", "13.1")
     monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 1))

@@ -4,17 +4,23 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
-def main_of(script: str) -> Callable[[list[str]], int]:
+def load(script: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(script, SCRIPTS / f"{script}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.main
+    return module
+
+
+def main_of(script: str) -> Callable[[list[str]], int]:
+    return load(script).main
 
 
 def test_export_writes_once_and_says_so(
@@ -40,7 +46,7 @@ def test_export_of_no_checkpoint_is_an_error(tmp_path: Path, capsys: pytest.Capt
 
 def test_nothing_is_built_for_backends_that_need_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main_of("build_engines")(["checkpoint_dir=none"]) == 0
-    assert capsys.readouterr().out.count("nothing to do") == 3
+    assert capsys.readouterr().out.count("nothing to do") == 4
 
 
 def test_graphs_are_made_for_backend_onnx(
@@ -63,3 +69,14 @@ def test_engines_without_tensorrt_are_an_error(
     settings = [f"checkpoint_dir={tiny_checkpoint}", f"backend_dir={tmp_path}", "device=cuda"]
     assert main_of("build_engines")([*settings, f"{model}.backend=tensorrt"]) == 1
     assert "needs the module tensorrt" in capsys.readouterr().err
+
+
+def test_one_engine_serves_several_gpus(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, devices = load("build_engines"), []
+    monkeypatch.setattr(script, "export_graph", lambda *arguments: [])
+    monkeypatch.setattr(
+        script, "build", lambda directory, name, profiles, device: devices.append(device) or []
+    )
+    settings = ["token2wav.device=cuda:1,cuda:2", "token2wav.backend=tensorrt"]
+    assert script.main([f"checkpoint_dir={tiny_checkpoint}", *settings]) == 0
+    assert devices == [torch.device("cuda:1")] * 3

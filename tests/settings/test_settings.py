@@ -64,6 +64,24 @@ def test_given_value_is_not_replaced_by_auto():
     assert resolved.tensorrt_llm.threads == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "devices", "dtype"),
+    [("cuda:1,cuda:2", ("cuda:1", "cuda:2"), "float16"), ("cpu,cpu", ("cpu", "cpu"), "float32")],
+)
+def test_token2wav_runs_on_several_devices(text, devices, dtype):
+    resolved = Settings.read([f"token2wav.device={text}"]).resolved(GPU).token2wav
+    assert (resolved.devices, resolved.dtype) == (devices, dtype)
+    assert [resolved.on(device).device for device in devices] == list(devices)
+    assert Token2WavSettings.from_parameters(parameters(resolved.placeholders())) == resolved
+
+
+def test_list_in_a_settings_file_is_several_devices(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text('[token2wav]\ndevice = ["cuda:0", "cuda:3"]\n')
+    settings = Settings.read(environment={"COSYVOICE_SETTINGS": str(path)})
+    assert settings.token2wav.devices == ("cuda:0", "cuda:3")
+
+
 def test_resolved_paths_are_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Settings.read(["checkpoint_dir=here"]).resolved(CPU).cosyvoice2.checkpoint_dir == tmp_path / "here"
@@ -123,6 +141,8 @@ def test_toml_list_and_boolean_like_values_are_read(tmp_path):
         ("token2wav.threads=-1", r"token2wav\.threads: -1 .*a whole number from 1 to 256 or auto"),
         ("cosyvoice2.top_p=nan", r"cosyvoice2\.top_p: nan .*a number from 0\.01 to 1"),
         ("device=gpu", r"device: 'gpu' .*cpu, cuda or cuda:N or auto"),
+        ("token2wav.device=cpu,cuda", r"token2wav\.device: 'cpu,cuda' .*several GPUs with commas"),
+        ("tensorrt_llm.device=cuda:0,cuda:1", r"tensorrt_llm\.device: 'cuda:0,cuda:1' "),
         ("engine=onnx", r"engine: 'onnx' .*one of torch, tensorrt_llm, vllm"),
         ("hop_tokens=200", r"cosyvoice2\.hop_tokens: 200 .*at most max_hop_tokens, which is 100"),
         ("max_batch", r"setting: 'max_batch' .*KEY=VALUE"),

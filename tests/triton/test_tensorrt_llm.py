@@ -20,7 +20,7 @@ from cosyvoice_runtime.supervisor import Server
 LONG = {"request_output_len": 2000, "min_tokens": 2000, "streaming": True, "runtime_top_k": 50}
 """Inputs of a request that runs for seconds unless it is stopped."""
 ACTIVE, WAITING = "cosyvoice_lm_active_slots", "cosyvoice_lm_waiting_requests"
-FINISHED = "cosyvoice_lm_finished"
+FINISHED = "cosyvoice_lm_finished_total"
 
 OpenStream = Callable[..., TokenStream]
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.engine_files import Manifest, sha256_of
+from cosyvoice_runtime.engine_files import Gpu, Manifest, sha256_of
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.trtllm import LAYOUTS, ConversionOptions, convert
 from cosyvoice_runtime.trtllm import build as build_module
 from cosyvoice_runtime.trtllm.build import TIMING_CACHE, build
 from cosyvoice_runtime.trtllm.build_flags import MODEL_CLASS, MODEL_FILE, BuildOptions, build_flags, command
 from cosyvoice_runtime.trtllm.convert import BIAS_FILE
-from cosyvoice_runtime.trtllm.installed import Gpu
 from trtllm_fake import build_command
 
 OPTIONS = BuildOptions(max_batch_size=8, max_seq_len=256, max_num_tokens=256)

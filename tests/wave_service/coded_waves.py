@@ -69,7 +69,7 @@ class CodedWaves:
 class OneVoice:
     """Knows the voice ``known``, and others once they have come with tensors."""
 
-    pages = 0
+    pages = hits = misses = 0
 
     def __init__(self) -> None:
         self.voices = {"known": CachedVoice(prompt=None)}

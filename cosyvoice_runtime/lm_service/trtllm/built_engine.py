@@ -12,12 +12,12 @@ from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import read_tensors
-from cosyvoice_runtime.engine_files import Manifest, require_current, sha256_of
+from cosyvoice_runtime.engine_files import Manifest, present_gpu, require_current, sha256_of
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.trtllm import EngineVocabulary
 from cosyvoice_runtime.trtllm.convert import BIAS_FILE, BIAS_NAME, FORMAT
-from cosyvoice_runtime.trtllm.installed import library_versions, present_gpu
+from cosyvoice_runtime.trtllm.installed import library_versions
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ class Statistics:
         self._max_blocks = metrics.gauge("cosyvoice_trtllm_kv_blocks", "Blocks of the KV cache.")
         self._used_blocks = metrics.gauge("cosyvoice_trtllm_kv_blocks_used", "Blocks of the KV cache in use.")
         self._reused_blocks = metrics.counter(
-            "cosyvoice_trtllm_kv_blocks_reused", "Blocks of prompts found in the KV cache."
+            "cosyvoice_trtllm_kv_blocks_reused_total", "Blocks of prompts found in the KV cache."
         )
         self._iteration = metrics.histogram(
             "cosyvoice_trtllm_iteration_seconds", "Duration of an iteration.", ITERATION_BUCKETS_S

@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import itertools
 from collections.abc import Callable, Hashable
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -15,10 +16,14 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm_service.engine import Progress
 from cosyvoice_runtime.lm_service.vllm.export import not_finite_id
 from cosyvoice_runtime.lm_service.vllm.prompt_tables import PromptTables
+from cosyvoice_runtime.lm_service.vllm.statistics import Statistics
 from cosyvoice_runtime.lm_service.vllm.utterance import Utterance
 from cosyvoice_runtime.speech_lm import FinishReason, Generation, Prompt, SamplingOptions
 from cosyvoice_runtime.speech_lm.limits import TokenLimits
 from cosyvoice_runtime.speech_lm.sampling import NOT_FINITE
+
+MakeParams = Callable[[Utterance, int], Any]
+"""``vllm.SamplingParams`` for an utterance and the most ids it may have."""
 
 
 class VllmEngine:
@@ -28,7 +33,6 @@ class VllmEngine:
 
     Args:
         llm: a ``vllm.LLMEngine`` in this process.
-        make_params: ``vllm.SamplingParams`` for an utterance and the most ids it may have.
         make_input: vLLM's input for embeddings [positions, hidden].
         use_stream: makes the calling thread submit to vLLM's stream.
         max_len: positions of one request, prompt and output together.
@@ -37,11 +41,12 @@ class VllmEngine:
     def __init__(
         self,
         llm: Any,
-        make_params: Callable[[Utterance, int], Any],
+        make_params: MakeParams,
         make_input: Callable[[torch.Tensor], Any],
         use_stream: Callable[[], object],
         config: SpeechLMConfig,
         tables: PromptTables,
+        statistics: Statistics,
         slots: int,
         max_len: int,
     ) -> None:
@@ -52,6 +57,7 @@ class VllmEngine:
         self._use_stream = use_stream
         self._config = config
         self._tables = tables
+        self._statistics = statistics
         self._max_len = max_len
         self._running: dict[int, Generation] = {}
         self._handles = itertools.count()
@@ -75,18 +81,28 @@ class VllmEngine:
         # vLLM keeps one stream per thread, and its work would be spread over two if it met this thread's
         # only half-way through a step.
         self._use_stream()
-        return [self._advance(output) for output in self._llm.step()]
+        begin = perf_counter()
+        outputs = self._llm.step()
+        self._statistics.step(perf_counter() - begin)
+        progress = [self._advance(output) for output in outputs]
+        self._show_load()
+        return progress
 
     def cancel(self, handle: Hashable) -> None:
         assert isinstance(handle, int)
         del self._running[handle]
         self._llm.abort_request([str(handle)])
+        self._show_load()
 
     def close(self) -> None:
         self._llm.engine_core.shutdown()
         del self._llm
         gc.collect()  # vLLM's objects refer to each other, and hold the GPU's memory
         torch.cuda.empty_cache()
+
+    def _show_load(self) -> None:
+        scheduler = self._llm.engine_core.engine_core.scheduler
+        self._statistics.load(len(self._running), scheduler.kv_cache_manager.usage)
 
     def _room(self, positions: int, options: SamplingOptions) -> int:
         room = self._max_len - positions

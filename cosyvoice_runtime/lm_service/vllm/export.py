@@ -29,7 +29,7 @@ from cosyvoice_runtime.lm_service.vllm.plugin import ARCHITECTURE
 from cosyvoice_runtime.lm_service.vllm.utterance import KEY
 from cosyvoice_runtime.speech_lm.prompt import Table
 
-DTYPES = ("bfloat16", "float16")
+DTYPES = ("bfloat16", "float16", "float32")
 FORMAT = 1
 """Raised whenever the same checkpoint gives another directory, so that it is written anew."""
 ROWS_MULTIPLE = 64

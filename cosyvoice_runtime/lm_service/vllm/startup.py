@@ -12,18 +12,19 @@ import torch
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.engine_files import require_current
-from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm_service.cache_room import check_cache_room
 from cosyvoice_runtime.lm_service.engine import OpenEngine
 from cosyvoice_runtime.lm_service.visible_gpu import see_only
-from cosyvoice_runtime.lm_service.vllm.engine import VllmEngine
-from cosyvoice_runtime.lm_service.vllm.export import DTYPES, not_finite_id, wanted_manifest
+from cosyvoice_runtime.lm_service.vllm.engine import MakeParams, VllmEngine
+from cosyvoice_runtime.lm_service.vllm.export import not_finite_id, wanted_manifest
 from cosyvoice_runtime.lm_service.vllm.installed import require_vllm
 from cosyvoice_runtime.lm_service.vllm.plugin import register
 from cosyvoice_runtime.lm_service.vllm.prompt_tables import PromptTables
+from cosyvoice_runtime.lm_service.vllm.statistics import Statistics
 from cosyvoice_runtime.lm_service.vllm.utterance import Utterance
+from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
-from cosyvoice_runtime.speech_lm import cache_bytes
+from cosyvoice_runtime.speech_lm import Prompt, SamplingOptions, cache_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +41,12 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
         EngineFileError: ``engine_dir`` holds no export, or one of another checkpoint or dtype.
     """
     require_vllm()
-    if settings.dtype not in DTYPES:
-        raise InvalidInput("tensorrt_llm.dtype", settings.dtype, f"engine vllm runs {' or '.join(DTYPES)}")
     see_only(settings.device, settings.engine)
     config = load_config(settings.checkpoint_dir).speech_lm
     check_cache_room(settings, config.max_positions)
     require_current(settings.engine_dir, wanted_manifest(Layout(settings.checkpoint_dir), settings.dtype))
-    return partial(_open, settings, config, PromptTables.read(settings.engine_dir))
+    statistics = Statistics(Metrics(settings.name))
+    return partial(_open, settings, config, PromptTables.read(settings.engine_dir), statistics)
 
 
 def engine_args(settings: TensorrtLlmSettings, config: SpeechLMConfig, gpu_bytes: int) -> dict[str, Any]:
@@ -86,28 +86,43 @@ def pool_bytes(settings: TensorrtLlmSettings, config: SpeechLMConfig) -> int:
     return cache_bytes(config, blocks, BLOCK, getattr(torch, settings.dtype))
 
 
-def _open(settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptTables) -> VllmEngine:
+def start(args: dict[str, Any]) -> Any:
+    """``vllm.LLMEngine`` in this process."""
     os.environ["VLLM_NO_USAGE_STATS"] = "1"  # or vLLM tells its makers what runs here
-    from vllm import EngineArgs, LLMEngine, SamplingParams
-    from vllm.inputs.engine import embeds_input
-    from vllm.sampling_params import RequestOutputKind
-    from vllm.utils.torch_utils import current_stream
+    os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # vLLM's sampler draws nothing here, and needn't load
+    from vllm import EngineArgs, LLMEngine
     from vllm.v1.executor import Executor
 
     register()
-    gpu_bytes = torch.cuda.get_device_properties(0).total_memory
-    vllm_config = EngineArgs(**engine_args(settings, config, gpu_bytes)).create_engine_config()
+    vllm_config = EngineArgs(**args).create_engine_config()
     # In this process: a step is a few milliseconds, and messages to another one would be added to each.
-    llm = LLMEngine(vllm_config, Executor.get_class(vllm_config), log_stats=False, multiprocess_mode=False)
-    torch.cuda.synchronize()  # steps will come from another thread, on a stream of its own
-    logger.info(
-        "engine vllm: %d slots of %d positions, %.0f MiB of cache; all tokens are drawn by this library",
-        settings.max_slots,
-        settings.max_sequence_tokens,
-        pool_bytes(settings, config) / 2**20,
+    return LLMEngine(vllm_config, Executor.get_class(vllm_config), log_stats=False, multiprocess_mode=False)
+
+
+def engine_of(
+    llm: Any,
+    params: MakeParams,
+    settings: TensorrtLlmSettings,
+    config: SpeechLMConfig,
+    tables: PromptTables,
+    statistics: Statistics,
+) -> VllmEngine:
+    """The scheduler's engine on a started one."""
+    from vllm.inputs.engine import embeds_input
+    from vllm.utils.torch_utils import current_stream
+
+    longest = settings.max_sequence_tokens
+    return VllmEngine(
+        llm, params, embeds_input, current_stream, config, tables, statistics, settings.max_slots, longest
     )
 
-    def make_params(utterance: Utterance, most: int) -> Any:
+
+def speech_params(config: SpeechLMConfig) -> MakeParams:
+    """``vllm.SamplingParams`` of utterances that the `SpeechSampler` draws."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    def make(utterance: Utterance, most: int) -> Any:
         return SamplingParams(
             temperature=0.0,  # takes the one id that the sampler leaves
             max_tokens=most,
@@ -118,13 +133,28 @@ def _open(settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptT
             skip_clone=True,
         )
 
-    return VllmEngine(
-        llm,
-        make_params,
-        embeds_input,
-        current_stream,
-        config,
-        tables,
+    return make
+
+
+def _open(
+    settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptTables, statistics: Statistics
+) -> VllmEngine:
+    gpu_bytes = torch.cuda.get_device_properties(0).total_memory
+    llm = start(engine_args(settings, config, gpu_bytes))
+    logger.info(
+        "engine vllm: %d slots of %d positions, %.0f MiB of cache; all tokens are drawn by this library",
         settings.max_slots,
         settings.max_sequence_tokens,
+        pool_bytes(settings, config) / 2**20,
     )
+    engine = engine_of(llm, speech_params(config), settings, config, tables, statistics)
+    _warm_up(engine)
+    return engine
+
+
+def _warm_up(engine: VllmEngine) -> None:
+    """vLLM compiles some kernels with its first prompt, and others with the token after it."""
+    engine.add(Prompt([0]), SamplingOptions("greedy", min_tokens=2, max_tokens=2))
+    while all(row.finish_reason is None for row in engine.step()):
+        pass
+    torch.cuda.synchronize()  # further steps come from another thread, on a stream of its own

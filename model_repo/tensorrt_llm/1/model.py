@@ -99,7 +99,7 @@ class LoadMetrics:
         self._waiting = metrics.gauge("cosyvoice_lm_waiting_requests", "Requests that wait for a slot.")
         self._tokens = metrics.gauge("cosyvoice_lm_tokens_per_step", "Speech tokens drawn in the last step.")
         self._finished = {
-            reason: metrics.counter("cosyvoice_lm_finished", "Ended requests.", reason=reason.value)
+            reason: metrics.counter("cosyvoice_lm_finished_total", "Ended requests.", reason=reason.value)
             for reason in FinishReason
         }
 

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from cosyvoice_runtime.engine_files import Gpu
 from cosyvoice_runtime.lm_service.trtllm import built_engine, library_sampler
 from cosyvoice_runtime.trtllm import build
-from cosyvoice_runtime.trtllm.installed import Gpu
 from cosyvoice_runtime.trtllm.pinned import LIBRARIES
 from trtllm_fake import bindings, network
 from trtllm_fake.bindings import FinishReason, IterationStats, KvCacheStats, Request

@@ -1,0 +1,55 @@
+# One image with everything installed; see docs/deployment.md.
+#   docker build .                                         NVIDIA's container with TensorRT-LLM
+#   docker build --build-arg FLAVOUR=vllm .                the one with vLLM, for engine vllm
+#   docker build --build-arg BASE=cpu .                    no GPU
+ARG BASE=nvidia
+ARG FLAVOUR=trtllm
+ARG PYTHON=python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c
+
+# This project as a wheel: NVIDIA's containers have a setuptools of their own, which must stay.
+FROM ${PYTHON} AS wheel
+WORKDIR /source
+COPY requirements/cpu.txt requirements/cpu.txt
+RUN python3 -m pip install --no-cache-dir --no-deps --constraint requirements/cpu.txt setuptools
+COPY pyproject.toml README.md LICENSE ./
+COPY cosyvoice_runtime cosyvoice_runtime
+COPY client client
+RUN python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
+
+FROM nvcr.io/nvidia/tritonserver:26.07-${FLAVOUR}-python-py3 AS nvidia
+ENV PIP_BREAK_SYSTEM_PACKAGES=1
+COPY scripts/container_packages.py requirements/nvidia.txt /packages/
+RUN python3 /packages/container_packages.py /packages/nvidia.txt
+COPY --from=wheel /wheels /packages/wheels
+RUN python3 -m pip install --no-cache-dir --no-deps /packages/wheels/*.whl \
+    && python3 -c "import cosyvoice_client, cosyvoice_runtime.__main__, cosyvoice_runtime.supervisor, onnx"
+
+FROM ${PYTHON} AS cpu
+# Names an index with CPU builds of torch; without one, torch brings several GB of CUDA libraries.
+ARG PIP_EXTRA_INDEX_URL=
+WORKDIR /opt/cosyvoice
+# No more than the installation looks at, so that a change of the code does not repeat it.
+COPY pyproject.toml README.md ./
+COPY requirements requirements
+COPY scripts/environment.py scripts/environment.py
+COPY cosyvoice_runtime/__init__.py cosyvoice_runtime/__init__.py
+COPY client client
+RUN PIP_NO_CACHE_DIR=1 python3 scripts/environment.py --venv /opt/venv
+ENV PATH=/opt/venv/bin:$PATH
+
+FROM ${BASE} AS server
+WORKDIR /opt/cosyvoice
+COPY . .
+RUN useradd --uid 10001 --create-home cosyvoice \
+    && install --directory --owner=cosyvoice --group=cosyvoice build checkpoints engines logs voices
+# What run.sh needs is installed; the host's port mappings decide who can reach the server.
+ENV VENV=system \
+    PYTHONUNBUFFERED=1 \
+    COSYVOICE_SERVER__HOST=0.0.0.0 \
+    COSYVOICE_SERVER__LOG_FILE=logs/tritonserver.log
+USER 10001
+EXPOSE 8000 8001 8003
+# Speaks a few tokens. The first start downloads weights and may build engines.
+HEALTHCHECK --interval=60s --timeout=30s --start-period=2h --retries=3 \
+    CMD ["python3", "scripts/health.py"]
+CMD ["bash", "run.sh", "0", "3"]

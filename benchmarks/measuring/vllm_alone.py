@@ -1,0 +1,60 @@
+"""vLLM with its own sampler: what its steps cost without the library's draws."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from cosyvoice_runtime.checkpoint import load_config
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm_service.engine import OpenEngine
+from cosyvoice_runtime.lm_service.visible_gpu import see_only
+from cosyvoice_runtime.lm_service.vllm.engine import MakeParams, VllmEngine
+from cosyvoice_runtime.lm_service.vllm.installed import require_vllm
+from cosyvoice_runtime.lm_service.vllm.prompt_tables import PromptTables
+from cosyvoice_runtime.lm_service.vllm.startup import engine_args, engine_of, start
+from cosyvoice_runtime.lm_service.vllm.statistics import Statistics
+from cosyvoice_runtime.lm_service.vllm.utterance import Utterance
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+
+
+def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
+    """Like the engine ``vllm``, for greedy and nucleus requests of a fixed length."""
+    require_vllm()
+    see_only(settings.device, settings.engine)
+    config = load_config(settings.checkpoint_dir).speech_lm
+    return partial(_open, settings, config, PromptTables.read(settings.engine_dir))
+
+
+def own_params(config: SpeechLMConfig) -> MakeParams:
+    """``vllm.SamplingParams`` by which vLLM draws as many ids as the utterance may have at least."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    def make(utterance: Utterance, most: int) -> Any:
+        options = utterance.options
+        if options.strategy == "ras":
+            raise InvalidInput("strategy", options.strategy, "vLLM has greedy and nucleus sampling")
+        return SamplingParams(
+            temperature=0.0 if options.strategy == "greedy" else options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            min_tokens=utterance.limits.min_tokens,
+            max_tokens=most,
+            stop_token_ids=list(config.stop_ids),
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+        )
+
+    return make
+
+
+def _open(settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptTables) -> VllmEngine:
+    args = engine_args(settings, config, torch.cuda.get_device_properties(0).total_memory)
+    llm = start(args | {"logits_processors": None})
+    statistics = Statistics(Metrics(settings.name))
+    return engine_of(llm, own_params(config), settings, config, tables, statistics)

@@ -1,0 +1,134 @@
+"""Every profile of docker-compose.yml: valid by the specification, complete, and as the settings need it."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import compose_file
+import docker_image
+import pytest
+from compose_file import PROFILES, ROOT, mebibytes, read, seconds, server, services
+
+from cosyvoice_runtime import __version__
+from cosyvoice_runtime.settings import Machine, Settings
+
+GPU_PROFILES = ("gpu", "disaggregated")
+MACHINE = Machine(cores=8, gpu=True)
+WORKDIR = "/opt/cosyvoice"
+
+
+def settings_of(profile: str, **variables: str) -> Settings:
+    """What the server of a profile reads."""
+    environment = {
+        name: str(value)
+        for name, value in server(profile, variables)["environment"].items()
+        if name.startswith("COSYVOICE_")
+    }
+    environment["COSYVOICE_SETTINGS"] = str(ROOT / environment["COSYVOICE_SETTINGS"])
+    return Settings.read(environment=environment).resolved(MACHINE)
+
+
+def test_file_is_valid_by_the_specification():
+    compose_file.validator().validate(read())
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [("shm_sizes", "1gb"), ("stop_grace_period", 90), ("profiles", "gpu"), ("deploy", [])]
+)
+def test_validation_finds_what_is_wrong(place, value):
+    broken = copy.deepcopy(read())
+    broken["services"]["gpu"][place] = value
+    assert not compose_file.validator().is_valid(broken)
+
+
+def test_plain_up_starts_the_server_on_one_gpu():
+    assert compose_file.default_variables()["COMPOSE_PROFILES"] == "gpu"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profile_has_one_server_that_is_built_here(profile):
+    service = server(profile)
+    build = service["build"]
+    assert (ROOT / build["context"] / "Dockerfile").is_file()
+    assert build["args"].keys() <= docker_image.arguments().keys()
+    assert build["args"]["BASE"] == ("cpu" if profile == "cpu" else "nvidia")
+    assert service["image"].startswith(f"cosyvoice2:{__version__}-")
+    assert service["networks"]["default"]["aliases"] == ["server"]
+
+
+def test_monitoring_goes_with_any_profile():
+    ports = [port for service in services("monitoring").values() for port in service["ports"]]
+    for profile in PROFILES:
+        taken = [port.split(":")[-2] for port in (*ports, *server(profile)["ports"])]
+        assert len(set(taken)) == len(taken)
+    assert services("monitoring").keys() == {"prometheus", "grafana"}
+
+
+@pytest.mark.parametrize("name", ["prometheus", "grafana"])
+def test_images_from_elsewhere_are_pinned(name):
+    image, _, tag = services("monitoring")[name]["image"].partition(":")
+    assert tag.strip("v").count(".") == 2, image
+
+
+def test_checkpoint_engines_and_voices_are_volumes_with_names():
+    declared = read()["volumes"].keys()
+    for profile in PROFILES:
+        mounts = dict(volume.split(":") for volume in server(profile)["volumes"])
+        assert mounts == {name: f"{WORKDIR}/{name}" for name in ("checkpoints", "engines", "voices")}
+        assert mounts.keys() <= declared
+
+
+@pytest.mark.parametrize("name", ["prometheus", "grafana"])
+def test_mounted_files_exist(name):
+    mounts = [volume.split(":")[0] for volume in services("monitoring")[name]["volumes"]]
+    files = [mount for mount in mounts if mount.startswith(".")]
+    assert files
+    assert all((ROOT / file).exists() for file in files)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_server_gets_the_time_and_the_memory_it_needs(profile):
+    section, service = settings_of(profile).server, server(profile)
+    assert seconds(service["stop_grace_period"]) > section.drain_timeout_s + section.exit_timeout_s + 10
+    assert mebibytes(service["shm_size"]) >= 4 * section.min_shared_memory_mib
+    assert service["init"] is True
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_gpus_are_reserved_where_they_are_used(profile):
+    reserved = server(profile).get("deploy", {}).get("resources", {}).get("reservations", {})
+    if profile not in GPU_PROFILES:
+        assert not reserved
+        return
+    [devices] = reserved["devices"]
+    assert (devices["driver"], devices["capabilities"]) == ("nvidia", ["gpu"])
+    assert devices["count"] == (1 if profile == "gpu" else "all")
+
+
+def test_profiles_place_the_networks():
+    gpu, apart, cpu = (settings_of(profile) for profile in PROFILES)
+    assert {gpu.tensorrt_llm.device, gpu.token2wav.device} == {"cuda:0"}
+    assert apart.tensorrt_llm.device == "cuda:0"
+    assert "cuda:0" not in apart.token2wav.devices
+    assert {cpu.tensorrt_llm.device, cpu.token2wav.device} == {"cpu"}
+
+
+@pytest.mark.parametrize("profile", GPU_PROFILES)
+@pytest.mark.parametrize("engine", ["torch", "tensorrt_llm", "vllm"])
+def test_engine_is_chosen_by_a_variable(profile, engine):
+    assert settings_of(profile).tensorrt_llm.engine == "torch"
+    assert settings_of(profile, ENGINE=engine).tensorrt_llm.engine == engine
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_settings_file_is_in_the_image(profile):
+    path = server(profile)["environment"]["COSYVOICE_SETTINGS"]
+    assert not Path(path).is_absolute()
+    assert (ROOT / path).is_file()
+    assert docker_image.in_context(path)
+
+
+def test_server_is_reached_from_its_own_machine_only_unless_told_otherwise():
+    assert all(port.startswith("127.0.0.1:") for port in server("gpu")["ports"])
+    assert all(port.startswith("0.0.0.0:") for port in server("gpu", {"LISTEN": "0.0.0.0"})["ports"])

@@ -1,0 +1,258 @@
+"""config.pbtxt of every model in every profile: Triton can read it, and model.py does what it declares."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
+
+from model_configuration import MODELS, TEMPLATES, problems, rendered, settings_of, tensors
+
+from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
+from cosyvoice_runtime.lm_service import RequestReader
+from cosyvoice_runtime.request_count import RequestCount
+from cosyvoice_runtime.settings import Settings
+from cosyvoice_runtime.speech_lm import FinishReason, SamplingOptions
+from cosyvoice_runtime.triton_io import Inputs, recordings
+from cosyvoice_runtime.triton_io.speech_inputs import speech_request
+from cosyvoice_runtime.triton_io.speech_model import outputs as speech_outputs
+from triton_python_backend_utils import InferenceRequest
+
+TENSORRT = {
+    "COSYVOICE_TOKEN2WAV__BACKEND": "tensorrt",
+    "COSYVOICE_AUDIO_TOKENIZER__BACKEND": "tensorrt",
+    "COSYVOICE_SPEAKER_EMBEDDING__BACKEND": "tensorrt",
+}
+PROFILES: dict[str, Callable[[], Settings]] = {
+    **{
+        f"{profile}, {engine}": partial(
+            settings_of, f"{profile}.toml", COSYVOICE_TENSORRT_LLM__ENGINE=engine, **backends
+        )
+        for profile in ("gpu", "disaggregated")
+        for engine, backends in (("torch", {}), ("vllm", {}), ("tensorrt_llm", TENSORRT))
+    },
+    "cpu": partial(settings_of, "cpu.toml"),
+    "cpu, onnx": partial(settings_of, "cpu.toml", COSYVOICE_TOKEN2WAV__BACKEND="onnx"),
+}
+RECORDING = 0.1 * np.sin(np.arange(16_000) / 20)
+SPEECH = {
+    "target_text": "Hello.",
+    "language": "en",
+    "speed": 1.5,
+    "seed": 3,
+    "sampling_strategy": "ras",
+    "top_k": 20,
+    "top_p": 0.7,
+    "temperature": 0.9,
+    "repetition_penalty": 1.1,
+    "max_tokens": 100,
+}
+REFERENCE = {
+    "reference_wav": RECORDING,
+    "reference_wav_len": 15_000,
+    "reference_sample_rate": 16_000,
+    "reference_text": "Words.",
+}
+VOCABULARY = MergedVocabulary(text_tokens=1000, speech_rows=6564)
+LM = {
+    "input_ids": [VOCABULARY.sos_id, 5, 6, VOCABULARY.task_id],
+    "input_lengths": 4,
+    "request_output_len": 50,
+    "end_id": VOCABULARY.speech_offset + 6561,
+    "runtime_top_k": 20,
+    "runtime_top_p": 0.7,
+    "temperature": 0.9,
+    "repetition_penalty": 1.1,
+    "seed": 3,
+    "min_tokens": 2,
+    "streaming": True,
+    "stop": False,
+    "exclude_input_in_output": True,
+    "sampling_strategy": "ras",
+    "ras_window": 10,
+    "ras_threshold": 0.1,
+    "self_test": False,
+}
+WAVE = {
+    "utterance_id": "a",
+    "speech_tokens": [1, 2, 3],
+    "position": 0,
+    "last": False,
+    "voice_key": "v",
+    "noise_seed": 3,
+    "speed": 1.5,
+    "cushion": 0.5,
+    "cancel": False,
+    "prompt_speech_tokens": [1, 2],
+    "prompt_speech_feat": np.zeros((4, 80)),
+    "prompt_spk_embedding": np.zeros(192),
+}
+EXTRACTOR = {"reference_wav": RECORDING, "reference_wav_len": 15_000}
+NOT_READ = {"tensorrt_llm": {"pad_id"}}
+"""Accepted because NVIDIA's clients send it."""
+
+
+@pytest.fixture(scope="module", params=PROFILES, ids=str)
+def profile(request: pytest.FixtureRequest) -> tuple[Settings, dict[str, Any]]:
+    settings = PROFILES[request.param]()
+    return settings, rendered(settings)
+
+
+@pytest.fixture(scope="module")
+def configs() -> dict[str, Any]:
+    return rendered(PROFILES["gpu, torch"]())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_triton_reads_the_configuration_and_the_model_its_settings(profile, model):
+    settings, configs = profile
+    config, section = configs[model], settings.for_model(model)
+    assert (config.name, config.backend) == (model, "python")
+    parameters = {name: {"string_value": value.string_value} for name, value in config.parameters.items()}
+    assert type(section).from_parameters(parameters) == section
+    assert all(not name.startswith("$") for name in parameters)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_ports_are_the_same_in_every_profile(profile, configs, model):
+    config = profile[1][model]
+    assert list(config.input) == list(configs[model].input)
+    assert list(config.output) == list(configs[model].output)
+    decoupled = model in ("cosyvoice2", "tensorrt_llm")
+    assert config.model_transaction_policy.decoupled == decoupled
+
+
+@pytest.mark.parametrize("model", ["token2wav", "audio_tokenizer", "speaker_embedding"])
+def test_batcher_has_the_limits_of_the_settings(profile, model):
+    settings, configs = profile
+    section, config = settings.for_model(model), configs[model]
+    assert config.max_batch_size == section.max_batch
+    batcher = config.dynamic_batching
+    assert batcher.max_queue_delay_microseconds == section.max_queue_delay_us
+    assert batcher.default_queue_policy.max_queue_size == section.max_queue_size
+
+
+def load(model: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"model_of_{model}", TEMPLATES / model / "1" / "model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read_speech(request: InferenceRequest) -> Any:
+    voices = SimpleNamespace(resolve=lambda name, recording, transcript: (name, recording, transcript))
+    return speech_request(Inputs(request), voices, SamplingOptions(), 1000, streaming=True)
+
+
+def read_tokens(request: InferenceRequest) -> Any:
+    submitted: list[Any] = []
+    model = load("tensorrt_llm").TritonPythonModel()
+    model.vocabulary = VOCABULARY
+    model.reader = RequestReader(VOCABULARY, 100, 1000)
+    model.scheduler = SimpleNamespace(submit=lambda read, reply: submitted.append(read))
+    model._accept(Inputs(request), "1", SimpleNamespace(echo=()))
+    return submitted[0]
+
+
+def read_recording(request: InferenceRequest) -> Any:
+    [recording] = recordings([request])
+    assert not isinstance(recording, Exception)
+    return recording
+
+
+def read_chunk(request: InferenceRequest) -> Any:
+    return load("token2wav").decode(Inputs(request))
+
+
+READERS: dict[str, tuple[Callable[[InferenceRequest], Any], list[dict[str, Any]]]] = {
+    "cosyvoice2": (
+        read_speech,
+        [SPEECH | REFERENCE, SPEECH | {"voice": "v", "instruct_text": "Slowly.", "cross_lingual": False}],
+    ),
+    "tensorrt_llm": (read_tokens, [LM]),
+    "audio_tokenizer": (read_recording, [EXTRACTOR]),
+    "speaker_embedding": (read_recording, [EXTRACTOR]),
+    "token2wav": (read_chunk, [WAVE]),
+}
+READERS["cosyvoice2_offline"] = READERS["cosyvoice2"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_model_reads_every_declared_input_and_no_other(configs, model):
+    read, requests = READERS[model]
+    looked_for: set[str] = set()
+    for values in requests:
+        request = InferenceRequest(tensors(configs[model], values))
+        read(request)
+        looked_for |= request.looked_for
+    assert looked_for == {port.name for port in configs[model].input} - NOT_READ.get(model, set())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_model_asks_for_nothing_that_is_declared_optional(configs, model):
+    read, requests = READERS[model]
+    required = {port.name for port in configs[model].input if not port.optional}
+    values = {name: value for name, value in requests[0].items() if name in required}
+    if model == "tensorrt_llm":
+        values["self_test"] = True  # in place of input_ids
+    read(InferenceRequest(tensors(configs[model], values)))
+
+
+def sent_tokens(request: InferenceRequest) -> None:
+    reply = load("tensorrt_llm").TokenReply(request, VOCABULARY.speech_offset, RequestCount("tensorrt_llm"))
+    reply.send([1, 2, 3], None)
+    reply.send([], FinishReason.STOP)
+    reply.finish()
+
+
+def sent_wave(request: InferenceRequest) -> None:
+    model = load("token2wav").TritonPythonModel()
+    model._name, model._count = "token2wav", RequestCount("token2wav")
+    model._deliver(request, np.zeros(5, np.float32))
+
+
+def sent(write: Callable[[InferenceRequest], None]) -> list[dict[str, Any]]:
+    request = InferenceRequest({})
+    write(request)
+    return [
+        {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+        for response in request.sender.responses
+    ]
+
+
+WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "cosyvoice2": lambda: [
+        speech_outputs(torch.zeros(5), None),
+        speech_outputs(torch.zeros(0), FinishReason.STOP),
+    ],
+    "tensorrt_llm": lambda: sent(sent_tokens),
+    "audio_tokenizer": lambda: [load("audio_tokenizer").encode(torch.zeros(3, dtype=torch.int32))],
+    "speaker_embedding": lambda: [load("speaker_embedding").encode(torch.zeros(192))],
+    "token2wav": lambda: sent(sent_wave),
+}
+WRITERS["cosyvoice2_offline"] = WRITERS["cosyvoice2"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_model_sends_every_declared_output_as_declared(configs, model):
+    responses = WRITERS[model]()
+    assert responses
+    for response in responses:
+        assert list(problems(configs[model], response)) == []
+
+
+def test_wrong_output_is_found(configs):
+    wrong = {"waveform": np.zeros((1, 5)), "other": np.zeros((1, 5))}
+    assert list(problems(configs["cosyvoice2"], wrong)) == [
+        "waveform is float64, declared is FP32",
+        "other is not declared",
+        "finish_reason is not sent",
+    ]
