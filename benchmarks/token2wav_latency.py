@@ -5,7 +5,7 @@ voice that the server knows, in chunks as cosyvoice2 cuts them when the speech L
 its next chunk as soon as it has the last one (closed loop), tells how much audio it has left
 to play, and plays what it gets: an utterance with a silence of over 100 ms is not continuous.
 
-    python benchmarks/token2wav_latency.py --concurrency 1 4 8 token2wav.max_batch=8
+    python benchmarks/token2wav_latency.py token2wav.max_batch=8 --concurrency 1 4 8
 """
 
 from __future__ import annotations
