@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speak one sentence through a real server: checkpoint, model repository, server, client, and stop.
 
-demo.py [--text TEXT] [--reference FILE --reference-text TEXT] [--output FILE]
+demo.py [--text TEXT] [--checkpoint DIRECTORY] [--reference FILE --reference-text TEXT] [--output FILE]
 """
 
 from __future__ import annotations
@@ -12,10 +12,6 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
-import soundfile
-from fetch_checkpoint import fetch
-
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, audio_writer, read_reference
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
@@ -24,7 +20,7 @@ from cosyvoice_runtime.supervisor import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "demo"
-RATE = 24_000
+DEMO_VOICE = ROOT / "demo_voice"
 
 
 def main() -> int:
@@ -32,16 +28,20 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--text", default="Hello! This voice comes out of a real Triton server.")
-    parser.add_argument("--reference", type=Path, help="recording of the voice; default: a built-in tone")
-    parser.add_argument("--reference-text", default="a built-in reference")
+    parser.add_argument("--checkpoint", type=Path, default=DEMO_VOICE, help="default: demo_voice/")
+    parser.add_argument(
+        "--reference", type=Path, default=DEMO_VOICE / "reference.flac", help="recording of the voice"
+    )
+    parser.add_argument(
+        "--reference-text",
+        default=(DEMO_VOICE / "reference.txt").read_text("utf-8").strip(),
+        help="what the recording says",
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "demo.wav")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        checkpoint = BUILD / "checkpoint"
-        fetch(checkpoint, "made")
-        repository = make_repository(checkpoint)
-        reference = options.reference or made_recording(BUILD / "reference.wav")
+        repository = make_repository(options.checkpoint)
         ports = ServerSettings(
             http_port=0,
             grpc_port=0,
@@ -50,8 +50,8 @@ def main() -> int:
             log_file=BUILD / "tritonserver.log",
         )
         with Server(repository, ports) as server:
-            request = SpeechRequest(options.text, read_reference(str(reference), options.reference_text))
-            speak(server.grpc_url, request, options.output)
+            reference = read_reference(str(options.reference), options.reference_text)
+            speak(server.grpc_url, SpeechRequest(options.text, reference), options.output)
     except CosyVoiceError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -65,14 +65,6 @@ def make_repository(checkpoint: Path) -> Path:
     repository = BUILD / "model_repo"
     write(render(ROOT / "model_repo", settings), repository)
     return repository
-
-
-def made_recording(path: Path) -> Path:
-    """Two seconds of a tone with harmonics, swelling like syllables."""
-    time = np.arange(2 * RATE) / RATE
-    tone = sum(np.sin(2 * np.pi * 140 * k * time) / k for k in range(1, 12))
-    soundfile.write(path, 0.2 * tone * np.sin(2 * np.pi * 2 * time) ** 2, RATE)
-    return path
 
 
 def speak(url: str, request: SpeechRequest, output: Path) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Stage 0: put a checkpoint where the other stages look for it, and check it.
 
-    fetch_checkpoint.py OUT                       the published CosyVoice2-0.5B; without a network a made one
+    fetch_checkpoint.py OUT                       the published CosyVoice2-0.5B; without a network demo_voice/
     fetch_checkpoint.py OUT --source huggingface  or modelscope, made, or a directory of your own
 
 A directory that already holds a checkpoint is left alone.
@@ -22,6 +22,7 @@ from cosyvoice_runtime.errors import CosyVoiceError
 
 HUGGING_FACE = "FunAudioLLM/CosyVoice2-0.5B"
 MODEL_SCOPE = "iic/CosyVoice2-0.5B"
+DEMO_VOICE = Path(__file__).resolve().parent.parent / "demo_voice"
 UNUSED_FILES = ["*.zip", "*.png", "asset/*", "flow.decoder.estimator.fp32.onnx"]
 """Of the published directory: exports that this runtime does not read."""
 
@@ -58,18 +59,18 @@ def made(out: Path) -> None:
     make_checkpoint(out, "tiny", seed=0)
 
 
-def published_or_made(out: Path) -> None:
-    """The published checkpoint if there is a network, else a made one."""
+def published_or_demo_voice(out: Path) -> None:
+    """The published checkpoint if there is a network, else the small one that comes with this repository."""
     try:
         from_hugging_face(out)
     except FetchError as error:
-        print(f"{error}: using a made checkpoint with random weights, which runs but does not speak")
+        print(f"{error}: using {DEMO_VOICE}, which is small and speaks only English")
         shutil.rmtree(out, ignore_errors=True)
-        made(out)
+        link(DEMO_VOICE, out)
 
 
 SOURCES: dict[str, Callable[[Path], None]] = {
-    "auto": published_or_made,
+    "auto": published_or_demo_voice,
     "huggingface": from_hugging_face,
     "modelscope": from_model_scope,
     "made": made,

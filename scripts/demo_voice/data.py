@@ -10,7 +10,7 @@ import json
 import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from cosyvoice_runtime.audio.log_mel import log_mel_spectrogram
 from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
 from scripts.demo_voice.f0 import track_f0
-from scripts.demo_voice.sentences import sentences
+from scripts.demo_voice.sentences import definitions, sentences
 from scripts.demo_voice.speakers import HELD_OUT, RATE, TRAINING, Speaker, speak
 
 PER_TOKEN = {"wave": 960, "mel": 2, "log_mel": 4, "f0": 2, "fbank": 4}
@@ -37,27 +37,41 @@ EDGE_SECONDS = (0.10, 0.16)
 """Silence kept before and after the speech."""
 MAX_SECONDS = 12.0
 UTTERANCES_PER_JOB = 40
-VALIDATION_STEP = 40
-"""Every so many utterances one is kept from the speech LM."""
 HELD_OUT_SENTENCES = 400
+VALIDATION_SENTENCES = 200
+"""The last of those held out."""
 
 Reading = tuple[str, str]
 """Name of a speaker and the sentence that it reads."""
 
 
-def write_script(path: Path, utterances: int, wordnet: Path, seed: int = 0) -> None:
-    """Deal sentences to the training speakers by their shares; the same ones are held out for every seed."""
+def write_script(path: Path, utterances: int, more: int, wordnet: Path, seed: int = 0) -> None:
+    """Deal sentences to the training speakers by their shares; the same ones are held out for every seed.
+
+    ``training`` is for all stages, ``more`` for the speech LM alone, ``validation`` for its validation.
+    """
     held_out = list(islice(sentences(0, wordnet), HELD_OUT_SENTENCES))
     unseen = set(held_out)
     stream = (sentence for sentence in sentences(seed, wordnet) if sentence not in unseen)
+    others = (sentence for sentence in definitions(seed, wordnet) if sentence not in unseen)
+    script = {
+        "seed": seed,
+        "training": _dealt(stream, utterances),
+        "more": _dealt(chain(others, stream), more),
+        "validation": _dealt(iter(held_out[-VALIDATION_SENTENCES:]), VALIDATION_SENTENCES),
+        "held_out": held_out,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(script, indent=0), encoding="utf-8")
+
+
+def _dealt(texts: Iterator[str], utterances: int) -> list[Reading]:
     whole = sum(speaker.share for speaker in TRAINING)
-    script = [
+    return [
         (speaker.name, text)
         for speaker in TRAINING
-        for text in islice(stream, round(utterances * speaker.share / whole))
+        for text in islice(texts, round(utterances * speaker.share / whole))
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"training": script, "held_out": held_out}, indent=0), encoding="utf-8")
 
 
 def make_corpus(script: Path, folder: Path, processes: int, every: int = 1) -> None:
@@ -161,11 +175,6 @@ class Corpus:
     @property
     def tokens(self) -> int:
         return int(self.count.sum())
-
-    @property
-    def validation(self) -> NDArray[np.bool_]:
-        """Which utterances the speech LM must not see."""
-        return np.arange(len(self)) % VALIDATION_STEP == VALIDATION_STEP - 1
 
     def feature(self, name: str, device: torch.device | str) -> Tensor:
         """A feature of all utterances, end to end."""

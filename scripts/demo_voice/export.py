@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,8 +29,11 @@ from scripts.demo_voice.speaker_encoder import SpeakerEncoderNetwork
 from scripts.demo_voice.speech_tokenizer import SpeechTokenizerNetwork
 from scripts.demo_voice.text_tokenizer import Bpe, load_or_train
 from scripts.demo_voice.trainer import restore
+from scripts.demo_voice.voices import add_voices
 
 OPSET = 17
+KEPT = ("README.md", "held_out.json")
+"""Files of an earlier export that are not made by this one."""
 
 State = Mapping[str, Tensor]
 
@@ -47,6 +51,10 @@ def export(kept: Path, directory: Path) -> None:
     bpe = load_or_train(kept / "bpe.json", [])
     with fresh_directory(directory, force=True) as building:
         write_checkpoint(building, bpe, tokenizer, encoder, lm, flow, hift)
+        add_voices(building)
+        for name in KEPT:
+            if (directory / name).exists():
+                shutil.copy(directory / name, building)
 
 
 def write_checkpoint(

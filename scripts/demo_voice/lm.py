@@ -6,6 +6,7 @@ comes before the last utterance is what a zero-shot prompt is at inference.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import Qwen2Config, Qwen2Model
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from scripts.demo_voice.data import Corpus
+from scripts.demo_voice.readings import Readings
 from scripts.demo_voice.sizes import CODES, DEMO, PHASES
 from scripts.demo_voice.text_tokenizer import Bpe, encode_all, load_or_train
 from scripts.demo_voice.trainer import Graphed, Losses, optimizer, restore, save, train
@@ -32,7 +33,8 @@ SEGMENTATIONS = 5
 """Different divisions into text tokens prepared for each sentence; the first is the usual one."""
 INPUT_NOISE = 0.1
 """Share of speech inputs replaced by random tokens, so that an odd draw doesn't end intelligible speech."""
-DROPOUT = 0.15
+DROPOUT, RESIDUAL_DROPOUT = 0.15, 0.1
+"""Of the inputs, and of what each layer adds."""
 ALONE = 0.15
 """Rows of a single utterance: speech without a prompt."""
 
@@ -50,6 +52,10 @@ class PhasedTable(nn.Module):
         """``[6564, width]``."""
         return torch.cat([(self.phases[:, None] + self.codes).flatten(0, 1), self.stops])
 
+    def parts(self) -> Tensor:
+        """What the rows are sums of, codes first: ``[CODES + PHASES + 3, width]``."""
+        return torch.cat([self.codes, self.phases, self.stops])
+
 
 class SpeechLMNetwork(nn.Module):
     """Everything in ``llm.pt``; ids of all three tables in one line: speech, text, control."""
@@ -64,6 +70,9 @@ class SpeechLMNetwork(nn.Module):
         self.llm_decoder = PhasedTable(config.hidden_size)
         self.bias = PhasedTable(1)
         self.dropout = nn.Dropout(DROPOUT)
+        for layer in self.llm["model"].layers:
+            for last in (layer.self_attn.o_proj, layer.mlp.down_proj):
+                last.register_forward_hook(_dropped)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Hidden states ``[B, T, C]`` of ids ``[B, T]``."""
@@ -79,6 +88,11 @@ class SpeechLMNetwork(nn.Module):
         """``[..., C]`` to ``[..., 6564]``."""
         return F.linear(hidden, self.llm_decoder.rows(), self.bias.rows()[:, 0])
 
+    def scores(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of codes, phases and stops; those of a token are its code's plus its phase's."""
+        scores = F.linear(hidden, self.llm_decoder.parts()).float() + self.bias.parts()[:, 0]
+        return scores.split([CODES, PHASES, 3], -1)
+
     def published(self) -> dict[str, Tensor]:
         """The state dict under the published names."""
         backbone = self.llm["model"].state_dict()
@@ -90,6 +104,10 @@ class SpeechLMNetwork(nn.Module):
             "llm_decoder.weight": self.llm_decoder.rows(),
             "llm_decoder.bias": self.bias.rows()[:, 0],
         }
+
+
+def _dropped(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:  # noqa: ARG001
+    return F.dropout(output, RESIDUAL_DROPOUT, module.training)
 
 
 def _qwen2(config: SpeechLMConfig) -> Qwen2Config:
@@ -110,22 +128,17 @@ def _qwen2(config: SpeechLMConfig) -> Qwen2Config:
 class Rows(IterableDataset[tuple[Tensor, Tensor]]):
     """Endless batches of ids and labels ``[B, T]``."""
 
-    def __init__(self, corpus: Corpus, tokens: Tensor, bpe: Bpe, validation: bool) -> None:
+    def __init__(self, readings: Readings, bpe: Bpe, segmentations: int) -> None:
         self.config = DEMO.speech_lm
-        self.texts = [encode_all(bpe.tokenizer(), corpus.texts)]
-        if not validation:
-            dropped = bpe.tokenizer(BPE_DROPOUT)
-            self.texts += [encode_all(dropped, corpus.texts) for _ in range(SEGMENTATIONS - 1)]
-        self.speech = [
-            tokens[start : start + count].long()
-            for start, count in zip(corpus.start, corpus.count, strict=True)
-        ]
+        self.texts = [encode_all(bpe.tokenizer(), readings.texts)]
+        dropped = bpe.tokenizer(BPE_DROPOUT)
+        self.texts += [encode_all(dropped, readings.texts) for _ in range(segmentations - 1)]
+        self.speech = torch.from_numpy(readings.codes).long().split(readings.count.tolist())
         text_sizes = np.array([[len(ids) for ids in texts] for texts in self.texts]).max(0)
-        self.sizes = text_sizes + corpus.count
-        chosen = (corpus.validation == validation) & (self.sizes <= LENGTHS[-1] - 2)
-        self.members = [
-            np.flatnonzero((corpus.speaker == number) & chosen) for number in range(len(corpus.speakers))
-        ]
+        self.sizes = text_sizes + readings.count
+        short = self.sizes <= LENGTHS[0] - 2
+        numbers = np.unique(readings.speaker)
+        self.members = [np.flatnonzero((readings.speaker == number) & short) for number in numbers]
         sizes = np.array([len(members) for members in self.members])
         self.weights = sizes / sizes.sum()
 
@@ -177,14 +190,16 @@ def _stacked(rows: tuple[Tensor, ...], length: int, padding: int) -> Tensor:
 class Training:
     """Teacher forcing on the speech tokens."""
 
-    def __init__(self, corpus: Corpus, tokens: Tensor, bpe: Bpe, device: str, workers: int) -> None:
+    def __init__(self, readings: Readings, validation: Readings, bpe: Bpe, device: str, workers: int) -> None:
         self.device = device
         self.network = SpeechLMNetwork(DEMO.speech_lm).to(device)
         self.optimizer = optimizer(self.network.parameters(), 1.2e-3, 0.1)
         options = {"batch_size": None, "num_workers": workers, "pin_memory": device == "cuda"}
-        self.batches = iter(DataLoader(Rows(corpus, tokens, bpe, False), **options))
-        held_out = iter(Rows(corpus, tokens, bpe, True))
+        self.batches = iter(DataLoader(Rows(readings, bpe, SEGMENTATIONS), **options))
+        torch.manual_seed(0)  # every piece validates on the same rows
+        held_out = iter(Rows(validation, bpe, 1))
         self.held_out = [next(held_out) for _ in range(4)]
+        torch.manual_seed(int(time.time()))
         self.graphed = Graphed(self._step, device)
         self.steps = 0
         self.validation = torch.zeros(())
@@ -205,11 +220,19 @@ class Training:
         return {"loss": loss.detach(), "accuracy": accuracy}
 
     def _loss(self, ids: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-entropy over all tokens, from the scores of the parts that they are made of."""
         with torch.autocast(self.device, torch.bfloat16, cache_enabled=False):
-            logits = self.network.logits(self.network(ids))
-        loss = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
-        right = (logits.argmax(-1) == labels).float().sum() / (labels != IGNORED).float().sum()
-        return loss, right
+            codes, phases, stops = self.network.scores(self.network(ids))
+        counted, stop = labels != IGNORED, labels >= DEMO.speech_lm.speech_tokens
+        place = torch.where(counted & ~stop, labels, 0)
+        code, phase = place % CODES, place // CODES
+        token = _at(codes, code) + _at(phases, phase)
+        ending = _at(stops, torch.where(stop, labels - DEMO.speech_lm.speech_tokens, 0))
+        speech = codes.logsumexp(-1) + phases.logsumexp(-1)
+        everything = torch.logaddexp(speech, stops.logsumexp(-1))
+        losses = (everything - torch.where(stop, ending, token)) * counted
+        right = (codes.argmax(-1) == code) & counted & ~stop
+        return losses.sum() / counted.sum(), right.sum() / (counted & ~stop).sum()
 
     @torch.no_grad()
     def _validate(self) -> Tensor:
@@ -219,11 +242,17 @@ class Training:
         return torch.stack(losses).mean()
 
 
-def run(corpus: Corpus, device: str, until: float, kept: Path, work: Path, workers: int = 3) -> None:
-    """Train on the corpus' tokens until the time is over."""
-    tokens = torch.load(work / "tokens.pt", weights_only=True)
-    bpe = load_or_train(kept / "bpe.json", corpus.texts)
-    stage = Training(corpus, tokens, bpe, device, workers)
+def _at(scores: Tensor, place: Tensor) -> Tensor:
+    return scores.gather(-1, place[..., None])[..., 0]
+
+
+def run(device: str, until: float, kept: Path, workers: int = 3) -> None:
+    """Train on all readings that are kept until the time is over."""
+    readings = Readings.joined([Readings.load(path) for path in sorted(kept.glob("readings*.npz"))])
+    print(f"lm: {len(readings)} readings, {readings.count.sum() / 25 / 3600:.1f} h", flush=True)
+    bpe = load_or_train(kept / "bpe.json", readings.texts)
+    validation = Readings.load(kept / "validation.npz")
+    stage = Training(readings, validation, bpe, device, workers)
     restore(kept / "lm.pt", network=stage.network)
     train("lm", stage.step, [stage.optimizer], until, kept / "lm.log")
     save(kept / "lm.pt", network=stage.network)

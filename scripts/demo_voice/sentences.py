@@ -12,6 +12,7 @@ from pathlib import Path
 
 WORDNET = Path("/usr/share/wordnet")
 SENTENCE = re.compile(r'"([^"]+)"')
+ASIDE = re.compile(r'"[^"]*"|\([^)]*\)')
 SPEAKABLE = re.compile(r"[A-Za-z][A-Za-z',;\- ]+[A-Za-z][.?!]?")
 QUESTION = re.compile(
     r"(who|what|when|where|why|how|do|does|did|is|are|can|could|will|would|shall|may)\b", re.I
@@ -208,6 +209,23 @@ def wordnet_examples(folder: Path) -> Iterator[str]:
             gloss = line.partition("|")[2]
             for quoted in SENTENCE.findall(gloss):
                 text = " ".join(quoted.split())
+                if SPEAKABLE.fullmatch(text) and len(text.split()) in WORDS:
+                    yield _punctuated(text)
+
+
+def definitions(seed: int, wordnet: Path = WORDNET) -> Iterator[str]:
+    """What WordNet says that words mean, in a random order: three times the words of its examples."""
+    glosses = sorted(set(wordnet_definitions(wordnet)))
+    random.Random(seed).shuffle(glosses)
+    return iter(glosses)
+
+
+def wordnet_definitions(folder: Path) -> Iterator[str]:
+    """Definitions without examples and bracketed remarks, as sentences."""
+    for part in ("adj", "adv", "noun", "verb"):
+        for line in (folder / f"data.{part}").read_text(encoding="latin-1").splitlines():
+            for definition in ASIDE.sub("", line.partition("|")[2]).split(";"):
+                text = " ".join(definition.split())
                 if SPEAKABLE.fullmatch(text) and len(text.split()) in WORDS:
                     yield _punctuated(text)
 

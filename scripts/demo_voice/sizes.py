@@ -7,11 +7,12 @@ from dataclasses import replace
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL
 
-CODES = 3**5
-"""Speech codes that the tokenizer distinguishes: five of the eight ternary digits of a token."""
-PHASES = 3**3
-"""The other three digits count tokens from the start, so that no token recurs within 27. Repetition-aware
-sampling, which punishes a recurrence within 10, then leaves held vowels and pauses alone."""
+DIGITS = 6
+CODES = 3**DIGITS
+"""Speech codes that the tokenizer distinguishes: six of the eight ternary digits of a token."""
+PHASES = 3 ** (8 - DIGITS)
+"""The other two digits count tokens from the start, so that no token recurs within nine. Repetition-aware
+sampling, which punishes a recurrence within ten, then leaves held vowels and all but long pauses alone."""
 TEXT_VOCABULARY = 1000
 """Byte-level BPE entries: about three letters a token, so that 2 to 20 speech tokens a text token hold."""
 TEXT_ROWS = 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -80,24 +79,28 @@ class Training:
 
 
 @torch.no_grad()
-def embeddings(network: SpeakerEncoderNetwork, corpus: Corpus, fbank: Tensor, device: str) -> Tensor:
+def embeddings(network: SpeakerEncoderNetwork, corpus: Corpus, device: str) -> Tensor:
     """Embedding of every utterance, computed alone: [U, 192]."""
+    fbank = corpus.feature("fbank", device)
     result = torch.zeros(len(corpus), DIMENSION)
     for length in np.unique(corpus.count):
         group = np.flatnonzero(corpus.count == length)
         for rows in np.array_split(group, -(-len(group) // 256)):
             features = crops(fbank, torch.tensor(corpus.start[rows]), int(length), 4)[:, :-2].float()
             result[torch.from_numpy(rows)] = network(features - features.mean(1, keepdim=True)).cpu()
-    return result.to(device)
+    return result
 
 
-def run(corpus: Corpus, device: str, until: float, kept: Path, work: Path) -> None:
-    """Train until the time is over, then write the embeddings of all utterances."""
-    if time.time() > until and (work / "embeddings.pt").exists():
-        return
+def trained(kept: Path, device: str) -> SpeakerEncoderNetwork:
+    """From the weights that :func:`run` has kept."""
+    network = SpeakerEncoderNetwork()
+    restore(kept / "speaker_encoder.pt", network=network)
+    return network.float().eval().to(device)
+
+
+def run(corpus: Corpus, device: str, until: float, kept: Path, work: Path) -> None:  # noqa: ARG001
+    """Train until the time is over."""
     stage = Training(corpus, device)
     restore(kept / "speaker_encoder.pt", network=stage.network, classes=stage.classes)
     train("speaker_encoder", stage.step, [stage.optimizer], until, kept / "speaker_encoder.log")
     save(kept / "speaker_encoder.pt", network=stage.network, classes=stage.classes)
-    torch.save(embeddings(stage.network, corpus, stage.fbank, device).cpu(), work / "embeddings.tmp")
-    (work / "embeddings.tmp").rename(work / "embeddings.pt")

@@ -6,7 +6,6 @@ speaker, so that codes hold what is said and how, and as little as possible of w
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scripts.demo_voice.data import Corpus
-from scripts.demo_voice.sizes import CODES, PHASES
+from scripts.demo_voice.sizes import CODES, DIGITS, PHASES
 from scripts.demo_voice.trainer import Losses, optimizer, restore, save, train
 
-WIDTH, BLOCKS, DIGITS = 192, 4, 5
+WIDTH, BLOCKS = 192, 4
 LEVELS = 3
 MEL_MEAN, MEL_SPREAD = -6.0, 2.5
 MAX_TOKENS = 160
@@ -62,7 +61,7 @@ class SpeechTokenizerNetwork(nn.Module):
         return torch.tanh(self.digits(self.norm(x)).float())
 
     def codes(self, bounded: Tensor) -> Tensor:
-        """Codes 0 to 242."""
+        """Codes 0 to ``CODES - 1``."""
         return ((bounded.round().int() + 1) * self.powers.int()).sum(-1)
 
     def forward(self, feats: Tensor, feats_length: Tensor) -> Tensor:
@@ -173,37 +172,39 @@ class Training:
         place = torch.minimum(place, count[:, None] * per_token - 1)
         return flat[start[:, None] * per_token + place]
 
-    @torch.no_grad()
-    def tokens(self) -> Tensor:
-        """Codes of the whole corpus, end to end, without phases: int16."""
-        self.network.eval()
-        flat = torch.zeros(self.corpus.tokens, dtype=torch.int16)
-        order = np.argsort(self.corpus.count, kind="stable")
-        lengths = self.corpus.count[order]
-        for length in np.unique(lengths):
-            group = order[lengths == length]
-            for rows in np.array_split(group, -(-len(group) // 256)):
-                place = torch.tensor(self.corpus.start[rows])[:, None] + torch.arange(int(length))
-                frames = place[:, :, None] * 4 + torch.arange(4)
-                log_mel = self.log_mel[frames.flatten(1).to(self.device)].float().transpose(1, 2)
-                flat[place] = self.network.codes(self.network.bounded(log_mel)).short().cpu()
-        return flat
+
+@torch.no_grad()
+def tokens(network: SpeechTokenizerNetwork, corpus: Corpus, device: str) -> Tensor:
+    """Codes of the whole corpus, end to end, without phases: int16."""
+    all_log_mel = corpus.feature("log_mel", device)
+    flat = torch.zeros(corpus.tokens, dtype=torch.int16)
+    for length in np.unique(corpus.count):
+        group = np.flatnonzero(corpus.count == length)
+        for rows in np.array_split(group, -(-len(group) // 256)):
+            place = torch.tensor(corpus.start[rows])[:, None] + torch.arange(int(length))
+            frames = place[:, :, None] * 4 + torch.arange(4)
+            log_mel = all_log_mel[frames.flatten(1).to(device)].float().transpose(1, 2)
+            flat[place] = network.codes(network.bounded(log_mel)).short().cpu()
+    return flat
 
 
-def run(corpus: Corpus, device: str, until: float, kept: Path, work: Path) -> None:
-    """Train until the time is over (not at all if that is past), then write the corpus' tokens."""
-    if time.time() > until and (work / "tokens.pt").exists():
-        return
+def bits(codes: Tensor) -> float:
+    """Entropy of the codes' frequencies."""
+    used = torch.bincount(codes.long(), minlength=CODES).float()
+    share = used[used > 0] / used.sum()
+    return -(share * share.log2()).sum().item()
+
+
+def trained(kept: Path, device: str) -> SpeechTokenizerNetwork:
+    """From the halved weights, which the exported graph holds too."""
+    network = SpeechTokenizerNetwork()
+    restore(kept / "speech_tokenizer.pt", network=network)
+    return network.float().eval().to(device)
+
+
+def run(corpus: Corpus, device: str, until: float, kept: Path, work: Path) -> None:  # noqa: ARG001
+    """Train until the time is over."""
     stage = Training(corpus, device)
     restore(kept / "speech_tokenizer.pt", network=stage.network, reader=stage.reader)
     train("speech_tokenizer", stage.step, [stage.optimizer], until, kept / "speech_tokenizer.log")
     save(kept / "speech_tokenizer.pt", network=stage.network, reader=stage.reader)
-    # Once more from the halved weights: the exported graph holds these.
-    restore(kept / "speech_tokenizer.pt", network=stage.network)
-    tokens = stage.tokens()
-    used = torch.bincount(tokens.long(), minlength=LEVELS**DIGITS).float()
-    share = used[used > 0] / used.sum()
-    bits = -(share * share.log2()).sum()
-    print(f"speech_tokenizer: {int((used > 0).sum())} codes in use, {bits:.1f} bits a token", flush=True)
-    torch.save(tokens, work / "tokens.tmp")
-    (work / "tokens.tmp").rename(work / "tokens.pt")

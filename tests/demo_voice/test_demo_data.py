@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from scripts.demo_voice.f0 import track_f0
-from scripts.demo_voice.sentences import number_words, sentences, wordnet_examples
+from scripts.demo_voice.readings import Readings
+from scripts.demo_voice.sentences import definitions, number_words, sentences, wordnet_examples
 
 GLOSSES = (
     '00001740 03 n 01 entity 0 003 | that which exists; "the air was heavy"; "how did they find it"\n'
@@ -30,6 +32,21 @@ def test_examples_are_speakable_sentences(wordnet: Path) -> None:
         "How did they find it?",
         "They came home, tired and late.",
     }
+
+
+def test_definitions_come_without_examples_and_too_short_ones_not_at_all(wordnet: Path) -> None:
+    assert list(definitions(0, wordnet)) == ["That which exists."]
+
+
+def test_readings_survive_being_kept_and_joined(tmp_path: Path) -> None:
+    counts, codes = np.array([2, 3]), np.arange(5, dtype=np.int16)
+    readings = Readings(np.array([0, 7], np.int16), ["One, two.", "Where is it?"], counts, codes)
+    readings.save(tmp_path / "readings.npz")
+    joined = Readings.joined([readings, Readings.load(tmp_path / "readings.npz")])
+    assert joined.texts == 2 * readings.texts
+    for name in ("speaker", "count", "codes"):
+        both = np.concatenate([getattr(readings, name)] * 2)
+        np.testing.assert_array_equal(getattr(joined, name), both)
 
 
 def test_the_same_seed_gives_the_same_sentences_without_repetition(wordnet: Path) -> None:

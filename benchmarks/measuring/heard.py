@@ -1,0 +1,50 @@
+"""What an offline speech recogniser hears, and how far that is from the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+RATE = 16_000
+MARGIN_S = 0.2
+"""Silence around what is recognised, with a little noise."""
+
+
+class Recogniser:
+    """pocketsphinx with the English model that it brings."""
+
+    def __init__(self) -> None:
+        from pocketsphinx import Decoder
+
+        self._decoder: Any = Decoder(samprate=RATE, loglevel="FATAL")
+
+    def __call__(self, samples: Tensor) -> list[str]:
+        """Words in 16 kHz samples."""
+        silence = torch.zeros(round(MARGIN_S * RATE))
+        padded = torch.cat([silence, samples, silence])
+        padded = padded + 1e-4 * torch.randn(len(padded), generator=torch.Generator().manual_seed(0))
+        self._decoder.start_utt()
+        self._decoder.process_raw((padded.clamp(-1, 1) * 32_000).short().numpy().tobytes(), full_utt=True)
+        self._decoder.end_utt()
+        heard = self._decoder.hyp()
+        return words(heard.hypstr) if heard else []
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words without marks."""
+    return re.sub(r"[^a-z' ]", " ", text.lower()).split()
+
+
+def distance(first: Sequence[object], second: Sequence[object]) -> int:
+    """Least number of insertions, deletions and substitutions (Levenshtein)."""
+    row = list(range(len(second) + 1))
+    for place, left in enumerate(first, 1):
+        following = [place]
+        for column, right in enumerate(second, 1):
+            following.append(min(following[-1] + 1, row[column] + 1, row[column - 1] + (left != right)))
+        row = following
+    return row[-1]

@@ -1,0 +1,89 @@
+"""The checkpoint in demo_voice/ speaks: what its own tokenizer hears is what its speech LM said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.audio.read import read_audio
+from cosyvoice_runtime.audio.resample import resample
+from cosyvoice_runtime.checkpoint import verify_checkpoint
+from cosyvoice_runtime.speech_lm import FinishReason, SamplingOptions, generate
+from cosyvoice_runtime.synthesis import SpeechRequest, Synthesizer
+from cosyvoice_runtime.synthesis.prompting import lm_prompts
+from cosyvoice_runtime.synthesis.synthesizer import TokenStream
+from cosyvoice_runtime.voice import Voice
+from scripts.demo_voice.sizes import CODES, DEMO, DIGITS
+
+DIRECTORY = Path(__file__).parents[2] / "demo_voice"
+TEXT = "The weather in Paris will be fine on Monday."
+SECONDS = (1.8, 4.0)
+"""The synthesizers of the registered voices take 2.3 to 3.0 s for the text."""
+SAME_DIGITS = 0.8
+"""Ternary digits of codes that survive being spoken; a third would by chance."""
+
+
+@pytest.fixture(scope="module")
+def synthesizer() -> Synthesizer:
+    return Synthesizer.from_checkpoint(DIRECTORY)
+
+
+def spoken(synthesizer: Synthesizer, voice: Voice) -> tuple[list[int], FinishReason | None, Tensor]:
+    """Speech tokens of the text, why they ended, and their 16 kHz waveform."""
+    request = SpeechRequest(TEXT, voice)
+    [prompt] = lm_prompts(request, synthesizer.front_end, synthesizer.tokenizer)
+    stream = TokenStream(generate(synthesizer.lm, prompt, SamplingOptions(seed=1)))
+    tokens = list(stream)
+    with synthesizer.session(request, noise_seed=1) as session:
+        samples = torch.cat(list(session.chunks(tokens)))
+    return tokens, stream.finish_reason, resample(samples, synthesizer.sample_rate, 16_000)
+
+
+def same_digits(first: Tensor, second: Tensor) -> float:
+    powers = 3 ** torch.arange(DIGITS)
+    count = min(len(first), len(second))
+    return (first[:count, None] // powers % 3 == second[:count, None] // powers % 3).float().mean().item()
+
+
+@pytest.mark.parametrize("name", ["slt", "rms"])
+def test_a_registered_voice_says_what_the_speech_lm_meant(synthesizer: Synthesizer, name: str) -> None:
+    voices = synthesizer.speakers
+    tokens, reason, samples = spoken(synthesizer, voices[name])
+    assert reason is FinishReason.STOP
+    assert SECONDS[0] < len(samples) / 16_000 < SECONDS[1]
+    heard = synthesizer.extractors.speech_tokenizer(samples).long()
+    assert same_digits(torch.tensor(tokens) % CODES, heard % CODES) > SAME_DIGITS
+    embedding = synthesizer.extractors.speaker_encoder(samples)
+    likeness = {
+        other: torch.cosine_similarity(embedding, voice.speaker_embedding, dim=0).item()
+        for other, voice in voices.items()
+    }
+    assert max(likeness, key=lambda other: likeness[other]) == name
+
+
+def test_the_reference_recording_is_the_default_voice(synthesizer: Synthesizer) -> None:
+    transcript = (DIRECTORY / "reference.txt").read_text("utf-8").strip()
+    cloned = synthesizer.voice(read_audio(DIRECTORY / "reference.flac"), transcript)
+    default = next(iter(synthesizer.speakers.values()))
+    assert default.transcript == transcript
+    assert same_digits(cloned.speech_tokens % CODES, default.speech_tokens % CODES) > 0.99
+    assert (cloned.prompt_mel - default.prompt_mel).abs().mean() < 0.05
+
+
+def test_registered_voices_leave_little_to_wait_for(synthesizer: Synthesizer) -> None:
+    block = DEMO.flow.encoder.chunk_tokens
+    assert list(synthesizer.speakers) == ["slt", "rms", "awb", "kal16"]
+    for voice in synthesizer.speakers.values():
+        assert 18 <= -len(voice.speech_tokens) % block <= 20
+
+
+def test_checkpoint_is_sound_small_and_complete() -> None:
+    assert verify_checkpoint(DIRECTORY) == []
+    sizes = [path.stat().st_size for path in DIRECTORY.rglob("*") if path.is_file()]
+    assert max(sizes) < 16e6
+    assert sum(sizes) < 32e6
+    assert len(json.loads((DIRECTORY / "held_out.json").read_text("utf-8"))) == 400
