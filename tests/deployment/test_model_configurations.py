@@ -15,6 +15,7 @@ import torch
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
 from model_configuration import MODELS, TEMPLATES, problems, rendered, settings_of, tensors
+from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.lm_service import RequestReader
@@ -24,7 +25,6 @@ from cosyvoice_runtime.speech_lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.triton_io import Inputs, recordings
 from cosyvoice_runtime.triton_io.speech_inputs import speech_request
 from cosyvoice_runtime.triton_io.speech_model import outputs as speech_outputs
-from triton_python_backend_utils import InferenceRequest
 
 TENSORRT = {
     "COSYVOICE_TOKEN2WAV__BACKEND": "tensorrt",
