@@ -36,7 +36,7 @@ class WaveService:
     Args:
         max_utterances: in progress at once.
         idle_timeout_s: after which an utterance that nobody calls for is dropped.
-        on_change: told the usage after every change, from whichever thread made it.
+        on_change: told the usage now and after every change, from whichever thread made it.
         clock: monotonic seconds.
     """
 
@@ -57,6 +57,7 @@ class WaveService:
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self._closed = False
+        self._changed()
 
     def __len__(self) -> int:
         """Utterances in progress."""

@@ -83,15 +83,15 @@ def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, 
         for row, row_tokens in enumerate(tokens)
     ]
     waves: list[list[np.ndarray]] = [[] for _ in lengths]
-    while any(queues):
-        chosen = [row for row, queue in enumerate(queues) if queue and order.random() < 0.6]
-        for row, wave in zip(chosen, service.run([queues[row].pop(0) for row in chosen]), strict=True):
-            waves[row].append(wave)
-    for row, row_tokens in enumerate(tokens):
-        expected = alone(token2wav, prompts[row % 2], row_tokens, seed=row)
-        np.testing.assert_allclose(np.concatenate(waves[row]), expected, atol=TOLERANCE, rtol=0)
-    assert service.usage().pages_in_use == service.usage().voice_pages
-    service.close()
+    with closing(service):  # of a failed example too: the next ones share its pages
+        while any(queues):
+            chosen = [row for row, queue in enumerate(queues) if queue and order.random() < 0.6]
+            for row, wave in zip(chosen, service.run([queues[row].pop(0) for row in chosen]), strict=True):
+                waves[row].append(wave)
+        for row, row_tokens in enumerate(tokens):
+            expected = alone(token2wav, prompts[row % 2], row_tokens, seed=row)
+            np.testing.assert_allclose(np.concatenate(waves[row]), expected, atol=TOLERANCE, rtol=0)
+        assert service.usage().pages_in_use == service.usage().voice_pages
     assert service.usage().pages_in_use == 0
 
 
@@ -108,10 +108,11 @@ def test_scheduled_utterances_equal_each_alone(shared_token2wav, lengths, turn_s
     prompt = prompt_tensors(token2wav, 40)
     tokens = [speech_tokens(length, seed) for seed, length in enumerate(lengths)]
     waves: list[list[np.ndarray]] = [[] for _ in lengths]
-    for row, row_tokens in enumerate(tokens):
-        for part in chunks_of(str(row), row_tokens, ends_of(len(row_tokens), 60), "voice", prompt, seed=row):
-            scheduler.submit(dataclasses.replace(part, cushion_s=cushion_s * row), waves[row].append)
-    scheduler.close()
+    with closing(scheduler):
+        for row, row_tokens in enumerate(tokens):
+            parts = chunks_of(str(row), row_tokens, ends_of(len(row_tokens), 60), "voice", prompt, seed=row)
+            for part in parts:
+                scheduler.submit(dataclasses.replace(part, cushion_s=cushion_s * row), waves[row].append)
     for row, row_tokens in enumerate(tokens):
         expected = alone(token2wav, prompt, row_tokens, seed=row)
         np.testing.assert_allclose(np.concatenate(waves[row]), expected, atol=TOLERANCE, rtol=0)

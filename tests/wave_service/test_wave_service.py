@@ -157,7 +157,7 @@ def test_utterance_called_for_in_time_is_not_idle_however_long_it_lasts(service,
 
 
 def test_timer_drops_the_last_idle_utterance_without_any_call(waves, voices):
-    dropped = threading.Event()
+    opened, dropped = threading.Event(), threading.Event()
     service = WaveService(
         waves,
         voices,
@@ -165,7 +165,6 @@ def test_timer_drops_the_last_idle_utterance_without_any_call(waves, voices):
         idle_timeout_s=0.05,
         on_change=lambda usage: opened.is_set() and not usage.utterances and dropped.set(),
     )
-    opened = threading.Event()
     results(service, chunk("a", [1]))
     opened.set()
     assert dropped.wait(TIMEOUT_S)
@@ -184,10 +183,10 @@ def test_close_frees_everything_and_leaves_no_timer(service, waves, voices):
     ]
 
 
-def test_usage_is_told_after_every_call(waves, voices, clock):
+def test_usage_is_told_at_first_and_after_every_call(waves, voices, clock):
     told = []
     service = WaveService(waves, voices, 3, IDLE_S, told.append, clock)
     results(service, chunk("a", [1]), chunk("b", [1]))
     results(service, chunk("a", [1], 1, last=True))
     service.close()
-    assert [usage.utterances for usage in told] == [2, 1, 0]
+    assert [usage.utterances for usage in told] == [0, 2, 1, 0]
