@@ -44,7 +44,9 @@ class ServerSettings(Section):
     watch_interval_s: float = between(1.0, 0.05, 60.0)
     """Time between two looks at the processes of the models."""
     max_reloads: int = between(20, 0, 1_000_000)
-    """Reloads of one model after which the server gives up and stops."""
+    """Times that one model is reloaded within ten minutes before the server gives up and stops."""
+    max_restarts: int = between(5, 0, 1_000_000)
+    """Times that tritonserver is started again within ten minutes, when it ends by itself."""
     drain_timeout_s: float = between(60.0, 0.0, 86400.0)
     """Longest time that utterances in flight get to finish when the server stops."""
     exit_timeout_s: float = between(5.0, 1.0, 600.0)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import Settings
-from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE, SupervisorError
+from cosyvoice_runtime.supervisor.allowance import Allowance
+from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE, ServerDiedError, SupervisorError
 from cosyvoice_runtime.supervisor.server import Server
 
 logger = logging.getLogger("supervisor")
@@ -22,7 +23,7 @@ Settings are those of section server (server.http_port=9000); COSYVOICE_SERVER__
 SIGTERM or SIGINT drains and stops; a second one stops at once.
 
 Exit codes: 0 stopped when told to, 2 wrong arguments, 3 not started because it could not have run,
-4 the server or a model did not come up, 5 the server died, 6 a model had to be reloaded too often,
+4 the server or a model did not come up, 5 the server died too often, 6 a model had to be reloaded too often,
 7 stopped when told to, with requests cut off.
 """
 
@@ -38,13 +39,26 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         server = Server(options.repository, settings.server, options.python)
         _stop_on_signals(server)
-        with server:
-            server.wait()
+        _keep_up(server)
     except SupervisorError as error:
         for line in str(error).splitlines():
             logger.error("%s", line)
         return error.exit_code
     return 0 if server.drained else UNDRAINED_EXIT_CODE
+
+
+def _keep_up(server: Server) -> None:
+    """Run the server until told to stop, again and again when it dies."""
+    restarts = Allowance(server.settings.max_restarts)
+    while True:
+        try:
+            with server:
+                server.wait()
+            return
+        except ServerDiedError as error:
+            if not restarts.take():
+                raise
+            logger.warning("starting again: %s", error)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -69,6 +69,7 @@ class Server:
         self._watch: Watch | None = None
         self._failure: SupervisorError | None = None
         self._stop_requested = threading.Event()
+        self._ending = threading.Event()
         self._hurry = threading.Event()
         self._models = Models(
             preflight.models_of(repository),
@@ -123,12 +124,16 @@ class Server:
     def start(self) -> None:
         """Start the server and return when every model has answered its probe.
 
+        A server that has been stopped can be started again, at the same addresses.
+
         Raises:
             PreflightError: it could not have run and was not started.
             StartError: it, or one of its models, did not come up; it is stopped again.
             StartInterruptedError: :meth:`request_stop` was called.
         """
         started = time.monotonic()
+        self._failure = None
+        self._ending.clear()
         triton = find_triton(Interpreter.inspect(self._python))
         preflight.check(triton, self._ports, self.settings, self._repository)
         logger.info("%s", triton.origin)
@@ -153,7 +158,7 @@ class Server:
         Raises:
             ServerDiedError, RepairError: the server can't be kept up.
         """
-        self._stop_requested.wait()
+        self._ending.wait()
         if self._failure is not None:
             raise self._failure
 
@@ -162,6 +167,7 @@ class Server:
         if self._stop_requested.is_set():
             self._hurry.set()
         self._stop_requested.set()
+        self._ending.set()
 
     def stop(self) -> None:
         """Let requests in flight finish, then end the server and remove all it leaves behind."""
@@ -169,8 +175,7 @@ class Server:
             return
         if self._watch is not None:
             self._watch.close()
-        if self._process.running():
-            self.drained = self._drain()
+        self.drained = self._process.running() and self._drain()
         self._end(self._process, HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s)
         self._process = None
         logger.info(
@@ -239,4 +244,4 @@ class Server:
 
     def _fail(self, failure: SupervisorError) -> None:
         self._failure = failure
-        self._stop_requested.set()
+        self._ending.set()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.supervisor.allowance import WINDOW_S, Allowance
 from cosyvoice_runtime.supervisor.control import ControlError
 from cosyvoice_runtime.supervisor.errors import RepairError, ServerDiedError, SupervisorError
 from cosyvoice_runtime.supervisor.models import Models
@@ -17,8 +18,6 @@ from cosyvoice_runtime.supervisor.probe import ProbeError
 from cosyvoice_runtime.supervisor.process import ServerProcess
 
 logger = logging.getLogger(__name__)
-
-RELOAD_WINDOW_S = 600.0
 
 
 class Watch:
@@ -46,7 +45,7 @@ class Watch:
         self._settings = settings
         self._on_failure = on_failure
         self._expected = process.count_stubs()
-        self._recent: dict[str, deque[float]] = {}
+        self._allowances = defaultdict[str, Allowance](lambda: Allowance(settings.max_reloads))
         self._failed_probes: Counter[str] = Counter()
         self._closed = threading.Event()
         self._prober = ThreadPoolExecutor(1, thread_name_prefix="prober")
@@ -84,7 +83,9 @@ class Watch:
         return failed >= self._settings.max_failed_probes
 
     def _reload(self, model: str, reason: str) -> None:
-        self._require_few_reloads(model)
+        if not self._allowances[model].take():
+            times = self._settings.max_reloads
+            raise RepairError(f"{model} was reloaded {times} times within {WINDOW_S:.0f} s")
         logger.error("%s is reloaded: %s", model, reason)
         started = time.monotonic()
         try:
@@ -97,15 +98,6 @@ class Watch:
         logger.info(
             "%s is back after %.1f s, reload %d", model, time.monotonic() - started, self.reloads[model]
         )
-
-    def _require_few_reloads(self, model: str) -> None:
-        now = time.monotonic()
-        recent = self._recent.setdefault(model, deque())
-        while recent and now - recent[0] > RELOAD_WINDOW_S:
-            recent.popleft()
-        if len(recent) >= self._settings.max_reloads:
-            raise RepairError(f"{model} was reloaded {len(recent)} times within {RELOAD_WINDOW_S:.0f} s")
-        recent.append(now)
 
     def _start_round_when_due(self) -> None:
         interval_s = self._settings.probe_interval_s

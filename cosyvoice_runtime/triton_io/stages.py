@@ -81,7 +81,7 @@ class TritonStages:
             if error.status != "NOT_FOUND" or position:
                 raise
             outputs = self._call("token2wav", inputs | voice_inputs(settings.voice), "waveform")
-        return torch.from_numpy(outputs["waveform"].reshape(-1))
+        return torch.tensor(outputs["waveform"].reshape(-1))  # a copy: the array is read-only
 
     def drop(self, utterance_id: str) -> None:
         inputs = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -37,6 +38,11 @@ class Command:
     def is_up(self) -> bool:
         assert self.process.poll() is None, self.output.read_text()
         return "all models answer" in self.output.read_text()
+
+    def addresses(self) -> list[str]:
+        """What the server said each time that it was up."""
+        assert self.process.poll() is None, self.output.read_text()
+        return re.findall(r"all models answer after .* s: (.*)", self.output.read_text())
 
     def server_pid(self) -> int:
         return next(
@@ -82,11 +88,33 @@ def test_model_that_fails_to_load_exits_with_4(tmp_path, repository):
     assert "No module named 'no_such_package'" in command.output.read_text()
 
 
-def test_death_of_the_server_exits_with_5(tmp_path, repository, eventually):
+def test_server_that_dies_is_started_again_where_it_was(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository, "server.max_restarts=1")
+    eventually(command.is_up)
+    [address] = command.addresses()
+    os.kill(command.server_pid(), signal.SIGKILL)
+    eventually(lambda: command.addresses() == [address, address])
+    assert "starting again: tritonserver ended by itself with exit code -9" in command.output.read_text()
+    os.kill(command.server_pid(), signal.SIGKILL)
+    assert command.exit_code() == 5
+
+
+def test_server_that_was_started_again_stops_with_exit_code_0(tmp_path, repository, eventually):
     command = Command(tmp_path, repository)
     eventually(command.is_up)
     os.kill(command.server_pid(), signal.SIGKILL)
-    assert command.exit_code() == 5
+    eventually(lambda: len(command.addresses()) == 2)
+    command.process.send_signal(signal.SIGTERM)
+    assert command.exit_code() == 0
+
+
+def test_stop_while_it_starts_again_exits_with_0(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository)
+    eventually(command.is_up)
+    os.kill(command.server_pid(), signal.SIGKILL)
+    eventually(lambda: "starting again" in command.output.read_text())
+    command.process.send_signal(signal.SIGTERM)
+    assert command.exit_code() == 0
 
 
 def test_killed_supervisor_leaves_no_server(tmp_path, repository, eventually):

@@ -1,0 +1,30 @@
+"""How often something may happen."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+WINDOW_S = 600.0
+
+
+class Allowance:
+    """So many times within any ten minutes.
+
+    Args:
+        limit: times.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken: deque[float] = deque()
+
+    def take(self) -> bool:
+        """Whether it may happen now; if so, it counts."""
+        now = time.monotonic()
+        while self._taken and now - self._taken[0] > WINDOW_S:
+            self._taken.popleft()
+        if len(self._taken) >= self._limit:
+            return False
+        self._taken.append(now)
+        return True
