@@ -21,8 +21,8 @@ class Portion(NamedTuple):
 
 MAX_GROUP = 8
 """Most tokens that are held back for company; more leave together when the reader is slow."""
-GROUP_GROWTH = 8
-"""A group is larger by one for this many tokens sent: one by one to the first audio, rarer messages later."""
+GROUP_GROWTH = 4
+"""A group is larger by one for this many tokens sent: early ones are waited for, later ones are plenty."""
 
 NOTHING = Portion((), None, None)
 
@@ -94,5 +94,6 @@ class Job:
             return 0.0 if self._unread_since is None else now - self._unread_since
 
     def _is_group(self) -> bool:
-        wanted = min(1 + self._sent // GROUP_GROWTH, MAX_GROUP)
+        later = min(1 + self._sent // GROUP_GROWTH, MAX_GROUP)
+        wanted = later if self._sent else self.request.first_tokens
         return self.request.streaming and len(self._tokens) >= wanted

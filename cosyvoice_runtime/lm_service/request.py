@@ -28,7 +28,7 @@ OPTION_FIELDS = {
 DEFAULTS = {"seed": 0, "min_tokens": 1}
 """NVIDIA's, where they differ from the library's (TensorRT-LLM, ``DefaultDecodingParams``)."""
 
-FIELDS = (*OPTION_FIELDS, "input_lengths", "end_id", "streaming", "exclude_input_in_output")
+FIELDS = (*OPTION_FIELDS, "input_lengths", "end_id", "streaming", "exclude_input_in_output", "first_tokens")
 """Every tensor that `RequestReader.read` looks at besides ``input_ids``; one value each."""
 TEXT_FIELDS = ("sampling_strategy",)
 """Those of them that are strings."""
@@ -40,6 +40,7 @@ class Request:
 
     Attributes:
         streaming: tokens are wanted as they come, not all at the end.
+        first_tokens: fewest tokens that a stream's reader can begin with.
         id: what a stop names; empty for a request that can't be stopped so.
         echo: ids that stand before the output.
     """
@@ -47,6 +48,7 @@ class Request:
     prompt: Prompt
     options: SamplingOptions
     streaming: bool = False
+    first_tokens: int = 1
     id: str = ""
     echo: tuple[int, ...] = ()
 
@@ -80,7 +82,14 @@ class RequestReader:
         self._check_end(given.get("end_id"))
         streaming = given.get("streaming", False)
         echoed = not streaming and not given.get("exclude_input_in_output", False)
-        return Request(prompt, read_options(given), streaming, request_id, tuple(ids) if echoed else ())
+        return Request(
+            prompt,
+            read_options(given),
+            streaming,
+            self._first_tokens(given.get("first_tokens", 1)),
+            request_id,
+            tuple(ids) if echoed else (),
+        )
 
     def _cut(self, ids: Sequence[int], length: int) -> Sequence[int]:
         if not 1 <= length <= len(ids):
@@ -96,6 +105,11 @@ class RequestReader:
         if wanted > room:
             limit = f"at most {room}, the room that {prompt} input_ids leave"
             raise InvalidInput("request_output_len", wanted, limit)
+
+    def _first_tokens(self, wanted: int) -> int:
+        if not 1 <= wanted <= self.max_tokens:
+            raise InvalidInput("first_tokens", wanted, f"from 1 to {self.max_tokens}")
+        return wanted
 
     def _check_end(self, end_id: int | None) -> None:
         stops = stop_ids(self.vocabulary)

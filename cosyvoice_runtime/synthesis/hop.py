@@ -41,6 +41,10 @@ class HopPolicy:
         end = self._boundary_after(prompt_tokens, previous_end + self._fewest(previous_end, cushion_s))
         return end if end + self.lookahead_tokens <= received else None
 
+    def first_tokens(self, prompt_tokens: int) -> int:
+        """New tokens that the first chunk needs."""
+        return self._boundary_after(prompt_tokens, self.min_first_tokens) + self.lookahead_tokens
+
     def _fewest(self, previous_end: int, cushion_s: float) -> int:
         """Tokens of the next chunk, up to a block's end: half of what the client can play meanwhile."""
         if previous_end == 0:

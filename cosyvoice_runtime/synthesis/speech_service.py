@@ -111,7 +111,8 @@ class Piece:
 
     def speak(self, prompt: Prompt, sampling: SamplingOptions, timeout_s: float) -> None:
         """Follow the tokens of the prompt to the last sample."""
-        queue = TokenQueue(self._stages.generate(prompt, sampling, self._id), timeout_s)
+        first_tokens = self._hop.first_tokens(self._prompt_tokens)
+        queue = TokenQueue(self._stages.generate(prompt, sampling, self._id, first_tokens), timeout_s)
         try:
             while queue.finish_reason is None:
                 self._tokens += queue.take()

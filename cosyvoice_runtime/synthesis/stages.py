@@ -40,8 +40,10 @@ class Stages(Protocol):
     def speaker_embedding(self, samples: Tensor) -> Tensor:
         """16 kHz samples float32 ``[n]`` to a speaker embedding float32 ``[D]``."""
 
-    def generate(self, prompt: Prompt, sampling: SamplingOptions, request_id: str) -> Iterator[TokenGroup]:
-        """Speech tokens as they are drawn. The iterator must be read to its end."""
+    def generate(
+        self, prompt: Prompt, sampling: SamplingOptions, request_id: str, first_tokens: int
+    ) -> Iterator[TokenGroup]:
+        """Speech tokens as they are drawn, so many at first. The iterator must be read to its end."""
 
     def stop(self, request_id: str) -> None:
         """End a running :meth:`generate`, whose iterator then ends soon."""

@@ -42,8 +42,11 @@ class TritonStages:
         outputs = self._call("speaker_embedding", recording(samples), "prompt_spk_embedding")
         return torch.from_numpy(outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32))
 
-    def generate(self, prompt: Prompt, sampling: SamplingOptions, request_id: str) -> Iterator[TokenGroup]:
+    def generate(
+        self, prompt: Prompt, sampling: SamplingOptions, request_id: str, first_tokens: int
+    ) -> Iterator[TokenGroup]:
         inputs = self._prompt(prompt) | sampling_inputs(sampling, len(prompt.text))
+        inputs["first_tokens"] = np.array([[first_tokens]], np.int32)
         for outputs in self._calls.stream(
             "tensorrt_llm", inputs, ["output_ids", "finish_reason"], request_id
         ):

@@ -17,7 +17,7 @@ SPAN = 1000
 
 def coded_request(name: int, tokens: int, request_id: str = "", streaming: bool = True) -> Request:
     """A request for ``tokens`` tokens, which are ``name * SPAN`` and the ones after it."""
-    return Request(Prompt([name]), SamplingOptions(max_tokens=tokens), streaming, request_id)
+    return Request(Prompt([name]), SamplingOptions(max_tokens=tokens), streaming, id=request_id)
 
 
 def coded_tokens(name: int, tokens: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from coded_engine import RecordingReader, coded_request, coded_tokens
 
@@ -10,8 +12,9 @@ from cosyvoice_runtime.lm_service.job import MAX_GROUP, NOTHING, Job, Portion
 from cosyvoice_runtime.speech_lm import FinishReason
 
 
-def make_job(streaming: bool = True) -> Job:
-    return Job(coded_request(1, 1, streaming=streaming), RecordingReader())
+def make_job(**fields) -> Job:
+    request = coded_request(1, 1, streaming=True)
+    return Job(dataclasses.replace(request, **fields), RecordingReader())
 
 
 @pytest.fixture
@@ -26,7 +29,24 @@ def groups() -> list[list[int]]:
 
 
 def test_first_tokens_leave_one_by_one(groups):
-    assert [len(group) for group in groups[:8]] == [1] * 8
+    assert [len(group) for group in groups[:4]] == [1] * 4
+
+
+def test_first_group_is_as_large_as_the_reader_wants():
+    job = make_job(first_tokens=23)
+    for token in coded_tokens(1, 22):
+        job.put([token], now=0.0)
+        assert job.take() == NOTHING
+    job.put([7], now=0.0)
+    assert job.take().tokens == [*coded_tokens(1, 22), 7]
+    job.put([8], now=0.0)
+    assert job.take() == NOTHING
+
+
+def test_end_comes_before_the_first_group_is_full():
+    job = make_job(first_tokens=23)
+    job.put([7], 0.0, FinishReason.STOP)
+    assert job.take() == Portion([7], FinishReason.STOP, None)
 
 
 def test_groups_grow_up_to_a_limit(groups):

@@ -63,6 +63,8 @@ def test_other_layouts_are_refused_by_id_and_position(ids, message):
         ({"request_output_len": None}, "request_output_len: None is not accepted; from 1 to 100"),
         ({"request_output_len": 101}, "request_output_len: 101 is not accepted; from 1 to 100"),
         ({"request_output_len": 55}, "request_output_len: 55 is not accepted; at most 54, the room that 6"),
+        ({"first_tokens": 0}, "first_tokens: 0 is not accepted; from 1 to 100"),
+        ({"first_tokens": 101}, "first_tokens: 101 is not accepted; from 1 to 100"),
         ({"end_id": 79}, "end_id: 79 is not accepted; one of the stop ids 80 to 82"),
         ({"end_id": -1}, "end_id: -1 is not accepted; one of the stop ids 80 to 82"),
         ({"runtime_top_k": -1}, "runtime_top_k: -1 is not accepted; an integer of at least 0"),
@@ -95,6 +97,7 @@ def test_missing_fields_have_nvidias_defaults():
     request = READER.read(IDS, {"request_output_len": 20, "temperature": None})
     assert request.options == SamplingOptions("greedy", 0, 1.0, seed=0, min_tokens=1, max_tokens=20)
     assert (request.streaming, request.id, request.echo) == (False, "", tuple(IDS))
+    assert request.first_tokens == 1
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def vocabulary(layout) -> EngineVocabulary:
 def submit(scheduler, name: int, strategy: str = "greedy", request_id: str = "") -> RecordingReader:
     reader = RecordingReader()
     options = SamplingOptions(strategy, min_tokens=0, max_tokens=60, seed=name)
-    scheduler.submit(Request(Prompt([name]), options, True, request_id), reader)
+    scheduler.submit(Request(Prompt([name]), options, True, id=request_id), reader)
     return reader
 
 

@@ -21,6 +21,7 @@ def test_chunks_end_at_block_boundaries_that_are_known(prompt, blocks_before, re
 @given(prompts)
 def test_first_chunk_goes_out_at_the_first_boundary_that_is_far_enough(prompt):
     needed = next(n for n in range(1, 100) if POLICY.chunk_end(prompt, 0, n, 0.0) is not None)
+    assert POLICY.first_tokens(prompt) == needed
     first = needed - POLICY.lookahead_tokens
     assert POLICY.min_first_tokens <= first < POLICY.min_first_tokens + 25
 

@@ -34,12 +34,14 @@ class CodedStages:
         self.stopped: list[str] = []
         self.dropped: list[str] = []
         self.prompts: list[object] = []
+        self.first_tokens: list[int] = []
         self.wave_error: Exception | None = None
         self.hold = threading.Event()
         self.hold.set()
 
-    def generate(self, prompt, sampling, request_id):
+    def generate(self, prompt, sampling, request_id, first_tokens):
         self.prompts.append((prompt, sampling))
+        self.first_tokens.append(first_tokens)
         for group in self.groups:
             if isinstance(group, Exception):
                 raise group
@@ -152,6 +154,7 @@ def test_first_chunk_goes_out_while_the_lm_is_still_speaking(tokenizer):
     stages.hold.clear()
     listener = Listener(releases=stages)
     service(stages, tokenizer).speak(request(), listener)
+    assert stages.first_tokens == [13]
     assert stages.calls[0] == (list(range(13)), False)
     assert listener.reasons[-1] is FinishReason.LENGTH
 
