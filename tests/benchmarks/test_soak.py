@@ -38,6 +38,13 @@ def test_clients_of_every_kind_come_and_nothing_fails(server, tmp_path, monkeypa
     assert printed.err == ""
 
 
+@pytest.mark.parametrize(("otherwise", "failures"), [(0, 0), (5, 0), (6, 1)])
+def test_few_requests_may_be_read_otherwise(otherwise, failures):
+    clients = soak.Soak(client=None)
+    clients.outcomes.update({"listen": 100, "read otherwise": otherwise})
+    assert len(clients.read_otherwise()) == failures
+
+
 def test_bad_input_that_is_spoken_is_a_failure(server, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(soak, "SHARES", {"bad input": 1})
     assert run(server, page(tmp_path)) == 1
