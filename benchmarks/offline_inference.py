@@ -77,7 +77,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     texts = parser.add_mutually_exclusive_group()
     texts.add_argument("--manifest", type=Path, help="lines utt|prompt_text|prompt_wav|text")
     texts.add_argument("--split-name", help="of CosyVoice's data sets; needs the package datasets")
-    parser.add_argument("--output-dir", type=Path, required=True)
+    parser.add_argument(
+        "--output-dir", type=Path, default=Path("results", "offline"), help="default: %(default)s"
+    )
     parser.add_argument("--token2wav-path", "--checkpoint", type=Path, required=True, help="CosyVoice2-0.5B")
     parser.add_argument(
         "--llm-model-name-or-path",

@@ -1,0 +1,97 @@
+"""What run.sh starts, told by a python that only says how it was called."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = '#!/bin/sh\necho "python $*"\n'
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """run.sh alone, with all that its stages need, and a PATH whose python3 is the stand-in."""
+    shutil.copy(ROOT / "run.sh", tmp_path)
+    for file in ("bin/python3", "checkpoint/cosyvoice2.yaml", "build/cosyvoice2/config.pbtxt"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text(PYTHON)
+    (tmp_path / "bin/python3").chmod(0o755)
+    return tmp_path
+
+
+def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}",
+        "VENV": "system",
+        "CHECKPOINT": "checkpoint",
+        "MODEL_REPO": "build",
+    }
+    command = ["bash", "run.sh", *arguments]
+    return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+
+
+def called(checkout: Path, *arguments: str) -> list[str]:
+    done = run(checkout, *arguments)
+    assert done.returncode == 0, done.stderr
+    return [line.removeprefix("python ") for line in done.stdout.splitlines() if line.startswith("python ")]
+
+
+def test_stages_run_in_order_up_to_the_server(checkout):
+    assert [line.split()[:2] for line in called(checkout, "0", "3")] == [
+        ["scripts/fetch_checkpoint.py", "checkpoint"],
+        ["scripts/build_engines.py", "checkpoint_dir=checkpoint"],
+        ["scripts/render_model_repo.py", "--output"],
+        ["-m", "cosyvoice_runtime.supervisor"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "program"),
+    [
+        (["4"], "client/grpc_client.py"),
+        (["4", "4", "offline"], "client/http_client.py"),
+        (["5"], "benchmarks/client_server.py"),
+        (["6"], "benchmarks/offline_inference.py"),
+    ],
+)
+def test_clients_and_benchmarks_run_alone(checkout, arguments, program):
+    [line] = called(checkout, *arguments)
+    assert line.split()[0] == program
+
+
+def test_options_come_last_and_so_win(checkout):
+    [line] = called(checkout, "5", "5", "offline", "--concurrency", "2")
+    assert line.endswith("--mode offline --concurrency 1,2,4,8 --concurrency 2")
+
+
+@pytest.mark.parametrize(
+    ("missing", "stage", "made_by"),
+    [
+        ("checkpoint/cosyvoice2.yaml", "1", "0"),
+        ("checkpoint/cosyvoice2.yaml", "2", "0"),
+        ("build/cosyvoice2/config.pbtxt", "3", "2"),
+        ("checkpoint/cosyvoice2.yaml", "6", "0"),
+    ],
+)
+def test_missing_input_names_the_stage_that_makes_it(checkout, missing, stage, made_by):
+    (checkout / missing).unlink()
+    done = run(checkout, stage)
+    assert done.returncode == 1
+    assert (
+        done.stderr
+        == f"run.sh: {missing} is missing; stage {made_by} makes it: ./run.sh {made_by} {made_by}\n"
+    )
+    assert "python" not in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["7"], ["0", "7"], ["2", "5"], ["serve"]])
+def test_what_it_does_not_know_it_does_not_start(checkout, arguments):
+    done = run(checkout, *arguments)
+    assert done.returncode == 2
+    assert done.stderr
+    assert done.stdout == ""
