@@ -110,8 +110,21 @@ def _speak(task: Task) -> list[Row]:
 
 
 def summary(rows: Sequence[Row]) -> Row:
-    """Figures over all rows, and word errors by speaker."""
+    """Figures over all rows."""
     sentences = [row for row in rows if row["kind"] == SENTENCE]
+    return (figures(sentences) if sentences else {}) | {
+        "right_speaker": {
+            title: likeness([row for row in rows if row["kind"] == LIKENESS and row["speaker"] in members])
+            for title, members in (
+                ("training_speakers", {speaker.name for speaker in TRAINING}),
+                ("speakers_never_heard", {speaker.name for speaker in HELD_OUT}),
+            )
+        },
+    }
+
+
+def figures(sentences: Sequence[Row]) -> Row:
+    """Figures over sentences, and word errors by speaker."""
     names = list(dict.fromkeys(row["speaker"] for row in sentences))
     by_speaker = {name: word_errors([row for row in sentences if row["speaker"] == name]) for name in names}
     return {
@@ -126,13 +139,6 @@ def summary(rows: Sequence[Row]) -> Row:
             "off_the_teachers_duration": sum(not _fitting(row["duration_ratio"]) for row in sentences),
             "not_stopped": sum(row["finish_reason"] != "stop" for row in sentences),
             "loudest_last_40_ms_db": max(row["end_db"] for row in sentences),
-        },
-        "right_speaker": {
-            title: likeness([row for row in rows if row["kind"] == LIKENESS and row["speaker"] in members])
-            for title, members in (
-                ("training_speakers", {speaker.name for speaker in TRAINING}),
-                ("speakers_never_heard", {speaker.name for speaker in HELD_OUT}),
-            )
         },
         "processor_seconds_per_second": total(sentences, "processor_s") / total(sentences, "seconds"),
     }

@@ -31,8 +31,16 @@ PROFILES = (
     "The boat sailed across the lake at night.",
     "They sat by the fire and told each other stories.",
     "She opened the window and listened to the rain.",
+    "We were approaching our destination.",
+    "Chapter one hundred eighty-seven begins on page three.",
+    "He drew a circle around the points.",
+    "Jump from one thing to another.",
+    "The weather in London will be fine on Sunday.",
+    "I was recalled to the present by the apparition of a frightening specter.",
+    "Turn left after six miles, and then take the second street on the right.",
+    "Good printing makes a book more pleasurable to read.",
 )
-"""With the reference, what the timbre of a speaker is known from; no script holds these sentences."""
+"""With the reference, what the timbre of a speaker is known from; no training has read these sentences."""
 SEED = 1
 PLACES = ("at_joins", "elsewhere", "there_without_joins")
 

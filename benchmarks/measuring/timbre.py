@@ -1,4 +1,4 @@
-"""How a voice sounds without any trained network: cepstrum and pitch over a whole utterance."""
+"""How a voice sounds without any trained network: Gaussians over the frames of its recordings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
+from torch.distributions import MultivariateNormal, Normal
 
 from cosyvoice_runtime.audio.filters import slaney_filters
 from scripts.demo_voice.f0 import track_f0
@@ -16,19 +17,22 @@ WINDOW, HOP = 512, 160
 BINS, COEFFICIENTS = 40, 20
 QUIET_DB = 30.0
 """Frames so far below the loudest are pauses."""
+LEAST_VARIANCE = 1e-4
 
 
-def features(samples: Tensor) -> Tensor:
-    """Means of 19 cepstral coefficients, and median and spread of log-F0, of 16 kHz samples."""
+def cepstra(samples: Tensor) -> Tensor:
+    """float64 ``[T, 19]``: cepstrum without its level, of the frames of 16 kHz samples that are no pause."""
     window = torch.hann_window(WINDOW)
     power = torch.stft(samples, WINDOW, HOP, window=window, return_complex=True).abs().square()
     log_mel = (slaney_filters(RATE, WINDOW, BINS, 7600.0) @ power).clamp(min=1e-8).log()
     energy = power.sum(0).log10() * 10
-    cepstrum = (_cosines() @ log_mel[:, energy > energy.max() - QUIET_DB])[1:]
+    return (_cosines() @ log_mel[:, energy > energy.max() - QUIET_DB])[1:].T.double()
+
+
+def pitches(samples: Tensor) -> Tensor:
+    """float64 ``[T]``: log F0 of the voiced frames of 16 kHz samples."""
     f0 = track_f0(samples, RATE)
-    log_f0 = f0[f0 > 0].log()
-    pitch = torch.stack([log_f0.median(), log_f0.std()]) if len(log_f0) > 1 else torch.zeros(2)
-    return torch.cat([cepstrum.mean(1), pitch])
+    return f0[f0 > 0].log().double()
 
 
 def _cosines() -> Tensor:
@@ -36,17 +40,36 @@ def _cosines() -> Tensor:
     return torch.cos(torch.arange(COEFFICIENTS)[:, None] * place)
 
 
+class Timbre:
+    """One speaker: a Gaussian with full covariance over cepstra, another over log F0.
+
+    Text-independent speaker identification by second-order statistics (Bimbot, Magrin-Chagnolleau and Mathan,
+    Speech Communication 17, 1995), with pitch beside them.
+
+    Args:
+        recordings: 16 kHz samples of different sentences; thousands of frames together, dozens voiced.
+    """
+
+    def __init__(self, recordings: Sequence[Tensor]) -> None:
+        frames = torch.cat([cepstra(one) for one in recordings])
+        floor = LEAST_VARIANCE * torch.eye(frames.shape[1], dtype=frames.dtype)
+        self._cepstra = MultivariateNormal(frames.mean(0), torch.cov(frames.T) + floor)
+        voiced = torch.cat([pitches(one) for one in recordings])
+        self._pitches = Normal(voiced.mean(), voiced.std())
+
+    def likelihood(self, frames: Tensor, voiced: Tensor) -> float:
+        """Mean log-likelihood of a frame's cepstrum, and of a voiced one's pitch if there is any."""
+        pitch = self._pitches.log_prob(voiced).mean().item() if len(voiced) else 0.0
+        return self._cepstra.log_prob(frames).mean().item() + pitch
+
+
 class Timbres:
-    """Speakers by the features of some recordings, scaled by how much they vary within a speaker."""
+    """Speakers by some recordings of each."""
 
     def __init__(self, known: Mapping[str, Sequence[Tensor]]) -> None:
-        spoken = {name: torch.stack([features(one) for one in known[name]]) for name in known}
-        self._means = {name: values.mean(0) for name, values in spoken.items()}
-        variances = torch.stack([values.var(0) for values in spoken.values()])
-        self._scale = variances.mean(0).sqrt()
+        self._timbres = {name: Timbre(recordings) for name, recordings in known.items()}
 
     def nearest(self, samples: Tensor, names: Sequence[str]) -> str:
-        """Which of the speakers has the least distance from the samples."""
-        means = torch.stack([self._means[name] for name in names])
-        distances = ((features(samples) - means) / self._scale).norm(dim=1)
-        return names[int(distances.argmin())]
+        """Which of the speakers would most likely say these 16 kHz samples."""
+        frames, voiced = cepstra(samples), pitches(samples)
+        return max(names, key=lambda name: self._timbres[name].likelihood(frames, voiced))
