@@ -112,7 +112,7 @@ def _speak(task: Task) -> list[Row]:
 def summary(rows: Sequence[Row]) -> Row:
     """Figures over all rows."""
     sentences = [row for row in rows if row["kind"] == SENTENCE]
-    return (figures(sentences) if sentences else {}) | {
+    return (sentence_figures(sentences) if sentences else {}) | {
         "right_speaker": {
             title: likeness([row for row in rows if row["kind"] == LIKENESS and row["speaker"] in members])
             for title, members in (
@@ -123,7 +123,7 @@ def summary(rows: Sequence[Row]) -> Row:
     }
 
 
-def figures(sentences: Sequence[Row]) -> Row:
+def sentence_figures(sentences: Sequence[Row]) -> Row:
     """Figures over sentences, and word errors by speaker."""
     names = list(dict.fromkeys(row["speaker"] for row in sentences))
     by_speaker = {name: word_errors([row for row in sentences if row["speaker"] == name]) for name in names}

@@ -62,8 +62,8 @@ class SpeechService:
         self._timeout_s = timeout_s
         self._now = now
 
-    def speak(self, request: SpeechRequest, listener: Listener) -> Playback:
-        """Speak a request, piece of text after piece, and tell how it would have played.
+    def speak(self, request: SpeechRequest, listener: Listener) -> None:
+        """Speak a request, piece of text after piece.
 
         Raises:
             InvalidInput: the request can't be served.
@@ -78,7 +78,6 @@ class SpeechService:
             cushion = (lambda: playback.cushion_s) if request.streaming else (lambda: OFFLINE_CUSHION_S)
             piece = Piece(self._stages, self._hop, sound, listener, playback, cushion)
             piece.speak(prompt, sampling, self._timeout_s)
-        return playback
 
 
 class Piece:

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import torch
+from coded_utterances import ENDLESS, code
 
 from cosyvoice_runtime.checkpoint.huggingface import SILENT
-from cosyvoice_runtime.speech_lm import SamplingOptions
 from cosyvoice_runtime.trtllm import EngineVocabulary
 from trtllm_fake.install import Model
-
-SPAN = 100
-"""Utterance ``n`` says the codes ``n * SPAN`` and those after it."""
-ENDLESS = 10**6
-GREEDY = SamplingOptions("greedy", min_tokens=0, max_tokens=60)
-
-
-def code(name: int, place: int) -> int:
-    return name * SPAN + place
 
 
 def coded_model(vocabulary: EngineVocabulary, lengths: dict[int, int], stop: int = 0) -> Model:
@@ -33,7 +24,3 @@ def coded_model(vocabulary: EngineVocabulary, lengths: dict[int, int], stop: int
         return logits
 
     return model
-
-
-def coded(name: int, length: int) -> list[int]:
-    return [code(name, place) for place in range(length)]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from coded_utterances import ENDLESS, code
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import Qwen2Config, Qwen2Model
@@ -14,18 +15,7 @@ from transformers import Qwen2Config, Qwen2Model
 from cosyvoice_runtime.lm_service.vllm.export import PROMPT_TABLES
 from vllm_fake.install import Model
 
-SPAN = 100
-"""Utterance ``n`` says the codes ``n * SPAN`` and those after it."""
-ENDLESS = 10**6
 SPEECH_TOKENS = 6561
-
-
-def code(name: int, place: int) -> int:
-    return name * SPAN + place
-
-
-def coded(name: int, length: int) -> list[int]:
-    return [code(name, place) for place in range(length)]
 
 
 class CodedModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -97,17 +97,7 @@ def trtllm_settings(
     """``trtllm_settings(layout, **changes)`` for the stand-in and its engines."""
 
     def make(layout: str, **changes: object) -> TensorrtLlmSettings:
-        settings = TensorrtLlmSettings(
-            checkpoint_dir=tiny_checkpoint,
-            engine="tensorrt_llm",
-            engine_dir=trtllm_engines[layout],
-            device="cuda:1",
-            dtype="float32",
-            max_slots=4,
-            max_tokens=100,
-            max_sequence_tokens=256,
-        ).resolved(Machine(cores=1, gpu=True))
-        return dataclasses.replace(settings, **changes)
+        return _built(tiny_checkpoint, "tensorrt_llm", trtllm_engines[layout], changes)
 
     return make
 
@@ -132,16 +122,23 @@ def vllm_settings(tiny_checkpoint: Path, vllm_exports: dict[str, Path]) -> Calla
     """``vllm_settings(**changes)`` for the stand-in and the weights as they are in the checkpoint."""
 
     def make(**changes: object) -> TensorrtLlmSettings:
-        settings = TensorrtLlmSettings(
-            checkpoint_dir=tiny_checkpoint,
-            engine="vllm",
-            engine_dir=vllm_exports["float32"],
-            device="cuda:1",
-            dtype="float32",
-            max_slots=4,
-            max_tokens=100,
-            max_sequence_tokens=256,
-        ).resolved(Machine(cores=1, gpu=True))
-        return dataclasses.replace(settings, **changes)
+        return _built(tiny_checkpoint, "vllm", vllm_exports["float32"], changes)
 
     return make
+
+
+def _built(
+    checkpoint: Path, engine: str, directory: Path, changes: Mapping[str, object]
+) -> TensorrtLlmSettings:
+    """Settings of an engine in a directory; the changes are not resolved."""
+    settings = TensorrtLlmSettings(
+        checkpoint_dir=checkpoint,
+        engine=engine,
+        engine_dir=directory,
+        device="cuda:1",
+        dtype="float32",
+        max_slots=4,
+        max_tokens=100,
+        max_sequence_tokens=256,
+    ).resolved(Machine(cores=1, gpu=True))
+    return dataclasses.replace(settings, **changes)

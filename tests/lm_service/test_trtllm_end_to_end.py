@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
-from coded_engine import RecordingReader
+from engine_drivers import speak, torch_settings
 
 from cosyvoice_runtime.lm_service.engine import prepare_engine
-from cosyvoice_runtime.lm_service.request import Request
 from cosyvoice_runtime.preflight.python_api import EXECUTOR, USED
-from cosyvoice_runtime.settings import Machine
-from cosyvoice_runtime.speech_lm import Prompt, SamplingOptions
+from cosyvoice_runtime.speech_lm import SamplingOptions
 from trtllm_fake.converted_lm import ConvertedLM
 from trtllm_fake.executor import read_checkpoint
-
-PROMPTS = [
-    Prompt([3]),
-    Prompt([900, 17, 4], prompt_text=[8, 1019]),
-    Prompt([5, 6, 7], prompt_speech=[0, 6560, 41, 41]),
-    Prompt([1019], prompt_text=[0], prompt_speech=range(100, 140)),
-]
 
 
 @pytest.fixture(params=["merged", "speech"])
@@ -33,19 +22,6 @@ def settings(request, trtllm, trtllm_settings):
 
     trtllm.load_model = load
     return trtllm_settings(request.param)
-
-
-def speak(scheduler, options: list[SamplingOptions]) -> list[RecordingReader]:
-    readers = []
-    for prompt, one in zip(PROMPTS, options, strict=True):
-        readers.append(RecordingReader())
-        scheduler.submit(Request(prompt, one, streaming=True), readers[-1])
-    return [reader.wait() for reader in readers]
-
-
-def torch_settings(settings):
-    changed = dataclasses.replace(settings, engine="torch", device="cpu", kv_cache_tokens=0)
-    return changed.resolved(Machine(cores=1, gpu=False))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from datetime import timedelta
 
 import pytest
 import torch
-from coded_trtllm import GREEDY, coded, coded_model
+from coded_trtllm import coded_model
+from coded_utterances import GREEDY, coded
+from engine_drivers import run, tokens
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm_service.engine import prepare_engine
@@ -59,22 +61,6 @@ def open_engine(trtllm, trtllm_settings, layout, vocabulary, lengths):
 @pytest.fixture
 def engine(open_engine) -> TrtllmEngine:
     return open_engine()
-
-
-def run(engine: TrtllmEngine, handles: set[int]) -> dict[int, list]:
-    """Progress of each utterance to its end."""
-    seen: dict[int, list] = {handle: [] for handle in handles}
-    left = set(handles)
-    while left:
-        for row in engine.step():
-            seen[row.handle].append(row)
-            if row.finish_reason is not None:
-                left.remove(row.handle)
-    return seen
-
-
-def tokens(rows: list) -> list[int]:
-    return [token for row in rows for token in row.tokens]
 
 
 def test_tokens_stream_one_by_one_and_the_last_response_is_empty(engine, lengths):

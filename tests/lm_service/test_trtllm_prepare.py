@@ -10,9 +10,10 @@ import sys
 
 import pytest
 import torch
+from engine_drivers import refusal
 
 from cosyvoice_runtime.engine_files import Gpu
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm_service.engine import prepare_engine
 from cosyvoice_runtime.lm_service.trtllm import built_engine
 from cosyvoice_runtime.lm_service.visible_gpu import see_only
@@ -26,12 +27,6 @@ def layout(request) -> str:
 @pytest.fixture
 def settings(trtllm_settings, layout):
     return trtllm_settings(layout)
-
-
-def refusal(settings, **changes) -> str:
-    with pytest.raises(CosyVoiceError) as raised:
-        prepare_engine(dataclasses.replace(settings, **changes))
-    return str(raised.value)
 
 
 def test_without_the_module_the_container_is_named(settings):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-
 import pytest
-from coded_engine import TIMEOUT_S, RecordingReader
-from coded_trtllm import coded, coded_model
+from coded_engine import TIMEOUT_S
+from coded_trtllm import coded_model
+from coded_utterances import coded
+from engine_drivers import check_many_threads, check_stops_that_race, submit
 
 from cosyvoice_runtime.lm_service.engine import EngineError, prepare_engine
-from cosyvoice_runtime.lm_service.request import Request
-from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.trtllm import EngineVocabulary
 
 
@@ -31,35 +28,13 @@ def vocabulary(layout) -> EngineVocabulary:
     return EngineVocabulary(layout, text_tokens=1020, speech_rows=6564)
 
 
-def submit(scheduler, name: int, strategy: str = "greedy", request_id: str = "") -> RecordingReader:
-    reader = RecordingReader()
-    options = SamplingOptions(strategy, min_tokens=0, max_tokens=60, seed=name)
-    scheduler.submit(Request(Prompt([name]), options, True, id=request_id), reader)
-    return reader
-
-
 def test_many_threads_get_their_own_tokens(
     make_scheduler, trtllm, trtllm_settings, vocabulary, layout, lengths
 ):
     lengths |= {name: name for name in range(1, 49)}
     trtllm.load_model = lambda path: coded_model(vocabulary, lengths)
     scheduler = make_scheduler(prepare_engine(trtllm_settings(layout, max_slots=8)))
-    readers: dict[int, RecordingReader] = {}
-
-    def ask(names: range) -> None:
-        for name in names:
-            readers[name] = submit(scheduler, name, ("greedy", "nucleus", "ras")[name % 3])
-            if name % 4 == 0:
-                readers[name].wait()
-
-    threads = [threading.Thread(target=ask, args=[range(start, 49, 12)]) for start in range(1, 13)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT_S)
-    for name in range(1, 49):
-        assert readers[name].wait().tokens == coded(name, name)
-        assert readers[name].reason is FinishReason.STOP
+    check_many_threads(scheduler)
 
 
 def test_stop_through_the_scheduler_races_with_the_end(
@@ -68,13 +43,7 @@ def test_stop_through_the_scheduler_races_with_the_end(
     lengths |= dict.fromkeys(range(1, 61), 3)
     trtllm.load_model = lambda path: coded_model(vocabulary, lengths)
     scheduler = make_scheduler(prepare_engine(trtllm_settings(layout)))
-    readers = {name: submit(scheduler, name, request_id=str(name)) for name in range(1, 61)}
-    for name in itertools.islice(readers, 0, None, 2):
-        scheduler.stop(str(name))
-    for name, reader in readers.items():
-        assert reader.wait().reason in (FinishReason.STOP, FinishReason.CANCELLED)
-        assert reader.tokens == coded(name, 3)[: len(reader.tokens)]
-    assert all(readers[name].reason is FinishReason.STOP for name in itertools.islice(readers, 1, None, 2))
+    check_stops_that_race(scheduler)
 
 
 def test_breakdown_gives_a_fresh_executor_to_those_that_wait(

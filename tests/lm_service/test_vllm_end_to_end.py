@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
-from coded_engine import RecordingReader
 from coded_vllm import exported_model
+from engine_drivers import speak, torch_settings
 
 from cosyvoice_runtime.lm_service.engine import prepare_engine
-from cosyvoice_runtime.lm_service.request import Request
-from cosyvoice_runtime.settings import Machine
-from cosyvoice_runtime.speech_lm import Prompt, SamplingOptions
+from cosyvoice_runtime.speech_lm import SamplingOptions
 
-PROMPTS = [
-    Prompt([3]),
-    Prompt([900, 17, 4], prompt_text=[8, 1019]),
-    Prompt([5, 6, 7], prompt_speech=[0, 6560, 41, 41]),
-    Prompt([1019], prompt_text=[0], prompt_speech=range(100, 140)),
-]
 OPTIONS = {
     "greedy": SamplingOptions("greedy", min_tokens=8, max_tokens=24),
     "penalised": SamplingOptions(
@@ -37,19 +27,6 @@ def settings(vllm, vllm_settings):
     """The stand-in computes with what was exported, and knows nothing else."""
     vllm.load_model = exported_model
     return vllm_settings()
-
-
-def speak(scheduler, options: list[SamplingOptions]) -> list[RecordingReader]:
-    readers = []
-    for prompt, one in zip(PROMPTS, options, strict=True):
-        readers.append(RecordingReader())
-        scheduler.submit(Request(prompt, one, streaming=True), readers[-1])
-    return [reader.wait() for reader in readers]
-
-
-def torch_settings(settings):
-    changed = dataclasses.replace(settings, engine="torch", device="cpu", kv_cache_tokens=0)
-    return changed.resolved(Machine(cores=1, gpu=False))
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)

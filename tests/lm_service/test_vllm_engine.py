@@ -7,7 +7,9 @@ import json
 
 import pytest
 import torch
-from coded_vllm import SPEECH_TOKENS, CodedModel, coded
+from coded_utterances import GREEDY, coded
+from coded_vllm import SPEECH_TOKENS, CodedModel
+from engine_drivers import run, tokens
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm_service.engine import prepare_engine
@@ -15,7 +17,6 @@ from cosyvoice_runtime.lm_service.vllm.engine import VllmEngine
 from cosyvoice_runtime.metrics import read_series
 from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions
 
-GREEDY = SamplingOptions("greedy", min_tokens=0, max_tokens=60)
 STRATEGIES = ("greedy", "nucleus", "ras")
 
 
@@ -42,22 +43,6 @@ def open_engine(vllm, vllm_settings, lengths):
 @pytest.fixture
 def engine(open_engine) -> VllmEngine:
     return open_engine()
-
-
-def run(engine: VllmEngine, handles: set) -> dict:
-    """Progress of each utterance to its end."""
-    seen: dict = {handle: [] for handle in handles}
-    left = set(handles)
-    while left:
-        for row in engine.step():
-            seen[row.handle].append(row)
-            if row.finish_reason is not None:
-                left.remove(row.handle)
-    return seen
-
-
-def tokens(rows: list) -> list[int]:
-    return [token for row in rows for token in row.tokens]
 
 
 def test_tokens_stream_one_by_one_and_the_end_brings_none(engine, lengths):

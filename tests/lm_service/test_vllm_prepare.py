@@ -7,20 +7,13 @@ import os
 import shutil
 from importlib.metadata import PackageNotFoundError
 
-import pytest
 import torch
 from coded_vllm import CodedModel
+from engine_drivers import refusal
 
-from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm_service.engine import prepare_engine
 from cosyvoice_runtime.lm_service.vllm import installed
 from vllm_fake.install import GPU_BYTES
-
-
-def refusal(settings, **changes) -> str:
-    with pytest.raises(CosyVoiceError) as raised:
-        prepare_engine(dataclasses.replace(settings, **changes))
-    return str(raised.value)
 
 
 def test_without_vllm_the_container_is_named(vllm_settings, monkeypatch):

@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
 
 MODEL_REPO = Path(__file__).parents[2] / "model_repo"
+ALL_MODELS = sorted(path.parent.name for path in MODEL_REPO.glob("*/config.pbtxt"))
 TIMEOUT_S = 20.0
 
 RenderModels = Callable[..., Path]
@@ -73,6 +75,12 @@ def metric(server: Server, name: str, **labels: str) -> float:
     samples = re.findall(rf"^{name}\{{(.*)\}} (\S+)$", text, re.MULTILINE)
     wanted = [f'{key}="{value}"' for key, value in labels.items()]
     return sum(float(value) for found, value in samples if all(label in found for label in wanted))
+
+
+@pytest.fixture(scope="session")
+def serve_all(serve: Serve) -> Serve:
+    """``with serve_all(**{"section.key": value}) as server`` runs every model of model_repo/."""
+    return partial(serve, ALL_MODELS)
 
 
 @pytest.fixture(name="metric", scope="session")

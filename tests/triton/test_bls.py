@@ -14,23 +14,15 @@ from cosyvoice_client import RefusedError, SpeechClient, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.supervisor import Server
 
-MODELS = (
-    "cosyvoice2",
-    "cosyvoice2_offline",
-    "tensorrt_llm",
-    "token2wav",
-    "audio_tokenizer",
-    "speaker_embedding",
-)
 REQUEST = SpeechRequest("Hello world. How are you?", seed=5)
 TOLERANCE = 1e-3
 
 
 @pytest.fixture(scope="module")
-def server(serve, tmp_path_factory) -> Iterator[Server]:
+def server(serve_all, tmp_path_factory) -> Iterator[Server]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cosyvoice_runtime.supervisor.server.GRPC_URL_VARIABLE", "NOBODY_READS_THIS")
-        with serve(MODELS, **{"cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices")}) as server:
+        with serve_all(**{"cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices")}) as server:
             yield server
 
 

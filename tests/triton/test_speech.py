@@ -30,14 +30,6 @@ from cosyvoice_client import (
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.supervisor import Server
 
-MODELS = (
-    "cosyvoice2",
-    "cosyvoice2_offline",
-    "tensorrt_llm",
-    "token2wav",
-    "audio_tokenizer",
-    "speaker_embedding",
-)
 TEXT = "Hello world. How are you?"
 TOLERANCE = 1e-3
 LEAK_MIB = 60
@@ -45,13 +37,13 @@ LEAK_MIB = 60
 
 
 @pytest.fixture(scope="module")
-def server(serve, tmp_path_factory) -> Iterator[Server]:
+def server(serve_all, tmp_path_factory) -> Iterator[Server]:
     texts = {
         "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
         "cosyvoice2.max_inflight_utterances": 32,
         "cosyvoice2.child_timeout_s": 20,
     }
-    with serve(MODELS, **texts) as server:
+    with serve_all(**texts) as server:
         yield server
 
 
@@ -201,10 +193,8 @@ def test_invalid_utf8_is_refused_by_name(server):
         client.infer("cosyvoice2_offline", [tensor])
 
 
-def test_utterance_over_the_limit_is_unavailable_and_the_others_finish(serve, tmp_path):
-    with serve(
-        MODELS, **{"cosyvoice2.max_inflight_utterances": 2, "cosyvoice2.voices_dir": tmp_path}
-    ) as server:
+def test_utterance_over_the_limit_is_unavailable_and_the_others_finish(serve_all, tmp_path):
+    with serve_all(**{"cosyvoice2.max_inflight_utterances": 2, "cosyvoice2.voices_dir": tmp_path}) as server:
         with ThreadPoolExecutor(8) as pool:
             request = SpeechRequest("A sentence that takes a moment to say. " * 3, seed=3)
             outcomes = list(pool.map(lambda _: outcome(server, request), range(8)))
@@ -224,9 +214,9 @@ def outcome(server: Server, request: SpeechRequest) -> np.ndarray | ClientError:
 
 
 @pytest.mark.parametrize("model", ["tensorrt_llm", "token2wav", "audio_tokenizer"])
-def test_killed_stage_is_one_clear_error_and_the_server_recovers(serve, tmp_path, eventually, model):
+def test_killed_stage_is_one_clear_error_and_the_server_recovers(serve_all, tmp_path, eventually, model):
     texts = {"cosyvoice2.voices_dir": tmp_path, "cosyvoice2.child_timeout_s": 3}
-    with serve(MODELS, **texts) as server:
+    with serve_all(**texts) as server:
         assert len(spoken(server, SpeechRequest(TEXT, reference(), seed=1)))
         os.kill(stub_of(server, model), signal.SIGKILL)
         result = outcome(server, SpeechRequest(TEXT, reference(190), seed=1))
@@ -276,8 +266,8 @@ def test_clients_of_every_kind_lose_and_leave_nothing(server, capsys, monkeypatc
     assert all(f"x {fate}" in printed.out for fate in soak.SHARES)
 
 
-def test_stopping_under_load_loses_no_started_utterance(serve, tmp_path):
-    with serve(MODELS, **{"cosyvoice2.voices_dir": tmp_path}) as server:
+def test_stopping_under_load_loses_no_started_utterance(serve_all, tmp_path):
+    with serve_all(**{"cosyvoice2.voices_dir": tmp_path}) as server:
         request = SpeechRequest("A sentence that takes a moment to say. " * 3, seed=3)
         started = threading.Barrier(5)
         complete: list[bool] = []

@@ -17,7 +17,6 @@ from cosyvoice_client.reference import Reference
 from cosyvoice_runtime.supervisor import Probe, Server
 
 ROOT = Path(__file__).parents[2]
-MODELS = sorted(path.parent.name for path in ROOT.glob("model_repo/*/config.pbtxt"))
 ENDINGS = ("completed", "invalid", "refused", "cancelled", "failed")
 PAGES = 64
 TEXT = "Hello world."
@@ -27,14 +26,14 @@ ELSEWHERE = re.compile("nv_gpu_|cosyvoice_trtllm_")
 
 
 @pytest.fixture(scope="module")
-def server(serve, tmp_path_factory) -> Iterator[Server]:
+def server(serve_all, tmp_path_factory) -> Iterator[Server]:
     texts = {
         "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
         "cosyvoice2.max_inflight_utterances": 1,
         "token2wav.device": "cpu,cpu",
         "token2wav.max_flow_pages": PAGES,
     }
-    with serve(MODELS, **texts) as server:
+    with serve_all(**texts) as server:
         yield server
 
 
