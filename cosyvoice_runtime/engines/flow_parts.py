@@ -70,6 +70,10 @@ class EngineEstimator(nn.Module):
         self.layout = estimator.layout
         self._network, self._shapes, self._fit = network, shapes, fit
 
+    def mask(self, visible: Tensor) -> Tensor:
+        """The graph takes it as it is."""
+        return visible
+
     def forward(
         self,
         x: Tensor,

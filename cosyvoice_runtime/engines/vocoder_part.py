@@ -21,6 +21,6 @@ class EngineDecoder(nn.Module):
         self._network, self._shapes, self._fit = network, shapes, fit
 
     def forward(self, mel: Tensor, source: Tensor, rows: Rows) -> Tensor:
-        target = self._fit(VocoderShape(len(rows.frames), rows.width))
+        target = self._fit(VocoderShape(len(rows), rows.width))
         inputs = {"mel": mel.float(), "source": source, "frames": rows.lengths()}
         return self._network.run(inputs, self._shapes.decoder(target))["wave"]

@@ -69,27 +69,30 @@ class EncoderLayer(nn.Module):
         self.widen = nn.Linear(width, config.feed_forward_width)
         self.narrow = nn.Linear(config.feed_forward_width, width)
 
-    def forward(self, x: Tensor, visible: Tensor | None, past: Past) -> Tensor:
-        x = x + self._attention(self.norm_attention(x), visible, past)
+    def forward(self, x: Tensor, visible: Tensor | None, past: Past, positions: RelativePositions) -> Tensor:
+        x = x + self._attention(self.norm_attention(x), visible, past, positions)
         return x + self.narrow(F.silu(self.widen(self.norm_feed_forward(x))))
 
-    def _attention(self, x: Tensor, visible: Tensor | None, past: Past) -> Tensor:
-        queries, new_keys, new_values = split_heads(self.qkv(x), self.heads)
-        keys, values = past.keys_values(self.attention, new_keys, new_values)
-        bias = self._position_scores(queries, keys.shape[1])
+    def _attention(
+        self, x: Tensor, visible: Tensor | None, past: Past, positions: RelativePositions
+    ) -> Tensor:
+        queries, new = split_heads(self.qkv(x), self.heads)
+        keys, values = past.keys_values(self.attention, new)
+        bias = self._position_scores(queries, keys.shape[1], positions)
         if visible is not None:
             bias = bias.masked_fill_(~visible, -torch.inf)
         return self.out(attend(queries + self.content_bias, keys, values, bias))
 
-    def _position_scores(self, queries: Tensor, num_keys: int) -> Tensor:
+    def _position_scores(self, queries: Tensor, num_keys: int, positions: RelativePositions) -> Tensor:
         """Score by distance of each query ``[B, T, H, D]`` to each key: ``[B, H, T, S]``.
 
         The product runs over the ``T + S - 1`` distinct distances. Row i of it starts one distance
         earlier than row i - 1, so a strided view with rows one element shorter lines the keys up.
         """
         num_queries = queries.shape[1]
-        table = relative_positions(num_queries, num_keys, self.position.in_features)
-        distances = self.position(table.to(queries)).unflatten(-1, (self.heads, self.head_dim))
+        distances = self.position(positions.like(queries, num_keys)).unflatten(
+            -1, (self.heads, self.head_dim)
+        )
         scores = torch.einsum("bthd,rhd->bhtr", queries + self.position_bias, distances)
         scores = (scores / math.sqrt(self.head_dim)).contiguous()
         batch, heads, _, span = scores.shape
@@ -100,7 +103,24 @@ class EncoderLayer(nn.Module):
         ).contiguous()  # GPU attention kernels read a bias in aligned rows
 
 
-def relative_positions(num_queries: int, num_keys: int, width: int) -> Tensor:
+class RelativePositions:
+    """:func:`relative_positions` of one call of a stack, computed by its first layer."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._table: Tensor | None = None
+
+    def like(self, queries: Tensor, num_keys: int) -> Tensor:
+        """For ``queries [B, T, H, D]``, of their type and on their device."""
+        if self._table is None:
+            table = relative_positions(queries.shape[1], num_keys, self._width, queries.device)
+            self._table = table.to(queries.dtype)
+        return self._table
+
+
+def relative_positions(
+    num_queries: int, num_keys: int, width: int, device: torch.device | str = "cpu"
+) -> Tensor:
     """Sinusoid of the distances between the last ``num_queries`` of ``num_keys`` frames and all keys.
 
     Row m holds distance (query minus key) ``num_keys - 1 - m``: sine and cosine interleaved, with
@@ -109,8 +129,9 @@ def relative_positions(num_queries: int, num_keys: int, width: int) -> Tensor:
     Returns:
         float32 ``[num_queries + num_keys - 1, width]``.
     """
-    distance = torch.arange(num_keys - 1, -num_queries, -1, dtype=torch.float32)
-    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10000.0) / width))
+    distance = torch.arange(num_keys - 1, -num_queries, -1, dtype=torch.float32, device=device)
+    index = torch.arange(0, width, 2, dtype=torch.float32, device=device)
+    frequency = torch.exp(index * (-math.log(10000.0) / width))
     angle = distance[:, None] * frequency
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
@@ -122,6 +143,7 @@ class Encoder(nn.Module):
         super().__init__()
         width = config.width
         self.frames_per_token = frames_per_token
+        self.width = width
         self.token_layout = PastLayout(config.num_heads, config.head_dim)
         self.frame_layout = PastLayout(config.num_heads, config.head_dim)
         self.embed = ScaledEmbedding(width_in, width)
@@ -156,10 +178,12 @@ class Encoder(nn.Module):
         """
         x = self.embed(x) * present[:, :, None]
         x = self.look_ahead(x, token_past)
+        positions = RelativePositions(self.width)
         for layer in self.layers:
-            x = layer(x, visible_tokens, token_past)
+            x = layer(x, visible_tokens, token_past, positions)
         x = x.repeat_interleave(self.frames_per_token, dim=1)
         x = self.up_embed(self.upsample(x, frame_past))
+        positions = RelativePositions(self.width)
         for layer in self.up_layers:
-            x = layer(x, visible_frames, frame_past)
+            x = layer(x, visible_frames, frame_past, positions)
         return self.norm(x)

@@ -65,8 +65,8 @@ class TransformerBlock(nn.Module):
         self.narrow = nn.Linear(FEED_FORWARD_FACTOR * channels, channels)
 
     def forward(self, x: Tensor, visible: Tensor | None, past: Past) -> Tensor:
-        queries, new_keys, new_values = split_heads(self.qkv(self.norm_attention(x)), self.heads)
-        keys, values = past.keys_values(self.attention, new_keys, new_values)
+        queries, new = split_heads(self.qkv(self.norm_attention(x)), self.heads)
+        keys, values = past.keys_values(self.attention, new)
         x = x + self.out(attend(queries, keys, values, visible))
         return x + self.narrow(F.gelu(self.widen(self.norm_feed_forward(x))))
 
@@ -113,6 +113,11 @@ class Estimator(nn.Module):
         embedding = F.mish(self.time_out(F.silu(self.time_in(sinusoid))))
         return torch.stack([stage.resnet.time(embedding) for stage in (self.down, *self.mid, self.up)])
 
+    def mask(self, visible: Tensor) -> Tensor:
+        """What :meth:`forward` takes, of bool ``[B, 1, T, S]``, which every layer would convert anew."""
+        bias = torch.zeros(visible.shape, dtype=self.projection.weight.dtype, device=visible.device)
+        return bias.masked_fill_(~visible, -torch.inf)
+
     def forward(
         self,
         x: Tensor,
@@ -129,7 +134,7 @@ class Estimator(nn.Module):
             x, mu, condition: ``[B, T, mel]`` noisy mel, token encoding, prompt mel (zeros after it).
             speaker: ``[B, mel]`` projected speaker embedding.
             time_biases: ``[stages, B or 1, C]`` from :meth:`time_biases`.
-            visible: bool ``[B, 1, T, S]``, or None where every frame sees every key.
+            visible: ``[B, 1, T, S]`` of :meth:`mask`, or None where every frame sees every key.
 
         Returns:
             ``[B, T, mel]``; meaningless on padded frames.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -51,14 +51,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Attention:
-    """What the layers see: masks of the three stacks (None: everything) and the frames before."""
+    """What the layers see: masks of the three stacks (None: everything) and what the encoder saw before."""
 
     tokens: Tensor | None
     frames: Tensor | None
     estimator: Tensor | None
     token_past: Past = field(default_factory=NoPast)
     frame_past: Past = field(default_factory=NoPast)
-    estimator_past: Callable[[int], Past] = lambda _: NoPast()
 
 
 class FlowNetwork(nn.Module):
@@ -80,7 +79,7 @@ class Flow:
     """Network and solver of one checkpoint on one device.
 
     Whole utterances go through :meth:`generate`; utterances that arrive piece by piece go through
-    :class:`~cosyvoice_runtime.flow.stream.FlowStream`, which shares :meth:`solve`.
+    :class:`~cosyvoice_runtime.flow.stream.FlowStream`, which shares the parts of :meth:`solve`.
     """
 
     def __init__(self, config: FlowConfig, network: FlowNetwork, num_steps: int = NUM_STEPS) -> None:
@@ -145,28 +144,52 @@ class Flow:
         ]
 
     def solve(self, spans: Sequence[Span], attention: Attention) -> Tensor:
-        """Mel of one stretch of each utterance: float32 ``[B, frames of the longest, mel]``."""
-        network, rate = self.network, self.config.frames_per_token
-        tokens, present = self._padded(spans)
-        mu = network.encoder_projection(
-            network.encoder(
-                network.token_embedding(tokens),
-                present,
-                attention.tokens,
-                attention.frames,
-                attention.token_past,
-                attention.frame_past,
-            )
-        )
+        """Mel of utterances from their start: float32 ``[B, frames of the longest, mel]``."""
+        mu = self.encode(*self._padded(spans), attention)
         frames = mu.shape[1]
         speaker = torch.stack([span.prompt.speaker for span in spans]).to(self.device, torch.float32)
-        conditions = Conditions(
-            mu=mu,
-            speaker=network.speaker(F.normalize(speaker).to(self.dtype)),
-            prompt=torch.stack([self._prompt_frames(span, frames) for span in spans]),
+        prompt = [self.prompt_frames(span, frames) for span in spans]
+        prompt = [F.pad(mel, (0, 0, 0, frames - len(mel))) for mel in prompt]
+        noise = self.noise(torch.tensor([span.start for span in spans], device=self.device), frames)
+        conditions = self.conditions(mu, speaker, torch.stack(prompt))
+        return self.solver.solve(noise, conditions, attention.estimator)
+
+    def encode(self, tokens: Tensor, present: Tensor, attention: Attention) -> Tensor:
+        """What the estimator is told of the tokens: ``[B, frames, mel]``.
+
+        Args:
+            tokens: int64 ``[B, T + lookahead]``; ``present``: bool, alike, False past an utterance's end.
+        """
+        network = self.network
+        hidden = network.encoder(
+            network.token_embedding(tokens),
+            present,
+            attention.tokens,
+            attention.frames,
+            attention.token_past,
+            attention.frame_past,
         )
-        noise = torch.stack([self._noise_frames(rate * span.start, frames) for span in spans])
-        return self.solver.solve(noise, conditions, attention.estimator, attention.estimator_past)
+        mu: Tensor = network.encoder_projection(hidden)
+        return mu
+
+    def conditions(self, mu: Tensor, speaker: Tensor, prompt: Tensor) -> Conditions:
+        """
+        Args:
+            mu: from :meth:`encode`.
+            speaker: float32 ``[B, D]``.
+            prompt: float32 ``[B, frames, mel]`` the prompt's mel, zeros after it.
+        """
+        return Conditions(mu, self.network.speaker(F.normalize(speaker).to(self.dtype)), prompt)
+
+    def noise(self, starts: Tensor, frames: int) -> Tensor:
+        """Start of the solution: float32 ``[B, frames, mel]``, after so many tokens of each utterance."""
+        frame = self.config.frames_per_token * starts[:, None] + torch.arange(frames, device=starts.device)
+        return self._noise[frame.clamp(max=MAX_FRAMES - 1)]  # rows may be padded beyond the longest utterance
+
+    def prompt_frames(self, span: Span, frames: int) -> Tensor:
+        """The prompt's mel, float32 ``[n, mel]``, on the first n of the span's ``frames``; n may be 0."""
+        start = self.config.frames_per_token * span.start
+        return span.prompt.mel[start : start + frames].to(self.device, torch.float32)
 
     def check_tokens(self, tokens: Sequence[int], tokens_before: int) -> Tensor:
         """Speech tokens as int64, after checking their range and the utterance's length."""
@@ -217,12 +240,3 @@ class Flow:
             tokens[row, : len(span.tokens)] = span.tokens
             present[row, : len(span.tokens)] = True
         return tokens.to(self.device), present.to(self.device)
-
-    def _prompt_frames(self, span: Span, frames: int) -> Tensor:
-        start = self.config.frames_per_token * span.start
-        mel = span.prompt.mel[start : start + frames].to(self.device, torch.float32)
-        return F.pad(mel, (0, 0, 0, frames - mel.shape[0]))
-
-    def _noise_frames(self, start: int, frames: int) -> Tensor:
-        noise = self._noise[start : start + frames]
-        return F.pad(noise, (0, 0, 0, frames - noise.shape[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -54,7 +53,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -
     return mixed.transpose(1, 2).flatten(2)
 
 
-def split_heads(packed: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values ``[B, T, H, D]`` out of one projection ``[B, T, 3 * H * D]``."""
-    queries, keys, values = torch.chunk(packed.unflatten(-1, (3 * heads, -1)), 3, dim=2)
-    return queries, keys, values
+def split_heads(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    """Queries ``[B, T, H, D]``, keys and values ``[B, T, 2, H, D]`` of a projection ``[B, T, 3 * H * D]``."""
+    split = packed.unflatten(-1, (3, heads, -1))
+    return split[:, :, 0], split[:, :, 1:]

@@ -37,7 +37,7 @@ class PageGeometry:
     def page_shape(self) -> tuple[int, ...]:
         layout = self.layout
         return (
-            self.rows, self.steps, layout.attentions, 2, self.frames, layout.heads, layout.head_dim,
+            self.rows, self.steps, layout.attentions, self.frames, 2, layout.heads, layout.head_dim,
         )  # fmt: skip
 
     @property
@@ -52,6 +52,14 @@ class Tails:
     tokens: Tensor
     frames: Tensor
     estimator: Tensor
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.tokens, self.frames, self.estimator
+
+    def rows(self) -> list[Tails]:
+        """Of each utterance, when these are of several, ``[rows, B, steps, tail_size]``."""
+        return [Tails(*row) for row in zip(*(part.unbind(1) for part in self.parts), strict=True)]
 
 
 class PagePool:
@@ -128,34 +136,36 @@ class PagedPast:
     """Past of a batch of utterances that continue at different positions (one network part, one step).
 
     Args:
-        pages: ``[pages, attentions, 2, frames, H, D]`` of this step, guidance rows folded into the pages.
+        pages: ``[pages, attentions, frames, 2, H, D]``, keys before values; guidance rows and steps are pages
+            of their own.
         table: int64 ``[B, W]`` pages of each row, oldest first, aligned so that the new frames of
             every row start at the same page.
-        num_keys: frames in that alignment, the new ones included.
-        places: where the new frames are stored: page int64 ``[B, T]``, frame in it int64 ``[T]``.
+        page, frame: where the new frames are stored: page int64 ``[B, T]``, frame in it int64 ``[T]``.
+        pages_before: of the table, those before the new frames.
         tails: ``[B, tail_size]`` read; ``new_tails`` alike written.
-        lengths: new frames of each row, at most T.
+        lengths: int64 ``[B]`` new frames of each row; None where all are T.
     """
 
     def __init__(
         self,
         pages: Tensor,
         table: Tensor,
-        num_keys: int,
-        places: tuple[Tensor, Tensor],
+        page: Tensor,
+        frame: Tensor,
+        pages_before: int,
         tails: Tensor,
         new_tails: Tensor,
-        lengths: Sequence[int],
+        lengths: Tensor | None,
     ) -> None:
         self._pages = pages
         self._table = table
-        self._num_keys = num_keys
-        self._page, self._frame = places
+        self._page, self._frame = page, frame
+        self._pages_before = pages_before
+        self._num_keys = pages_before * pages.shape[2] + page.shape[1]
         self._tails = tails
         self._new_tails = new_tails
-        self._even = min(lengths) == max(lengths)
-        self._rows = torch.arange(len(lengths), device=pages.device)[:, None]
-        self._lengths = torch.tensor(lengths, device=pages.device)[:, None]
+        self._lengths = lengths
+        self._places: dict[int, tuple[Tensor, Tensor]] = {}
 
     def extend(self, tail: Tail, x: Tensor) -> Tensor:
         place = slice(tail.offset, tail.offset + tail.size)
@@ -164,30 +174,35 @@ class PagedPast:
         self._new_tails[:, place] = self._last_frames(extended, tail.frames).flatten(1)
         return extended
 
-    def keys_values(self, attention: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
         stored = self._pages[:, attention]
-        stored[self._page, 0, self._frame] = keys
-        stored[self._page, 1, self._frame] = values
-        all_keys, all_values = (
-            stored[self._table, side].flatten(1, 2)[:, : self._num_keys] for side in (0, 1)
-        )
-        return all_keys, all_values
+        stored[self._page, self._frame] = new
+        seen = stored[self._table].flatten(1, 2)[:, : self._num_keys]
+        return seen[:, :, 0], seen[:, :, 1]
 
     def before(self) -> Before:
         """All of it in whole tensors; S is 0 where no row has a page yet."""
-        pages_before = (self._num_keys - self._page.shape[1]) // self._pages.shape[3]
-        by_side = self._pages.permute(2, 1, 0, 3, 4, 5)
-        keys, values = by_side[:, :, self._table[:, :pages_before]].flatten(3, 4)
-        return Before(keys, values, self._tails, self._lengths[:, 0])
+        by_side = self._pages.permute(3, 1, 0, 2, 4, 5)
+        keys, values = by_side[:, :, self._table[:, : self._pages_before]].flatten(3, 4)
+        return Before(keys, values, self._tails, self._ends())
 
     def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:
         """Keep what the input adds: keys and values ``[A, B, T, H, D]`` and tails ``[B, tail_size]``."""
         for side, new in enumerate((keys, values)):
-            self._pages[self._page, :, side, self._frame] = new.permute(1, 2, 0, 3, 4)
+            self._pages[self._page, :, self._frame, side] = new.permute(1, 2, 0, 3, 4)
         self._new_tails.copy_(tails)
+
+    def _ends(self) -> Tensor:
+        if self._lengths is not None:
+            return self._lengths
+        rows, frames = self._page.shape
+        return torch.full((rows,), frames, device=self._page.device)
 
     def _last_frames(self, extended: Tensor, frames: int) -> Tensor:
         """The last ``frames`` valid frames of each row ``[B, frames + T, C]``."""
-        if self._even:
+        if self._lengths is None:
             return extended[:, -frames:]
-        return extended[self._rows, self._lengths + torch.arange(frames, device=extended.device)]
+        if frames not in self._places:
+            rows = torch.arange(len(extended), device=extended.device)[:, None]
+            self._places[frames] = rows, self._lengths[:, None] + torch.arange(frames, device=extended.device)
+        return extended[self._places[frames]]

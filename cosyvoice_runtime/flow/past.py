@@ -56,8 +56,8 @@ class Past(Protocol):
     def extend(self, tail: Tail, x: Tensor) -> Tensor:
         """Put the ``tail.frames`` frames before ``x [B, T, C]`` in front of it: ``[B, frames + T, C]``."""
 
-    def keys_values(self, attention: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values ``[B, S, H, D]`` to look at, given those of the input ``[B, T, H, D]``."""
+    def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values ``[B, S, H, D]`` to look at, given those of the input, ``[B, T, 2, H, D]``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,8 @@ class NoPast:
     def extend(self, tail: Tail, x: Tensor) -> Tensor:
         return F.pad(x, (0, 0, tail.frames, 0))
 
-    def keys_values(self, attention: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        return keys, values
+    def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return new[:, :, 0], new[:, :, 1]
 
 
 def visible_keys(lengths: list[int], chunk: int | None, device: torch.device) -> Tensor | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.past import NoPast, Past
@@ -52,51 +52,88 @@ def start_noise(mel_bins: int) -> Tensor:
     return torch.randn(mel_bins, MAX_FRAMES, generator=generator).T.contiguous()
 
 
+class VelocityNetwork(Protocol):
+    """What the solver asks of an :class:`~cosyvoice_runtime.flow.estimator.Estimator`."""
+
+    def mask(self, visible: Tensor) -> Tensor:
+        """What a call takes, of bool ``[B, 1, T, S]``."""
+
+    def __call__(
+        self,
+        x: Tensor,
+        mu: Tensor,
+        speaker: Tensor,
+        condition: Tensor,
+        time_biases: Tensor,
+        visible: Tensor | None,
+        past: Past,
+        /,
+    ) -> Tensor:
+        """Velocity ``[B, T, mel]``."""
+
+
 class EulerSolver:
     """Integrates the estimator's velocity from noise to mel in fixed steps."""
 
     def __init__(self, estimator: Estimator, cfg_rate: float, num_steps: int = NUM_STEPS) -> None:
-        self.estimator: nn.Module = estimator
+        self.estimator: VelocityNetwork = estimator
         self.cfg_rate = cfg_rate
         self.num_steps = num_steps
-        self.times, self.step_sizes = _accumulated(time_steps(num_steps))
         parameter = estimator.projection.weight
         self.dtype = parameter.dtype
+        self.times, step_sizes = _accumulated(time_steps(num_steps))
+        self.step_sizes = step_sizes.to(parameter.device)
         with torch.no_grad():
-            self.time_biases = estimator.time_biases(self.times.to(parameter.device))[:, :, None, :]
+            self.time_biases = estimator.time_biases(self.times.to(parameter.device))
 
     def solve(
         self,
         noise: Tensor,
         conditions: Conditions,
         visible: Tensor | None = None,
-        past_of_step: Callable[[int], Past] = lambda _: NoPast(),
     ) -> Tensor:
-        """Mel ``[B, T, mel]`` float32 from ``noise [B, T, mel]`` float32.
+        """Mel ``[B, T, mel]`` float32 from ``noise [B, T, mel]`` float32, with nothing before it.
 
         Args:
-            visible: bool ``[B, 1, T, S]`` attention mask of a row, the same for both guidance rows.
-            past_of_step: what the estimator saw of earlier frames at each step, for ``2 * B`` rows.
+            visible: bool ``[B, 1, T, T]`` attention mask of a row, the same for both guidance rows.
         """
-        guided = conditions.with_unconditioned()
-        mu, speaker, prompt = (x.to(self.dtype) for x in (guided.mu, guided.speaker, guided.prompt))
-        visible = None if visible is None else torch.cat([visible, visible])
+        guided, mask = self.guided(conditions), self.mask(visible)
         x = noise
-        for step, step_size in enumerate(self.step_sizes):
-            twice = torch.cat([x, x]).to(self.dtype)
-            biases = self.time_biases[:, step]
-            velocity = self.estimator(twice, mu, speaker, prompt, biases, visible, past_of_step(step))
-            conditioned, unconditioned = velocity.float().chunk(2)
-            x = x + step_size * ((1 + self.cfg_rate) * conditioned - self.cfg_rate * unconditioned)
+        for index in torch.arange(self.num_steps, device=x.device).split(1):
+            x = self.step(x, guided, mask, NoPast(), index)
         return x
 
+    def guided(self, conditions: Conditions) -> Conditions:
+        """What :meth:`step` takes: the rows with and without guidance, in the network's type."""
+        both = conditions.with_unconditioned()
+        return Conditions(*(x.to(self.dtype) for x in (both.mu, both.speaker, both.prompt)))
 
-def _accumulated(schedule: Tensor) -> tuple[Tensor, list[float]]:
+    def mask(self, visible: Tensor | None) -> Tensor | None:
+        """What :meth:`step` takes: the mask of both guidance rows as the network wants it."""
+        return None if visible is None else self.estimator.mask(torch.cat([visible, visible]))
+
+    def step(self, x: Tensor, guided: Conditions, mask: Tensor | None, past: Past, index: Tensor) -> Tensor:
+        """One step on from ``x [B, T, mel]`` float32.
+
+        Args:
+            guided: from :meth:`guided`; ``past`` has as many rows.
+            mask: from :meth:`mask`.
+            index: number of the step, int64 ``[1]``: a tensor, so that one recording serves all steps.
+        """
+        biases = self.time_biases.index_select(1, index)
+        noisy = torch.cat([x, x]).to(self.dtype)
+        velocity = self.estimator(noisy, guided.mu, guided.speaker, guided.prompt, biases, mask, past)
+        conditioned, unconditioned = velocity.float().chunk(2)
+        guidance = (1 + self.cfg_rate) * conditioned - self.cfg_rate * unconditioned
+        return x + self.step_sizes.index_select(0, index) * guidance
+
+
+def _accumulated(schedule: Tensor) -> tuple[Tensor, Tensor]:
     """Times fed to the estimator and step sizes, in the reference's order of float32 roundings."""
     time, times, sizes = schedule[0], [], []
     for following in schedule[1:]:
         size = following - time
         times.append(time)
-        sizes.append(size.item())
+        sizes.append(size)
         time = time + size
-    return torch.stack(times), sizes
+    return torch.stack(times), torch.stack(sizes)

@@ -16,8 +16,11 @@ from torch import Tensor
 
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, Span
-from cosyvoice_runtime.flow.paged_batch import PagedBatch
+from cosyvoice_runtime.flow.paged_call import Continued, PagedCall
+from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool, Tails
+from cosyvoice_runtime.flow.recorded_calls import CallSizes, RecordedCalls
+from cosyvoice_runtime.recording import Recorder
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +107,16 @@ class FlowStream:
         self.pool = PagePool(flow, num_pages)
         self.recomputing = 0
         """Utterances so far that ran out of pages."""
+        self._recorded: RecordedCalls | None = None
+
+    def record(self, sizes: CallSizes, recorder: Recorder) -> int:
+        """Replay calls of these sizes from now on; larger ones are computed as before.
+
+        Returns:
+            the number of recordings.
+        """
+        self._recorded = RecordedCalls(self.flow, self.pool, sizes, recorder)
+        return len(self._recorded)
 
     def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
         """Compute the chunks that hold only prompt (their look-ahead included), once per voice.
@@ -184,9 +197,16 @@ class FlowStream:
         return [row[rate * span.start :] for row, span in zip(mel, spans, strict=True)]
 
     def _continue(self, states: Sequence[FlowState], spans: Sequence[Span]) -> list[Tensor]:
-        pages, tails = [state.pages or [] for state in states], [state.tails for state in states]
-        batch = PagedBatch(self.flow, self.pool, spans, pages, tails)
-        mel = self.flow.solve(spans, batch.attention())
-        for state, new_tails in zip(states, batch.new_tails(), strict=True):
+        mel, tails = self._run(states, spans)
+        for state, new_tails in zip(states, tails.rows(), strict=False):  # recorded calls may have more rows
             state.tails = new_tails
-        return list(mel)
+        return list(mel[: len(states)])
+
+    def _run(self, states: Sequence[FlowState], spans: Sequence[Span]) -> Continued:
+        pages, tails = [state.pages or [] for state in states], [state.tails for state in states]
+        shape = BatchShape.of(spans, self.flow.config.encoder.chunk_tokens)
+        recorded = None if self._recorded is None else self._recorded.fitting(shape)
+        if recorded is not None:
+            return recorded.run(PagedInputs.of(self.flow, self.pool, recorded.shape, spans, pages, tails))
+        inputs = PagedInputs.of(self.flow, self.pool, shape, spans, pages, tails)
+        return PagedCall(self.flow, self.pool, inputs).run()

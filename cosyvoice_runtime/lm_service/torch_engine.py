@@ -13,6 +13,7 @@ import torch
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.lm_service.cache_room import check_cache_room
 from cosyvoice_runtime.lm_service.engine import OpenEngine, Progress
+from cosyvoice_runtime.recording import CudaRecorder
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.speech_lm import (
     BatchDecoder,
@@ -22,7 +23,6 @@ from cosyvoice_runtime.speech_lm import (
     SamplingOptions,
     SpeechLM,
 )
-from cosyvoice_runtime.speech_lm.step_graphs import CudaRecorder
 
 logger = logging.getLogger(__name__)
 

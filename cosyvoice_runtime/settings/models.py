@@ -236,6 +236,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     """Share of the device's memory that they may take (115 MiB a second as published in float16)."""
     backend: str = one_of("torch", "torch", "onnx", "tensorrt")
     """What runs the networks; tensorrt needs engines from stage 1, onnx its graphs and the CPU."""
+    cuda_graphs: bool = True
+    """Backend torch on a GPU: replay recorded work, several times faster than launching every kernel."""
     backend_dir: Path = BACKEND_DIR
     """Directory of graphs and engines; unused by backend torch."""
     backend_max_seconds: int = between(60, 10, 150)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.recording import Recorder
 from cosyvoice_runtime.speech_lm.cache import KVCache
 from cosyvoice_runtime.speech_lm.decode_steps import DecodeSteps, EagerSteps
 from cosyvoice_runtime.speech_lm.generation import Emission, Generation
@@ -24,7 +25,7 @@ from cosyvoice_runtime.speech_lm.prompt import (
 )
 from cosyvoice_runtime.speech_lm.sampling import sample_batch
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
-from cosyvoice_runtime.speech_lm.step_graphs import GraphedSteps, Recorder
+from cosyvoice_runtime.speech_lm.step_graphs import GraphedSteps
 from cosyvoice_runtime.speech_lm.text_stream import TextStream
 
 PREFILL_POSITIONS = 2048

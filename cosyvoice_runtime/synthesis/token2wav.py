@@ -9,10 +9,14 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import FlowPrompt
+from cosyvoice_runtime.flow.recorded_calls import CallSizes
 from cosyvoice_runtime.flow.stream import FlowPrefix, FlowState, FlowStream
+from cosyvoice_runtime.recording import Recorder
 from cosyvoice_runtime.synthesis.speed import SpeedChange
+from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.noise import SourceNoise
+from cosyvoice_runtime.vocoder.recorded_windows import RecordedWindows
 from cosyvoice_runtime.vocoder.state import VocoderState
 from cosyvoice_runtime.vocoder.stream import stream as vocode
 
@@ -53,6 +57,23 @@ class Token2Wav:
         self.flow = flow
         self.vocoder = vocoder
         self.lookahead_frames = lookahead_frames
+        self._windows: RecordedWindows | None = None
+
+    def record(self, max_rows: int, recorder: Recorder) -> int:
+        """Replay chunks of usual lengths of up to so many utterances from now on.
+
+        Larger calls are computed as before. To be called before anything is opened.
+
+        Returns:
+            the number of recordings.
+        """
+        sizes = CallSizes.up_to(max_rows)
+        config, around = self.flow.flow.config, context(self.vocoder.config)
+        chunk = config.frames_per_token * config.encoder.chunk_tokens
+        frames = [around.left + chunk * chunks + around.lookahead for chunks in sizes.chunks]
+        calls = self.flow.record(sizes, recorder)
+        self._windows = RecordedWindows(self.vocoder, sizes.rows, frames, recorder)
+        return calls + len(self._windows)
 
     def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> WaveState:
         config = self.vocoder.config
@@ -74,7 +95,7 @@ class Token2Wav:
         stretched = [
             state.speed.push(mel, is_last) for state, mel, is_last in zip(states, mels, last, strict=True)
         ]
-        return vocode(self.vocoder, [state.vocoder for state in states], stretched, last)
+        return vocode(self.vocoder, [state.vocoder for state in states], stretched, last, self._windows)
 
     def close(self, state: WaveState) -> None:
         self.flow.close(state.flow)

@@ -83,4 +83,4 @@ class HiFT(nn.Module):
         return self.decoder(mel, source, self._rows(mel))
 
     def _rows(self, signal: Tensor) -> Rows:
-        return Rows([signal.shape[-1]] * signal.shape[0], signal.device)
+        return Rows.of([signal.shape[-1]] * signal.shape[0], signal.device)

@@ -11,22 +11,39 @@ Trim = Callable[[Tensor], Tensor]
 
 
 class Rows:
-    """Row lengths in mel frames, known on the host.
+    """Row lengths in mel frames.
 
     A convolution pads a single utterance with zeros; in a batch the same zeros must follow each row's
     own end, so what a layer writes there is cleared again. Batches of equal rows skip that work.
+
+    Args:
+        frames: [B] int64.
+        width: mel frames of the batch.
+        ragged: whether a row may be shorter.
     """
 
-    def __init__(self, frames: Sequence[int], device: torch.device) -> None:
-        self.frames = list(frames)
-        self.width = max(frames)
-        self.ragged = min(frames) < self.width
-        self.device = device
+    def __init__(self, frames: Tensor, width: int, ragged: bool = True) -> None:
+        self.width = width
+        self.ragged = ragged
+        self._frames = frames
         self._beyond: dict[tuple[int, int], Tensor] = {}
+
+    @classmethod
+    def of(cls, frames: Sequence[int], device: torch.device) -> Rows:
+        """A batch as wide as its longest row."""
+        width = max(frames)
+        return cls(integers(frames, device), width, min(frames) < width)
+
+    @property
+    def device(self) -> torch.device:
+        return self._frames.device
+
+    def __len__(self) -> int:
+        return len(self._frames)
 
     def lengths(self, per_frame: int = 1, extra: int = 0) -> Tensor:
         """Row lengths in steps of a signal with ``per_frame`` steps a frame: [B] int64."""
-        return integers([count * per_frame + extra for count in self.frames], self.device)
+        return self._frames * per_frame + extra
 
     def trim(self, per_frame: int = 1, extra: int = 0) -> Trim:
         """A function that zeroes, in place, what lies beyond each row's end of a [B, C, steps] signal."""

@@ -14,14 +14,19 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.vocoder.rows import Rows, integers
-from cosyvoice_runtime.vocoder.source import PhaseCarry
+from cosyvoice_runtime.vocoder.recorded_windows import RecordedWindows
+from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.state import VocoderState, Window
+from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows
 
 
 @torch.no_grad()
 def stream(
-    hift: HiFT, states: Sequence[VocoderState], mels: Sequence[Tensor], last: Sequence[bool]
+    hift: HiFT,
+    states: Sequence[VocoderState],
+    mels: Sequence[Tensor],
+    last: Sequence[bool],
+    recorded: RecordedWindows | None = None,
 ) -> list[Tensor]:
     """Take the next mel of each utterance and return its next samples.
 
@@ -29,6 +34,7 @@ def stream(
         states: one per utterance; advanced in place.
         mels: [bins, n] each, n >= 0, on the network's device.
         last: the utterance ends with this chunk.
+        recorded: replayed where one is large enough.
 
     Returns:
         One [hop * m] float32 waveform per utterance: all frames received less its lookahead, less what was
@@ -45,9 +51,10 @@ def stream(
     waves = [hift.m_source.offsets.new_zeros(0) for _ in states]
     active = [row for row, window in enumerate(windows) if window.emit]
     if active:
-        batch = _Batch(hift, [states[row] for row in active], [windows[row] for row in active])
-        for row, wave in zip(active, batch.run(), strict=True):
-            waves[row] = wave
+        emitting, shown = [states[row] for row in active], [windows[row] for row in active]
+        outputs = _compute(hift, emitting, shown, recorded)
+        for index, row in enumerate(active):
+            waves[row] = _advance(states[row], windows[row], hift.config.hop, *(x[index] for x in outputs))
     return waves
 
 
@@ -56,82 +63,41 @@ def fade_length(hop: int) -> int:
     return max(1, hop // 4)
 
 
-class _Batch:
-    """Utterances that emit something now; row i of each tensor starts at the i-th window's first frame."""
+def _compute(
+    hift: HiFT,
+    states: Sequence[VocoderState],
+    windows: Sequence[Window],
+    recorded: RecordedWindows | None,
+) -> WindowOutputs:
+    call = None if recorded is None else recorded.fitting(windows)
+    if call is not None:
+        return call.run(states, windows)
+    rows = Rows.of([window.frames for window in windows], hift.device)
+    decoded = Rows.of([window.decoded for window in windows], hift.device)
+    inputs = WindowInputs.empty(hift, len(states), rows.width)
+    inputs.fill_(states, windows)
+    return compute_windows(hift, inputs, rows, decoded)
 
-    def __init__(self, hift: HiFT, states: list[VocoderState], windows: list[Window]) -> None:
-        self.hift, self.states, self.windows = hift, states, windows
-        self.hop = hift.config.hop
-        self.rows = Rows([window.frames for window in windows], hift.device)
 
-    def run(self) -> list[Tensor]:
-        """Waveform of each row's emitted frames; the states move past them."""
-        mel, carry = self._mel(), self._carry()
-        f0 = self._f0(mel, carry)
-        source, cycles = self.hift.m_source(f0, self._noise(), self.rows, carry)
-        self._recall(source)
-        wave = self._decode(mel, source)
-        return [self._advance(row, f0[row], cycles[row], source[row], wave[row]) for row in range(len(wave))]
-
-    def _mel(self) -> Tensor:
-        bins = self.hift.config.mel_bins
-        mel = torch.zeros(len(self.states), bins, self.rows.width, device=self.rows.device)
-        for row, state, window in zip(mel, self.states, self.windows, strict=True):
-            known = state.mel.shape[1]
-            row[:, :known] = state.mel
-            row[:, known : window.frames] = state.mel[:, -1:]
-        return mel
-
-    def _carry(self) -> PhaseCarry:
-        return PhaseCarry(
-            frame=integers([window.past or -1 for window in self.windows], self.rows.device),
-            cycles=torch.stack([state.cycles for state in self.states]),
-            f0=torch.stack([state.f0 for state in self.states]),
-        )
-
-    def _f0(self, mel: Tensor, carry: PhaseCarry) -> Tensor:
-        f0 = self.hift.f0_predictor(mel, self.rows)
-        frames = torch.arange(self.rows.width, device=self.rows.device)
-        return torch.where(frames == carry.frame[:, None], carry.f0[:, None], f0)
-
-    def _noise(self) -> Tensor | None:
-        """Noise of the frames not emitted yet, put together on the host and moved once."""
-        if all(state.noise is None for state in self.states):
-            return None
-        pinned = self.rows.device.type == "cuda"
-        noise = torch.zeros(len(self.states), self.hop * self.rows.width, pin_memory=pinned)
-        for row, state, window in zip(noise, self.states, self.windows, strict=True):
-            if state.noise is not None:
-                fresh = state.noise.peek(window.frames - window.past)
-                row[self.hop * window.past : self.hop * window.frames] = fresh
-        return noise.to(self.rows.device, non_blocking=True)
-
-    def _recall(self, source: Tensor) -> None:
-        """Write the source of emitted frames as it was used."""
-        for row, state in zip(source, self.states, strict=True):
-            row[: len(state.source)] = state.source
-
-    def _decode(self, mel: Tensor, source: Tensor) -> Tensor:
-        rows = Rows([window.decoded for window in self.windows], self.rows.device)
-        return self.hift.decoder(mel[..., : rows.width], source[:, : self.hop * rows.width], rows)
-
-    def _advance(self, row: int, f0: Tensor, cycles: Tensor, source: Tensor, wave: Tensor) -> Tensor:
-        state, window = self.states[row], self.windows[row]
-        first, end = self.hop * window.past, self.hop * window.end
-        samples = _join(state.continuation, wave[first:end])
-        state.emitted += window.emit
-        if state.noise is not None:
-            state.noise.skip(window.emit)
-        keep = max(0, window.end - state.context.left)
-        # Clones, because a view would keep the whole batch in memory.
-        state.mel = state.mel[:, keep:].clone()
-        state.source = source[self.hop * keep : end].clone()
-        state.continuation = None
-        if not state.is_last:
-            state.f0, state.cycles = f0[window.end].clone(), cycles[window.end].clone()
-            if state.lookahead < state.context.lookahead:
-                state.continuation = wave[end : end + fade_length(self.hop)].clone()
-        return samples
+def _advance(
+    state: VocoderState, window: Window, hop: int, f0: Tensor, cycles: Tensor, source: Tensor, wave: Tensor
+) -> Tensor:
+    """Move past what is emitted, given the row's F0, phase, source and waveform; the emitted samples."""
+    first, end = hop * window.past, hop * window.end
+    samples = _join(state.continuation, wave[first:end])
+    state.emitted += window.emit
+    if state.noise is not None:
+        state.noise.skip(window.emit)
+    keep = max(0, window.end - state.context.left)
+    # Clones, because a view would keep the whole batch in memory.
+    state.mel = state.mel[:, keep:].clone()
+    state.source = source[hop * keep : end].clone()
+    state.continuation = None
+    if not state.is_last:
+        state.f0, state.cycles = f0[window.end].clone(), cycles[window.end].clone()
+        if state.lookahead < state.context.lookahead:
+            state.continuation = wave[end : end + fade_length(hop)].clone()
+    return samples
 
 
 def _join(continuation: Tensor | None, samples: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.recording import CudaRecorder
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.synthesis.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
@@ -53,8 +54,11 @@ def load_warm(settings: Token2WavSettings) -> Token2Wav:
     """The networks on the one device of the settings, ready to be fast."""
     with as_current(torch.device(settings.device)):
         token2wav = load_token2wav(settings)
+        on_gpu = token2wav.vocoder.device.type == "cuda"
+        if on_gpu and settings.backend == "torch":
+            record(token2wav, settings)
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
-        warm_up(token2wav, settings.max_batch if token2wav.vocoder.device.type == "cuda" else 1)
+        warm_up(token2wav, settings.max_batch if on_gpu else 1)
     return token2wav
 
 
@@ -94,6 +98,16 @@ def _open_engines(settings: Token2WavSettings, config: ModelConfig) -> Engines |
     from cosyvoice_runtime.engines.install import open_engines  # brings onnx, which nothing else here needs
 
     return open_engines(settings, config)
+
+
+def record(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
+    """Record what a GPU repeats, if the settings say so."""
+    if not settings.cuda_graphs:
+        logger.info("backend torch: every kernel is launched")
+        return
+    started = time.monotonic()
+    recordings = token2wav.record(settings.max_batch, CudaRecorder())
+    logger.info("backend torch: %d recordings made in %.1f s", recordings, time.monotonic() - started)
 
 
 def warm_up(token2wav: Token2Wav, rows: int) -> None:

@@ -38,7 +38,7 @@ class Training:
         self.generator = optimizer([*self.hift.m_source.parameters(), *self.hift.decoder.parameters()], 6e-4)
         self.pitch = optimizer(self.hift.f0_predictor.parameters(), 1e-3)
         self.judge = optimizer(self.critics.parameters(), 4e-4)
-        self.rows = Rows([2 * CROP_TOKENS] * BATCH, torch.device(device))
+        self.rows = Rows.of([2 * CROP_TOKENS] * BATCH, torch.device(device))
         self.windows = {size: torch.hann_window(size, device=device) for size, _ in RESOLUTIONS}
         self.filters = slaney_filters(24_000, 1024, 80, 12_000.0).to(device)
         self.steps = 0

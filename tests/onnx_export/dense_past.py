@@ -28,7 +28,8 @@ class DensePast:
             self.new_tails[row, place] = extended[row, end : end + tail.frames].flatten()
         return extended
 
-    def keys_values(self, attention: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = new.unbind(2)
         self.new_keys.append(keys)
         self.new_values.append(values)
         before = self.keys[attention], self.values[attention]

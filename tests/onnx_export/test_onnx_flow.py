@@ -86,7 +86,7 @@ def test_estimator_equals_torch_and_hands_on_the_same_past(flow, estimator, dtyp
     x, mu, condition = (torch.randn(rows, new, bins, generator=generator) for _ in range(3))
     speaker = torch.randn(rows, bins, generator=generator)
     visible = mask(counts, past, CONFIG.estimator.chunk_frames, unused=past // 3)
-    biases = flow.solver.time_biases[:, 1]
+    biases = flow.solver.time_biases[:, 1:2]
     before = DensePast(flow.network.estimator.layout, rows, past, counts, seed=1)
     expected = flow.network.estimator(x, mu, speaker, condition, biases, visible, before)
     inputs = {
@@ -127,7 +127,7 @@ def test_a_hidden_past_of_zeros_is_the_start_of_an_utterance(flow, estimator, dt
     frames, bins = 60, CONFIG.mel_bins
     x = torch.randn(2, frames, bins, generator=torch.Generator().manual_seed(5))
     visible = visible_keys([60, 40], CONFIG.estimator.chunk_frames, torch.device("cpu"))
-    biases, layout = flow.solver.time_biases[:, 0], flow.network.estimator.layout
+    biases, layout = flow.solver.time_biases[:, :1], flow.network.estimator.layout
     expected = flow.network.estimator(x, x, x[:, 0], x, biases, visible, NoPast())
     nothing = torch.zeros(layout.attentions, 2, 1, layout.heads, layout.head_dim)
     inputs = {
@@ -149,7 +149,7 @@ def test_the_mask_input_decides_what_is_seen(flow, estimator, dtype) -> None:
     def first_chunk(x: Tensor, visible: Tensor) -> Tensor:
         inputs = {
             "x": x, "mu": x, "condition": x, "speaker": x[:, 0], "visible": visible,
-            "time_biases": flow.solver.time_biases[:, 0, 0], "ends": torch.tensor([frames]),
+            "time_biases": flow.solver.time_biases[:, 0], "ends": torch.tensor([frames]),
             "keys": nothing, "values": nothing, "tails": torch.zeros(1, layout.tail_size),
         }  # fmt: skip
         return run(estimator, inputs, dtype)["velocity"][:, :50]
@@ -169,7 +169,7 @@ def test_rows_of_which_nothing_is_visible_stay_finite_and_alone(flow, estimator,
     hidden[1] = False
     inputs = {
         "x": x, "mu": x, "condition": x, "speaker": x[:, 0],
-        "time_biases": flow.solver.time_biases[:, 0, 0], "ends": torch.tensor([frames, 0]),
+        "time_biases": flow.solver.time_biases[:, 0], "ends": torch.tensor([frames, 0]),
         "keys": nothing, "values": nothing, "tails": torch.zeros(2, layout.tail_size),
     }  # fmt: skip
     beside = run(estimator, {**inputs, "visible": hidden}, dtype)

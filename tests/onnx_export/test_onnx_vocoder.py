@@ -25,7 +25,7 @@ def test_decoder_equals_torch(name: str, dtype: str, tmp_path: Path) -> None:
     onnx.save(decoder_graph(hift.decoder, dtype), tmp_path / "model.onnx")
     compiled = OnnxNetwork(tmp_path / "model.onnx")
     for lengths in ([1], [2], [31], [30, 30], [9, 30, 1, 22]):
-        rows = Rows(lengths, torch.device("cpu"))
+        rows = Rows.of(lengths, torch.device("cpu"))
         mel = torch.stack([F.pad(random_mel(n, n, config), (0, rows.width - n), value=9.0) for n in lengths])
         with torch.no_grad():
             source = hift.m_source(hift.f0_predictor(mel.clone(), rows), None, rows)[0]

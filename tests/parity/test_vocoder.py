@@ -108,7 +108,7 @@ def layer(name: str) -> torch.nn.Module:
 @pytest.mark.parametrize("case", WITH_STAGES, ids=str)
 def test_source_spectrum(case: goldens.Case, compare: Compare) -> None:
     decoder = hift().decoder
-    rows = Rows([case["mel"].shape[-1]], hift().device)
+    rows = Rows.of([case["mel"].shape[-1]], hift().device)
     spectrum = decoder.fourier.transform(case["s"][:, 0], rows, decoder.spectral_rate)
     expected = torch.cat([case["stft_real"], case["stft_imag"]], dim=1)
     compare("spectrum", spectrum, expected, 1e-4)

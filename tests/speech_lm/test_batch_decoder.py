@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.recording import Recording
 from cosyvoice_runtime.speech_lm.cache import CacheFullError
 from cosyvoice_runtime.speech_lm.decoder import BatchDecoder
 from cosyvoice_runtime.speech_lm.generation import Generation
@@ -20,7 +21,6 @@ from cosyvoice_runtime.speech_lm.limits import FinishReason
 from cosyvoice_runtime.speech_lm.network import SpeechLM
 from cosyvoice_runtime.speech_lm.prompt import Prompt
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
-from cosyvoice_runtime.speech_lm.step_graphs import Recording
 
 POISON = 89
 """Text id whose embedding is nan in `poisoned`."""

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from cosyvoice_runtime.recording import Recording
 from cosyvoice_runtime.speech_lm.cache import KVCache
-from cosyvoice_runtime.speech_lm.step_graphs import GraphedSteps, Recording, batch_sizes, span_sizes
+from cosyvoice_runtime.speech_lm.step_graphs import GraphedSteps, batch_sizes, span_sizes
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def _frames_read(config: VocoderConfig, frames: int, samples: list[int]) -> torc
     """Frames whose mel or source has any influence on these output samples."""
     mel = random_mel(frames, config=config)[None].double().requires_grad_()
     source = (0.1 * torch.randn(1, frames * config.hop)).requires_grad_()
-    rows = Rows([frames], mel.device)
+    rows = Rows.of([frames], mel.device)
     small_hift(config).decoder(mel, source, rows)[0, samples].sum().backward()
     by_mel = mel.grad[0].abs().sum(0)
     by_source = source.grad.view(frames, config.hop).abs().sum(1)

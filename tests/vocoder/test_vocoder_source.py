@@ -20,7 +20,7 @@ def first_harmonic() -> HarmonicSource:
 
 
 def rows(frames: int) -> Rows:
-    return Rows([frames], torch.device("cpu"))
+    return Rows.of([frames], torch.device("cpu"))
 
 
 def test_constant_pitch_is_a_sine_even_after_a_minute() -> None:

@@ -1,0 +1,158 @@
+"""Time of token2wav's chunks on one device, kernel by kernel and replayed from CUDA graphs.
+
+Random weights, one process, no server. Utterances side by side take chunk after chunk of a steady length;
+the voice's own chunks are computed before. What both ways give is compared too.
+
+    python benchmarks/token2wav_chunks.py --size full --dtype float16 float32 --utterances 1 2 4 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.recording import CudaRecorder
+from cosyvoice_runtime.synthesis.token2wav import Token2Wav
+from cosyvoice_runtime.vocoder.hift import HiFT
+from stages import DTYPES, SIZES, machine, random_voice
+
+SECOND = 25
+"""Speech tokens."""
+FIRST = 28
+"""Of the first chunk: one second and the flow's look-ahead."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Milliseconds of the first and of a later chunk, and the waveforms."""
+
+    first: float
+    later: float
+    waves: list[torch.Tensor]
+
+
+def load(size: str, dtype: str, device: str, pages: int, ode_steps: int) -> Token2Wav:
+    config = SIZES[size]
+    tensors = (dict(random_tensors(section, config, seed=0)) for section in ("flow", "hift"))
+    flow = Flow.from_tensors(config.flow, next(tensors), device, DTYPES[dtype], ode_steps)
+    vocoder = HiFT.from_tensors(config.vocoder, next(tensors), device, DTYPES[dtype])
+    return Token2Wav(FlowStream(flow, pages), vocoder)
+
+
+def speak(token2wav: Token2Wav, utterances: int, prompt: int, chunk: int, seconds: int) -> Result:
+    """Utterances of so many seconds in chunks of so many tokens."""
+    config = token2wav.flow.flow.config
+    size = next(model for model in SIZES.values() if model.flow == config)
+    prefix = token2wav.flow.prefix(random_voice(size, prompt))
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(
+        config.token_vocab_size, (utterances, SECOND * seconds), generator=generator
+    ).tolist()
+    states = [token2wav.open(prefix, noise_seed=row) for row in range(utterances)]
+    waves: list[list[torch.Tensor]] = [[] for _ in states]
+    times = []
+    for start, end in _cuts(SECOND * seconds, chunk):
+        _wait(token2wav)
+        begun = time.perf_counter()
+        for state, row in zip(states, tokens, strict=True):
+            token2wav.push(state, row[start:end], last=end == SECOND * seconds)
+        spoken = [wave.cpu() for wave in token2wav.advance(states)]
+        times.append(1e3 * (time.perf_counter() - begun))
+        for kept, wave in zip(waves, spoken, strict=True):
+            kept.append(wave)
+    for state in states:
+        token2wav.close(state)
+    token2wav.flow.close(prefix)
+    return Result(times[0], statistics.median(times[1:-1]), [torch.cat(row) for row in waves])
+
+
+def _cuts(count: int, chunk: int) -> list[tuple[int, int]]:
+    edges = [0, *range(FIRST, count, chunk), count]
+    return list(itertools.pairwise(edges))
+
+
+def _wait(token2wav: Token2Wav) -> None:
+    if token2wav.vocoder.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def repeated(token2wav: Token2Wav, repeats: int, *how: int) -> Result:
+    """Medians over the repeats, after one to warm up."""
+    speak(token2wav, *how)
+    runs = [speak(token2wav, *how) for _ in range(repeats)]
+    first, later = (statistics.median(getattr(run, name) for run in runs) for name in ("first", "later"))
+    return Result(first, later, runs[-1].waves)
+
+
+def difference(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> str:
+    """Largest and root mean square difference of waveforms."""
+    delta = torch.cat(list(some)) - torch.cat(list(others))
+    return f"{delta.abs().max():.1e} / {delta.square().mean().sqrt():.1e}"
+
+
+def row(way: str, dtype: str, utterances: int, chunk: int, result: Result, differs: str) -> str:
+    rate = utterances * chunk / SECOND / (result.later / 1e3)
+    return (
+        f"| {way} | {dtype} | {utterances} | {chunk} | {result.first:.1f} | {result.later:.1f} | {rate:.1f} "
+        f"| {differs} |"
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--size", choices=SIZES, default="tiny")
+    arguments.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    arguments.add_argument("--dtype", nargs="+", choices=DTYPES, default=["float16"])
+    arguments.add_argument("--utterances", type=int, nargs="+", default=[1, 8])
+    arguments.add_argument("--chunk-tokens", type=int, nargs="+", default=[25])
+    arguments.add_argument("--prompt-tokens", type=int, default=75)
+    arguments.add_argument("--seconds", type=int, default=10, help="of an utterance (default %(default)s)")
+    arguments.add_argument("--ode-steps", type=int, default=10)
+    arguments.add_argument("--repeats", type=int, default=3)
+    return arguments
+
+
+def main() -> None:
+    options = parser().parse_args()
+    most = max(options.utterances)
+    pages = most * (options.seconds + 1) + options.prompt_tokens // SECOND + 1
+    print(f"{machine(options.device)}; {options.prompt_tokens} prompt tokens, {options.seconds} s of speech")
+    print("| way | dtype | utterances | tokens a chunk | first ms | later ms | audio s/s | difference |")
+    print("|---|---|---|---|---|---|---|---|")
+    for dtype in options.dtype:
+        token2wav = load(options.size, dtype, options.device, pages, options.ode_steps)
+        kinds = [
+            (utterances, options.prompt_tokens, chunk, options.seconds)
+            for utterances in options.utterances
+            for chunk in options.chunk_tokens
+        ]
+        launched = [repeated(token2wav, options.repeats, *how) for how in kinds]
+        for how, result in zip(kinds, launched, strict=True):
+            print(row("launched", dtype, how[0], how[2], result, ""), flush=True)
+        if options.device != "cuda":
+            continue
+        begun = time.perf_counter()
+        recordings = token2wav.record(most, CudaRecorder())
+        spent = time.perf_counter() - begun
+        memory = torch.cuda.memory_reserved() / 2**20
+        print(f"{recordings} recordings in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)
+        for how, before in zip(kinds, launched, strict=True):
+            result = repeated(token2wav, options.repeats, *how)
+            differs = difference(result.waves, before.waves)
+            print(row("replayed", dtype, how[0], how[2], result, differs), flush=True)
+
+
+if __name__ == "__main__":
+    main()

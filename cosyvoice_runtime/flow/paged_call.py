@@ -1,0 +1,161 @@
+"""One call of the flow that continues utterances at different positions: masks, pages, tails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.flow.flow import Attention, Flow
+from cosyvoice_runtime.flow.paged_inputs import PagedInputs
+from cosyvoice_runtime.flow.pages import WASTE_PAGE, PagedPast, PageGeometry, PagePool, Tails
+from cosyvoice_runtime.flow.solver import Conditions
+
+
+@dataclass(frozen=True)
+class Started:
+    """What all steps of the solver share.
+
+    Attributes:
+        conditions, mask: for both guidance rows.
+        table, page: of the first step in the estimator's flattened pages; a step's are as many further on as
+            its number.
+    """
+
+    conditions: Conditions
+    mask: Tensor | None
+    table: Tensor
+    page: Tensor
+
+
+class Continued(NamedTuple):
+    """
+    Attributes:
+        mel: float32 ``[B, frames, mel]``.
+        tails: after the call, rows on axis 1.
+    """
+
+    mel: Tensor
+    tails: Tails
+
+
+class PagedCall:
+    """The call's two parts, :meth:`start` and then every :meth:`step`, on memory that stays in place.
+
+    Nothing in them depends on values that only the host knows, so they can be recorded, and replayed after
+    the inputs have been overwritten.
+
+    Attributes:
+        mel: float32 ``[B, frames, mel]`` what the solver has so far.
+        new_tails: those of the steps that are done.
+    """
+
+    def __init__(self, flow: Flow, pool: PagePool, inputs: PagedInputs) -> None:
+        self._flow, self._pool, self._inputs = flow, pool, inputs
+        shape, config = inputs.shape, flow.config
+        frames = config.frames_per_token * shape.tokens
+        self.mel = torch.zeros(shape.rows, frames, config.mel_bins, device=flow.device)
+        self.new_tails = Tails(*(torch.zeros_like(part) for part in inputs.tails.parts))
+        self._index = torch.zeros(1, dtype=torch.int64, device=flow.device)
+
+    def run(self) -> Continued:
+        """All of it, without a recording."""
+        started = self.start()
+        for _ in range(self._flow.solver.num_steps):
+            self.step(started)
+        return Continued(self.mel, self.new_tails)
+
+    def start(self) -> Started:
+        """Encode the tokens; ``mel`` becomes the solver's noise."""
+        flow, pool, inputs = self._flow, self._pool, self._inputs
+        old, new = inputs.tails, self.new_tails
+        visible = self._visible(pool.frames.frames)
+        attention = Attention(
+            tokens=self._visible(pool.tokens.frames),
+            frames=visible,
+            estimator=visible,
+            token_past=self._past(pool.token_pages, pool.tokens, old.tokens[0, :, 0], new.tokens[0, :, 0]),
+            frame_past=self._past(pool.frame_pages, pool.frames, old.frames[0, :, 0], new.frames[0, :, 0]),
+        )
+        place = torch.arange(inputs.tokens.shape[1], device=flow.device)
+        mu = flow.encode(inputs.tokens, place < inputs.given[:, None], attention)
+        self.mel.copy_(flow.noise(inputs.starts, mu.shape[1]))
+        self._index.zero_()
+        table, page = self._places(pool.estimator)
+        guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
+        return Started(guided, flow.solver.mask(visible), table, page)
+
+    def step(self, started: Started) -> None:
+        """One step of the solver on ``mel``, and on to the next."""
+        pool, solver, index = self._pool, self._flow.solver, self._index
+        geometry = pool.estimator
+        old = self._inputs.tails.estimator.index_select(2, index).flatten(0, 2)
+        new = torch.empty_like(old)
+        past = PagedPast(
+            pages=pool.estimator_pages.flatten(0, 2),
+            table=started.table + index,
+            page=started.page + index,
+            frame=self._frames(geometry.frames) % geometry.frames,
+            pages_before=self._inputs.shape.before,
+            tails=old,
+            new_tails=new,
+            lengths=self._ends(geometry),
+        )
+        self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index))
+        self.new_tails.estimator.index_copy_(2, index, new.unflatten(0, (geometry.rows, -1)).unsqueeze(2))
+        index.add_(1).remainder_(solver.num_steps)  # a recording is tried out more often than there are steps
+
+    def _past(self, pages: Tensor, geometry: PageGeometry, tails: Tensor, new_tails: Tensor) -> PagedPast:
+        """Of a part of the network that has one row for an utterance and one step."""
+        table, page = self._places(geometry)
+        frame = self._frames(geometry.frames) % geometry.frames
+        before = self._inputs.shape.before
+        return PagedPast(
+            pages.flatten(0, 2), table, page, frame, before, tails, new_tails, self._ends(geometry)
+        )
+
+    def _ends(self, geometry: PageGeometry) -> Tensor | None:
+        """New frames of each row of the network; None where all are as long as the call."""
+        if not self._inputs.shape.masked:
+            return None
+        return self._lengths(geometry.frames).repeat(geometry.rows)
+
+    def _lengths(self, page_frames: int) -> Tensor:
+        return self._inputs.counts * (page_frames // self._flow.config.encoder.chunk_tokens)
+
+    def _frames(self, page_frames: int) -> Tensor:
+        """Numbers of the new frames."""
+        per_token = page_frames // self._flow.config.encoder.chunk_tokens
+        return torch.arange(per_token * self._inputs.shape.tokens, device=self._flow.device)
+
+    def _visible(self, page_frames: int) -> Tensor | None:
+        """bool ``[B, 1, T, S]``: keys that exist, up to the query's own chunk."""
+        shape = self._inputs.shape
+        if not shape.masked:
+            return None
+        query = self._frames(page_frames)
+        position = shape.before * page_frames
+        key = torch.arange(position + len(query), device=query.device)
+        first = self._inputs.unused[:, None] * page_frames
+        end = position + self._lengths(page_frames)[:, None]
+        exists = (key >= first) & (key < end)
+        causal = key // page_frames <= shape.before + query[:, None] // page_frames
+        return exists[:, None, None, :] & causal
+
+    def _places(self, geometry: PageGeometry) -> tuple[Tensor, Tensor]:
+        """Page table ``[B', W]`` and the page ``[B', T]`` of each new frame, at the first step.
+
+        Guidance rows and steps are flattened into the pages. Padded frames go to waste.
+        """
+        inputs = self._inputs
+        frame = self._frames(geometry.frames)
+        page = inputs.table[:, inputs.shape.before :][:, frame // geometry.frames]
+        page = torch.where(frame < self._lengths(geometry.frames)[:, None], page, WASTE_PAGE)
+
+        def flattened(pages: Tensor) -> Tensor:
+            rows = torch.cat([pages * geometry.rows + row for row in range(geometry.rows)])
+            return rows * geometry.steps
+
+        return flattened(inputs.table), flattened(page)

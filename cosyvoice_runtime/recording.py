@@ -1,0 +1,73 @@
+"""Work of a GPU recorded once as a CUDA graph and replayed.
+
+The networks of this library are hundreds of small kernels a step: a GPU computes them faster than a host can
+launch them one by one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Recording(Generic[T]):
+    """A recorded computation.
+
+    Attributes:
+        replay: repeats it on the same memory.
+        result: where it leaves what it computes.
+        recorded: the computation itself, kept because what it refers to must not be freed.
+    """
+
+    replay: Callable[[], object]
+    result: T
+    recorded: Callable[[], T]
+
+
+class Recorder(Protocol):
+    """Makes recordings; the computation may run several times while it is recorded."""
+
+    def __call__(self, compute: Callable[[], T]) -> Recording[T]: ...
+
+
+class CudaRecorder:
+    """Records CUDA graphs that share a pool of memory, so only one of them may be in use at a time."""
+
+    WARM_UPS = 2
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, compute: Callable[[], T]) -> Recording[T]:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # libraries set themselves up in their first calls
+            for _ in range(self.WARM_UPS):
+                compute()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            result = compute()
+        return Recording(graph.replay, result, compute)
+
+
+def next_size(sizes: Sequence[int], needed: int) -> int:
+    """The smallest of ascending sizes that is large enough.
+
+    Raises:
+        IndexError: none is.
+    """
+    return sizes[bisect_left(sizes, needed)]
+
+
+def row_sizes(max_rows: int) -> list[int]:
+    """1 and what doubling gives; the last one is ``max_rows``."""
+    sizes = [2**power for power in range(max_rows.bit_length()) if 2**power < max_rows]
+    return [*sizes, max_rows]
