@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow, Span
 from cosyvoice_runtime.flow.pages import WASTE_PAGE, ZERO_PAGE, PagePool, Tails
+from cosyvoice_runtime.transfer import moved
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class PagedInputs:
             frames = flow.prompt_frames(span, prompt.shape[1])
             prompt[row, : len(frames)] = frames
         return cls(
-            shape, num_pages, numbers.to(flow.device), speaker.to(flow.device), prompt,
+            shape, num_pages, moved(numbers, flow.device), moved(speaker, flow.device), prompt,
             _batch_tails(pool, shape.rows, tails),
         )  # fmt: skip
 

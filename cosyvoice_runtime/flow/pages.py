@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.past import Before, PastLayout, Tail
+from cosyvoice_runtime.transfer import integers
 
 GUIDANCE_ROWS = 2
 ZERO_PAGE = 0
@@ -115,8 +116,9 @@ class PagePool:
         for page in pages:
             self._holders[page] = 1
         # A masked key weighs nothing, but nothing times a NaN left behind is NaN.
+        index = integers(pages, self.token_pages.device)
         for storage in (self.token_pages, self.frame_pages, self.estimator_pages):
-            storage[pages] = 0
+            storage.index_fill_(0, index, 0)
         return pages
 
     def share(self, pages: Sequence[int]) -> list[int]:

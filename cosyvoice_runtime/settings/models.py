@@ -32,13 +32,13 @@ class ModelSettings(Section):
     log_level: str = one_of("info", "debug", "info", "warning", "error")
     """Least severe messages that a model writes to the server's log."""
     threads: int = auto_between(1, 256)
-    """CPU threads of one operation."""
+    """CPU threads of one operation; auto is half the cores for networks on a CPU, otherwise 1."""
 
     def resolved(self, machine: Machine) -> Self:
         threads = self.threads or self._auto_threads(machine)
         return dataclasses.replace(self, checkpoint_dir=self.checkpoint_dir.absolute(), threads=threads)
 
-    def _auto_threads(self, machine: Machine) -> int:  # noqa: ARG002 - the large networks override it
+    def _auto_threads(self, machine: Machine) -> int:  # noqa: ARG002 - networks override it
         return 1
 
 
@@ -54,10 +54,15 @@ class NetworkSettings(ModelSettings):
     """Number format of weights and activations."""
 
     def resolved(self, machine: Machine) -> Self:
-        device = ("cuda" if machine.gpu else "cpu") if self.device == AUTO else self.device
+        device = _device(self.device, machine)
         gpu_dtype = "float32" if device.startswith("cpu") else self.AUTO_GPU_DTYPE
         dtype = gpu_dtype if self.dtype == AUTO else self.dtype
         return dataclasses.replace(super().resolved(machine), device=device, dtype=dtype)
+
+    def _auto_threads(self, machine: Machine) -> int:
+        on_cpu = _device(self.device, machine).startswith("cpu")
+        # Beside a GPU the CPU has small operations only, which threads slow down.
+        return max(1, machine.cores // 2) if on_cpu else 1
 
 
 @dataclass(frozen=True)
@@ -153,9 +158,6 @@ class TensorrtLlmSettings(NetworkSettings):
             network, max_slots=slots, kv_cache_tokens=cache, engine_dir=self.engine_dir.absolute()
         )
 
-    def _auto_threads(self, machine: Machine) -> int:
-        return max(1, machine.cores // 2)
-
 
 @dataclass(frozen=True)
 class BatchedSettings(ModelSettings):
@@ -186,7 +188,7 @@ class ExtractorSettings(BatchedSettings):
             _require_device(self, "cuda")
 
     def resolved(self, machine: Machine) -> Self:
-        device = ("cuda" if machine.gpu else "cpu") if self.device == AUTO else self.device
+        device = _device(self.device, machine)
         resolved = super().resolved(machine)
         return dataclasses.replace(resolved, device=device, backend_dir=self.backend_dir.absolute())
 
@@ -268,8 +270,9 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     def resolved(self, machine: Machine) -> Self:
         return dataclasses.replace(super().resolved(machine), backend_dir=self.backend_dir.absolute())
 
-    def _auto_threads(self, machine: Machine) -> int:
-        return max(1, machine.cores // 2)
+
+def _device(wanted: str, machine: Machine) -> str:
+    return ("cuda" if machine.gpu else "cpu") if wanted == AUTO else wanted
 
 
 def _require_device(section: ExtractorSettings | Token2WavSettings, kind: str) -> None:

@@ -27,6 +27,7 @@ from cosyvoice_runtime.speech_lm.sampling import sample_batch
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
 from cosyvoice_runtime.speech_lm.step_graphs import GraphedSteps
 from cosyvoice_runtime.speech_lm.text_stream import TextStream
+from cosyvoice_runtime.transfer import integers
 
 PREFILL_POSITIONS = 2048
 """Most positions, padding included, of several prompts in one pass: more would keep a GPU from the others."""
@@ -240,7 +241,7 @@ class BatchDecoder:
         self._cache.lengths[slots] += 1
         for row in rows:
             row.unfed = False
-        return logits[slots]
+        return logits if slots == list(range(size)) else logits[integers(slots, logits.device)]
 
     def _draw(self, rows: list[Generation], logits: Tensor) -> list[int]:
         ids = [self._lm.config.fill_id] * len(rows)

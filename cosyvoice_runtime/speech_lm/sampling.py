@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.transfer import moved
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -60,14 +61,14 @@ def sample_batch(logits: Tensor, states: Sequence[SamplerState], blocked: Tensor
     Args:
         logits: [B, V] float32.
         states: one per row; the caller appends the token to ``history`` if it counts.
-        blocked: [B, 3] bool, control ids (the last three) that must not be drawn.
+        blocked: [B, 3] bool on the host, control ids (the last three) that must not be drawn.
 
     Returns:
         B ids, `NOT_FINITE` for rows whose logits hold nan or +inf.
     """
     scores = _scores(logits, states)
     if blocked is not None:
-        scores[:, -blocked.shape[1] :].masked_fill_(blocked.to(scores.device), -torch.inf)
+        scores[:, -blocked.shape[1] :].masked_fill_(moved(blocked, scores.device), -torch.inf)
     depth = min(max(state.options.candidates for state in states), scores.shape[1])
     scores, probs, ids = _to_host(scores, *top_candidates(scores, int(depth)))
     sizes = nucleus_sizes(probs.numpy(), states)

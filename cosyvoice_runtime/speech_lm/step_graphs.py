@@ -12,6 +12,7 @@ from torch import Tensor
 from cosyvoice_runtime.recording import Recorder, Recording, next_size
 from cosyvoice_runtime.speech_lm.cache import KVCache
 from cosyvoice_runtime.speech_lm.network import SpeechLM
+from cosyvoice_runtime.transfer import moved
 
 FIRST_SPAN = 256
 BATCH_STEP = 16
@@ -43,7 +44,7 @@ class GraphedSteps:
     def run(self, tokens: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], span: int) -> Tensor:
         """As `DecodeSteps.run`; the logits are overwritten by the next step."""
         size = len(tokens)
-        self._fed[:, :size].copy_(torch.from_numpy(np.stack([tokens, positions])))
+        self._fed[:, :size] = moved(torch.from_numpy(np.stack([tokens, positions])), self._fed.device)
         recording = self._recordings[size, span]
         recording.replay()
         return recording.result

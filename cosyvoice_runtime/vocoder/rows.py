@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.transfer import integers
+
 Trim = Callable[[Tensor], Tensor]
 
 
@@ -58,11 +60,6 @@ class Rows:
             steps = torch.arange(self.width * per_frame + extra, device=self.device)
             self._beyond[key] = (steps >= self.lengths(per_frame, extra)[:, None])[:, None]
         return self._beyond[key]
-
-
-def integers(values: Sequence[int], device: torch.device) -> Tensor:
-    """[n] int64 on the device, from pinned memory: a copy from elsewhere would wait for the GPU."""
-    return torch.tensor(values, pin_memory=device.type == "cuda").to(device, non_blocking=True)
 
 
 def _whole(signal: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.transfer import moved
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.source import PhaseCarry
@@ -53,9 +54,8 @@ class WindowInputs:
         """Take the first rows from utterances; those after them are without one."""
         width, rows = self.mel.shape[2], len(states)
         hop = self.noise.shape[1] // width
-        pinned = self.mel.device.type == "cuda"  # a copy from elsewhere would wait for the GPU
         numbers = torch.tensor([width, width, -1, 0]).repeat(len(self.numbers), 1)
-        noise = torch.zeros(rows, hop * width, pin_memory=pinned)
+        noise = torch.zeros(rows, hop * width)
         for row, (state, window) in enumerate(zip(states, windows, strict=True)):
             known = state.mel.shape[1]
             self.mel[row, :, :known] = state.mel
@@ -66,8 +66,8 @@ class WindowInputs:
             if state.noise is not None:
                 fresh = state.noise.peek(window.frames - window.past)
                 noise[row, hop * window.past : hop * window.frames] = fresh
-        self.numbers.copy_(numbers.pin_memory() if pinned else numbers, non_blocking=True)
-        self.noise[:rows].copy_(noise, non_blocking=True)
+        self.numbers.copy_(moved(numbers, self.numbers.device))
+        self.noise[:rows] = moved(noise, self.noise.device)
         torch.stack([state.f0 for state in states], out=self.f0[:rows])
         torch.stack([state.cycles for state in states], out=self.cycles[:rows])
 

@@ -50,7 +50,8 @@ def test_nothing_is_auto_once_resolved(machine):
 
 
 def test_auto_follows_the_machine():
-    assert Settings().resolved(GPU).tensorrt_llm.dtype == "bfloat16"
+    on_gpu = Settings().resolved(GPU).tensorrt_llm
+    assert (on_gpu.dtype, on_gpu.threads) == ("bfloat16", 1)
     on_cpu = Settings().resolved(CPU).tensorrt_llm
     assert (on_cpu.device, on_cpu.dtype, on_cpu.threads, on_cpu.max_slots) == ("cpu", "float32", 4, 16)
     assert on_cpu.kv_cache_tokens == 16 * on_cpu.max_sequence_tokens
