@@ -42,7 +42,7 @@ from measuring.machine import provenance
 from measuring.plot import HINT, can_plot, plot
 from measuring.progress import Progress
 from measuring.report import load_name, markdown
-from measuring.triton_statistics import difference
+from measuring.triton_statistics import Statistics, difference
 from measuring.workload import (
     Recording,
     Utterance,
@@ -55,7 +55,9 @@ from measuring.workload import (
 
 INTERRUPTED = 130
 SETTLE_S = 0.2
-"""Triton counts a request a moment after it has answered it."""
+"""Triton counts a request, and those of the stages behind it, a moment after it has answered."""
+COUNTED_S = 30.0
+"""Longest wait for those counts."""
 Level = dict[str, Any]
 
 
@@ -169,17 +171,18 @@ async def benchmark(
         if options.warmup:
             users = max(options.concurrency or [1])
             progress = Progress("warm-up", options.warmup)
-            await closed_loop(speak, texts, users, options.warmup, options.seconds, progress.step)
+            before = await clients[0].statistics()
+            spoken = await closed_loop(speak, texts, users, options.warmup, options.seconds, progress.step)
             progress.end()
+            await counted(options, clients[0], before, spoken)
         for level in planned(options):
             levels.append(await run_level(options, level, clients[0], speak, texts))
     return server
 
 
 def connect(options: argparse.Namespace) -> AsyncSpeechClient:
-    streaming = options.model or STREAMING_MODEL
-    offline = options.model or OFFLINE_MODEL
-    return AsyncSpeechClient(options.url, streaming, offline, options.timeout)
+    model = entry_model(options)
+    return AsyncSpeechClient(options.url, model, model, options.timeout)
 
 
 def speaker(
@@ -224,7 +227,6 @@ async def run_level(
 ) -> Level:
     """Measure one level."""
     progress = Progress(load_name(level))
-    await asyncio.sleep(SETTLE_S)
     before = await client.statistics()
     meter = LagMeter()
     lag = asyncio.create_task(meter.run())
@@ -241,14 +243,34 @@ async def run_level(
     wall_s = time.perf_counter() - start
     lag.cancel()
     progress.end()
-    await asyncio.sleep(SETTLE_S)
+    after = await counted(options, client, before, samples)
     return {
         **level,
         "figures": summarise(samples, wall_s),
         "client_lag_ms": spread(meter.lags_s),
-        "triton": difference(before, await client.statistics()),
+        "triton": difference(before, after),
         "samples": [describe(sample) for sample in samples],
     }
+
+
+async def counted(
+    options: argparse.Namespace, client: AsyncSpeechClient, before: Statistics, samples: Sequence[Sample]
+) -> Statistics:
+    """Triton's counters as soon as they hold what was answered since ``before``."""
+    model = entry_model(options)
+    answered = sum(sample.error is None for sample in samples)
+    until = time.monotonic() + COUNTED_S
+    while True:
+        await asyncio.sleep(SETTLE_S)
+        after = await client.statistics()
+        found = difference(before, after).get(model, {}).get("requests", 0)
+        if found >= answered or time.monotonic() > until:
+            return after
+
+
+def entry_model(options: argparse.Namespace) -> str:
+    """The model that is asked."""
+    return options.model or (OFFLINE_MODEL if options.mode == "offline" else STREAMING_MODEL)
 
 
 def describe(sample: Sample) -> dict[str, Any]:

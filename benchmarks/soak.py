@@ -6,8 +6,8 @@
 Each client asks again as soon as it is done: most listen to the end, some leave after a few chunks, some at
 once, some send what must be refused. A text heard with one seed has to sound as long whenever it is heard
 again, but for a few that the rounding of another batch makes the speech LM read otherwise. A line a minute
-tells what happened. After the last minute the server's gauges of work in progress must come back to zero; the
-exit status is 1 when they don't, or when any request failed that should not have.
+and one at the end tell what happened. Then the server's gauges of work in progress must come back to zero;
+the exit status is 1 when they don't, or when any request failed that should not have.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ MOST_READ_OTHERWISE = 0.05
 """Share of what is listened to: a draw between two tokens may depend on the last bit of a score."""
 MOST_CHUNKS_HEARD, LONGEST_STAY_S = 3, 0.5
 SETTLE_S = 10.0
+REPORT_S = 60.0
 
 
 class Soak:
@@ -134,16 +135,21 @@ async def soak(options: argparse.Namespace) -> list[str]:
                 chance = random.Random(options.seed * options.clients + number)
                 tasks.create_task(all_clients.client(chance, until))
             tasks.create_task(report(all_clients, until))
+        tell(all_clients)
     left = await work_left(options.metrics)
     failures = all_clients.failures + all_clients.read_otherwise()
     return failures + [f"{count:g} left in {name}" for name, count in left.items()]
 
 
 async def report(all_clients: Soak, until: float) -> None:
-    while (rest := until - time.monotonic()) > 0:
-        await asyncio.sleep(min(60, rest))
-        counts = ", ".join(f"{count} x {name}" for name, count in sorted(all_clients.outcomes.items()))
-        print(f"{time.strftime('%H:%M:%S')}  {counts}, {len(all_clients.failures)} failures", flush=True)
+    while until - time.monotonic() > REPORT_S:
+        await asyncio.sleep(REPORT_S)
+        tell(all_clients)
+
+
+def tell(all_clients: Soak) -> None:
+    counts = ", ".join(f"{count} x {name}" for name, count in sorted(all_clients.outcomes.items()))
+    print(f"{time.strftime('%H:%M:%S')}  {counts}, {len(all_clients.failures)} failures", flush=True)
 
 
 async def work_left(page: str) -> dict[str, float]:

@@ -51,7 +51,7 @@ def main() -> int:
         )
         with Server(repository, ports) as server:
             reference = read_reference(str(options.reference), options.reference_text)
-            speak(server.grpc_url, SpeechRequest(options.text, reference), options.output)
+            speak(server.grpc_url, SpeechRequest(options.text, reference, seed=1), options.output)
     except CosyVoiceError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
+import random
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cosyvoice_runtime.settings import ServerSettings
 
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that mean every interface, and how to reach such a server from its own machine."""
+FREE_PORTS = range(20_000, 30_000)
+"""Where a free one is looked for: below those of outgoing connections (Linux: 32768 to 60999), which could
+take it before the server does."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +29,19 @@ class Ports:
 
     @classmethod
     def choose(cls, settings: ServerSettings) -> Ports:
-        """The ports of the settings, with a free one for every 0."""
+        """The ports of the settings, with a free one for every 0.
+
+        Raises:
+            OSError: the host is no address of this machine, or no port is free.
+        """
         wanted = {
             "http": settings.http_port,
             "grpc": settings.grpc_port,
             "metrics": settings.metrics_port,
             "model_metrics": settings.model_metrics_port,
         }
-        with contextlib.ExitStack() as held:  # all held until all are chosen, so that they differ
-            chosen = {
-                name: port or held.enter_context(_bound(settings.host, 0)).getsockname()[1]
-                for name, port in wanted.items()
-            }
-        return cls(settings.host, **chosen)
+        free = (port for port in _free_ports(settings.host) if port not in wanted.values())
+        return cls(settings.host, **{name: port or next(free) for name, port in wanted.items()})
 
     @property
     def problems(self) -> list[str]:
@@ -73,6 +78,19 @@ class Ports:
                 f"{name} {port} on {self.host} can't be used ({error.strerror}): stop its user or set {name}"
             )
         return None
+
+
+def _free_ports(host: str) -> Iterator[int]:
+    """In an order of its own for every server: several may choose at the same time."""
+    for port in random.SystemRandom().sample(FREE_PORTS, len(FREE_PORTS)):
+        try:
+            _bound(host, port).close()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            yield port
+    raise OSError(errno.EADDRINUSE, f"no port from {FREE_PORTS[0]} to {FREE_PORTS[-1]} is free")
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -66,6 +66,7 @@ class Probe:
             ProbeError: another error, no output at all, or no end within the timeout.
         """
         responses: queue.Queue[tuple[Any, Any]] = queue.Queue()
+        ended = False
         client = triton.InferenceServerClient(url)
         try:
             client.start_stream(callback=lambda result, error: responses.put((result, error)))
@@ -75,11 +76,14 @@ class Probe:
                 enable_empty_final_response=True,
             )
             self._read(responses, time.monotonic() + timeout_s)
+            ended = True
         except InferenceServerException as error:
             if not BUSY.search(error.message()):
                 raise ProbeError(f"{self.model}: {error.message()}") from error
+            ended = True
         finally:
-            client.stop_stream(cancel_requests=True)
+            # Triton 24.10 may abort when a stream is cancelled just as it ends.
+            client.stop_stream(cancel_requests=not ended)
             client.close()
 
     def _read(self, responses: queue.Queue[tuple[Any, Any]], deadline: float) -> None:

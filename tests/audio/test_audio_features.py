@@ -12,7 +12,7 @@ from cosyvoice_runtime.audio.log_mel import log_mel_spectrogram
 from cosyvoice_runtime.audio.mel import mel_spectrogram
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(count=st.integers(721, 20_000))
 def test_frame_counts_follow_the_hops(count: int) -> None:
     samples = noise(count)

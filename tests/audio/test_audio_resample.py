@@ -14,7 +14,7 @@ RATES = st.sampled_from([16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 11_025,
 EDGE_SECONDS = 0.01
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(rate=RATES, new_rate=RATES, count=st.integers(1, 5000))
 def test_length_is_the_rounded_up_ratio(rate: int, new_rate: int, count: int) -> None:
     resampled = resample(noise(count), rate, new_rate)

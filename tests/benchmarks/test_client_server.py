@@ -43,13 +43,13 @@ def test_levels_are_measured_with_tritons_own_counters(server, tmp_path):
 
 
 def test_audio_and_silences_are_those_the_server_made(server, tmp_path):
-    texts = manifest(tmp_path, "chunks=3 samples=1200 pause_ms=200")
-    _, report = run(server, tmp_path, *texts, "--concurrency", "1", "--requests", "2")
+    texts = manifest(tmp_path, "chunks=3 samples=1200 pause_ms=3000")
+    _, report = run(server, tmp_path, *texts, "--concurrency", "1", "--requests", "1", "--warmup", "0")
     [level] = report["levels"]
-    assert level["figures"]["audio_s"] == 0.3
-    assert level["figures"]["underruns"] == 4
+    assert level["figures"]["audio_s"] == 0.15
+    assert level["figures"]["underruns"] == 2
     assert level["figures"]["continuous_share"] == 0.0
-    assert level["figures"]["ttfb_ms"]["p50"] >= 200
+    assert level["figures"]["ttfb_ms"]["p50"] >= 3000
 
 
 def test_errors_are_counted_by_kind(server, tmp_path):

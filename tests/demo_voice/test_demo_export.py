@@ -28,6 +28,10 @@ LIMIT = 2e-2
 """Half-precision weights against those in training."""
 
 
+def noise(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
 @pytest.fixture(scope="module")
 def networks() -> dict[str, torch.nn.Module]:
     torch.manual_seed(0)
@@ -89,7 +93,7 @@ def test_vocoder_weights_survive(networks: dict[str, torch.nn.Module], checkpoin
 
 @pytest.mark.parametrize("samples", [640, 16_001, 160_000])
 def test_tokenizer_counts_tokens_and_never_repeats_one(checkpoint: Path, samples: int) -> None:
-    tokens = SpeechTokenizer(checkpoint / "speech_tokenizer_v2.onnx")(0.1 * torch.randn(samples))
+    tokens = SpeechTokenizer(checkpoint / "speech_tokenizer_v2.onnx")(0.1 * noise(samples))
     assert len(tokens) == -(-(samples // 160) // 4)
     phases = tokens // CODES
     assert phases.tolist() == [place % PHASES for place in range(len(tokens))]
@@ -98,9 +102,9 @@ def test_tokenizer_counts_tokens_and_never_repeats_one(checkpoint: Path, samples
 def test_onnx_equals_the_trained_networks(networks: dict[str, torch.nn.Module], checkpoint: Path) -> None:
     encoder = SpeakerEncoder(checkpoint / "campplus.onnx")
     assert encoder.dimension == DEMO.flow.speaker_dim
-    batch = encoder.batch([0.1 * torch.randn(16_000), 0.1 * torch.randn(16_000)])
+    batch = encoder.batch([0.1 * noise(16_000, seed=seed) for seed in range(2)])
     assert len(batch) == 2
-    log_mel = torch.randn(2, 128, 100)
+    log_mel = noise(2, 128, 100)
     session = SpeechTokenizer(checkpoint / "speech_tokenizer_v2.onnx")._model
     ids = session.run(log_mel.numpy(), torch.full((2,), 100, dtype=torch.int32).numpy())
     with torch.no_grad():

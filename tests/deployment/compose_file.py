@@ -24,20 +24,20 @@ def validator() -> Draft202012Validator:
     """Of the compose specification, from the package that brings its schema."""
     spec = importlib.util.find_spec("check_jsonschema")
     folder = Path(spec.submodule_search_locations[0])
-    schema = json.loads((folder / "builtin_schemas" / "vendor" / "compose-spec.json").read_text())
+    schema = json.loads((folder / "builtin_schemas" / "vendor" / "compose-spec.json").read_text("utf-8"))
     return Draft202012Validator(schema)
 
 
 def default_variables() -> dict[str, str]:
     """What .env says."""
-    lines = (ROOT / ".env").read_text().splitlines()
+    lines = (ROOT / ".env").read_text("utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
 def read(variables: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The whole file. A variable without value and default is an error."""
     values = default_variables() | dict(variables or {})
-    text = (ROOT / "docker-compose.yml").read_text()
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
     return yaml.safe_load(VARIABLE.sub(lambda match: _value(match, values), text))
 
 

@@ -70,7 +70,7 @@ def bases(**chosen: str) -> dict[str, str]:
 def in_context(path: str) -> bool:
     """Whether .dockerignore lets a path of the source tree through."""
     excluded = False
-    for pattern in (ROOT / ".dockerignore").read_text().splitlines():
+    for pattern in (ROOT / ".dockerignore").read_text("utf-8").splitlines():
         if not pattern or pattern.startswith("#"):
             continue
         kept = pattern.startswith("!")

@@ -18,8 +18,8 @@ pytest.importorskip("tritonclient.grpc", reason="needs the environment of script
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.ports import Ports
 
-START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 1200.0
+STOP_TIMEOUT_S = 300.0
 POLL_S = 0.1
 UP = "all models answer"
 

@@ -42,7 +42,7 @@ SUBJECTS = {
 
 
 def targets(dashboard: Path) -> Iterator[dict[str, Any]]:
-    for panel in json.loads(dashboard.read_text())["panels"]:
+    for panel in json.loads(dashboard.read_text("utf-8"))["panels"]:
         yield from panel["targets"]
 
 
@@ -82,8 +82,8 @@ def test_counters_end_in_total_and_other_metrics_do_not():
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.name)
 def test_panels_have_ids_places_and_the_provisioned_datasource(dashboard):
-    content = json.loads(dashboard.read_text())
-    [source] = yaml.safe_load((DEPLOY / "grafana" / "datasource.yml").read_text())["datasources"]
+    content = json.loads(dashboard.read_text("utf-8"))
+    [source] = yaml.safe_load((DEPLOY / "grafana" / "datasource.yml").read_text("utf-8"))["datasources"]
     assert {panel["datasource"]["uid"] for panel in content["panels"]} == {source["uid"]}
     assert len({panel["id"] for panel in content["panels"]}) == len(content["panels"])
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in content["panels"]}
@@ -95,7 +95,7 @@ def test_panels_have_ids_places_and_the_provisioned_datasource(dashboard):
 
 
 def test_prometheus_reads_the_page_of_the_server():
-    content = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    content = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))
     assert content.keys() == {"global", "scrape_configs"}
     [job] = content["scrape_configs"]
     [entry] = job["static_configs"]
@@ -107,9 +107,9 @@ def test_prometheus_reads_the_page_of_the_server():
 
 
 def test_grafana_finds_prometheus_and_its_dashboards():
-    [source] = yaml.safe_load((DEPLOY / "grafana" / "datasource.yml").read_text())["datasources"]
+    [source] = yaml.safe_load((DEPLOY / "grafana" / "datasource.yml").read_text("utf-8"))["datasources"]
     assert source["url"] == "http://prometheus:9090"
-    [provider] = yaml.safe_load((DEPLOY / "grafana" / "provider.yml").read_text())["providers"]
+    [provider] = yaml.safe_load((DEPLOY / "grafana" / "provider.yml").read_text("utf-8"))["providers"]
     service = services("monitoring")["grafana"]
     mounts = dict(volume.removesuffix(":ro").split(":") for volume in service["volumes"])
     assert mounts["./deploy/grafana/dashboards"] == provider["options"]["path"]

@@ -18,7 +18,7 @@ from cosyvoice_runtime.supervisor import Server
 
 FAKE = Path(__file__).parent / "cosyvoice2"
 DECOUPLED = {"cosyvoice2": "true", "cosyvoice2_offline": "false"}
-TIMEOUT_S = 30.0
+TIMEOUT_S = 180.0
 
 
 class FakeServer:
@@ -50,9 +50,9 @@ def fake_server(folder: Path) -> Iterator[FakeServer]:
     """Run the fake models out of ``folder``."""
     for model, decoupled in DECOUPLED.items():
         (folder / model / "1").mkdir(parents=True)
-        (folder / model / "1" / "model.py").write_text((FAKE / "model.py").read_text())
-        config = Template((FAKE / "config.pbtxt").read_text()).substitute(decoupled=decoupled)
-        (folder / model / "config.pbtxt").write_text(config)
+        (folder / model / "1" / "model.py").write_bytes((FAKE / "model.py").read_bytes())
+        config = Template((FAKE / "config.pbtxt").read_text("utf-8")).substitute(decoupled=decoupled)
+        (folder / model / "config.pbtxt").write_text(config, "utf-8")
     settings = ServerSettings(
         http_port=0,
         grpc_port=0,

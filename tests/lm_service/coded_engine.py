@@ -11,7 +11,7 @@ from cosyvoice_runtime.lm_service.engine import Progress
 from cosyvoice_runtime.lm_service.request import Request
 from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SamplingOptions
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 120.0
 SPAN = 1000
 
 

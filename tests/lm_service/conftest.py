@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from coded_engine import TIMEOUT_S, CodedEngine
+from engine_drivers import own_threads
 
 from cosyvoice_runtime.lm_service.scheduler import Load, Scheduler
 from cosyvoice_runtime.lm_service.vllm.export import DTYPES, export
@@ -52,7 +53,7 @@ def loads() -> Loads:
 @pytest.fixture
 def make_scheduler(loads: Loads) -> Iterator[Callable[..., Scheduler]]:
     """``make_scheduler(open_engine, max_waiting, idle_timeout_s, clock)``, closed after the test."""
-    threads = set(threading.enumerate())
+    threads = own_threads()
     made: list[Scheduler] = []
 
     def make(open_engine, max_waiting=100, idle_timeout_s=60.0, **options) -> Scheduler:
@@ -62,7 +63,7 @@ def make_scheduler(loads: Loads) -> Iterator[Callable[..., Scheduler]]:
     yield make
     for scheduler in made:
         scheduler.close()
-    assert set(threading.enumerate()) <= threads
+    assert own_threads() <= threads
 
 
 @pytest.fixture

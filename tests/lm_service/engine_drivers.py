@@ -26,6 +26,12 @@ PROMPTS = [
 ]
 
 
+def own_threads() -> set[threading.Thread]:
+    """Those of the schedulers and of TensorRT-LLM's stand-in."""
+    names = ("speech-lm", "fake-executor")
+    return {thread for thread in threading.enumerate() if thread.name.startswith(names)}
+
+
 def submit(
     scheduler: Scheduler, name: int, strategy: str = "greedy", request_id: str = ""
 ) -> RecordingReader:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from datetime import timedelta
 
 import pytest
 import torch
 from coded_trtllm import coded_model
 from coded_utterances import GREEDY, coded
-from engine_drivers import run, tokens
+from engine_drivers import own_threads, run, tokens
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm_service.engine import prepare_engine
@@ -43,7 +42,7 @@ def vocabulary(layout) -> EngineVocabulary:
 @pytest.fixture
 def open_engine(trtllm, trtllm_settings, layout, vocabulary, lengths):
     """``open_engine(**settings)``; engines are closed after the test, and their threads with them."""
-    threads = set(threading.enumerate())
+    threads = own_threads()
     trtllm.load_model = lambda path: coded_model(vocabulary, lengths)
     opened: list[TrtllmEngine] = []
 
@@ -55,7 +54,7 @@ def open_engine(trtllm, trtllm_settings, layout, vocabulary, lengths):
     for engine in opened:
         trtllm.gate.open()
         engine.close()
-    assert set(threading.enumerate()) <= threads
+    assert own_threads() <= threads
 
 
 @pytest.fixture
@@ -176,10 +175,13 @@ def test_failed_request_ends_alone_and_tells_nothing_of_the_server(engine, trtll
 
 def test_cancelled_utterance_brings_nothing_more_and_leaves_the_executor(engine, trtllm, lengths):
     lengths[2] = 30
+    trtllm.gate.hold()
     gone, other = engine.add(Prompt([1]), GREEDY), engine.add(Prompt([2]), GREEDY)
+    trtllm.gate.allow(1)
     while not any(row.handle == gone for row in engine.step()):
         pass
     engine.cancel(gone)
+    trtllm.gate.open()
     assert run(engine, {other}).keys() == {other}
     assert (trtllm.ended[gone], engine._rows) == (TrtllmEnd.CANCELLED, {})
 
@@ -219,9 +221,12 @@ def test_runaway_output_is_ended_and_its_request_too(open_engine, trtllm, vocabu
     trtllm.load_model = lambda path: stuck
     engine = open_engine()
     options = SamplingOptions(strategy, min_tokens=0, max_tokens=90, runaway_span=20, tau=1.0, window=10_000)
+    trtllm.gate.hold()
     handle = engine.add(Prompt([3]), options)
+    trtllm.gate.allow(30)  # more than the span, fewer than the request would get
     rows = run(engine, {handle})[handle]
     assert (tokens(rows), rows[-1].finish_reason) == ([300] * 20, FinishReason.REPETITION)
+    trtllm.gate.open()
     last = engine.add(Prompt([3]), dataclasses.replace(options, max_tokens=2))
     assert run(engine, {last})[last][-1].finish_reason is FinishReason.LENGTH
     while engine._rows:
@@ -239,9 +244,12 @@ def test_id_that_is_no_speech_is_an_error_of_that_utterance(open_engine, trtllm,
 
     trtllm.load_model = lambda path: model
     engine = open_engine()
+    trtllm.gate.hold()
     handle = engine.add(Prompt([3]), GREEDY)
+    trtllm.gate.allow(1)
     (row,) = run(engine, {handle})[handle]
     assert str(row.error) == f"TensorRT-LLM emitted id {foreign}, which is no speech"
+    trtllm.gate.open()
     while engine._rows:
         assert engine.step() == []
     assert trtllm.ended[handle] is TrtllmEnd.CANCELLED
@@ -289,7 +297,9 @@ def test_stuck_executor_does_not_hold_the_scheduler(engine, trtllm, monkeypatch)
 
 def test_close_does_not_wait_for_those_that_run(open_engine, trtllm, trtllm_settings, layout):
     engine = prepare_engine(trtllm_settings(layout))()
+    trtllm.gate.hold()
     handle = engine.add(Prompt([1]), dataclasses.replace(GREEDY, max_tokens=200))
+    trtllm.gate.allow(1)
     while not any(row.handle == handle for row in engine.step()):
         pass
     executor = trtllm.executors[-1]
@@ -324,10 +334,12 @@ def test_statistics_are_metrics_and_return_to_zero(open_engine, trtllm, lengths,
     assert found["cosyvoice_trtllm_iteration_seconds"][0] == pytest.approx(0.002 * iterations)
 
 
-def test_cancelling_the_last_utterance_brings_the_load_to_zero(open_engine, tmp_path, monkeypatch):
+def test_cancelling_the_last_utterance_brings_the_load_to_zero(open_engine, trtllm, tmp_path, monkeypatch):
     monkeypatch.setenv("SUPERVISOR_METRICS_DIR", str(tmp_path))
     engine = open_engine()
+    trtllm.gate.hold()
     handle = engine.add(Prompt([3]), GREEDY)
+    trtllm.gate.allow(1)
     while not engine.step():
         pass
     engine.cancel(handle)

@@ -70,10 +70,12 @@ def test_executor_that_can_not_be_opened_again_refuses_everybody(
 ):
     trtllm.load_model = lambda path: coded_model(vocabulary, {})
     scheduler = make_scheduler(prepare_engine(trtllm_settings(layout)))
+    trtllm.gate.allow(1)
     running = submit(scheduler, 1)
     assert running.sending.wait(TIMEOUT_S)
     trtllm.open_failures.append(RuntimeError("out of memory"))
     trtllm.breakdown = RuntimeError("lost")
+    trtllm.gate.open()
     assert isinstance(running.wait().ends[0], EngineError)
     scheduler._thread.join(TIMEOUT_S)
     with pytest.raises(EngineError, match="can't be started anew"):

@@ -41,7 +41,8 @@ def test_reader_that_leaves_frees_its_slot(make_scheduler, vllm, vllm_settings, 
     options = SamplingOptions("ras", min_tokens=0, max_tokens=60, seed=1)
     scheduler.submit(Request(Prompt([1]), options, True), gone)
     assert submit(scheduler, 2).wait().tokens == coded(2, 5)
-    assert gone.wait().tokens == coded(1, 4)
+    assert len(gone.wait().tokens) >= 4
+    assert gone.tokens == coded(1, len(gone.tokens))
 
 
 def test_breakdown_gives_a_fresh_engine_to_those_that_wait(
@@ -52,10 +53,10 @@ def test_breakdown_gives_a_fresh_engine_to_those_that_wait(
     vllm.steps.allow(0)
     running = [submit(scheduler, name) for name in (1, 2)]
     waiting = submit(scheduler, 3)
-    loads.wait_for(lambda load: load.active + load.waiting == 3)
+    load = loads.wait_for(lambda load: load.active >= 1 and load.active + load.waiting == 3)
     vllm.breakdown = RuntimeError("CUDA error: an illegal memory access")
     vllm.steps.allow(float("inf"))
-    for reader in running:
+    for reader in running[: load.active]:
         assert str(reader.wait().ends[0]) == "the speech LM's engine broke down (RuntimeError)"
     assert waiting.wait().tokens == coded(3, 4)
     assert [engine.alive for engine in vllm.engines] == [False, True]
@@ -63,10 +64,12 @@ def test_breakdown_gives_a_fresh_engine_to_those_that_wait(
 
 def test_engine_that_can_not_be_opened_again_refuses_everybody(make_scheduler, vllm, vllm_settings, lengths):
     scheduler = make_scheduler(prepare_engine(vllm_settings()))
+    vllm.steps.allow(1)
     running = submit(scheduler, 1)
     assert running.sending.wait(TIMEOUT_S)
     vllm.open_failures.append(RuntimeError("out of memory"))
     vllm.breakdown = RuntimeError("lost")
+    vllm.steps.allow(float("inf"))
     assert isinstance(running.wait().ends[0], EngineError)
     scheduler._thread.join(TIMEOUT_S)
     with pytest.raises(EngineError, match="can't be started anew"):

@@ -120,7 +120,7 @@ def test_missing_library_fails_and_leaves_its_symbols_unchecked(report, monkeypa
 
 def test_container_without_gpu_fails(report, fake, tmp_path, monkeypatch):
     (tmp_path / "fake" / "bin" / "nvidia-smi").unlink()
-    monkeypatch.setenv("PATH", f"{tmp_path}/fake/bin:/bin")
+    monkeypatch.setenv("PATH", f"{tmp_path}/fake/bin")
     status, wrong = report()
     assert (status, wrong) == (1, {"gpu": "FAIL there is no nvidia-smi: start the container with --gpus all"})
     command(tmp_path, "nvidia-smi", "echo 'No devices were found'; exit 6")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.supervisor import Server
 
 MODELS = Path(__file__).parent / "model_repo"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 300.0
 
 if importlib.util.find_spec("tritonclient") is None or importlib.util.find_spec("pytriton") is None:
     collect_ignore_glob = ["test_*.py"]
@@ -61,8 +61,8 @@ def settings(tmp_path: Path) -> ServerSettings:
         model_metrics_port=0,
         log_file=tmp_path / "tritonserver.log",
         entry_models=("chain",),
-        start_timeout_s=60.0,
-        probe_timeout_s=10.0,
+        start_timeout_s=600.0,
+        probe_timeout_s=60.0,
         probe_interval_s=0.0,
         watch_interval_s=0.1,
         exit_timeout_s=5.0,

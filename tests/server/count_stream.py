@@ -10,7 +10,7 @@ import tritonclient.grpc as triton
 
 from cosyvoice_runtime.supervisor import Server
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 180.0
 
 
 class CountStream:
@@ -18,6 +18,7 @@ class CountStream:
 
     def __init__(self, server: Server, model: str, count: int, pause_ms: int = 0) -> None:
         self._responses: queue.Queue[tuple[Any, Any]] = queue.Queue()
+        self._ended = False
         self._client = triton.InferenceServerClient(server.grpc_url)
         self._client.start_stream(callback=lambda result, error: self._responses.put((result, error)))
         inputs = [_scalar("COUNT", count), _scalar("PAUSE_MS", pause_ms)]
@@ -37,7 +38,8 @@ class CountStream:
                 return values
 
     def close(self) -> None:
-        self._client.stop_stream(cancel_requests=True)
+        # Triton 24.10 may abort when a stream is cancelled just as it ends.
+        self._client.stop_stream(cancel_requests=not self._ended)
         self._client.close()
 
     def _next(self) -> list[int]:
@@ -48,8 +50,8 @@ class CountStream:
         if error is not None:
             raise error
         value = result.as_numpy("VALUE")
-        final = result.get_response().parameters["triton_final_response"].bool_param
-        return [] if value is None else [int(value[0])], final
+        self._ended = result.get_response().parameters["triton_final_response"].bool_param
+        return [] if value is None else [int(value[0])], self._ended
 
 
 def _scalar(name: str, value: int) -> Any:

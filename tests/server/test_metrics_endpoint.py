@@ -16,7 +16,7 @@ from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
 from cosyvoice_runtime.supervisor.ports import Ports
 
 FREE_PORTS = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -80,12 +80,12 @@ def test_page_holds_tritons_metrics_and_the_models_before_and_after_a_crash(serv
     assert headings(get(server.metrics_url)) == headings(get(server.triton_metrics_url)) | {
         "# TYPE cosyvoice_requests_in_work gauge"
     }
-    stream = count(server, "count", 20, 50)
+    stream = count(server, "count", 1200, 50)
     stream.first()
     assert in_work("count") == 1
     count(server, "count", -1)
     eventually(lambda: server.reloads["count"] == 1)
-    assert in_work("count") == 0
+    eventually(lambda: in_work("count") == 0)
     assert count(server, "chain", 3).rest() == [0, 1, 2]
     eventually(lambda: in_work("chain") == in_work("count") == 0)
-    assert sample(server, "nv_inference_request_success", "chain") == 2  # with the probe
+    eventually(lambda: sample(server, "nv_inference_request_success", "chain") == 2)  # with the probe

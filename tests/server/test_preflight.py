@@ -12,7 +12,7 @@ import pytest
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import PreflightError, Server
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
-from cosyvoice_runtime.supervisor.ports import Ports
+from cosyvoice_runtime.supervisor.ports import FREE_PORTS, Ports
 from cosyvoice_runtime.supervisor.preflight import repository_problems
 from cosyvoice_runtime.supervisor.triton import ContainerTriton, WheelTriton, find_triton
 
@@ -87,6 +87,7 @@ def test_equal_ports_are_refused():
 def test_free_ports_differ():
     ports = Ports.choose(ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0))
     assert len({ports.http, ports.grpc, ports.metrics, ports.model_metrics}) == 4
+    assert {ports.http, ports.grpc, ports.metrics, ports.model_metrics} <= set(FREE_PORTS)
     assert ports.problems == []
 
 

@@ -61,7 +61,7 @@ def test_model_that_loads_but_does_not_answer_fails_the_start(repository, settin
 
     server = Server(repository, settings, probes={"count": fail})
     with pytest.raises(
-        StartError, match=r"count did not answer: count: no answer from 127\.0\.0\.1:\d+ in 10 s"
+        StartError, match=r"count did not answer: count: no answer from 127\.0\.0\.1:\d+ in 60 s"
     ):
         server.start()
 
@@ -81,7 +81,8 @@ def test_stop_request_ends_a_start_that_takes_long(repository, settings, eventua
     thread.start()
     eventually(lambda: settings.log_file.exists() and "loading: slow" in settings.log_file.read_text())
     server.request_stop()
-    thread.join(20)
+    thread.join(180)
+    assert not thread.is_alive()
     assert outcome == [StartInterruptedError]
     assert leftovers() == []
 

@@ -53,7 +53,7 @@ class Command:
 
     def exit_code(self) -> int:
         """Wait for the end, after which nothing may be left."""
-        code = self.process.wait(30)
+        code = self.process.wait(300)
         assert leftovers(self.process.pid) == []
         return code
 

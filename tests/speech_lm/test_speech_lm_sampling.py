@@ -76,7 +76,7 @@ def make_states(rows: list[tuple[SamplingOptions, list[int]]]) -> list[SamplerSt
     st.integers(0, 10_000),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_batch_row_draws_what_the_definition_says(
     rows: list[tuple[SamplingOptions, list[int]]], seed: int, ties: bool
 ) -> None:

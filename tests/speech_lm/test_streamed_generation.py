@@ -67,7 +67,7 @@ def test_waiting_stream_does_not_hold_up_others(lm: SpeechLM) -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 32), st.integers(0, 100))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 def test_neighbours_do_not_change_a_stream(
     lm: SpeechLM, sizes: list[int], num_prompt_speech: int, seed: int
 ) -> None:

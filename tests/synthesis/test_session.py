@@ -61,7 +61,7 @@ def speak(token2wav: Token2Wav, prompt, schedule: Schedule, tokens, speed: float
         return list(session.chunks(tokens))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     prompt_length=st.integers(0, 90),
     length=st.integers(1, 160),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.errors import InvalidInput
@@ -25,7 +25,6 @@ def in_portions(mel: torch.Tensor, sizes: list[int], speed: float) -> torch.Tens
     return torch.cat(pieces, dim=1)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 120), st.lists(st.integers(0, 40), max_size=6), speeds)
 def test_any_portions_give_the_same_frames(frames, sizes, speed):
     mel = mel_of(frames)

@@ -44,13 +44,13 @@ def reference(tokenizer_directory: Path) -> Any:
     return reference
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(text=TEXTS)
 def test_ids_equal_the_reference_tokenizer(reference: Any, tokenizer: TextTokenizer, text: str) -> None:
     assert tokenizer.encode(text) == reference(text)["input_ids"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=TEXTS)
 def test_decoding_restores_the_composed_text(tokenizer: TextTokenizer, text: str) -> None:
     assert unicodedata.normalize("NFC", tokenizer.decode(tokenizer.encode(text))) == unicodedata.normalize(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from cosyvoice_runtime.supervisor import Server
 
 MODEL_REPO = Path(__file__).parents[2] / "model_repo"
 ALL_MODELS = sorted(path.parent.name for path in MODEL_REPO.glob("*/config.pbtxt"))
-TIMEOUT_S = 20.0
+TIMEOUT_S = 180.0
 
 RenderModels = Callable[..., Path]
 Serve = Callable[..., AbstractContextManager[Server]]
@@ -58,8 +60,9 @@ def serve(render_models: RenderModels) -> Serve:
             metrics_port=0,
             model_metrics_port=0,
             log_file=repository.with_name("tritonserver.log"),
-            start_timeout_s=120.0,
+            start_timeout_s=1200.0,
             probe_interval_s=0.0,
+            drain_timeout_s=120.0,
         )
         with Server(repository, settings) as server:
             yield server
@@ -68,11 +71,21 @@ def serve(render_models: RenderModels) -> Serve:
     return serve
 
 
+def metrics_page(server: Server) -> str:
+    """The server's metrics page, as soon as Triton's part of it comes in time."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=TIMEOUT_S) as page:
+                return page.read().decode()
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+                raise
+
+
 def metric(server: Server, name: str, **labels: str) -> float:
     """A number of the server's metrics page: the sum over samples that carry these labels."""
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=TIMEOUT_S) as page:
-        text = page.read().decode()
-    samples = re.findall(rf"^{name}\{{(.*)\}} (\S+)$", text, re.MULTILINE)
+    samples = re.findall(rf"^{name}\{{(.*)\}} (\S+)$", metrics_page(server), re.MULTILINE)
     wanted = [f'{key}="{value}"' for key, value in labels.items()]
     return sum(float(value) for found, value in samples if all(label in found for label in wanted))
 
@@ -87,6 +100,12 @@ def serve_all(serve: Serve) -> Serve:
 def metric_fixture() -> Gauge:
     """``metric(server, name, **labels)``; see :func:`metric`."""
     return metric
+
+
+@pytest.fixture(name="metrics_page", scope="session")
+def metrics_page_fixture() -> Callable[[Server], str]:
+    """``metrics_page(server)``; see :func:`metrics_page`."""
+    return metrics_page
 
 
 @pytest.fixture(scope="session")

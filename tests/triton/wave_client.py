@@ -14,7 +14,7 @@ from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.supervisor import Server
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 DATATYPES = {"i": "INT32", "f": "FP32", "b": "BOOL", "O": "BYTES"}
 
 Arrays = Mapping[str, np.ndarray]

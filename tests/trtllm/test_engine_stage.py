@@ -46,7 +46,8 @@ def test_tensorrt_llm_is_converted_checked_and_built_once(script, settings, tmp_
     assert options["max_num_tokens"] >= options["max_seq_len"]
 
 
-def test_failed_preflight_builds_nothing(script, settings, tmp_path, capsys):
+def test_failed_preflight_builds_nothing(script, settings, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path / "fake" / "bin"))
     assert script.main([*settings, "tensorrt_llm.engine=tensorrt_llm"]) == 1
     told = capsys.readouterr()
     assert "there is no nvidia-smi" in told.out

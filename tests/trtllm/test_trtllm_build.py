@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from cosyvoice_runtime.engine_files import Gpu, Manifest, sha256_of
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
@@ -124,7 +125,8 @@ def test_without_tensorrt_llm_the_container_is_named(checkpoint, tmp_path, monke
         build(checkpoint, tmp_path / "engine", OPTIONS)
 
 
-def test_without_a_gpu_nothing_is_built(checkpoint, tmp_path):
+def test_without_a_gpu_nothing_is_built(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(EngineFileError, match="this process sees no GPU"):
         build(checkpoint, tmp_path / "engine", OPTIONS)
 

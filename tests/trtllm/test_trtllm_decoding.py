@@ -78,7 +78,7 @@ def test_scores_are_those_of_the_librarys_sampler(layout):
         assert drawn - ids.speech_offset == sample(speech + head_bias, state)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     layout=st.sampled_from(LAYOUTS),
     strategy=st.sampled_from(["nucleus", "greedy"]),

@@ -19,7 +19,7 @@ EXACT = context(PUBLISHED).lookahead
 SIZES = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(any)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes=SIZES)
 def test_any_chunking_equals_the_whole_utterance(sizes: list[int]) -> None:
     hift, mel = small_hift(OTHER), random_mel(sum(sizes), config=OTHER)
@@ -28,7 +28,7 @@ def test_any_chunking_equals_the_whole_utterance(sizes: list[int]) -> None:
     torch.testing.assert_close(found, whole(hift, mel, seed=1), atol=ROUNDING, rtol=0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(utterances=st.lists(SIZES, min_size=2, max_size=4))
 def test_batch_row_equals_single_run_at_any_position(utterances: list[list[int]]) -> None:
     hift = small_hift(OTHER)

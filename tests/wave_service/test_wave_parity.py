@@ -60,7 +60,7 @@ def numbers(directory: Path) -> dict[str, float]:
     return dict(found)
 
 
-@hypothesis_settings(max_examples=10, deadline=None)
+@hypothesis_settings(max_examples=10)
 @given(
     lengths=st.lists(st.integers(1, 90), min_size=1, max_size=4),
     hop=st.integers(5, 60),
@@ -95,7 +95,7 @@ def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, 
     assert service.usage().pages_in_use == 0
 
 
-@hypothesis_settings(max_examples=8, deadline=None)
+@hypothesis_settings(max_examples=8)
 @given(
     lengths=st.lists(st.integers(1, 130), min_size=1, max_size=4),
     turn_s=st.sampled_from([1e-4, 0.05, 10.0]),

@@ -10,7 +10,7 @@ from coded_waves import BAD_TOKEN, CodedWaves, OneVoice, chunk
 from cosyvoice_runtime.wave_service import WaveRouter, WaveScheduler, WaveService
 
 DEVICES = 2
-TIMEOUT_S = 10.0
+TIMEOUT_S = 120.0
 
 
 class Device(CodedWaves):

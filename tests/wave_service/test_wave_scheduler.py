@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
-from coded_waves import BAD_TOKEN, BROKEN_TOKEN, PROMPT, CodedWaves, OneVoice, chunk
+from coded_waves import BAD_TOKEN, BROKEN_TOKEN, PROMPT, CodedWaves, FakeClock, OneVoice, chunk
 
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.wave_service import WaveScheduler, WaveService
 
 BLOCK = 25
-TIMEOUT_S = 10.0
+TIMEOUT_S = 120.0
 
 
 class HeldWaves(CodedWaves):
@@ -59,7 +59,9 @@ def outcomes() -> Outcomes:
 @pytest.fixture
 def scheduler(waves):
     service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
-    scheduler = WaveScheduler(service, max_rows=4, max_waiting=6, turn_s=1e-6, block_tokens=BLOCK)
+    scheduler = WaveScheduler(
+        service, max_rows=4, max_waiting=6, turn_s=1e-6, block_tokens=BLOCK, clock=FakeClock()
+    )
     yield scheduler
     waves.go.set()
     scheduler.close()

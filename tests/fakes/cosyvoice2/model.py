@@ -3,7 +3,7 @@
 A target text of ``key=value`` words steers it:
 
     id, chunks, samples   sample values are code(id, chunk) / 32768, ``samples`` of them per chunk
-    pause_ms              wait before each chunk
+    pause_ms              wait before each chunk, unless the client leaves
     fail, fail_after      error code of pb_utils.TritonError, raised after so many chunks
     silent                chunks without a single sample are sent as well, first
 
@@ -19,6 +19,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 DEFAULTS = {"id": 1, "chunks": 1, "samples": 2400, "pause_ms": 0, "fail": "", "fail_after": 0, "silent": 0}
+LOOK_S = 0.02
 
 
 class TritonPythonModel:
@@ -81,7 +82,7 @@ class TritonPythonModel:
                     error=pb_utils.TritonError(f"{wanted['fail']}: told to fail", code)
                 )
                 return
-            time.sleep(wanted["pause_ms"] / 1000)
+            pause(request, wanted["pause_ms"] / 1000)
             if request.is_cancelled():
                 return
             value = (wanted["id"] * 64 + index) / 32768
@@ -92,6 +93,12 @@ class TritonPythonModel:
         with self.lock:
             for name, change in changes.items():
                 self.counts[name] += change
+
+
+def pause(request, seconds):
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not request.is_cancelled():
+        time.sleep(min(left, LOOK_S))
 
 
 def answer(waveform, reason):

@@ -102,7 +102,7 @@ class BaseExecutor:
                     response.request_id == request_id and response.result.is_final
                     for response in self._responses
                 ),
-                timeout=10.0,
+                timeout=120.0,
             )
 
     def _run(self) -> None:

@@ -38,7 +38,7 @@ class Permits:
 
     def acquire(self) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: self._left > 0, timeout=10.0)
+            assert self._changed.wait_for(lambda: self._left > 0, timeout=120.0)
             self._left -= 1
 
 
