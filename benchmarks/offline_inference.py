@@ -171,7 +171,7 @@ def speak_all(
             progress = Progress("speech LM", len(pieces))
             speech = engine.generate([piece.job for piece in pieces], progress.step)
             progress.end()
-        waves = vocode(pieces, speech, synthesizer, token2wav, options.token2wav_batch_size, watch)
+        waves = vocode(pieces, speech, token2wav, options.token2wav_batch_size, watch)
         with watch("audio_save"):
             samples = save(options.output_dir, synthesizer.sample_rate, pieces, waves)
     return make_log(options, watch.seconds, speech, samples / synthesizer.sample_rate)
@@ -240,7 +240,6 @@ def sampling(options: argparse.Namespace, seed: int) -> SamplingOptions:
 def vocode(
     pieces: list[Piece],
     speech: list[Speech],
-    synthesizer: Synthesizer,
     token2wav: Token2Wav,
     batch_size: int,
     watch: Stopwatch,
@@ -254,7 +253,7 @@ def vocode(
         with watch("token2wav"):
             states = []
             for number in batch:
-                prompt = flow_prompt(pieces[number].voice, synthesizer.flow.config.encoder.chunk_tokens)
+                prompt = flow_prompt(pieces[number].voice)
                 states.append(token2wav.open(prompt, pieces[number].noise_seed))
                 token2wav.push(states[-1], speech[number].tokens, last=True)
             audible = [wave.cpu() for wave in token2wav.advance(states)]

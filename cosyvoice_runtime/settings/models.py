@@ -87,6 +87,8 @@ class CosyVoice2Settings(ModelSettings):
     """Longest silence of another model before the utterance fails."""
     first_hop_tokens: int = between(18, 1, 100)
     """Fewest speech tokens of the first chunk, of which the vocoder holds 0.42 s back: 18 are 0.3 s heard."""
+    cut_prompts: bool = False
+    """Leave out up to 1 s of a reference in token2wav: every first chunk then has just first_hop_tokens."""
     hop_tokens: int = between(25, 1, 1000)
     """Speech tokens of a chunk (25 a second)."""
     max_hop_tokens: int = between(100, 1, 1000)

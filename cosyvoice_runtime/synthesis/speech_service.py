@@ -14,6 +14,7 @@ from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.speech_lm.limits import FinishReason
 from cosyvoice_runtime.speech_lm.prompt import Prompt
 from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.synthesis.flow_prompt import cut_prompt
 from cosyvoice_runtime.synthesis.hop import HopPolicy
 from cosyvoice_runtime.synthesis.playback import Playback
 from cosyvoice_runtime.synthesis.prompting import lm_prompts
@@ -43,6 +44,8 @@ class SpeechService:
 
     Args:
         timeout_s: longest silence of the speech LM.
+        cut_prompts: cut the voice's prompt for token2wav, so that the first chunk is as short as the policy
+            wants it (:func:`~cosyvoice_runtime.synthesis.flow_prompt.cut_prompt`).
         now: clock in seconds.
     """
 
@@ -53,8 +56,10 @@ class SpeechService:
         tokenizer: TextTokenizer,
         hop: HopPolicy,
         timeout_s: float,
+        cut_prompts: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._cut_prompts = cut_prompts
         self._stages = stages
         self._front_end = front_end
         self._tokenizer = tokenizer
@@ -71,10 +76,13 @@ class SpeechService:
         """
         seed = fresh_seed() if request.seed is None else request.seed
         playback = Playback(self._now)
+        heard = request.voice
+        if self._cut_prompts:
+            heard = cut_prompt(heard, self._hop.block_tokens, self._hop.min_first_tokens)
         for segment, prompt in enumerate(lm_prompts(request, self._front_end, self._tokenizer)):
             listener.require()
             sampling = dataclasses.replace(request.sampling, seed=derived_seed(seed, "sampling", segment))
-            sound = WaveSettings(request.voice, derived_seed(seed, "noise", segment), request.speed)
+            sound = WaveSettings(heard, derived_seed(seed, "noise", segment), request.speed)
             cushion = (lambda: playback.cushion_s) if request.streaming else (lambda: OFFLINE_CUSHION_S)
             piece = Piece(self._stages, self._hop, sound, listener, playback, cushion)
             piece.speak(prompt, sampling, self._timeout_s)

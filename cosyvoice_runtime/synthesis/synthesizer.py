@@ -18,7 +18,7 @@ from cosyvoice_runtime.flow.solver import NUM_STEPS
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.speech_lm import FinishReason, Prompt, SpeechLM, generate
 from cosyvoice_runtime.synthesis.extractors import Extractors
-from cosyvoice_runtime.synthesis.flow_prompt import flow_prompt
+from cosyvoice_runtime.synthesis.flow_prompt import cut_prompt, flow_prompt
 from cosyvoice_runtime.synthesis.prompting import lm_prompts
 from cosyvoice_runtime.synthesis.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.synthesis.schedule import (
@@ -63,7 +63,7 @@ class Synthesizer:
             attention in the last call) instead of the exact way.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
         first_hop: cut the flow's prompt so that the first block has this many new tokens; None leaves it
-            whole (:func:`flow_prompt`).
+            whole (:func:`cut_prompt`).
     """
 
     def __init__(
@@ -168,7 +168,10 @@ class Synthesizer:
     def session(self, request: SpeechRequest, noise_seed: int) -> Session:
         """What turns speech tokens of the request's own or anybody's making into its voice."""
         schedule = self.schedule if request.streaming else OneChunk()
-        prompt = flow_prompt(request.voice, self.flow.config.encoder.chunk_tokens, self.first_hop)
+        voice = request.voice
+        if self.first_hop is not None:
+            voice = cut_prompt(voice, self.flow.config.encoder.chunk_tokens, self.first_hop)
+        prompt = flow_prompt(voice)
         state = self.token2wav.open(prompt, noise_seed, request.speed)
         portions = Portions(schedule, len(prompt.tokens), self.flow.config.lookahead_tokens)
         return Session(self.token2wav, state, portions)

@@ -89,7 +89,9 @@ class SpeechModel:
             token_rate=config.flow.token_rate,
         )
         front_end = TextFrontEnd(tokenizer)
-        self._service = SpeechService(self._stages, front_end, tokenizer, hop, settings.child_timeout_s)
+        self._service = SpeechService(
+            self._stages, front_end, tokenizer, hop, settings.child_timeout_s, settings.cut_prompts
+        )
 
     def open_stages(self, settings: CosyVoice2Settings, vocabulary: MergedVocabulary) -> TritonStages:
         """The other models, as utterances call them."""

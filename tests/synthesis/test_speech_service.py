@@ -94,10 +94,18 @@ def tokenizer(tiny_checkpoint) -> TextTokenizer:
     return TextTokenizer(tiny_checkpoint / "CosyVoice-BlankEN")
 
 
-def service(stages: CodedStages, tokenizer: TextTokenizer, timeout_s: float = 20.0) -> SpeechService:
+def service(
+    stages: CodedStages, tokenizer: TextTokenizer, timeout_s: float = 20.0, cut_prompts: bool = False
+) -> SpeechService:
     clock = itertools.count()  # a second passes at every look: the client is always about to run dry
     return SpeechService(
-        stages, TextFrontEnd(tokenizer), tokenizer, HopPolicy(), timeout_s, now=lambda: float(next(clock))
+        stages,
+        TextFrontEnd(tokenizer),
+        tokenizer,
+        HopPolicy(),
+        timeout_s,
+        cut_prompts,
+        now=lambda: float(next(clock)),
     )
 
 
@@ -157,6 +165,22 @@ def test_first_chunk_goes_out_while_the_lm_is_still_speaking(tokenizer):
     assert stages.first_tokens == [13]
     assert stages.calls[0] == (list(range(13)), False)
     assert listener.reasons[-1] is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "left"), [(40, 40), (41, 40), (62, 40), (64, 40), (15, 15), (3, 3)]
+)
+def test_cut_prompt_leaves_token2wav_less_and_the_lm_all_of_it(tokenizer, prompt_tokens, left):
+    stages, listener = CodedStages(singles(60)), Listener()
+    service(stages, tokenizer, cut_prompts=True).speak(request(prompt_tokens), listener)
+    assert listener.tokens() == list(range(60))
+    voice = stages.sounds[0].voice
+    assert voice.speech_tokens.tolist() == list(range(prompt_tokens - left, prompt_tokens))
+    assert voice.prompt_mel.shape == (2 * left, 80)
+    assert (voice.key == "0" * 64) == (left == prompt_tokens)
+    assert stages.prompts[0][0].prompt_speech == list(range(prompt_tokens))
+    assert stages.first_tokens == [25 if left == 3 else 13]
+    assert len(stages.calls[0][0]) == stages.first_tokens[0]
 
 
 def test_long_text_is_one_listener_and_several_pieces_with_seeds_of_their_own(tokenizer):
