@@ -27,7 +27,7 @@ SECONDS = 10
 def logits(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
     """Speech logits ``[T, rows]`` after each of 10 s of speech tokens."""
     tensors = dict(random_tensors("llm", config, 0))
-    voice = random_voice(config, TOKEN_RATE * SECONDS)
+    voice = random_voice(config.flow, TOKEN_RATE * SECONDS)
 
     def compute(dtype: torch.dtype) -> Tensor:
         lm = SpeechLM.from_tensors(config.speech_lm, tensors, device, dtype)
@@ -43,8 +43,8 @@ def logits(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
 def mel(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
     """Mel ``[bins, T]`` of 10 s after a prompt of 3 s."""
     tensors = dict(random_tensors("flow", config, 0))
-    voice = random_voice(config, TOKEN_RATE * 3)
-    tokens = random_voice(config, TOKEN_RATE * SECONDS).tokens.tolist()
+    voice = random_voice(config.flow, TOKEN_RATE * 3)
+    tokens = random_voice(config.flow, TOKEN_RATE * SECONDS).tokens.tolist()
 
     def compute(dtype: torch.dtype) -> Tensor:
         return Flow.from_tensors(config.flow, tensors, device, dtype).generate([voice], [tokens])[0]
@@ -55,7 +55,7 @@ def mel(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
 def wave(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
     """Waveform of 10 s of one mel and source."""
     tensors = dict(random_tensors("hift", config, 0))
-    frames = random_voice(config, TOKEN_RATE * SECONDS).mel.T[None].to(device)
+    frames = random_voice(config.flow, TOKEN_RATE * SECONDS).mel.T[None].to(device)
     reference = HiFT.from_tensors(config.vocoder, tensors, device)
     source = reference.source(reference.f0(frames))
 

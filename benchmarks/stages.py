@@ -25,7 +25,7 @@ from pathlib import Path
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.weights import random_tensors
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
@@ -106,7 +106,7 @@ class Pipeline:
         tokens = int(TOKEN_RATE * (setup.prompt_seconds + setup.seconds))
         pages = -(-tokens // config.flow.encoder.chunk_tokens) if setup.flow == "incremental" else 0
         self.token2wav = Token2Wav(FlowStream(flow, pages), vocoder)
-        self.voice = random_voice(config, int(TOKEN_RATE * setup.prompt_seconds))
+        self.voice = random_voice(config.flow, int(TOKEN_RATE * setup.prompt_seconds))
         self.num_parameters = sum(
             p.numel() for network in (self.lm, flow.network, vocoder) for p in network.parameters()
         )
@@ -170,10 +170,9 @@ class _TimedFlow:
         self.advance = clock.timed("flow", flow.advance)
 
 
-def random_voice(config: ModelConfig, tokens: int) -> FlowPrompt:
+def random_voice(flow: FlowConfig, tokens: int) -> FlowPrompt:
     """A voice of random speech tokens and mel."""
     generator = torch.Generator().manual_seed(0)
-    flow = config.flow
     return FlowPrompt(
         tokens=torch.randint(flow.token_vocab_size, (tokens,), generator=generator),
         mel=torch.randn(flow.frames_per_token * tokens, flow.mel_bins, generator=generator) * 2 - 6,

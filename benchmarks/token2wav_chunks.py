@@ -20,6 +20,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint.making.weights import random_tensors
 from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.flow.recorded_calls import CallSizes
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.recording import CudaRecorder
 from cosyvoice_runtime.synthesis.token2wav import Token2Wav
@@ -52,8 +53,7 @@ def load(size: str, dtype: str, device: str, pages: int, ode_steps: int) -> Toke
 def speak(token2wav: Token2Wav, utterances: int, prompt: int, chunk: int, seconds: int) -> Result:
     """Utterances of so many seconds in chunks of so many tokens."""
     config = token2wav.flow.flow.config
-    size = next(model for model in SIZES.values() if model.flow == config)
-    prefix = token2wav.flow.prefix(random_voice(size, prompt))
+    prefix = token2wav.flow.prefix(random_voice(config, prompt))
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(
         config.token_vocab_size, (utterances, SECOND * seconds), generator=generator
@@ -126,6 +126,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     options = parser().parse_args()
+    if any(chunk % SECOND for chunk in options.chunk_tokens):
+        sys.exit(f"--chunk-tokens: multiples of {SECOND}, which the flow computes at once")
+    if SECOND * options.seconds < FIRST + 2 * max(options.chunk_tokens):
+        sys.exit(f"--seconds: {options.seconds} s have no chunk between the first and the last")
     most = max(options.utterances)
     pages = most * (options.seconds + 1) + options.prompt_tokens // SECOND + 1
     print(f"{machine(options.device)}; {options.prompt_tokens} prompt tokens, {options.seconds} s of speech")
@@ -144,7 +148,7 @@ def main() -> None:
         if options.device != "cuda":
             continue
         begun = time.perf_counter()
-        recordings = token2wav.record(most, CudaRecorder())
+        recordings = token2wav.record(CallSizes.up_to(most), CudaRecorder())
         spent = time.perf_counter() - begun
         memory = torch.cuda.memory_reserved() / 2**20
         print(f"{recordings} recordings in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)

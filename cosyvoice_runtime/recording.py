@@ -32,29 +32,38 @@ class Recording(Generic[T]):
 
 
 class Recorder(Protocol):
-    """Makes recordings; the computation may run several times while it is recorded."""
+    """Makes recordings; the computation may run several times while it is recorded.
+
+    The result of a new recording holds what the computation gives, as after a replay.
+    """
 
     def __call__(self, compute: Callable[[], T]) -> Recording[T]: ...
 
 
 class CudaRecorder:
-    """Records CUDA graphs that share a pool of memory, so only one of them may be in use at a time."""
+    """Records CUDA graphs of the GPU that is current when it is made.
+
+    They share a pool of memory: a result is valid until a recording made before its own is replayed, so
+    whoever keeps one clones it first.
+    """
 
     WARM_UPS = 2
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
+        # One for all: libraries keep a workspace for every stream they have seen.
+        self._stream = torch.cuda.Stream()
 
     def __call__(self, compute: Callable[[], T]) -> Recording[T]:
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # libraries set themselves up in their first calls
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):  # libraries set themselves up in their first calls
             for _ in range(self.WARM_UPS):
                 compute()
-        torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             result = compute()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        graph.replay()  # capturing computes nothing, and the next recording may be made of this result
         return Recording(graph.replay, result, compute)
 
 

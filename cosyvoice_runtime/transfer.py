@@ -20,4 +20,4 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 def integers(values: Sequence[int], device: torch.device) -> Tensor:
     """[n] int64 on the device."""
-    return moved(torch.tensor(values), device)
+    return moved(torch.tensor(values, dtype=torch.int64), device)

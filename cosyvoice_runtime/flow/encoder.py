@@ -111,7 +111,7 @@ class RelativePositions:
         self._table: Tensor | None = None
 
     def like(self, queries: Tensor, num_keys: int) -> Tensor:
-        """For ``queries [B, T, H, D]``, of their type and on their device."""
+        """For ``queries [B, T, H, D]``, of their type and on their device; the same sizes in every layer."""
         if self._table is None:
             table = relative_positions(queries.shape[1], num_keys, self._width, queries.device)
             self._table = table.to(queries.dtype)

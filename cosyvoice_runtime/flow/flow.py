@@ -151,7 +151,7 @@ class Flow:
         prompt = [self.prompt_frames(span, frames) for span in spans]
         prompt = [F.pad(mel, (0, 0, 0, frames - len(mel))) for mel in prompt]
         noise = self.noise(torch.tensor([span.start for span in spans], device=self.device), frames)
-        conditions = self.conditions(mu, speaker, torch.stack(prompt))
+        conditions = self.conditions(mu, speaker, torch.stack(prompt).to(self.device))
         return self.solver.solve(noise, conditions, attention.estimator)
 
     def encode(self, tokens: Tensor, present: Tensor, attention: Attention) -> Tensor:
@@ -187,9 +187,9 @@ class Flow:
         return self._noise[frame.clamp(max=MAX_FRAMES - 1)]  # rows may be padded beyond the longest utterance
 
     def prompt_frames(self, span: Span, frames: int) -> Tensor:
-        """The prompt's mel, float32 ``[n, mel]``, on the first n of the span's ``frames``; n may be 0."""
+        """The prompt's mel of the span's first n ``frames``: float32 ``[n, mel]``; n may be 0."""
         start = self.config.frames_per_token * span.start
-        return span.prompt.mel[start : start + frames].to(self.device, torch.float32)
+        return span.prompt.mel[start : start + frames].float()
 
     def check_tokens(self, tokens: Sequence[int], tokens_before: int) -> Tensor:
         """Speech tokens as int64, after checking their range and the utterance's length."""

@@ -20,14 +20,17 @@ class Started:
 
     Attributes:
         conditions, mask: for both guidance rows.
-        table, page: of the first step in the estimator's flattened pages; a step's are as many further on as
-            its number.
+        table, page: of the first step in the estimator's flattened pages; add a step's number for its own.
+        frame: of each new frame in its page.
+        ends: new frames of each row; None where all are as long as the call.
     """
 
     conditions: Conditions
     mask: Tensor | None
     table: Tensor
     page: Tensor
+    frame: Tensor
+    ends: Tensor | None
 
 
 class Continued(NamedTuple):
@@ -83,9 +86,9 @@ class PagedCall:
         mu = flow.encode(inputs.tokens, place < inputs.given[:, None], attention)
         self.mel.copy_(flow.noise(inputs.starts, mu.shape[1]))
         self._index.zero_()
-        table, page = self._places(pool.estimator)
         guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
-        return Started(guided, flow.solver.mask(visible), table, page)
+        places = self._places(pool.estimator)
+        return Started(guided, flow.solver.mask(visible), *places, self._ends(pool.estimator))
 
     def step(self, started: Started) -> None:
         """One step of the solver on ``mel``, and on to the next."""
@@ -97,11 +100,11 @@ class PagedCall:
             pages=pool.estimator_pages.flatten(0, 2),
             table=started.table + index,
             page=started.page + index,
-            frame=self._frames(geometry.frames) % geometry.frames,
+            frame=started.frame,
             pages_before=self._inputs.shape.before,
             tails=old,
             new_tails=new,
-            lengths=self._ends(geometry),
+            lengths=started.ends,
         )
         self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index))
         self.new_tails.estimator.index_copy_(2, index, new.unflatten(0, (geometry.rows, -1)).unsqueeze(2))
@@ -109,11 +112,9 @@ class PagedCall:
 
     def _past(self, pages: Tensor, geometry: PageGeometry, tails: Tensor, new_tails: Tensor) -> PagedPast:
         """Of a part of the network that has one row for an utterance and one step."""
-        table, page = self._places(geometry)
-        frame = self._frames(geometry.frames) % geometry.frames
         before = self._inputs.shape.before
         return PagedPast(
-            pages.flatten(0, 2), table, page, frame, before, tails, new_tails, self._ends(geometry)
+            pages.flatten(0, 2), *self._places(geometry), before, tails, new_tails, self._ends(geometry)
         )
 
     def _ends(self, geometry: PageGeometry) -> Tensor | None:
@@ -144,8 +145,8 @@ class PagedCall:
         causal = key // page_frames <= shape.before + query[:, None] // page_frames
         return exists[:, None, None, :] & causal
 
-    def _places(self, geometry: PageGeometry) -> tuple[Tensor, Tensor]:
-        """Page table ``[B', W]`` and the page ``[B', T]`` of each new frame, at the first step.
+    def _places(self, geometry: PageGeometry) -> tuple[Tensor, Tensor, Tensor]:
+        """Page table ``[B', W]``, page ``[B', T]`` and place in it ``[T]`` of new frames, at the first step.
 
         Guidance rows and steps are flattened into the pages. Padded frames go to waste.
         """
@@ -158,4 +159,4 @@ class PagedCall:
             rows = torch.cat([pages * geometry.rows + row for row in range(geometry.rows)])
             return rows * geometry.steps
 
-        return flattened(inputs.table), flattened(page)
+        return flattened(inputs.table), flattened(page), frame % geometry.frames

@@ -42,7 +42,9 @@ class BatchShape:
 
 @dataclass(frozen=True, eq=False)
 class PagedInputs:
-    """Rows without an utterance compute as the others do, on zeros, and store into the waste page.
+    """What the rows of a call bring with them.
+
+    A row without an utterance computes as the others do, on zeros, and stores into the waste page.
 
     Attributes:
         numbers: int64 ``[B, N]``; for each row: tokens given, tokens to turn into mel, tokens before, chunks
@@ -71,6 +73,7 @@ class PagedInputs:
     ) -> PagedInputs:
         """
         Args:
+            spans: of the first rows; the others are without an utterance.
             pages: of each utterance, those of its earlier chunks and those reserved for this span.
             tails: of each utterance, before this span.
         """
@@ -81,9 +84,7 @@ class PagedInputs:
         idle += [ZERO_PAGE] * shape.before + [WASTE_PAGE] * (num_pages - shape.before) + [0] * given
         numbers = torch.tensor(idle).repeat(shape.rows, 1)
         speaker = torch.zeros(shape.rows, config.speaker_dim)
-        prompt = torch.zeros(
-            shape.rows, config.frames_per_token * shape.tokens, config.mel_bins, device=flow.device
-        )
+        prompt = torch.zeros(shape.rows, config.frames_per_token * shape.tokens, config.mel_bins)
         for row, (span, held) in enumerate(zip(spans, pages, strict=True)):
             unused = shape.before - span.start // chunk
             heads = torch.tensor([len(span.tokens), span.count, span.start, unused])
@@ -94,9 +95,13 @@ class PagedInputs:
             frames = flow.prompt_frames(span, prompt.shape[1])
             prompt[row, : len(frames)] = frames
         return cls(
-            shape, num_pages, moved(numbers, flow.device), moved(speaker, flow.device), prompt,
-            _batch_tails(pool, shape.rows, tails),
-        )  # fmt: skip
+            shape=shape,
+            num_pages=num_pages,
+            numbers=moved(numbers, flow.device),
+            speaker=moved(speaker, flow.device),
+            prompt=moved(prompt, flow.device),
+            tails=_batch_tails(pool, shape.rows, tails),
+        )
 
     def copy_(self, other: PagedInputs) -> None:
         """Take over another call's values; its shape must be the same."""

@@ -21,7 +21,7 @@ GUIDANCE_ROWS = 2
 ZERO_PAGE = 0
 """Read, behind a mask, where a row of a batch has fewer pages than another; never written."""
 WASTE_PAGE = 1
-"""Written by the padded frames of a batch; never read."""
+"""Written by the padded frames of a batch; read only by rows without an utterance."""
 FIRST_PAGE = 2
 
 

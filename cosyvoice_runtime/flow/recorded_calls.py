@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
-from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.flow.flow import Flow, Span
 from cosyvoice_runtime.flow.paged_call import Continued, PagedCall
 from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 from cosyvoice_runtime.recording import Recorder, next_size, row_sizes
+
+MOST_ROWS = 16
+"""More utterances are computed in several calls: a GPU gains little from more, and recordings take memory."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class CallSizes:
 
     @classmethod
     def up_to(cls, max_rows: int) -> CallSizes:
-        """Of up to so many utterances."""
-        return cls(row_sizes(max_rows))
+        """For batches of so many utterances."""
+        return cls(row_sizes(min(max_rows, MOST_ROWS)))
 
     def shapes(self, chunk_tokens: int) -> list[BatchShape]:
         """Largest first."""
@@ -84,6 +87,14 @@ class RecordedCalls:
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    @property
+    def max_rows(self) -> int:
+        return self._sizes.rows[-1]
+
+    def holds(self, span: Span) -> bool:
+        """Whether there is a recording for a call with this stretch."""
+        return self.fitting(BatchShape.of([span], self._chunk)) is not None
 
     def fitting(self, shape: BatchShape) -> RecordedCall | None:
         """The recording for a call; None for one larger than all."""

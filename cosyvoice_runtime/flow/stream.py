@@ -8,7 +8,7 @@ chunks need of earlier ones is read from pages. The frames equal those of
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,9 @@ from cosyvoice_runtime.flow.recorded_calls import CallSizes, RecordedCalls
 from cosyvoice_runtime.recording import Recorder
 
 logger = logging.getLogger(__name__)
+
+Work = tuple[int, Span]
+"""Row of a batch, and what it has to compute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +116,10 @@ class FlowStream:
         """Replay calls of these sizes from now on; larger ones are computed as before.
 
         Returns:
-            the number of recordings.
+            the number of recordings; none without pages, where every call is computed from the start.
         """
+        if not self.pool.num_pages:
+            return 0
         self._recorded = RecordedCalls(self.flow, self.pool, sizes, recorder)
         return len(self._recorded)
 
@@ -158,7 +163,8 @@ class FlowStream:
         work = [(row, span) for row, state in enumerate(states) if (span := state.next_span()) is not None]
         paged = [(row, span) for row, span in work if self._reserve(states[row], span)]
         recomputed = [(row, span) for row, span in work if states[row].pages is None]
-        for group, compute in ((paged, self._continue), (recomputed, self._recompute)):
+        calls = [(group, self._continue) for group in self._groups(paged)]
+        for group, compute in [*calls, (recomputed, self._recompute)]:
             if group:
                 spans = [span for _, span in group]
                 group_states = [states[row] for row, _ in group]
@@ -167,6 +173,17 @@ class FlowStream:
                 ):
                     mels[row] = self._emit(state, span, frames)
         return mels
+
+    def _groups(self, work: list[Work]) -> Iterator[list[Work]]:
+        """What goes into one call each: a stretch that no recording holds keeps no others from one."""
+        recorded = self._recorded
+        if recorded is None:
+            yield work
+            return
+        held = [item for item in work if recorded.holds(item[1])]
+        for start in range(0, len(held), recorded.max_rows):
+            yield held[start : start + recorded.max_rows]
+        yield [item for item in work if item not in held]
 
     def _reserve(self, state: FlowState, span: Span) -> bool:
         """Make sure the state has pages for the span."""

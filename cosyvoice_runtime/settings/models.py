@@ -32,7 +32,7 @@ class ModelSettings(Section):
     log_level: str = one_of("info", "debug", "info", "warning", "error")
     """Least severe messages that a model writes to the server's log."""
     threads: int = auto_between(1, 256)
-    """CPU threads of one operation; auto is half the cores for networks on a CPU, otherwise 1."""
+    """CPU threads of one operation; auto: half the cores for tensorrt_llm and token2wav on a CPU, else 1."""
 
     def resolved(self, machine: Machine) -> Self:
         threads = self.threads or self._auto_threads(machine)
@@ -88,7 +88,7 @@ class CosyVoice2Settings(ModelSettings):
     first_hop_tokens: int = between(18, 1, 100)
     """Fewest speech tokens of the first chunk, of which the vocoder holds 0.42 s back: 18 are 0.3 s heard."""
     cut_prompts: bool = False
-    """Leave out up to 1 s of a reference in token2wav: every first chunk then has just first_hop_tokens."""
+    """Start a longer reference up to 1 s later in token2wav, for a first chunk of just first_hop_tokens."""
     hop_tokens: int = between(25, 1, 1000)
     """Speech tokens of a chunk (25 a second)."""
     max_hop_tokens: int = between(100, 1, 1000)

@@ -17,7 +17,8 @@ def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
 
     Args:
         chunk_tokens: tokens of one block, of which at most all but one are cut.
-        first_hop: new tokens of the first block. A prompt shorter than the cut for that stays whole.
+        first_hop: new tokens of the first block, at least 1. A prompt no longer than the cut for that stays
+            whole; of one a little longer little is left.
     """
     count = voice.speech_tokens.shape[0]
     cut = (count + first_hop) % chunk_tokens

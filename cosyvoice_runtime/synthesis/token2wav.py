@@ -59,15 +59,14 @@ class Token2Wav:
         self.lookahead_frames = lookahead_frames
         self._windows: RecordedWindows | None = None
 
-    def record(self, max_rows: int, recorder: Recorder) -> int:
-        """Replay chunks of usual lengths of up to so many utterances from now on.
+    def record(self, sizes: CallSizes, recorder: Recorder) -> int:
+        """Replay chunks of these sizes from now on; to be called before anything is opened.
 
-        Larger calls are computed as before. To be called before anything is opened.
+        Larger ones are computed as before.
 
         Returns:
             the number of recordings.
         """
-        sizes = CallSizes.up_to(max_rows)
         config, around = self.flow.flow.config, context(self.vocoder.config)
         chunk = config.frames_per_token * config.encoder.chunk_tokens
         frames = [around.left + chunk * chunks + around.lookahead for chunks in sizes.chunks]

@@ -90,7 +90,12 @@ class SpeechModel:
         )
         front_end = TextFrontEnd(tokenizer)
         self._service = SpeechService(
-            self._stages, front_end, tokenizer, hop, settings.child_timeout_s, settings.cut_prompts
+            self._stages,
+            front_end,
+            tokenizer,
+            hop,
+            settings.child_timeout_s,
+            cut_prompts=settings.cut_prompts,
         )
 
     def open_stages(self, settings: CosyVoice2Settings, vocabulary: MergedVocabulary) -> TritonStages:

@@ -16,7 +16,7 @@ class RecordedWindow:
     """A call of one shape."""
 
     def __init__(self, hift: HiFT, rows: int, width: int, record: Recorder) -> None:
-        self._inputs = WindowInputs.empty(hift, rows, width)
+        self._inputs = WindowInputs.of(hift, rows, width)
         self._recording = record(lambda: compute_windows(hift, self._inputs, *self._inputs.rows()))
 
     def run(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
@@ -42,9 +42,15 @@ class RecordedWindows:
     def __len__(self) -> int:
         return len(self._windows)
 
-    def fitting(self, windows: Sequence[Window]) -> RecordedWindow | None:
-        """The smallest that holds a call; None if it is too large for all."""
+    @property
+    def max_rows(self) -> int:
+        return self._rows[-1]
+
+    def holds(self, window: Window) -> bool:
+        """Whether there is a recording for a call with this window."""
+        return window.frames <= self._frames[-1]
+
+    def fitting(self, windows: Sequence[Window]) -> RecordedWindow:
+        """The smallest recording for at most :attr:`max_rows` windows, each of which it :meth:`holds`."""
         width = max(window.frames for window in windows)
-        if len(windows) > self._rows[-1] or width > self._frames[-1]:
-            return None
         return self._windows[next_size(self._rows, len(windows)), next_size(self._frames, width)]

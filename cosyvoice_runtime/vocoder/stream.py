@@ -8,7 +8,7 @@ error at the join is faded out over a few milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -49,11 +49,13 @@ def stream(
         state.take(mel, is_last)
     windows = [state.window() for state in states]
     waves = [hift.m_source.offsets.new_zeros(0) for _ in states]
-    active = [row for row, window in enumerate(windows) if window.emit]
-    if active:
-        emitting, shown = [states[row] for row in active], [windows[row] for row in active]
-        outputs = _compute(hift, emitting, shown, recorded)
-        for index, row in enumerate(active):
+    for rows, replayed in _calls(windows, recorded):
+        call_states, call_windows = [states[row] for row in rows], [windows[row] for row in rows]
+        if recorded is not None and replayed:
+            outputs = recorded.fitting(call_windows).run(call_states, call_windows)
+        else:
+            outputs = _compute(hift, call_states, call_windows)
+        for index, row in enumerate(rows):
             waves[row] = _advance(states[row], windows[row], hift.config.hop, *(x[index] for x in outputs))
     return waves
 
@@ -63,19 +65,22 @@ def fade_length(hop: int) -> int:
     return max(1, hop // 4)
 
 
-def _compute(
-    hift: HiFT,
-    states: Sequence[VocoderState],
-    windows: Sequence[Window],
-    recorded: RecordedWindows | None,
-) -> WindowOutputs:
-    call = None if recorded is None else recorded.fitting(windows)
-    if call is not None:
-        return call.run(states, windows)
+def _calls(windows: Sequence[Window], recorded: RecordedWindows | None) -> Iterator[tuple[list[int], bool]]:
+    """Rows that emit something, in groups for one call each, and whether a recording holds them."""
+    active = [row for row, window in enumerate(windows) if window.emit]
+    held = [] if recorded is None else [row for row in active if recorded.holds(windows[row])]
+    if recorded is not None:
+        for start in range(0, len(held), recorded.max_rows):
+            yield held[start : start + recorded.max_rows], True
+    others = [row for row in active if row not in held]
+    if others:
+        yield others, False
+
+
+def _compute(hift: HiFT, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
     rows = Rows.of([window.frames for window in windows], hift.device)
     decoded = Rows.of([window.decoded for window in windows], hift.device)
-    inputs = WindowInputs.empty(hift, len(states), rows.width)
-    inputs.fill_(states, windows)
+    inputs = WindowInputs.of(hift, len(states), rows.width, states, windows)
     return compute_windows(hift, inputs, rows, decoded)
 
 

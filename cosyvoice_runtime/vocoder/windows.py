@@ -37,23 +37,34 @@ class WindowInputs:
     cycles: Tensor
 
     @classmethod
-    def empty(cls, hift: HiFT, rows: int, width: int) -> WindowInputs:
-        """Rows without an utterance."""
+    def of(
+        cls,
+        hift: HiFT,
+        rows: int,
+        width: int,
+        states: Sequence[VocoderState] = (),
+        windows: Sequence[Window] = (),
+    ) -> WindowInputs:
+        """So many rows of so many frames, the first of them of these utterances."""
         config, device = hift.config, hift.device
         samples = config.hop * width
-        return cls(
-            numbers=torch.tensor([width, width, -1, 0], device=device).repeat(rows, 1),
+        inputs = cls(
+            numbers=torch.zeros(rows, 4, dtype=torch.int64, device=device),
             mel=torch.zeros(rows, config.mel_bins, width, device=device),
             noise=torch.zeros(rows, samples, device=device),
             source=torch.zeros(rows, samples, device=device),
             f0=torch.zeros(rows, dtype=torch.float64, device=device),
             cycles=torch.zeros(rows, config.num_harmonics + 1, dtype=torch.float64, device=device),
         )
+        inputs.fill_(states, windows)
+        return inputs
 
     def fill_(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> None:
-        """Take the first rows from utterances; those after them are without one."""
+        """Take the first rows from utterances; those after them are without one from now on."""
         width, rows = self.mel.shape[2], len(states)
         hop = self.noise.shape[1] // width
+        for values in (self.mel, self.noise, self.f0, self.cycles):
+            values[rows:] = 0
         numbers = torch.tensor([width, width, -1, 0]).repeat(len(self.numbers), 1)
         noise = torch.zeros(rows, hop * width)
         for row, (state, window) in enumerate(zip(states, windows, strict=True)):
@@ -68,8 +79,9 @@ class WindowInputs:
                 noise[row, hop * window.past : hop * window.frames] = fresh
         self.numbers.copy_(moved(numbers, self.numbers.device))
         self.noise[:rows] = moved(noise, self.noise.device)
-        torch.stack([state.f0 for state in states], out=self.f0[:rows])
-        torch.stack([state.cycles for state in states], out=self.cycles[:rows])
+        if rows:
+            torch.stack([state.f0 for state in states], out=self.f0[:rows])
+            torch.stack([state.cycles for state in states], out=self.cycles[:rows])
 
     def rows(self) -> tuple[Rows, Rows]:
         """Of F0 and source, and of the decoder, whatever their lengths are."""

@@ -13,6 +13,7 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.recorded_calls import CallSizes
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.recording import CudaRecorder
@@ -106,7 +107,7 @@ def record(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
         logger.info("backend torch: every kernel is launched")
         return
     started = time.monotonic()
-    recordings = token2wav.record(settings.max_batch, CudaRecorder())
+    recordings = token2wav.record(CallSizes.up_to(settings.max_batch), CudaRecorder())
     logger.info("backend torch: %d recordings made in %.1f s", recordings, time.monotonic() - started)
 
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from small_flow import CONFIG, random_flow, random_prompt, random_tokens
+from streams import UTTERANCES, check_streams
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
@@ -16,37 +15,11 @@ from cosyvoice_runtime.flow.stream import FlowStream
 TOLERANCE = 1e-5
 FLOW = random_flow()
 
-lengths = st.tuples(st.integers(0, 80), st.integers(1, 90))
 
-
-def pieces_of(tokens: list[int], cuts: list[int]) -> list[list[int]]:
-    """Tokens cut at the given places; the last piece ends the utterance."""
-    edges = [0, *sorted({min(cut, len(tokens)) for cut in cuts}), len(tokens)]
-    return [tokens[a:b] for a, b in itertools.pairwise(edges)]
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(lengths, st.lists(st.integers(1, 90), max_size=4)), min_size=1, max_size=4))
+@settings(max_examples=25)
+@given(UTTERANCES)
 def test_any_batch_of_streams_equals_whole_utterances(utterances):
-    stream = FlowStream(FLOW, num_pages=60)
-    prompts = [random_prompt(prompt, seed) for seed, ((prompt, _), _) in enumerate(utterances)]
-    tokens = [random_tokens(length, seed) for seed, ((_, length), _) in enumerate(utterances)]
-    states = [stream.open(prompt) for prompt in prompts]
-    queues = [pieces_of(row, cuts) for row, (_, cuts) in zip(tokens, utterances, strict=True)]
-    mels: list[list[torch.Tensor]] = [[] for _ in states]
-    while any(queues):
-        active = [row for row, queue in enumerate(queues) if queue]
-        for row in active:
-            piece = queues[row].pop(0)
-            states[row].push(piece, last=not queues[row])
-        for row, mel in zip(active, stream.advance([states[row] for row in active]), strict=True):
-            mels[row].append(mel)
-    for state in states:
-        stream.close(state)
-    assert stream.pool.free_pages == 60
-    for prompt, row, mel in zip(prompts, tokens, mels, strict=True):
-        [whole] = FLOW.generate([prompt], [row])
-        torch.testing.assert_close(torch.cat(mel, dim=1), whole, atol=TOLERANCE, rtol=0)
+    check_streams(FlowStream(FLOW, num_pages=60), utterances, TOLERANCE)
 
 
 def test_batch_of_whole_utterances_equals_single_runs():

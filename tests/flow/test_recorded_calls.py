@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
 from small_flow import random_flow, random_prompt, random_tokens
+from streams import UTTERANCES, check_streams
 
 from cosyvoice_runtime.flow.paged_inputs import BatchShape
 from cosyvoice_runtime.flow.recorded_calls import CallSizes
@@ -50,6 +52,69 @@ def test_replayed_calls_equal_whole_utterances(stream, recorder):
         [whole] = FLOW.generate([prompt], [[token for piece in row for token in piece]])
         torch.testing.assert_close(torch.cat(mel, dim=1), whole, atol=TOLERANCE, rtol=0)
     assert stream.pool.free_pages == 60
+
+
+@settings(max_examples=15)
+@given(UTTERANCES)
+def test_any_batch_of_replayed_streams_equals_whole_utterances(stream, utterances):
+    check_streams(stream, utterances, TOLERANCE)
+
+
+def test_replays_of_fewer_rows_after_more_and_of_a_voice_alone(stream, recorder):
+    prompt = random_prompt(60, 5)
+    prefix = stream.prefix(prompt)
+    for rows in (3, 2, 1, 2):
+        states = [stream.open(prefix) for _ in range(rows)]
+        tokens = [random_tokens(30 + row, row) for row in range(rows)]
+        for state, row in zip(states, tokens, strict=True):
+            state.push(row, last=True)
+        before = recorder.replays
+        mels = stream.advance(states)
+        assert recorder.replays == before + 1 + FLOW.solver.num_steps
+        for state, row, mel in zip(states, tokens, mels, strict=True):
+            stream.close(state)
+            torch.testing.assert_close(mel, FLOW.generate([prompt], [row])[0], atol=TOLERANCE, rtol=0)
+    stream.close(prefix)
+
+
+def test_long_utterance_does_not_keep_others_from_their_recording(stream, recorder):
+    long, short = stream.open(random_prompt(0, 1)), stream.open(random_prompt(0, 2))
+    tokens = random_tokens(130, 3), random_tokens(40, 4)
+    long.push(tokens[0], last=True)
+    short.push(tokens[1], last=True)
+    before = recorder.replays
+    mels = stream.advance([long, short])
+    assert recorder.replays == before + 1 + FLOW.solver.num_steps
+    for state, row, mel, seed in zip((long, short), tokens, mels, (1, 2), strict=True):
+        stream.close(state)
+        whole = FLOW.generate([random_prompt(0, seed)], [row])[0]
+        torch.testing.assert_close(mel, whole, atol=TOLERANCE, rtol=0)
+
+
+def test_nothing_is_recorded_without_pages(recorder):
+    stream = FlowStream(FLOW, num_pages=0)
+    assert stream.record(SIZES, recorder) == 0
+    state = stream.open(random_prompt(3, 1))
+    state.push(random_tokens(30, 1), last=True)
+    [mel] = stream.advance([state])
+    torch.testing.assert_close(
+        mel, FLOW.generate([random_prompt(3, 1)], [random_tokens(30, 1)])[0], atol=TOLERANCE, rtol=0
+    )
+
+
+def test_more_utterances_than_recorded_rows_are_several_calls(stream, recorder):
+    states = [stream.open(random_prompt(0, 0)) for _ in range(5)]
+    tokens = random_tokens(20, 0)
+    for state in states:
+        state.push(tokens, last=True)
+    before = recorder.replays
+    mels = stream.advance(states)
+    assert recorder.replays == before + 2 * (1 + FLOW.solver.num_steps)
+    for state, mel in zip(states, mels, strict=True):
+        stream.close(state)
+        torch.testing.assert_close(
+            mel, FLOW.generate([random_prompt(0, 0)], [tokens])[0], atol=TOLERANCE, rtol=0
+        )
 
 
 def test_the_page_of_zeros_stays_zero(stream):

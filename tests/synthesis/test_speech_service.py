@@ -183,6 +183,17 @@ def test_cut_prompt_leaves_token2wav_less_and_the_lm_all_of_it(tokenizer, prompt
     assert len(stages.calls[0][0]) == stages.first_tokens[0]
 
 
+def test_cut_voices_have_keys_of_their_own_however_they_are_heard(tokenizer):
+    keys = []
+    for prompt_tokens, streaming in ((41, True), (41, False), (62, True)):
+        stages = CodedStages(singles(5))
+        asked = request(prompt_tokens, streaming=streaming)
+        service(stages, tokenizer, cut_prompts=True).speak(asked, Listener())
+        keys.append(stages.sounds[0].voice.key)
+    assert keys[0] == keys[1]
+    assert len({*keys, "0" * 64}) == 3
+
+
 def test_long_text_is_one_listener_and_several_pieces_with_seeds_of_their_own(tokenizer):
     stages, listener = CodedStages(singles(5)), Listener()
     service(stages, tokenizer).speak(request(text="This is a sentence of some length. " * 12), listener)
