@@ -148,7 +148,7 @@ def main() -> None:
         if options.device != "cuda":
             continue
         begun = time.perf_counter()
-        recordings = token2wav.record(CallSizes.up_to(most), CudaRecorder())
+        recordings = token2wav.record(CallSizes.up_to(most), CudaRecorder(token2wav.vocoder.device))
         spent = time.perf_counter() - begun
         memory = torch.cuda.memory_reserved() / 2**20
         print(f"{recordings} recordings in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)

@@ -41,7 +41,7 @@ class Recorder(Protocol):
 
 
 class CudaRecorder:
-    """Records CUDA graphs of the GPU that is current when it is made.
+    """Records CUDA graphs of one GPU, whichever is the calling thread's own.
 
     They share a pool of memory: a result is valid until a recording made before its own is replayed, so
     whoever keeps one clones it first.
@@ -49,12 +49,24 @@ class CudaRecorder:
 
     WARM_UPS = 2
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._pool = torch.cuda.graph_pool_handle()
         # One for all: libraries keep a workspace for every stream they have seen.
-        self._stream = torch.cuda.Stream()
+        self._stream = torch.cuda.Stream(device)
 
     def __call__(self, compute: Callable[[], T]) -> Recording[T]:
+        with torch.cuda.device(self._device):
+            graph, result = self._captured(compute)
+
+        def replay() -> None:
+            with torch.cuda.device(self._device):
+                graph.replay()
+
+        replay()  # capturing computes nothing, and the next recording may be made of this result
+        return Recording(replay, result, compute)
+
+    def _captured(self, compute: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):  # libraries set themselves up in their first calls
             for _ in range(self.WARM_UPS):
@@ -63,8 +75,7 @@ class CudaRecorder:
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             result = compute()
         torch.cuda.current_stream().wait_stream(self._stream)
-        graph.replay()  # capturing computes nothing, and the next recording may be made of this result
-        return Recording(graph.replay, result, compute)
+        return graph, result
 
 
 def next_size(sizes: Sequence[int], needed: int) -> int:

@@ -46,7 +46,7 @@ class TorchEngine:
             lm,
             slots,
             max_len,
-            record=CudaRecorder() if on_gpu and graphs else None,
+            record=CudaRecorder(lm.device) if on_gpu and graphs else None,
             prefill_rows=GPU_PREFILL_ROWS if on_gpu else 1,
         )
         logger.info(

@@ -107,7 +107,7 @@ def record(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
         logger.info("backend torch: every kernel is launched")
         return
     started = time.monotonic()
-    recordings = token2wav.record(CallSizes.up_to(settings.max_batch), CudaRecorder())
+    recordings = token2wav.record(CallSizes.up_to(settings.max_batch), CudaRecorder(token2wav.vocoder.device))
     logger.info("backend torch: %d recordings made in %.1f s", recordings, time.monotonic() - started)
 
 

@@ -54,7 +54,7 @@ def test_every_chunk_of_a_stream_is_replayed(recorded, recorder, shared_token2wa
 
 
 def test_recordings_are_made_where_the_settings_want_them(settings, recorder, monkeypatch, caplog):
-    monkeypatch.setattr(load, "CudaRecorder", lambda: recorder)
+    monkeypatch.setattr(load, "CudaRecorder", lambda _: recorder)
     monkeypatch.setattr(load.CallSizes, "up_to", lambda rows: CallSizes((rows,), chunks=(1,), before=(2,)))
     caplog.set_level(logging.INFO)
     token2wav = load.load_token2wav(settings)
