@@ -7,7 +7,7 @@ launch them one by one.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -76,6 +76,15 @@ class CudaRecorder:
             result = compute()
         torch.cuda.current_stream().wait_stream(self._stream)
         return graph, result
+
+
+def groups(work: Sequence[T], holds: Callable[[T], bool], max_rows: int) -> Iterator[list[T]]:
+    """What goes into one call each: a row that no recording holds keeps no others from theirs."""
+    held, others = [row for row in work if holds(row)], [row for row in work if not holds(row)]
+    for start in range(0, len(held), max_rows):
+        yield held[start : start + max_rows]
+    if others:
+        yield others
 
 
 def next_size(sizes: Sequence[int], needed: int) -> int:

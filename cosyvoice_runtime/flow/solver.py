@@ -58,18 +58,8 @@ class VelocityNetwork(Protocol):
     def mask(self, visible: Tensor) -> Tensor:
         """What a call takes, of bool ``[B, 1, T, S]``."""
 
-    def __call__(
-        self,
-        x: Tensor,
-        mu: Tensor,
-        speaker: Tensor,
-        condition: Tensor,
-        time_biases: Tensor,
-        visible: Tensor | None,
-        past: Past,
-        /,
-    ) -> Tensor:
-        """Velocity ``[B, T, mel]``."""
+    def __call__(self, *inputs: Tensor | Past | None) -> Tensor:
+        """Velocity ``[B, T, mel]``, of what the estimator takes."""
 
 
 class EulerSolver:

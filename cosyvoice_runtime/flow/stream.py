@@ -8,7 +8,7 @@ chunks need of earlier ones is read from pages. The frames equal those of
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ from cosyvoice_runtime.flow.paged_call import Continued, PagedCall
 from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 from cosyvoice_runtime.flow.recorded_calls import CallSizes, RecordedCalls
-from cosyvoice_runtime.recording import Recorder
+from cosyvoice_runtime.recording import Recorder, groups
 
 logger = logging.getLogger(__name__)
 
@@ -174,16 +174,12 @@ class FlowStream:
                     mels[row] = self._emit(state, span, frames)
         return mels
 
-    def _groups(self, work: list[Work]) -> Iterator[list[Work]]:
-        """What goes into one call each: a stretch that no recording holds keeps no others from one."""
+    def _groups(self, work: list[Work]) -> Iterable[list[Work]]:
+        """What goes into one call each."""
         recorded = self._recorded
         if recorded is None:
-            yield work
-            return
-        held = [item for item in work if recorded.holds(item[1])]
-        for start in range(0, len(held), recorded.max_rows):
-            yield held[start : start + recorded.max_rows]
-        yield [item for item in work if item not in held]
+            return [work]
+        return groups(work, lambda item: recorded.holds(item[1]), recorded.max_rows)
 
     def _reserve(self, state: FlowState, span: Span) -> bool:
         """Make sure the state has pages for the span."""

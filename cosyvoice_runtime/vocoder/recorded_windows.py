@@ -48,9 +48,11 @@ class RecordedWindows:
 
     def holds(self, window: Window) -> bool:
         """Whether there is a recording for a call with this window."""
-        return window.frames <= self._frames[-1]
+        return self.fitting([window]) is not None
 
-    def fitting(self, windows: Sequence[Window]) -> RecordedWindow:
-        """The smallest recording for at most :attr:`max_rows` windows, each of which it :meth:`holds`."""
+    def fitting(self, windows: Sequence[Window]) -> RecordedWindow | None:
+        """The smallest for a call of up to :attr:`max_rows` windows; None if one is too long for all."""
         width = max(window.frames for window in windows)
+        if width > self._frames[-1]:
+            return None
         return self._windows[next_size(self._rows, len(windows)), next_size(self._frames, width)]

@@ -8,11 +8,12 @@ error at the join is faded out over a few milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.recording import groups
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.recorded_windows import RecordedWindows
 from cosyvoice_runtime.vocoder.rows import Rows
@@ -49,12 +50,9 @@ def stream(
         state.take(mel, is_last)
     windows = [state.window() for state in states]
     waves = [hift.m_source.offsets.new_zeros(0) for _ in states]
-    for rows, replayed in _calls(windows, recorded):
+    for rows in _groups(windows, recorded):
         call_states, call_windows = [states[row] for row in rows], [windows[row] for row in rows]
-        if recorded is not None and replayed:
-            outputs = recorded.fitting(call_windows).run(call_states, call_windows)
-        else:
-            outputs = _compute(hift, call_states, call_windows)
+        outputs = _compute(hift, call_states, call_windows, recorded)
         for index, row in enumerate(rows):
             waves[row] = _advance(states[row], windows[row], hift.config.hop, *(x[index] for x in outputs))
     return waves
@@ -65,19 +63,23 @@ def fade_length(hop: int) -> int:
     return max(1, hop // 4)
 
 
-def _calls(windows: Sequence[Window], recorded: RecordedWindows | None) -> Iterator[tuple[list[int], bool]]:
-    """Rows that emit something, in groups for one call each, and whether a recording holds them."""
+def _groups(windows: Sequence[Window], recorded: RecordedWindows | None) -> Iterable[list[int]]:
+    """Rows that emit something, as they go into one call each."""
     active = [row for row, window in enumerate(windows) if window.emit]
-    held = [] if recorded is None else [row for row in active if recorded.holds(windows[row])]
-    if recorded is not None:
-        for start in range(0, len(held), recorded.max_rows):
-            yield held[start : start + recorded.max_rows], True
-    others = [row for row in active if row not in held]
-    if others:
-        yield others, False
+    if recorded is None:
+        return [active] if active else []
+    return groups(active, lambda row: recorded.holds(windows[row]), recorded.max_rows)
 
 
-def _compute(hift: HiFT, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
+def _compute(
+    hift: HiFT,
+    states: Sequence[VocoderState],
+    windows: Sequence[Window],
+    recorded: RecordedWindows | None,
+) -> WindowOutputs:
+    call = None if recorded is None else recorded.fitting(windows)
+    if call is not None:
+        return call.run(states, windows)
     rows = Rows.of([window.frames for window in windows], hift.device)
     decoded = Rows.of([window.decoded for window in windows], hift.device)
     inputs = WindowInputs.of(hift, len(states), rows.width, states, windows)

@@ -38,10 +38,6 @@ def outcome(server: Server, request: SpeechRequest) -> np.ndarray | ClientError:
         return error
 
 
-def is_same_audio(actual: np.ndarray, expected: np.ndarray) -> bool:
-    return actual.shape == expected.shape and np.allclose(actual, expected, atol=TOLERANCE, rtol=0)
-
-
 def assert_same_audio(actual: np.ndarray, expected: np.ndarray) -> None:
     assert actual.shape == expected.shape
     np.testing.assert_allclose(actual, expected, atol=TOLERANCE, rtol=0)

@@ -94,10 +94,10 @@ def test_utterance_without_tokens_is_an_empty_waveform(client):
 def test_utterances_from_many_threads_equal_single_runs_and_share_turns(
     client, server, metric, token2wav, prompt
 ):
-    def shared_turns() -> float:
-        return metric(server, TURNS) - metric(server, SINGLE_TURNS, le="1.0")
+    def turns() -> np.ndarray:
+        """Of one utterance, and all."""
+        return np.array([metric(server, SINGLE_TURNS, le="1.0"), metric(server, TURNS)])
 
-    before = shared_turns()
     hops = [10, 17, 23, 30, 38, 51]
 
     def utterance(row: int) -> np.ndarray:
@@ -105,13 +105,15 @@ def test_utterances_from_many_threads_equal_single_runs_and_share_turns(
         return speak(client, f"u{row}", tokens, range(hops[row % 6], len(tokens), hops[row % 6]), seed=row)
 
     for _ in range(ATTEMPTS):
+        before = turns()
         with ThreadPoolExecutor(12) as pool:
             waves = list(pool.map(utterance, range(12)))
         for row, wave in enumerate(waves):
             assert_same(wave, alone(token2wav, prompt, random_tokens(50 + row, seed=row), seed=row))
-        if shared_turns() > before:
+        single, every = turns() - before
+        if single < every / 2:
             return
-    pytest.fail("no turn had rows of two utterances")
+    pytest.fail(f"{single:.0f} of {every:.0f} turns had one utterance, in the last attempt too")
 
 
 def test_unknown_voice_is_not_found_until_its_tensors_have_come(client, token2wav):
