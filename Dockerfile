@@ -22,7 +22,7 @@ COPY scripts/container_packages.py requirements/nvidia.txt /packages/
 RUN python3 /packages/container_packages.py /packages/nvidia.txt
 COPY --from=wheel /wheels /packages/wheels
 RUN python3 -m pip install --no-cache-dir --no-deps /packages/wheels/*.whl \
-    && python3 -c "import cosyvoice_client, cosyvoice_runtime.__main__, cosyvoice_runtime.supervisor, onnx"
+    && python3 -c "import cosyvoice_client, cosyvoice_runtime.pipeline.cli, cosyvoice_runtime.supervisor, onnx"
 
 FROM ${PYTHON} AS cpu
 # Names an index with CPU builds of torch; without one, torch brings several GB of CUDA libraries.

@@ -20,9 +20,9 @@ import torch
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.lm_service import prepare_engine
+from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM
+from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings
-from cosyvoice_runtime.speech_lm import Prompt, SamplingOptions, SpeechLM
 from measuring.agreement import agreement, speak
 
 TEXT_TOKENS, PROMPT_TEXT_TOKENS, PROMPT_SPEECH_TOKENS = 20, 12, 100

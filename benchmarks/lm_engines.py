@@ -24,11 +24,10 @@ from typing import Any, NamedTuple
 import torch
 
 from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
-from cosyvoice_runtime.lm_service import prepare_engine
-from cosyvoice_runtime.lm_service.engine import Engine, OpenEngine
-from cosyvoice_runtime.lm_service.vllm.export import export
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.serving.lm.engine import Engine, OpenEngine, prepare_engine
+from cosyvoice_runtime.serving.lm.engines.vllm.export import export
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings
-from cosyvoice_runtime.speech_lm import Prompt, SamplingOptions
 from measuring import vllm_alone
 from measuring.machine import provenance
 

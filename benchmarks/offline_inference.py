@@ -28,12 +28,12 @@ from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.write import audio_writer
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.speech_lm import SamplingOptions
-from cosyvoice_runtime.synthesis import SpeechRequest, Synthesizer
-from cosyvoice_runtime.synthesis.flow_prompt import flow_prompt
-from cosyvoice_runtime.synthesis.prompting import lm_prompts
-from cosyvoice_runtime.synthesis.seeds import derived_seed
-from cosyvoice_runtime.synthesis.token2wav import Token2Wav
+from cosyvoice_runtime.lm import SamplingOptions
+from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
+from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
+from cosyvoice_runtime.pipeline.prompting import lm_prompts
+from cosyvoice_runtime.pipeline.seeds import derived_seed
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.voice import Voice
 from measuring.engines import Engine, EngineOptions, Job, Speech, check_backend, make_engine
 from measuring.machine import provenance

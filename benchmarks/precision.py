@@ -17,7 +17,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.weights import random_tensors
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.speech_lm import KVCache, SpeechLM
+from cosyvoice_runtime.lm import KVCache, SpeechLM
 from cosyvoice_runtime.vocoder.hift import HiFT
 from stages import DTYPES, SIZES, TOKEN_RATE, machine, random_voice
 

@@ -16,14 +16,14 @@ from benchmarks.measuring.heard import Recogniser, distance, words
 from benchmarks.measuring.timbre import Timbres
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.resample import resample
-from cosyvoice_runtime.speech_lm import SamplingOptions, generate
-from cosyvoice_runtime.synthesis import SpeechRequest, Synthesizer
-from cosyvoice_runtime.synthesis.prompting import lm_prompts
-from cosyvoice_runtime.synthesis.synthesizer import TokenStream
+from cosyvoice_runtime.lm import SamplingOptions, generate
+from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
+from cosyvoice_runtime.pipeline.prompting import lm_prompts
+from cosyvoice_runtime.pipeline.synthesizer import TokenStream
 from cosyvoice_runtime.voice import Voice
-from scripts.demo_voice.data import recording
-from scripts.demo_voice.sizes import CODES, DIGITS
-from scripts.demo_voice.speakers import HELD_OUT, RATE, TRAINING
+from demo_voice.training.data import recording
+from demo_voice.training.sizes import CODES, DIGITS
+from demo_voice.training.speakers import HELD_OUT, RATE, TRAINING
 
 SENTENCE, LIKENESS = "sentence", "likeness"
 REFERENCE = "He walked slowly to the old house on the hill."

@@ -30,10 +30,10 @@ from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.weights import random_tensors
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.speech_lm import Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.synthesis.schedule import BlockSchedule, Portions
-from cosyvoice_runtime.synthesis.session import Session
-from cosyvoice_runtime.synthesis.token2wav import Token2Wav, WaveState
+from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.pipeline.schedule import BlockSchedule, Portions
+from cosyvoice_runtime.pipeline.session import Session
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav, WaveState
 from cosyvoice_runtime.vocoder.hift import HiFT
 
 TOKEN_RATE = 25

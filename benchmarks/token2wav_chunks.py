@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import torch
 
 from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.cuda_graphs import CudaRecorder
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.recorded_calls import CallSizes
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.recording import CudaRecorder
-from cosyvoice_runtime.synthesis.token2wav import Token2Wav
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
 from stages import DTYPES, SIZES, machine, random_voice
 

@@ -25,11 +25,11 @@ import tritonclient.grpc as triton
 
 from cosyvoice_client import Timeline
 from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
+from cosyvoice_runtime.pipeline.hop import HopPolicy
+from cosyvoice_runtime.pipeline.playback import Playback
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.synthesis.hop import HopPolicy
-from cosyvoice_runtime.synthesis.playback import Playback
 
 MODEL = "token2wav"
 TEMPLATES = Path(__file__).parent.parent / "model_repo"

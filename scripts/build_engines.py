@@ -20,19 +20,19 @@ from pathlib import Path
 import torch
 
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.engines.directory import build, engine_of
-from cosyvoice_runtime.engines.install import shapes_of
+from cosyvoice_runtime.compiled.engine_files import build, engine_of
+from cosyvoice_runtime.compiled.export import extractors
+from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
+from cosyvoice_runtime.compiled.install import shapes_of
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError
-from cosyvoice_runtime.lm_service.vllm.export import export
-from cosyvoice_runtime.onnx_export import extractors
-from cosyvoice_runtime.onnx_export.directory import NETWORKS, export_graph, graph_of
 from cosyvoice_runtime.preflight.__main__ import main as preflight
 from cosyvoice_runtime.preflight.outcome import FAILED
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build as build_speech_lm
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
+from cosyvoice_runtime.serving.lm.engines.vllm.export import export
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.models import ExtractorSettings
-from cosyvoice_runtime.trtllm import ConversionOptions, convert
-from cosyvoice_runtime.trtllm.build import build as build_speech_lm
-from cosyvoice_runtime.trtllm.build_flags import BuildOptions
 
 
 def main(arguments: list[str] | None = None) -> int:

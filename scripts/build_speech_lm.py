@@ -13,10 +13,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from cosyvoice_runtime.engine_files import Manifest
+from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.trtllm.build import build
-from cosyvoice_runtime.trtllm.build_flags import BuildOptions, build_flags
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions, build_flags
 
 
 def main(arguments: list[str] | None = None) -> int:

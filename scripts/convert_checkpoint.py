@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.trtllm import LAYOUTS, ConversionOptions, convert
-from cosyvoice_runtime.trtllm.config_file import QUANT_ALGOS
-from cosyvoice_runtime.trtllm.convert import DTYPES
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, ConversionOptions, convert
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.config_file import QUANT_ALGOS
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.convert import DTYPES
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,9 +13,9 @@ import logging
 import sys
 from pathlib import Path
 
+from cosyvoice_runtime.compiled.export.graph import ONNX_TYPES
+from cosyvoice_runtime.compiled.export.graph_files import EXTRACTORS, NETWORKS, export_graph, graph_of
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.onnx_export.directory import EXTRACTORS, NETWORKS, export_graph, graph_of
-from cosyvoice_runtime.onnx_export.graph import ONNX_TYPES
 
 
 def main(arguments: list[str] | None = None) -> int:

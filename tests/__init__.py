@@ -1,1 +1,1 @@
-"""A package: otherwise pytest puts this folder on the path, and tests/triton passes for torch's triton."""
+"""A package: otherwise pytest puts this folder on the path, and its folders pass for packages."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from moments import note, now
 
-from cosyvoice_runtime.triton_io.speech_model import SpeechModel, calls
-from cosyvoice_runtime.triton_io.stages import TritonStages
+from cosyvoice_runtime.serving.speech.speech_model import SpeechModel, calls
+from cosyvoice_runtime.serving.triton.stages import TritonStages
 
 
 class TritonPythonModel(SpeechModel):

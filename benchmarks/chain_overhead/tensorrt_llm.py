@@ -11,7 +11,7 @@ from moments import note, now
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
-from cosyvoice_runtime.triton_io import Inputs, Reply
+from cosyvoice_runtime.serving.triton import Inputs, Reply
 
 TOKENS, GROUP_TOKENS, PERIOD_S = 250, 25, 0.1
 

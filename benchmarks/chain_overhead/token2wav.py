@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from moments import note, now
 
-from cosyvoice_runtime.triton_io import Inputs, answer
+from cosyvoice_runtime.serving.triton import Inputs, answer
 
 SAMPLES_PER_TOKEN = 960
 

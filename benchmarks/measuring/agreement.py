@@ -8,8 +8,7 @@ from itertools import takewhile
 
 import torch
 
-from cosyvoice_runtime.lm_service.engine import Engine
-from cosyvoice_runtime.speech_lm import (
+from cosyvoice_runtime.lm import (
     FinishReason,
     KVCache,
     Prompt,
@@ -17,7 +16,8 @@ from cosyvoice_runtime.speech_lm import (
     SpeechLM,
     generate,
 )
-from cosyvoice_runtime.speech_lm.prompt import Segment, Table
+from cosyvoice_runtime.lm.prompt import Segment, Table
+from cosyvoice_runtime.serving.lm.engine import Engine
 
 
 @dataclass(frozen=True)

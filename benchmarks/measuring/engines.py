@@ -13,7 +13,7 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.speech_lm import (
+from cosyvoice_runtime.lm import (
     BatchDecoder,
     FinishReason,
     Generation,
@@ -21,8 +21,8 @@ from cosyvoice_runtime.speech_lm import (
     SamplingOptions,
     SpeechLM,
 )
-from cosyvoice_runtime.speech_lm.limits import TokenLimits
-from cosyvoice_runtime.speech_lm.prompt import num_positions
+from cosyvoice_runtime.lm.limits import TokenLimits
+from cosyvoice_runtime.lm.prompt import num_positions
 
 MERGED_WEIGHTS = "model.safetensors"
 

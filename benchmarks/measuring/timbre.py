@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
 from cosyvoice_runtime.audio.filters import slaney_filters
-from scripts.demo_voice.f0 import track_f0
+from demo_voice.training.f0 import track_f0
 
 RATE = 16_000
 WINDOW, HOP = 512, 160

@@ -10,15 +10,15 @@ import torch
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm_service.engine import OpenEngine
-from cosyvoice_runtime.lm_service.visible_gpu import see_only
-from cosyvoice_runtime.lm_service.vllm.engine import MakeParams, VllmEngine
-from cosyvoice_runtime.lm_service.vllm.installed import require_vllm
-from cosyvoice_runtime.lm_service.vllm.prompt_tables import PromptTables
-from cosyvoice_runtime.lm_service.vllm.startup import engine_args, engine_of, start
-from cosyvoice_runtime.lm_service.vllm.statistics import Statistics
-from cosyvoice_runtime.lm_service.vllm.utterance import Utterance
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.serving.lm.engine import OpenEngine
+from cosyvoice_runtime.serving.lm.engines.vllm.engine import MakeParams, VllmEngine
+from cosyvoice_runtime.serving.lm.engines.vllm.installed import require_vllm
+from cosyvoice_runtime.serving.lm.engines.vllm.prompt_tables import PromptTables
+from cosyvoice_runtime.serving.lm.engines.vllm.startup import engine_args, engine_of, start
+from cosyvoice_runtime.serving.lm.engines.vllm.statistics import Statistics
+from cosyvoice_runtime.serving.lm.engines.vllm.utterance import Utterance
+from cosyvoice_runtime.serving.lm.visible_gpu import see_only
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
+from cosyvoice_runtime.cuda_graphs import Recorder, next_size, row_sizes
 from cosyvoice_runtime.flow.flow import Flow, Span
 from cosyvoice_runtime.flow.paged_call import Continued, PagedCall
 from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool, Tails
-from cosyvoice_runtime.recording import Recorder, next_size, row_sizes
 
 MOST_ROWS = 16
 """More utterances are computed in several calls: a GPU gains little from more, and recordings take memory."""

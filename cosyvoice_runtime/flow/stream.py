@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.cuda_graphs import Recorder, groups
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, Span
 from cosyvoice_runtime.flow.paged_call import Continued, PagedCall
 from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 from cosyvoice_runtime.flow.recorded_calls import CallSizes, RecordedCalls
-from cosyvoice_runtime.recording import Recorder, groups
 
 logger = logging.getLogger(__name__)
 

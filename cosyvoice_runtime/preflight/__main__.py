@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cosyvoice_runtime.preflight import python_api, tensorrt_api
-from cosyvoice_runtime.preflight.converted import check_converted
 from cosyvoice_runtime.preflight.driver import check_driver
-from cosyvoice_runtime.preflight.flags import check_flags
 from cosyvoice_runtime.preflight.outcome import exit_code, table
 from cosyvoice_runtime.preflight.versions import check_versions
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight.converted import check_converted
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight.flags import check_flags
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

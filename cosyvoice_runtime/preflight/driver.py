@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 
 from cosyvoice_runtime.preflight.outcome import Outcome, failed, passed, unchecked
-from cosyvoice_runtime.trtllm.pinned import CUDA, DRIVER, OLDER_CONTAINER
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CUDA, DRIVER, OLDER_CONTAINER
 
 QUERY = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
 

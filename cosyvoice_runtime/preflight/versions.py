@@ -9,7 +9,7 @@ import torch
 
 from cosyvoice_runtime.preflight.modules import attempt
 from cosyvoice_runtime.preflight.outcome import Outcome, failed, judged
-from cosyvoice_runtime.trtllm.pinned import CONTAINER, CUDA, LIBRARIES, PYTHON
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER, CUDA, LIBRARIES, PYTHON
 
 
 def check_versions() -> Iterator[Outcome]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, read_series, render_page
-from cosyvoice_runtime.request_count import read_request_counts
+from cosyvoice_runtime.metrics.request_count import read_request_counts
 from cosyvoice_runtime.supervisor import processes, shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.triton import Triton

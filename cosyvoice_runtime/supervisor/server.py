@@ -106,7 +106,7 @@ class Server:
         return self._process.session
 
     def inflight(self) -> dict[str, int]:
-        """Requests in work by model, as far as models tell (see :mod:`cosyvoice_runtime.request_count`)."""
+        """Requests in work by model, as far as models tell (``metrics/request_count.py``)."""
         return {} if self._process is None else self._process.inflight()
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from cosyvoice_runtime.recording import Recorder, next_size
+from cosyvoice_runtime.cuda_graphs import Recorder, next_size
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.state import VocoderState, Window
 from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.recording import groups
+from cosyvoice_runtime.cuda_graphs import groups
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.recorded_windows import RecordedWindows
 from cosyvoice_runtime.vocoder.rows import Rows

@@ -12,8 +12,8 @@ import torch
 
 import offline_inference
 from cosyvoice_runtime.audio.read import read_audio
-from cosyvoice_runtime.speech_lm import SamplingOptions
-from cosyvoice_runtime.synthesis import SpeechRequest, Synthesizer
+from cosyvoice_runtime.lm import SamplingOptions
+from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 
 TEXTS = {"one": "Hello there.", "two": "Good morning, everyone."}
 TIMES = (

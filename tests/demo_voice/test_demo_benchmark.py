@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 pytest.importorskip("scipy")
-from benchmarks.demo_voice import likeness, tasks, word_errors
-from scripts.demo_voice.speakers import HELD_OUT, TRAINING
+from benchmarks.demo_voice.__main__ import likeness, tasks, word_errors
+from demo_voice.training.speakers import HELD_OUT, TRAINING
 
 
 def options(**values: object) -> argparse.Namespace:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from scripts.demo_voice.f0 import track_f0
-from scripts.demo_voice.readings import Readings
-from scripts.demo_voice.sentences import definitions, number_words, sentences, wordnet_examples
+from demo_voice.training.f0 import track_f0
+from demo_voice.training.readings import Readings
+from demo_voice.training.sentences import definitions, number_words, sentences, wordnet_examples
 
 GLOSSES = (
     '00001740 03 n 01 entity 0 003 | that which exists; "the air was heavy"; "how did they find it"\n'

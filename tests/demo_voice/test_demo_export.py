@@ -9,20 +9,20 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors, verify_checkpoint
 from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
-from cosyvoice_runtime.speech_lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 
 pytest.importorskip("transformers")
-from scripts.demo_voice.export import write_checkpoint
-from scripts.demo_voice.flow import with_phases
-from scripts.demo_voice.lm import SpeechLMNetwork
-from scripts.demo_voice.sizes import CODES, DEMO, PHASES
-from scripts.demo_voice.speaker_encoder import SpeakerEncoderNetwork
-from scripts.demo_voice.speech_tokenizer import SpeechTokenizerNetwork
-from scripts.demo_voice.text_tokenizer import Bpe
-from scripts.demo_voice.vocoder import initialised
+from demo_voice.training.export import write_checkpoint
+from demo_voice.training.flow import with_phases
+from demo_voice.training.lm import SpeechLMNetwork
+from demo_voice.training.sizes import CODES, DEMO, PHASES
+from demo_voice.training.speaker_encoder import SpeakerEncoderNetwork
+from demo_voice.training.speech_tokenizer import SpeechTokenizerNetwork
+from demo_voice.training.text_tokenizer import Bpe
+from demo_voice.training.vocoder import initialised
 
 LIMIT = 2e-2
 """Half-precision weights against those in training."""

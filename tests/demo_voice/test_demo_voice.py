@@ -12,12 +12,12 @@ from torch import Tensor
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint import verify_checkpoint
-from cosyvoice_runtime.speech_lm import FinishReason, SamplingOptions, generate
-from cosyvoice_runtime.synthesis import SpeechRequest, Synthesizer
-from cosyvoice_runtime.synthesis.prompting import lm_prompts
-from cosyvoice_runtime.synthesis.synthesizer import TokenStream
+from cosyvoice_runtime.lm import FinishReason, SamplingOptions, generate
+from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
+from cosyvoice_runtime.pipeline.prompting import lm_prompts
+from cosyvoice_runtime.pipeline.synthesizer import TokenStream
 from cosyvoice_runtime.voice import Voice
-from scripts.demo_voice.sizes import CODES, DEMO, DIGITS
+from demo_voice.training.sizes import CODES, DEMO, DIGITS
 
 DIRECTORY = Path(__file__).parents[2] / "demo_voice"
 TEXT = "The weather in Paris will be fine on Monday."

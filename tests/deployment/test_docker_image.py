@@ -12,8 +12,8 @@ import docker_image
 import pytest
 from docker_image import FINAL, ROOT, final, instructions, of
 
-from cosyvoice_runtime.lm_service.vllm.installed import CONTAINER as VLLM_CONTAINER
-from cosyvoice_runtime.trtllm.pinned import CONTAINER as TRTLLM_CONTAINER
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER as TRTLLM_CONTAINER
+from cosyvoice_runtime.serving.lm.engines.vllm.installed import CONTAINER as VLLM_CONTAINER
 
 
 def pip_installs() -> list[list[str]]:

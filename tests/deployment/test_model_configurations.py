@@ -18,13 +18,13 @@ from model_configuration import MODELS, TEMPLATES, problems, rendered, settings_
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
-from cosyvoice_runtime.lm_service import RequestReader
-from cosyvoice_runtime.request_count import RequestCount
+from cosyvoice_runtime.lm import FinishReason, SamplingOptions
+from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.lm.request import RequestReader
+from cosyvoice_runtime.serving.speech.speech_model import outputs as speech_outputs
+from cosyvoice_runtime.serving.triton import Inputs, recordings
+from cosyvoice_runtime.serving.triton.speech_inputs import speech_request
 from cosyvoice_runtime.settings import Settings
-from cosyvoice_runtime.speech_lm import FinishReason, SamplingOptions
-from cosyvoice_runtime.triton_io import Inputs, recordings
-from cosyvoice_runtime.triton_io.speech_inputs import speech_request
-from cosyvoice_runtime.triton_io.speech_model import outputs as speech_outputs
 
 TENSORRT = {
     "COSYVOICE_TOKEN2WAV__BACKEND": "tensorrt",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from cosyvoice_runtime.recording import Recording
+from cosyvoice_runtime.cuda_graphs import Recording
 
 T = TypeVar("T")
 FAR = 2**40

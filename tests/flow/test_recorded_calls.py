@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from small_flow import random_flow, random_prompt, random_tokens
 from streams import UTTERANCES, check_streams
 
+from cosyvoice_runtime.cuda_graphs import row_sizes
 from cosyvoice_runtime.flow.paged_inputs import BatchShape
 from cosyvoice_runtime.flow.recorded_calls import CallSizes
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.recording import row_sizes
 from recorder_fake import TracingRecorder
 
 TOLERANCE = 1e-5

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics
-from cosyvoice_runtime.request_count import RequestCount, read_request_counts
+from cosyvoice_runtime.metrics.request_count import RequestCount, read_request_counts
 
 
 def test_requests_are_counted_by_model_and_summed_over_its_processes(tmp_path):

@@ -8,14 +8,14 @@ import pytest
 import torch
 from goldens import Compare
 
-from cosyvoice_runtime.speech_lm.sampling import (
+from cosyvoice_runtime.lm.sampling import (
     SamplerState,
     nucleus_sizes,
     sample,
     sample_batch,
     top_candidates,
 )
-from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
 
 CASES = goldens.cases("ras_sampling")
 

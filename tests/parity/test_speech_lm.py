@@ -10,13 +10,13 @@ import pytest
 import torch
 from goldens import Compare
 
-from cosyvoice_runtime.speech_lm.cache import KVCache
-from cosyvoice_runtime.speech_lm.decoder import BatchDecoder
-from cosyvoice_runtime.speech_lm.limits import FinishReason
-from cosyvoice_runtime.speech_lm.network import SpeechLM
-from cosyvoice_runtime.speech_lm.prompt import Prompt, Segment, Table, num_positions
-from cosyvoice_runtime.speech_lm.sampling_options import SamplingOptions
-from cosyvoice_runtime.speech_lm.text_stream import TextStream
+from cosyvoice_runtime.lm.cache import KVCache
+from cosyvoice_runtime.lm.decoder import BatchDecoder
+from cosyvoice_runtime.lm.limits import FinishReason
+from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.prompt import Prompt, Segment, Table, num_positions
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.text_stream import TextStream
 
 CONFIG = goldens.config().speech_lm
 TOLERANCE = 1e-4

@@ -15,9 +15,9 @@ import torch
 from goldens import Case, cases, config, tensors
 
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
-from cosyvoice_runtime.synthesis.schedule import OneChunk, Portions, Schedule, UpstreamSchedule
-from cosyvoice_runtime.synthesis.session import Session
-from cosyvoice_runtime.synthesis.upstream import UpstreamToken2Wav
+from cosyvoice_runtime.pipeline.schedule import OneChunk, Portions, Schedule, UpstreamSchedule
+from cosyvoice_runtime.pipeline.session import Session
+from cosyvoice_runtime.pipeline.upstream import UpstreamToken2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.upstream import fade_window
 

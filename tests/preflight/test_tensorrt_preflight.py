@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime import engines
+from cosyvoice_runtime import compiled
 from cosyvoice_runtime.preflight.outcome import Verdict
 from cosyvoice_runtime.preflight.python_api import Symbol, check_python_api
 from cosyvoice_runtime.preflight.signatures import overloads
@@ -57,7 +57,7 @@ def test_every_method_that_the_engines_call_is_listed():
     fake = fake_tensorrt(FakeCuda())
     owners = [getattr(fake, name) for name in METHODS]
     offered = {name for owner in owners for name in vars(owner) if not name.startswith("_")}
-    sources = Path(engines.__file__).parent.glob("*.py")
+    sources = Path(compiled.__file__).parent.glob("*.py")
     nodes = [node for path in sources for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     named = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     listed = {name for methods in METHODS.values() for name in methods}

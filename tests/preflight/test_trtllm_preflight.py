@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 
 from cosyvoice_runtime.preflight import driver, versions
 from cosyvoice_runtime.preflight.__main__ import main
-from cosyvoice_runtime.preflight.flags import known_flags
 from cosyvoice_runtime.preflight.signatures import overloads
-from cosyvoice_runtime.trtllm import ConversionOptions, convert
-from cosyvoice_runtime.trtllm.pinned import LIBRARIES
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import LIBRARIES
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight.flags import known_flags
 from cuda_fake import FakeCuda
 from tensorrt_fake import fake_tensorrt
 from trtllm_fake import FakeTrtllm, install, network

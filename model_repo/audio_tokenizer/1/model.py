@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.engines.extractor import open_extractor
-from cosyvoice_runtime.onnx_export.extractors import TOKENIZER_NAME
-from cosyvoice_runtime.request_count import RequestCount
+from cosyvoice_runtime.compiled.export.extractors import TOKENIZER_NAME
+from cosyvoice_runtime.compiled.extractor import open_extractor
+from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.triton import Outputs, read_settings, recordings, respond
 from cosyvoice_runtime.settings import AudioTokenizerSettings
-from cosyvoice_runtime.triton_io import Outputs, read_settings, recordings, respond
 from cosyvoice_runtime.voice.extract import Outcome, extract_rows
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 

@@ -8,14 +8,15 @@ import numpy as np
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
-from cosyvoice_runtime.lm_service import Load, Request, RequestReader, Scheduler, prepare_engine
-from cosyvoice_runtime.lm_service.merged_ids import shortest_prompt
-from cosyvoice_runtime.lm_service.request import FIELDS, TEXT_FIELDS
+from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.request_count import RequestCount
+from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.lm.engine import prepare_engine
+from cosyvoice_runtime.serving.lm.merged_ids import shortest_prompt
+from cosyvoice_runtime.serving.lm.request import FIELDS, TEXT_FIELDS, Request, RequestReader
+from cosyvoice_runtime.serving.lm.scheduler import Load, Scheduler
+from cosyvoice_runtime.serving.triton import Inputs, Reply, read_settings
 from cosyvoice_runtime.settings import TensorrtLlmSettings
-from cosyvoice_runtime.speech_lm import FinishReason
-from cosyvoice_runtime.triton_io import Inputs, Reply, read_settings
 
 NAME = TensorrtLlmSettings.name
 

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.request_count import RequestCount
+from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.token2wav import Outcome, PromptTensors, WaveChunk, load_wave_service
+from cosyvoice_runtime.serving.triton import Inputs, answer, read_settings
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.triton_io import Inputs, answer, read_settings
-from cosyvoice_runtime.wave_service import Outcome, PromptTensors, WaveChunk, load_wave_service
 
 PROMPT_INPUTS = ("prompt_speech_tokens", "prompt_speech_feat", "prompt_spk_embedding")
 

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from cosyvoice_runtime.engine_files import Gpu
-from cosyvoice_runtime.lm_service.trtllm import built_engine, library_sampler
-from cosyvoice_runtime.trtllm import build
-from cosyvoice_runtime.trtllm.pinned import LIBRARIES
+from cosyvoice_runtime.compiled.gpu import Gpu
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm import built_engine, library_sampler
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build import engine_build as build
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import LIBRARIES
 from trtllm_fake import bindings, network
 from trtllm_fake.bindings import FinishReason, IterationStats, KvCacheStats, Request
 from trtllm_fake.executor import BaseExecutor

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from cosyvoice_runtime.request_count import RequestCount
+from cosyvoice_runtime.metrics.request_count import RequestCount
 
 
 class TritonPythonModel:

@@ -1,0 +1,99 @@
+"""Graphs in a directory, each with a manifest of what it was written from."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import onnx
+
+import cosyvoice_runtime
+from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.layout import Layout, Part
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.checkpoint.tensors import load_tensors
+from cosyvoice_runtime.compiled.export import encoder, estimator, extractors, vocoder
+from cosyvoice_runtime.compiled.export.graph import ONNX_TYPES, OPSET
+from cosyvoice_runtime.compiled.manifest import Manifest, sha256_of, stale_reasons
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.vocoder.hift import HiFT
+
+NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocoder.NAME: "hift"}
+"""Graphs written here, and the weights that they are written from."""
+EXTRACTORS = (extractors.TOKENIZER_NAME, extractors.ENCODER_NAME)
+"""Graphs that are published, and made fit."""
+
+
+def graph_of(directory: Path, name: str) -> Path:
+    """File of a graph; its manifest lies beside it."""
+    return directory / "onnx" / name / "model.onnx"
+
+
+def wanted_graph(checkpoint_dir: Path, name: str, dtype: str) -> Manifest:
+    """What a graph of this checkpoint is written from.
+
+    Args:
+        dtype: of the networks; the extractors have the published one.
+
+    Raises:
+        CheckpointError: a file of the checkpoint is missing.
+        InvalidInput: a graph can't have this type.
+    """
+    if dtype not in ONNX_TYPES:
+        raise InvalidInput("dtype", dtype, f"graphs are {' or '.join(ONNX_TYPES)}")
+    own = {"dtype": dtype, "opset": OPSET} if name in NETWORKS else {}
+    return Manifest(
+        sources={path.name: sha256_of(path) for path in _sources(Layout(checkpoint_dir), name)},
+        tools={"cosyvoice_runtime": cosyvoice_runtime.__version__, "graph code": _code_hash()},
+        options=own,
+    )
+
+
+def export_graph(checkpoint_dir: Path, directory: Path, name: str, dtype: str) -> list[str]:
+    """Write a graph unless it is there already; says why it was written.
+
+    Raises:
+        CheckpointError: the checkpoint is incomplete or damaged.
+        InvalidInput: a graph can't have this type.
+    """
+    wanted, target = wanted_graph(checkpoint_dir, name, dtype), graph_of(directory, name)
+    reasons = stale_reasons(target.parent, wanted)
+    if reasons:
+        with fresh_directory(target.parent, force=True) as building:
+            _write(checkpoint_dir, name, dtype, building / target.name)
+            wanted.write(building)
+    return reasons
+
+
+def _sources(layout: Layout, name: str) -> list[Path]:
+    if name in NETWORKS:
+        return [layout.config, layout.weights(NETWORKS[name])]
+    return [layout.speech_tokenizer if name == extractors.TOKENIZER_NAME else layout.speaker_encoder]
+
+
+def _write(checkpoint_dir: Path, name: str, dtype: str, target: Path) -> None:
+    layout = Layout(checkpoint_dir)
+    if name in NETWORKS:
+        onnx.save(_network(layout, name, dtype), target)
+    else:
+        extractors.prepare(name, _sources(layout, name)[0], target)
+
+
+def _network(layout: Layout, name: str, dtype: str) -> onnx.ModelProto:
+    config = load_config(layout.directory)
+    tensors = load_tensors(layout, NETWORKS[name], config)
+    if name == vocoder.NAME:
+        return vocoder.decoder_graph(HiFT.from_tensors(config.vocoder, tensors).decoder, dtype)
+    network = Flow.from_tensors(config.flow, tensors).network
+    if name == encoder.NAME:
+        return encoder.encoder_graph(network.encoder, config.flow, dtype)
+    return estimator.estimator_graph(network.estimator, config.flow.estimator, config.flow.mel_bins, dtype)
+
+
+def _code_hash() -> str:
+    """SHA-256 of this package's source: a graph of older code is stale although the weights are the same."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,123 @@
+"""One stream, the memory that its work uses, and the contexts that run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.compiled.network import Tensors
+from cosyvoice_runtime.compiled.tensorrt_engine import Context, Engine, Shapes
+
+Key = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class CapturedCall:
+    """A call of fixed shapes, as a CUDA graph over tensors of its own.
+
+    A captured graph holds its context's state: the context runs nothing else from then on. It holds memory
+    by address only, so all that it uses is kept here.
+    """
+
+    tensors: dict[str, Tensor]
+    scratch: Tensor
+    context: Context
+    graph: Any
+
+
+class Lane:
+    """Runs one call at a time, in order with the stream that it is called from; the host does not wait."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._cuda = engine, engine.cuda
+        self._stream = self._cuda.new_stream()
+        self._contexts = [engine.context(profile, self._stream) for profile in range(engine.num_profiles)]
+        self._scratch = self._empty(1)
+        self._captured: dict[Key, CapturedCall] = {}
+        self._read: Any = None  # event after which the outputs of the last call have been copied away
+
+    def capture(self, wanted: Sequence[Shapes]) -> None:
+        """Prepare calls of these shapes. They share their memory, as only one of them runs at a time."""
+        contexts = []
+        for shapes in wanted:
+            context = self._engine.context(self._engine.profile_of(shapes), self._stream)
+            context.set_shapes(shapes)
+            contexts.append(context)
+        scratch = self._empty(max(1, *(context.scratch_bytes() for context in contexts)))
+        memory = self._memory(contexts)
+        for shapes, context in zip(wanted, contexts, strict=True):
+            tensors = {name: _view(flat, context.shape(name)) for name, flat in memory.items()}
+            context.bind(tensors, scratch)
+            graph = self._record(context)
+            self._captured[self._key(shapes)] = CapturedCall(tensors, scratch, context, graph)
+
+    def run(self, inputs: Tensors) -> dict[str, Tensor]:
+        """All outputs, on the caller's stream."""
+        shapes = {name: tuple(inputs[name].shape) for name in self._engine.inputs}
+        call = self._captured.get(self._key(shapes))
+        return self._enqueue(shapes, inputs) if call is None else self._replay(call, inputs)
+
+    def _replay(self, call: CapturedCall, inputs: Tensors) -> dict[str, Tensor]:
+        caller = self._cuda.current_stream()
+        self._stream.wait_stream(caller)
+        if self._read is not None:
+            self._stream.wait_event(self._read)
+        with self._cuda.on(self._stream):
+            for name in self._engine.inputs:
+                call.tensors[name].copy_(inputs[name])
+            call.graph.replay()
+        caller.wait_stream(self._stream)
+        outputs = {name: call.tensors[name].clone() for name in self._engine.outputs}
+        self._read = caller.record_event()
+        return outputs
+
+    def _enqueue(self, shapes: Shapes, inputs: Tensors) -> dict[str, Tensor]:
+        """At shapes that were not captured, straight from the inputs and into new outputs."""
+        context = self._contexts[self._engine.profile_of(shapes)]
+        context.set_shapes(shapes)
+        if context.scratch_bytes() > self._scratch.numel():
+            self._scratch = self._empty(context.scratch_bytes())
+        outputs = {name: self._output(name, context) for name in self._engine.outputs}
+        context.bind({**{name: inputs[name] for name in shapes}, **outputs}, self._scratch)
+        caller = self._cuda.current_stream()
+        self._stream.wait_stream(caller)  # after the outputs were allocated: their memory may be in use there
+        context.enqueue(self._stream)
+        caller.wait_stream(self._stream)
+        return outputs
+
+    def _record(self, context: Context) -> Any:
+        """A graph of the context's work, after one run: the first of new shapes does more than later ones."""
+        context.enqueue(self._stream)
+        self._stream.synchronize()
+        return self._cuda.capture(self._stream, lambda: context.enqueue(self._stream))
+
+    def _memory(self, contexts: Sequence[Context]) -> dict[str, Tensor]:
+        """One flat tensor of every input and output, for the largest shape; zeros are valid inputs."""
+        with self._cuda.on(self._stream):
+            return {
+                name: torch.zeros(
+                    max(torch.Size(context.shape(name)).numel() for context in contexts),
+                    dtype=self._engine.dtypes[name],
+                    device=self._cuda.device,
+                )
+                for name in (*self._engine.inputs, *self._engine.outputs)
+            }
+
+    def _output(self, name: str, context: Context) -> Tensor:
+        return torch.empty(context.shape(name), dtype=self._engine.dtypes[name], device=self._cuda.device)
+
+    def _empty(self, size: int) -> Tensor:
+        """Bytes that belong to this stream: freed, they are only used again after its work."""
+        with self._cuda.on(self._stream):
+            return torch.empty(size, dtype=torch.uint8, device=self._cuda.device)
+
+    def _key(self, shapes: Shapes) -> Key:
+        return tuple(shapes[name] for name in self._engine.inputs)
+
+
+def _view(flat: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return flat[: torch.Size(shape).numel()].view(shape)

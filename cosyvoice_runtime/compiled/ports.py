@@ -1,0 +1,128 @@
+"""Inputs and outputs of a graph with the names of their free sizes, and calls padded to chosen sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cosyvoice_runtime.compiled.network import CompiledNetwork, Tensors
+from cosyvoice_runtime.compiled.shapes import Sizes
+
+Dims = tuple[int | str, ...]
+BATCH = "batch"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Shapes by name; a size that is free has a name (see :mod:`cosyvoice_runtime.compiled.export`)."""
+
+    inputs: Mapping[str, Dims]
+    outputs: Mapping[str, Dims]
+
+    @classmethod
+    def read(cls, path: Path) -> Ports:
+        """From an ONNX file."""
+        graph = onnx.load(path).graph
+        return cls(_dims(graph.input), _dims(graph.output))
+
+    def input_shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """What the inputs look like at these sizes."""
+        return {
+            name: tuple(sizes[size] if isinstance(size, str) else size for size in dims)
+            for name, dims in self.inputs.items()
+        }
+
+    def sizes(self, inputs: Tensors) -> Sizes:
+        """The free sizes of given inputs."""
+        return {
+            dim: size
+            for name, dims in self.inputs.items()
+            for dim, size in zip(dims, inputs[name].shape, strict=True)
+            if isinstance(dim, str)
+        }
+
+
+class FittedNetwork:
+    """A network whose calls are padded to the sizes it was compiled for, or split into fewer rows."""
+
+    def __init__(self, network: CompiledNetwork, ports: Ports) -> None:
+        self._network, self._ports = network, ports
+
+    def run(self, inputs: Tensors, target: Sizes) -> dict[str, Tensor]:
+        """All outputs, as if the sizes were those of the inputs.
+
+        Args:
+            target: at least the sizes of the inputs. Only the batch may be smaller: it is then the most rows
+                of one call.
+        """
+        sizes = self._ports.sizes(inputs)
+        if BATCH not in sizes or sizes[BATCH] <= target[BATCH]:
+            return self._padded(inputs, target)
+        rows, most = sizes[BATCH], target[BATCH]
+        pieces = [
+            self._padded(
+                {name: _rows(inputs[name], dims, start, most) for name, dims in self._ports.inputs.items()},
+                target,
+            )
+            for start in range(0, rows, most)
+        ]
+        return {
+            name: torch.cat([piece[name] for piece in pieces], dims.index(BATCH))
+            for name, dims in self._ports.outputs.items()
+        }
+
+    def _padded(self, inputs: Tensors, target: Sizes) -> dict[str, Tensor]:
+        sizes = self._ports.sizes(inputs)
+        given = {
+            name: _pad(inputs[name], dims, sizes, target).contiguous()
+            for name, dims in self._ports.inputs.items()
+        }
+        outputs = self._network.run(given)
+        return {name: _cut(outputs[name], dims, sizes) for name, dims in self._ports.outputs.items()}
+
+
+def _rows(tensor: Tensor, dims: Dims, start: int, count: int) -> Tensor:
+    """So many rows, or what is left of them; a tensor without rows as it is."""
+    if BATCH not in dims:
+        return tensor
+    axis = dims.index(BATCH)
+    return tensor.narrow(axis, start, min(count, tensor.shape[axis] - start))
+
+
+def _pad(tensor: Tensor, dims: Dims, sizes: Sizes, target: Sizes) -> Tensor:
+    """Zeros: before the past, so that it still ends where the new begins, and after everything else."""
+    amounts: list[int] = []
+    for dim in reversed(dims):
+        missing = target[dim] - sizes[dim] if isinstance(dim, str) else 0
+        past = _past_of(dim)
+        before = target[past] - sizes[past] if past else 0
+        amounts += [before, missing - before]
+    return F.pad(tensor, amounts) if any(amounts) else tensor
+
+
+def _past_of(dim: int | str) -> str | None:
+    """The size of the past within a size that counts past frames, ``past...`` or ``all...``."""
+    if isinstance(dim, str) and dim.startswith(("past", "all")):
+        return dim.replace("all", "past")
+    return None
+
+
+def _cut(tensor: Tensor, dims: Dims, sizes: Sizes) -> Tensor:
+    """To the sizes of the inputs; a size that no input has is the network's own."""
+    for axis, dim in enumerate(dims):
+        if isinstance(dim, str) and dim in sizes:
+            tensor = tensor.narrow(axis, 0, sizes[dim])
+    return tensor
+
+
+def _dims(infos: list[onnx.ValueInfoProto]) -> dict[str, Dims]:
+    return {
+        info.name: tuple(dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim)
+        for info in infos
+    }

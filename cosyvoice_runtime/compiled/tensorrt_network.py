@@ -1,0 +1,40 @@
+"""A graph on TensorRT: a pool of lanes, each with a stream, contexts and CUDA graphs of its own."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from cosyvoice_runtime.compiled.lane import Lane
+from cosyvoice_runtime.compiled.network import Tensors
+from cosyvoice_runtime.compiled.tensorrt_engine import Engine, Shapes
+
+logger = logging.getLogger(__name__)
+
+
+class TensorRTNetwork:
+    """
+    Args:
+        lanes: calls that run at once; one more waits for a lane.
+        captured: shapes of the inputs whose calls become CUDA graphs. All of them are captured here, none
+            later: a capture must not meet other threads' CUDA calls. Other shapes are enqueued as they are.
+    """
+
+    def __init__(self, engine: Engine, captured: Sequence[Shapes] = (), lanes: int = 1) -> None:
+        self._idle: queue.SimpleQueue[Lane] = queue.SimpleQueue()
+        for _ in range(lanes):
+            lane = Lane(engine)
+            if captured:
+                lane.capture(captured)
+            self._idle.put(lane)
+        logger.info("%s: %d lanes, %d CUDA graphs each", engine.path.name, lanes, len(captured))
+
+    def run(self, inputs: Tensors) -> dict[str, Tensor]:
+        lane = self._idle.get()
+        try:
+            return lane.run(inputs)
+        finally:
+            self._idle.put(lane)

@@ -1,0 +1,272 @@
+"""In-flight batching: utterances join and leave a running batch between any two tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.cuda_graphs import Recorder
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.cache import KVCache
+from cosyvoice_runtime.lm.decode_steps import DecodeSteps, EagerSteps
+from cosyvoice_runtime.lm.generation import Emission, Generation
+from cosyvoice_runtime.lm.limits import FinishReason, TokenLimits
+from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.prompt import (
+    Prompt,
+    Segment,
+    check_speech,
+    check_text,
+    num_positions,
+)
+from cosyvoice_runtime.lm.sampling import sample_batch
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.step_graphs import GraphedSteps
+from cosyvoice_runtime.lm.text_stream import TextStream
+from cosyvoice_runtime.transfer import integers
+
+PREFILL_POSITIONS = 2048
+"""Most positions, padding included, of several prompts in one pass: more would keep a GPU from the others."""
+
+DEFAULT_OPTIONS = SamplingOptions()
+
+
+class Fresh(NamedTuple):
+    """An utterance and what it has to be fed."""
+
+    row: Generation
+    segments: Sequence[Segment]
+
+
+class BatchDecoder:
+    """Decodes up to ``slots`` utterances together, one token each per `step`.
+
+    Not thread-safe: one owner adds, steps and cancels.
+
+    Args:
+        lm: the network; cache and decoding take its device and dtype.
+        slots: utterances at a time.
+        max_len: positions per utterance, prompt and generated tokens together.
+        fixed_batch: run all slots over the whole ``max_len`` in each step. Shapes are then static, and what
+            the neighbours are doing doesn't change an utterance's logits in the last bit (the slot it is
+            in can); idle slots cost as much as busy ones.
+        record: steps are recorded with it and replayed, on a GPU with `CudaRecorder`. Recorded steps come in
+            few sizes, so this changes logits as much as neighbours do.
+        prefill_rows: prompts fed in one pass. More than one is faster where a pass costs the same for any
+            number of rows, as on a GPU.
+    """
+
+    def __init__(
+        self,
+        lm: SpeechLM,
+        slots: int,
+        max_len: int,
+        fixed_batch: bool = False,
+        record: Recorder | None = None,
+        prefill_rows: int = 1,
+    ) -> None:
+        self._lm = lm
+        self._prefill_rows = prefill_rows
+        self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
+        self._steps: DecodeSteps = EagerSteps(lm, self._cache, fixed_batch)
+        if record is not None:
+            self._steps = GraphedSteps(lm, self._cache, record)
+        self._running: dict[int, Generation] = {}
+
+    @property
+    def free_slots(self) -> int:
+        """Utterances that can be added now."""
+        return self._cache.free_slots
+
+    @property
+    def active(self) -> list[Generation]:
+        """Utterances that hold a slot, waiting ones included."""
+        return list(self._running.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step would do anything; False if all utterances wait for text."""
+        return any(not generation.waiting for generation in self._running.values())
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of the key-value cache, allocated once."""
+        return self._cache.bytes
+
+    def add(self, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS) -> Generation:
+        """Take a slot for an utterance whose text is known; its prompt is fed by the next `step`.
+
+        Raises:
+            InvalidInput: an id is outside its table, or prompt and wanted length don't fit into ``max_len``.
+            CacheFullError: no slot is free.
+        """
+        prompt.check(self._lm.config)
+        segments = prompt.segments()
+        self._check_room(num_positions(segments), options)
+        limits = TokenLimits.of(options, len(prompt.text))
+        return self._admit(Generation(self._lm.config, options, prompt.prompt_speech, limits, feed=segments))
+
+    def add_stream(
+        self,
+        options: SamplingOptions = DEFAULT_OPTIONS,
+        prompt_text: Sequence[int] = (),
+        prompt_speech: Sequence[int] = (),
+        upstream_feeding: bool = False,
+    ) -> Generation:
+        """Take a slot for an utterance whose text arrives through `push_text`; see `TextStream`.
+
+        Derived length limits apply from the end of the text on; ``max_tokens`` and ``max_len`` always do.
+
+        Raises:
+            InvalidInput: as `add`.
+            CacheFullError: no slot is free.
+        """
+        config = self._lm.config
+        check_text("prompt_text", prompt_text, config)
+        check_speech("prompt_speech", prompt_speech, config)
+        self._check_room(len(prompt_text) + len(prompt_speech) + 2, options)
+        stream = TextStream(config, prompt_text, prompt_speech, upstream_feeding)
+        limits = TokenLimits(options.min_tokens or 0, options.max_tokens or self._cache.max_len)
+        return self._admit(Generation(config, options, prompt_speech, limits, stream=stream))
+
+    def push_text(self, generation: Generation, ids: Sequence[int]) -> None:
+        """Add text to a stream; without effect once the utterance has ended.
+
+        Raises:
+            InvalidInput: an id is outside the table, or the utterance takes no further text.
+        """
+        check_text("text", ids, self._lm.config)
+        generation.push_text(ids)
+
+    def end_text(self, generation: Generation) -> None:
+        """Say that no further text follows.
+
+        Raises:
+            InvalidInput: the utterance takes no text, or none was ever pushed.
+        """
+        generation.end_text()
+
+    def cancel(self, generation: Generation) -> None:
+        """End an utterance and free its slot at once; no effect if it has already ended."""
+        if generation.finish_reason is None:
+            generation.finish(FinishReason.CANCELLED)
+            self._release(generation)
+
+    @torch.inference_mode()
+    def step(self) -> list[Emission]:
+        """Bring every utterance forward by one token, those waiting for text excepted.
+
+        An utterance whose logits are not finite ends alone, with reason ``error``.
+
+        Returns:
+            at most one emission per utterance. One that drew a fill marker has none, one without room
+            for its next text ends with reason ``length``.
+        """
+        rows, logits = self._feed()
+        tokens: dict[Generation, int | None] = {}
+        if rows:
+            ids = self._draw(rows, torch.cat(logits))
+            tokens = {row: self._accept(row, drawn) for row, drawn in zip(rows, ids, strict=True)}
+        return list(self._emissions(tokens))
+
+    def _admit(self, generation: Generation) -> Generation:
+        generation.slot = self._cache.acquire()
+        self._running[generation.slot] = generation
+        return generation
+
+    def _release(self, generation: Generation) -> None:
+        del self._running[generation.slot]
+        self._cache.release(generation.slot, wipe=generation.finish_reason is FinishReason.ERROR)
+
+    def _check_room(self, positions: int, options: SamplingOptions) -> None:
+        room = self._cache.max_len - positions + 1  # the last token is never fed
+        if room < 1:
+            raise InvalidInput("prompt", f"{positions} positions", f"at most {self._cache.max_len}")
+        for field in ("min_tokens", "max_tokens"):
+            wanted = getattr(options, field)
+            if wanted is not None and wanted > room:
+                raise InvalidInput(field, wanted, f"after this prompt there is room for {room}")
+
+    def _feed(self) -> tuple[list[Generation], list[Tensor]]:
+        """Feed what is ready: the utterances concerned, and their logits as parts of [rows, V]."""
+        rows = [row for row in self._running.values() if row.unfed]
+        logits = [self._decode(rows)] if rows else []
+        for group in self._prompts():
+            rows += [prompt.row for prompt in group]
+            logits.append(self._prefill(group))
+        return rows, logits
+
+    def _prompts(self) -> Iterator[list[Fresh]]:
+        """Prompts to prefill now, in groups for one pass."""
+        group: list[Fresh] = []
+        for row in self._running.values():
+            segments = row.take_feed()
+            if segments is None:
+                continue
+            if self._cache.lengths[row.slot] + num_positions(segments) > self._cache.max_len:
+                row.finish(FinishReason.LENGTH)
+                continue
+            prompt = Fresh(row, segments)
+            longest = max(num_positions(other.segments) for other in [*group, prompt])
+            if group and (len(group) == self._prefill_rows or (len(group) + 1) * longest > PREFILL_POSITIONS):
+                yield group
+                group = []
+            group.append(prompt)
+        if group:
+            yield group
+
+    def _prefill(self, group: list[Fresh]) -> Tensor:
+        embeddings = [self._lm.embed(prompt.segments) for prompt in group]
+        slots = [prompt.row.slot for prompt in group]
+        starts = self._cache.lengths[slots].tolist()
+        self._cache.lengths[slots] += [len(row) for row in embeddings]
+        if len(group) == 1:
+            view = self._cache.view(slots[0], slots[0] + 1)
+            return self._lm.prefill(embeddings[0], starts[0], view)[None]
+        return self._lm.prefill_rows(embeddings, starts, self._cache.gathered(slots))
+
+    def _decode(self, rows: list[Generation]) -> Tensor:
+        slots = [row.slot for row in rows]
+        size = self._steps.size(max(slots) + 1)
+        tokens = np.zeros(size, dtype=np.int64)
+        tokens[slots] = [row.tokens[-1] for row in rows]
+        span = self._steps.span(min(int(self._cache.lengths[:size].max()) + 1, self._cache.max_len))
+        # A stream that waits with a full cache has no next position; it can only end from there.
+        positions = np.minimum(self._cache.lengths[:size], span - 1)
+        logits = self._steps.run(tokens, positions, span)
+        self._cache.lengths[slots] += 1
+        for row in rows:
+            row.unfed = False
+        return logits if slots == list(range(size)) else logits[integers(slots, logits.device)]
+
+    def _draw(self, rows: list[Generation], logits: Tensor) -> list[int]:
+        ids = [self._lm.config.fill_id] * len(rows)
+        drawing = [index for index, row in enumerate(rows) if not row.must_fill]
+        if not drawing:
+            return ids
+        if len(drawing) < len(rows):
+            logits = logits[drawing]
+        blocked = [rows[index].blocked for index in drawing]
+        mask = torch.tensor(blocked) if any(map(any, blocked)) else None
+        drawn = sample_batch(logits, [rows[index].sampler for index in drawing], mask)
+        for index, token in zip(drawing, drawn, strict=True):
+            ids[index] = token
+        return ids
+
+    def _accept(self, row: Generation, drawn: int) -> int | None:
+        token = row.accept(drawn)
+        if row.unfed and self._cache.lengths[row.slot] == self._cache.max_len:
+            row.finish(FinishReason.LENGTH)
+        return token
+
+    def _emissions(self, tokens: dict[Generation, int | None]) -> Iterator[Emission]:
+        for row in self.active:
+            token = tokens.get(row)
+            if token is not None or row.finish_reason is not None:
+                yield Emission(row, token, row.finish_reason)
+            if row.finish_reason is not None:
+                self._release(row)

@@ -1,0 +1,34 @@
+"""Speech tokens of a single utterance."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from cosyvoice_runtime.lm.decoder import DEFAULT_OPTIONS, BatchDecoder
+from cosyvoice_runtime.lm.limits import FinishReason, TokenLimits
+from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.prompt import Prompt, num_positions
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+
+
+def generate(
+    lm: SpeechLM, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS
+) -> Generator[int, None, FinishReason]:
+    """Yield the speech tokens of one utterance as they are drawn.
+
+    The generator's return value is the finish reason (``reason = yield from generate(...)``).
+
+    Raises:
+        InvalidInput: the prompt holds an id outside its table.
+        CosyVoiceError: decoding failed.
+    """
+    most = TokenLimits.of(options, len(prompt.text)).max_tokens
+    decoder = BatchDecoder(lm, slots=1, max_len=num_positions(prompt.segments()) + most)
+    generation = decoder.add(prompt, options)
+    while generation.finish_reason is None:
+        for emission in decoder.step():
+            if emission.token is not None:
+                yield emission.token
+    if generation.error is not None:
+        raise generation.error
+    return generation.finish_reason

@@ -1,0 +1,135 @@
+"""One utterance being decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.lm.limits import FinishReason, TokenLimits, is_runaway
+from cosyvoice_runtime.lm.prompt import Segment
+from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplerState
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
+
+
+class Generation:
+    """Handle of an utterance: what it has said so far, and why it ended.
+
+    Attributes:
+        tokens: speech tokens so far.
+        seed: with it and the same options the utterance can be repeated.
+        finish_reason: None while it runs.
+        error: what went wrong, if the reason is ``error``.
+    """
+
+    def __init__(
+        self,
+        config: SpeechLMConfig,
+        options: SamplingOptions,
+        prompt_speech: Sequence[int],
+        limits: TokenLimits,
+        feed: list[Segment] | None = None,
+        stream: TextStream | None = None,
+    ) -> None:
+        self.slot = -1
+        self.tokens: list[int] = []
+        self.finish_reason: FinishReason | None = None
+        self.error: CosyVoiceError | None = None
+        self.sampler = SamplerState(options, prompt_speech)
+        self.limits = limits
+        self.stream = stream
+        self.unfed = False
+        self._config = config
+        self._options = options
+        self._feed = feed
+
+    @property
+    def seed(self) -> int:
+        return self.sampler.seed
+
+    @property
+    def waiting(self) -> bool:
+        """Whether only more text can bring it forward."""
+        stream = self.stream
+        return stream is not None and stream.state is StreamState.WAITING and not stream.ready
+
+    @property
+    def must_fill(self) -> bool:
+        """Whether the next id is the fill marker, without a draw."""
+        return self.stream is not None and self.stream.must_fill
+
+    @property
+    def blocked(self) -> tuple[bool, bool, bool]:
+        """Which control ids (end of speech, unused stop, fill) must not be drawn next."""
+        if self.stream is not None and self.stream.state is StreamState.DECODING:
+            return True, True, False
+        if len(self.tokens) >= self.limits.min_tokens:
+            return False, False, False
+        others = not self._options.upstream_min_length_mask
+        return True, others, others
+
+    def take_feed(self) -> list[Segment] | None:
+        """Segments to prefill now, if there are any."""
+        if self.stream is not None:
+            return self.stream.take()
+        feed, self._feed = self._feed, None
+        return feed
+
+    def push_text(self, ids: Sequence[int]) -> None:
+        """Add text to the stream; raises `InvalidInput` if it takes none (any more)."""
+        self._open_stream().push(ids)
+
+    def end_text(self) -> None:
+        """Close the stream and set the limits that follow from its length; raises `InvalidInput`."""
+        stream = self._open_stream()
+        if not stream.num_text:
+            raise InvalidInput("text", [], "at least one text token is needed")
+        stream.end()
+        self.limits = TokenLimits.of(self._options, stream.num_text)
+
+    def accept(self, token: int) -> int | None:
+        """Apply a drawn id; returns it if it is speech.
+
+        Sets `finish_reason` when the utterance ends with it.
+        """
+        if token == NOT_FINITE:
+            self.finish(FinishReason.ERROR, CosyVoiceError("the speech LM's logits are not finite"))
+            return None
+        self.sampler.history.append(token)
+        if self.stream is not None and self.stream.state is StreamState.DECODING:
+            self.stream.accept(token)
+            if token == self._config.fill_id:
+                return None
+        if token >= self._config.speech_tokens:
+            self.finish(FinishReason.STOP)
+            return None
+        self._append(token)
+        return token
+
+    def finish(self, reason: FinishReason, error: CosyVoiceError | None = None) -> None:
+        """End the utterance; the first reason stays."""
+        if self.finish_reason is None:
+            self.finish_reason, self.error = reason, error
+
+    def _open_stream(self) -> TextStream:
+        if self.stream is None or self.stream.ended:
+            raise InvalidInput("text", "a further piece", "the text of this utterance is complete")
+        return self.stream
+
+    def _append(self, token: int) -> None:
+        self.tokens.append(token)
+        self.unfed = True
+        if is_runaway(self.tokens, self._options.runaway_span, self._options.runaway_period):
+            self.finish(FinishReason.REPETITION)
+        elif len(self.tokens) >= self.limits.max_tokens:
+            self.finish(FinishReason.LENGTH)
+
+
+class Emission(NamedTuple):
+    """What a step brought to one utterance: a speech token, its end, or both (its last token)."""
+
+    generation: Generation
+    token: int | None
+    finish_reason: FinishReason | None

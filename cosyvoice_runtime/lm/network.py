@@ -1,0 +1,248 @@
+"""Qwen2 decoder with speech tokens in and out.
+
+B: batch rows, T: positions fed at once, S: decode rows, D: head_dim, span: cache positions attended to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.lm.cache import CacheView
+from cosyvoice_runtime.lm.prompt import SOS, TASK, Segment, Table
+from cosyvoice_runtime.lm.weights import check_tensors, fused_tensors
+
+
+class Placement(NamedTuple):
+    """Where a forward pass writes and what it may see; the same for all layers.
+
+    cos, sin: [B, T, 1, D]; positions: [B, T] int64; mask: [B, 1, T * queries per kv head, span], 0 or -inf.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    positions: Tensor
+    mask: Tensor
+
+
+class Attention(nn.Module):
+    """Grouped-query attention over the cache; biases on q, k and v only (Qwen2)."""
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
+        width = config.num_heads * config.head_dim
+        self.qkv = nn.Linear(config.hidden_size, width + 2 * config.num_kv_heads * config.head_dim)
+        self.output = nn.Linear(width, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, layer: int, place: Placement, cache: CacheView) -> Tensor:
+        batch, length, _ = x.shape
+        heads = self.qkv(x).view(batch, length, -1, self.head_dim)
+        rotated = _rotate(heads[:, :, : self.heads + self.kv_heads], place.cos, place.sin)
+        cache.write(
+            layer, place.positions, rotated[:, :, self.heads :], heads[:, :, self.heads + self.kv_heads :]
+        )
+        keys, values = cache.read(layer, place.mask.shape[-1])
+        queries = self._by_kv_head(rotated[:, :, : self.heads])
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=place.mask)
+        mixed = mixed.view(batch, self.kv_heads, -1, length, self.head_dim)
+        return self.output(mixed.permute(0, 3, 1, 2, 4).reshape(batch, length, -1))
+
+    def _by_kv_head(self, queries: Tensor) -> Tensor:
+        """[B, T, heads, D] to [B, kv_heads, heads / kv_heads * T, D].
+
+        The queries that share a kv head become one longer query sequence, so keys and values are read
+        once instead of being repeated for each head.
+        """
+        batch, length, _, _ = queries.shape
+        grouped = queries.view(batch, length, self.kv_heads, -1, self.head_dim)
+        return grouped.permute(0, 2, 3, 1, 4).reshape(batch, self.kv_heads, -1, self.head_dim)
+
+
+class GatedMLP(nn.Module):
+    """SwiGLU with gate and up projections in one matrix."""
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
+        self.down = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return self.down(F.silu(gate) * up)
+
+
+class DecoderLayer(nn.Module):
+    """Pre-norm attention and MLP."""
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.attention = Attention(config)
+        self.mlp_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = GatedMLP(config)
+
+    def forward(self, x: Tensor, layer: int, place: Placement, cache: CacheView) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), layer, place, cache)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class SpeechLM(nn.Module):
+    """Text and speech tokens in, logits over the speech rows out."""
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.text_embedding = nn.Embedding(config.text_vocab_size, config.hidden_size)
+        self.control_embedding = nn.Embedding(2, config.hidden_size)
+        self.speech_embedding = nn.Embedding(config.speech_rows, config.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.head = nn.Linear(config.hidden_size, config.speech_rows)
+
+    @classmethod
+    def from_tensors(
+        cls,
+        config: SpeechLMConfig,
+        tensors: Mapping[str, Tensor],
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> SpeechLM:
+        """Network with the weights of ``llm.pt``, given under their published names.
+
+        Raises:
+            CheckpointError: a tensor is missing, unknown or has another shape.
+        """
+        check_tensors(config, tensors)
+        with torch.device("meta"):
+            model = cls(config)
+        state = fused_tensors(config, tensors)
+        model.load_state_dict({name: t.to(device, dtype) for name, t in state.items()}, assign=True)
+        if model.device.type == "cpu":
+            _store_by_columns(model)
+        return model.eval().requires_grad_(False)
+
+    @property
+    def device(self) -> torch.device:
+        return self.norm.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.norm.weight.dtype
+
+    def embed(self, segments: Sequence[Segment]) -> Tensor:
+        """Embeddings [T, hidden] of segments, in order."""
+        return torch.cat([self._table(table)(self._ids(ids)) for table, ids in segments])
+
+    def embed_prompt(self, text_ids: Sequence[int], speech_prompt: Sequence[int] = ()) -> Tensor:
+        """Embeddings [T, hidden] of ``[sos] [text] [task_id] [speech]``; transcript and text go first."""
+        return self.embed([SOS, Segment(Table.TEXT, text_ids), TASK, Segment(Table.SPEECH, speech_prompt)])
+
+    def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
+        """Run the decoder over new positions, whose keys and values are written to the cache.
+
+        Args:
+            embeddings: [B, T, hidden].
+            positions: [B, T] int64, each below ``span``; rows may be at different positions.
+            cache: view of B slots that holds everything before these positions.
+            span: cache positions read; those after a query's own position are masked.
+
+        Returns:
+            [B, T, hidden] after the final norm.
+        """
+        place = self._place(positions, span, embeddings.dtype)
+        x = embeddings
+        for index, layer in enumerate(self.layers):
+            x = layer(x, index, place, cache)
+        return self.norm(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """float32 logits [..., speech_rows] of hidden states [..., hidden]."""
+        return self.head(hidden).float()
+
+    def prefill(self, embeddings: Tensor, start: int, cache: CacheView) -> Tensor:
+        """Feed embeddings [T, hidden] to the one slot of ``cache``, from position ``start`` on.
+
+        Returns:
+            float32 logits [speech_rows] after the last of them.
+        """
+        positions = torch.arange(start, start + len(embeddings), device=embeddings.device)
+        hidden = self(embeddings[None], positions[None], cache, start + len(embeddings))
+        return self.logits(hidden[0, -1])
+
+    def prefill_rows(self, rows: Sequence[Tensor], starts: Sequence[int], cache: CacheView) -> Tensor:
+        """`prefill` of several slots in one pass.
+
+        Shorter rows repeat their last position up to the longest row's length, which writes what is there
+        already.
+
+        Args:
+            rows: [T, hidden] embeddings of each slot of ``cache``.
+            starts: position of each row's first one.
+
+        Returns:
+            float32 logits [B, speech_rows] after the last position of each row.
+        """
+        lengths = torch.tensor([len(row) for row in rows], device=self.device)
+        steps = torch.arange(int(lengths.max()), device=self.device).minimum(lengths[:, None] - 1)
+        embeddings = torch.cat(list(rows))[steps + (lengths.cumsum(0) - lengths)[:, None]]
+        positions = steps + torch.tensor(starts, device=self.device)[:, None]
+        span = max(start + len(row) for start, row in zip(starts, rows, strict=True))
+        return self.logits(self(embeddings, positions, cache, span)[:, -1])
+
+    def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
+        """Feed one speech token per slot.
+
+        Shapes depend on the number of slots and ``span`` alone and nothing is read back to the host, so
+        a step can be captured in a CUDA graph. A slot that has nothing to feed passes any token at its
+        next free position: what is written there is overwritten before it is ever attended to.
+
+        Args:
+            tokens: [S] int64 speech ids.
+            positions: [S] int64, each below ``span``.
+
+        Returns:
+            float32 logits [S, speech_rows].
+        """
+        embeddings = self.speech_embedding(tokens)[:, None]
+        return self.logits(self(embeddings, positions[:, None], cache, span)[:, 0])
+
+    def _table(self, table: Table) -> nn.Embedding:
+        return cast(nn.Embedding, getattr(self, f"{table.value}_embedding"))
+
+    def _ids(self, ids: Sequence[int]) -> Tensor:
+        return torch.as_tensor(ids, dtype=torch.int64, device=self.device)
+
+    def _place(self, positions: Tensor, span: int, dtype: torch.dtype) -> Placement:
+        config, device = self.config, positions.device
+        exponents = torch.arange(0, config.head_dim, 2, device=device, dtype=torch.float32) / config.head_dim
+        angles = positions[..., None, None].float() * (1.0 / config.rope_theta**exponents)
+        cos, sin = angles.cos(), angles.sin()
+        hidden = torch.arange(span, device=device) > positions[..., None]
+        mask = torch.zeros(hidden.shape, device=device, dtype=dtype).masked_fill_(hidden, float("-inf"))
+        return Placement(
+            cos=torch.cat([cos, cos], dim=-1).to(dtype),
+            sin=torch.cat([-sin, sin], dim=-1).to(dtype),
+            positions=positions,
+            mask=mask[:, None].repeat(1, 1, config.num_heads // config.num_kv_heads, 1),
+        )
+
+
+def _store_by_columns(model: nn.Module) -> None:
+    """Lay linear weights out column by column: a CPU multiplies one row by them in 0.6 of the time.
+
+    It costs more rows nothing, and a GPU has no need for it.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.weight.data = module.weight.data.t().contiguous().t()
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position embedding over the two halves of the last axis; ``sin`` carries the sign."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)

@@ -1,0 +1,131 @@
+"""Text that arrives in pieces while speech leaves: what to feed, and when to wait.
+
+Text and speech are fed in blocks (5 text tokens, then 15 speech tokens, in the published model). After a
+block's speech the model draws the fill marker, which asks for the next text and is itself never fed.
+When the text has ended, what is left of it is fed with the task token, and speech runs to its end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.lm.prompt import SOS, TASK, Segment, Table
+
+
+class StreamState(Enum):
+    """Stage of a text stream."""
+
+    WAITING = "waiting"
+    """Nothing can be drawn before the next feed."""
+    DECODING = "decoding"
+    """Within a block: speech tokens, then a fill marker."""
+    FINISHING = "finishing"
+    """All text is fed: speech tokens, then a stop id."""
+
+
+class TextStream:
+    """Feeding order of one utterance; knows neither network nor sampler.
+
+    The driver feeds what `take` returns, then repeats: draw an id (or use the fill marker when
+    `must_fill`), `accept` it, feed it if it is speech. When `take` returns None in the waiting state, more
+    text is needed.
+
+    Args:
+        prompt_text, prompt_speech: of the voice; prompt text precedes the pushed text.
+        upstream_feeding: reproduce CosyVoice2's feeding where it departs from its own layout: what was
+            fed last before a fill marker is fed again with the final text; a prompt that ends with a
+            full block is not followed by text before speech is drawn; prompt speech for which text never
+            came is dropped.
+    """
+
+    def __init__(
+        self,
+        config: SpeechLMConfig,
+        prompt_text: Sequence[int] = (),
+        prompt_speech: Sequence[int] = (),
+        upstream_feeding: bool = False,
+    ) -> None:
+        self._fill_id = config.fill_id
+        self._text_per_block, self._speech_per_block = config.mix_ratio
+        self._upstream = upstream_feeding
+        self._text = deque(prompt_text)
+        self._prompt_speech = deque(prompt_speech)
+        self._opening = [SOS]
+        self._fed: list[Segment] = []
+        self._speech_left = self._speech_per_block - len(prompt_speech) % self._speech_per_block
+        self.state = StreamState.WAITING
+        self.num_text = 0
+        self.ended = False
+
+    @property
+    def must_fill(self) -> bool:
+        """Whether the block is complete, so that the next id is the fill marker whatever the model says."""
+        return self.state is StreamState.DECODING and self._speech_left == 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` has something to feed."""
+        if self.state is not StreamState.WAITING or self.num_text == 0:
+            return False
+        return self.ended or self._opens_with_speech() or self._has_block()
+
+    def push(self, ids: Sequence[int]) -> None:
+        """Add a piece of text; any length."""
+        self._text.extend(ids)
+        self.num_text += len(ids)
+        self._interleave_prompt()
+
+    def end(self) -> None:
+        """No further text follows."""
+        self.ended = True
+
+    def take(self) -> list[Segment] | None:
+        """What to feed before the next draw; None while decoding, or while more text is needed."""
+        if not self.ready:
+            return None
+        if self._opens_with_speech():
+            return self._start(StreamState.DECODING, [])
+        if self.ended:
+            return self._start(StreamState.FINISHING, self._final_segments())
+        return self._start(StreamState.DECODING, [self._next_text()])
+
+    def accept(self, token: int) -> None:
+        """Register a drawn id: a speech token or, within a block, the fill marker."""
+        if token != self._fill_id:
+            self._speech_left -= 1
+            self._fed = [Segment(Table.SPEECH, (token,))]
+        elif self.state is StreamState.DECODING:
+            self._speech_left = self._speech_per_block
+            self.state = StreamState.WAITING
+
+    def _interleave_prompt(self) -> None:
+        while self._prompt_speech and len(self._text) >= self._text_per_block:
+            size = min(self._speech_per_block, len(self._prompt_speech))
+            speech = [self._prompt_speech.popleft() for _ in range(size)]
+            self._opening += [self._next_text(), Segment(Table.SPEECH, speech)]
+
+    def _opens_with_speech(self) -> bool:
+        """Whether the prompt ended within a block, whose speech is now drawn to its end."""
+        if self._prompt_speech or len(self._opening) < 2:
+            return False
+        return self._upstream or self._speech_left < self._speech_per_block
+
+    def _has_block(self) -> bool:
+        return not self._prompt_speech and len(self._text) >= self._text_per_block
+
+    def _final_segments(self) -> list[Segment]:
+        repeated = self._fed if self._upstream else []
+        speech = [] if self._upstream else list(self._prompt_speech)
+        return [*repeated, Segment(Table.TEXT, list(self._text)), TASK, Segment(Table.SPEECH, speech)]
+
+    def _next_text(self) -> Segment:
+        return Segment(Table.TEXT, [self._text.popleft() for _ in range(self._text_per_block)])
+
+    def _start(self, state: StreamState, segments: list[Segment]) -> list[Segment]:
+        self.state = state
+        self._fed = [*self._opening, *segments]
+        self._opening = []
+        return self._fed

@@ -1,0 +1,1 @@
+"""In-flight batching: requests of many clients in one engine, joining and leaving between two tokens."""

@@ -1,0 +1,67 @@
+"""The thread that hands tokens to readers, so that decoding never waits for one of them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+from cosyvoice_runtime.serving.lm.job import Job, Portion
+
+logger = logging.getLogger(__name__)
+
+
+class Delivery:
+    """Tokens leave in groups that form by themselves: all that came while the thread was busy elsewhere.
+
+    Args:
+        cancel: told of a job that nobody reads any more.
+        caught_up: called when everything there was has been handed over.
+    """
+
+    def __init__(self, cancel: Callable[[Job], None], caught_up: Callable[[], None]) -> None:
+        self._cancel = cancel
+        self._caught_up = caught_up
+        self._ready: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="speech-lm-delivery")
+        self._thread.start()
+
+    def tell(self, job: Job) -> None:
+        """There is something new about a job."""
+        self._ready.put(job)
+
+    def close(self) -> None:
+        """Return when everything told so far has been handed over."""
+        self._ready.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._ready.get()) is not None:
+            try:
+                self._look(job)
+                if self._ready.empty():
+                    self._caught_up()
+            except Exception:
+                logger.exception("a reader's end or the load could not be told")
+
+    def _look(self, job: Job) -> None:
+        if job.closed:
+            return
+        portion = job.take()
+        error = portion.error or self._send(job, portion)
+        if error is not None or portion.finish_reason is not None:
+            job.closed = True
+            job.reader.finish(error)
+
+    def _send(self, job: Job, portion: Portion) -> Exception | None:
+        """Pass tokens on; returns why that could not be done."""
+        try:
+            if portion.tokens or portion.finish_reason is not None:
+                job.reader.send(portion.tokens, portion.finish_reason)
+            elif job.reader.cancelled:
+                self._cancel(job)
+        except Exception as error:
+            self._cancel(job)
+            return error
+        return None

@@ -1,0 +1,77 @@
+"""What the scheduler asks of an engine, and the choice of one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, Protocol
+
+from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+
+ENGINES = {
+    "torch": "cosyvoice_runtime.serving.lm.engines.torch.engine",
+    "tensorrt_llm": "cosyvoice_runtime.serving.lm.engines.tensorrt_llm.prepare",
+    "vllm": "cosyvoice_runtime.serving.lm.engines.vllm.startup",
+}
+"""Modules with a function ``prepare(settings) -> OpenEngine``, imported when chosen."""
+
+
+class EngineError(CosyVoiceError):
+    """The engine broke down; the requests it was working on are lost."""
+
+
+class Progress(NamedTuple):
+    """What a step brought to one utterance.
+
+    Attributes:
+        handle: as `Engine.add` returned it.
+        tokens: new speech tokens.
+        finish_reason: set once, with the last tokens; the slot is free then.
+        error: what went wrong with this utterance alone, if the reason is ``error``.
+    """
+
+    handle: Hashable
+    tokens: Sequence[int]
+    finish_reason: FinishReason | None = None
+    error: CosyVoiceError | None = None
+
+
+class Engine(Protocol):
+    """Decodes several utterances together; called by one thread only.
+
+    A `CosyVoiceError` from `add` concerns that utterance; any other exception, the whole engine.
+
+    Attributes:
+        slots: utterances at a time.
+    """
+
+    slots: int
+
+    def add(self, prompt: Prompt, options: SamplingOptions) -> Hashable:
+        """Take a slot for an utterance; the handle names it from now on."""
+
+    def step(self) -> Sequence[Progress]:
+        """Wait until at least one utterance has got further."""
+
+    def cancel(self, handle: Hashable) -> None:
+        """Free the slot of an utterance that runs; no progress of it follows."""
+
+    def close(self) -> None:
+        """Give everything back; also called after a breakdown."""
+
+
+OpenEngine = Callable[[], Engine]
+"""Makes a fresh engine from weights already loaded: at the start, and again after a breakdown."""
+
+
+def prepare_engine(settings: TensorrtLlmSettings) -> OpenEngine:
+    """Load the weights for the engine that the settings name.
+
+    Raises:
+        InvalidInput: what it needs is not installed, or it can't work with these settings.
+        CheckpointError: the weights can't be read.
+    """
+    open_engine: OpenEngine = importlib.import_module(ENGINES[settings.engine]).prepare(settings)
+    return open_engine

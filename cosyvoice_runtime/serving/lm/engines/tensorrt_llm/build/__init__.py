@@ -1,0 +1,1 @@
+"""Building an engine with trtllm-build."""

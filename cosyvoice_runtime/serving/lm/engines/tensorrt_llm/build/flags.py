@@ -1,0 +1,110 @@
+"""What ``trtllm-build`` is told, and why; all in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MODEL_FILE = Path(__file__).parents[1] / "conversion" / "speech_model.py"
+MODEL_CLASS = "SpeechQwenForCausalLM"
+"""Of the speech layout; the file can be imported in the container only."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """``--name value`` and the reason for it."""
+
+    name: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """
+    Attributes:
+        max_batch_size: requests decoded together; a server may use fewer.
+        max_seq_len: most positions of one request: text, prompt speech and new speech.
+        max_num_tokens: most positions computed in one step, over all requests.
+    """
+
+    max_batch_size: int = 64
+    max_seq_len: int = 4096
+    max_num_tokens: int = 4096
+
+
+def shape_flags(options: BuildOptions) -> list[Flag]:
+    """Sizes of the engine."""
+    return [
+        Flag(
+            "max_batch_size",
+            str(options.max_batch_size),
+            "streams of one GPU; a decode step at 64 costs little more than one at 16",
+        ),
+        Flag("max_beam_width", "1", "speech is sampled, never searched"),
+        Flag(
+            "max_seq_len",
+            str(options.max_seq_len),
+            "the default would be the network's 32,768 positions, for which no speech has a use",
+        ),
+        Flag(
+            "max_input_len",
+            str(options.max_seq_len),
+            "the default of 1,024 would refuse a long reference; max_seq_len is the only limit",
+        ),
+        Flag(
+            "max_num_tokens",
+            str(options.max_num_tokens),
+            "one longest prompt, or several usual ones; more would hold up running streams while "
+            "prompts are computed, and cost memory for activations",
+        ),
+    ]
+
+
+def kernel_flags(dtype: str) -> list[Flag]:
+    """Plugins and features."""
+    return [
+        Flag("gpt_attention_plugin", dtype, "in-flight batching works through this plugin alone"),
+        Flag("remove_input_padding", "enable", "in-flight batching packs requests without padding"),
+        Flag("kv_cache_type", "paged", "the pool that in-flight requests share"),
+        Flag("tokens_per_block", "32", "grain of the pool and of reuse; a transcript has 10 to 60 tokens"),
+        Flag("context_fmha", "enable", "prompts in one fused kernel"),
+        Flag(
+            "use_paged_context_fmha", "enable", "a prompt may start with blocks that another one has filled"
+        ),
+        Flag("gemm_plugin", dtype, "NVIDIA's advice for float16 and bfloat16 matrices"),
+        Flag("multiple_profiles", "enable", "kernels chosen for few tokens as well as for many"),
+        Flag("logits_dtype", "float32", "the embedding bias has to have the logits' dtype"),
+    ]
+
+
+def model_flags(layout: str) -> list[Flag]:
+    """The model class, where it is not NVIDIA's own."""
+    if layout == "merged":
+        return []
+    why = "the stock Qwen2 has neither a bias on the head nor an embedding longer than it"
+    return [
+        Flag("model_cls_file", str(MODEL_FILE), why),
+        Flag("model_cls_name", MODEL_CLASS, why),
+    ]
+
+
+def build_flags(options: BuildOptions, layout: str, dtype: str) -> list[Flag]:
+    """All flags but the directories and the timing cache."""
+    return [*shape_flags(options), *kernel_flags(dtype), *model_flags(layout)]
+
+
+def command(checkpoint_dir: Path, out_dir: Path, timing_cache: Path, flags: list[Flag]) -> list[str]:
+    """Arguments of the process.
+
+    The timing cache is read when it exists and written after the build: without these flags it would be
+    ``model.cache`` in the working directory.
+    """
+    places = [
+        ("checkpoint_dir", str(checkpoint_dir)),
+        ("output_dir", str(out_dir)),
+        ("input_timing_cache", str(timing_cache)),
+        ("output_timing_cache", str(timing_cache)),
+    ]
+    pairs = [*places, *((flag.name, flag.value) for flag in flags)]
+    return ["trtllm-build", *(text for name, value in pairs for text in (f"--{name}", value))]

@@ -1,0 +1,1 @@
+"""Engine torch: the library's own batch decoder."""

@@ -1,0 +1,85 @@
+"""The engine ``torch``: the library's own batch decoder."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Hashable
+from functools import partial
+from typing import cast
+
+import torch
+
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.cuda_graphs import CudaRecorder
+from cosyvoice_runtime.lm import (
+    BatchDecoder,
+    Emission,
+    Generation,
+    Prompt,
+    SamplingOptions,
+    SpeechLM,
+)
+from cosyvoice_runtime.serving.lm.cache_room import check_cache_room
+from cosyvoice_runtime.serving.lm.engine import OpenEngine, Progress
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+
+logger = logging.getLogger(__name__)
+
+
+GPU_PREFILL_ROWS = 16
+"""A GPU takes about as long for so many prompts of usual length as for one."""
+
+
+class TorchEngine:
+    """`BatchDecoder` as an engine; its `Generation` objects are the handles.
+
+    Args:
+        graphs: on a GPU, replay recorded steps.
+    """
+
+    def __init__(self, lm: SpeechLM, slots: int, max_len: int, graphs: bool = True) -> None:
+        self.slots = slots
+        on_gpu = lm.device.type == "cuda"
+        started = time.monotonic()
+        self._decoder = BatchDecoder(
+            lm,
+            slots,
+            max_len,
+            record=CudaRecorder(lm.device) if on_gpu and graphs else None,
+            prefill_rows=GPU_PREFILL_ROWS if on_gpu else 1,
+        )
+        logger.info(
+            "engine torch: %d slots of %d positions, %.0f MiB of cache, %s",
+            slots,
+            max_len,
+            self._decoder.cache_bytes / 2**20,
+            f"steps recorded in {time.monotonic() - started:.1f} s" if on_gpu and graphs else "eager steps",
+        )
+
+    def add(self, prompt: Prompt, options: SamplingOptions) -> Generation:
+        return self._decoder.add(prompt, options)
+
+    def step(self) -> list[Progress]:
+        return [_progress(emission) for emission in self._decoder.step()]
+
+    def cancel(self, handle: Hashable) -> None:
+        self._decoder.cancel(cast(Generation, handle))
+
+    def close(self) -> None:
+        del self._decoder
+
+
+def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
+    """See `engine.prepare_engine`."""
+    config = load_config(settings.checkpoint_dir)
+    check_cache_room(settings, config.speech_lm.max_positions)
+    tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
+    dtype = getattr(torch, settings.dtype)
+    lm = SpeechLM.from_tensors(config.speech_lm, tensors, settings.device, dtype)
+    return partial(TorchEngine, lm, settings.max_slots, settings.max_sequence_tokens, settings.cuda_graphs)
+
+
+def _progress(emission: Emission) -> Progress:
+    generation, token, reason = emission
+    return Progress(generation, [] if token is None else [token], reason, generation.error)

@@ -1,0 +1,143 @@
+"""Requests in the terms of NVIDIA's ``inflight_batcher_llm``, checked and with its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.serving.lm.merged_ids import read_prompt, stop_ids
+
+OPTION_FIELDS = {
+    "runtime_top_k": "top_k",
+    "runtime_top_p": "top_p",
+    "temperature": "temperature",
+    "repetition_penalty": "repetition_penalty",
+    "seed": "seed",
+    "min_tokens": "min_tokens",
+    "request_output_len": "max_tokens",
+    "sampling_strategy": "strategy",
+    "ras_window": "window",
+    "ras_threshold": "tau",
+}
+"""Tensors that are sampling options, and the names of these in the library."""
+
+DEFAULTS = {"seed": 0, "min_tokens": 1}
+"""NVIDIA's, where they differ from the library's (TensorRT-LLM, ``DefaultDecodingParams``)."""
+
+FIELDS = (*OPTION_FIELDS, "input_lengths", "end_id", "streaming", "exclude_input_in_output", "first_tokens")
+"""Every tensor that `RequestReader.read` looks at besides ``input_ids``; one value each."""
+TEXT_FIELDS = ("sampling_strategy",)
+"""Those of them that are strings."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One utterance to decode.
+
+    Attributes:
+        streaming: tokens are wanted as they come, not all at the end.
+        first_tokens: fewest tokens that a stream's reader can begin with.
+        id: what a stop names; empty for a request that can't be stopped so.
+        echo: ids that stand before the output.
+    """
+
+    prompt: Prompt
+    options: SamplingOptions
+    streaming: bool = False
+    first_tokens: int = 1
+    id: str = ""
+    echo: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RequestReader:
+    """Turns tensors into requests.
+
+    Attributes:
+        max_tokens: most new tokens of one request.
+        max_sequence_tokens: most positions of prompt and new tokens together.
+    """
+
+    vocabulary: MergedVocabulary
+    max_tokens: int
+    max_sequence_tokens: int
+
+    def read(self, ids: Sequence[int], fields: Mapping[str, Any], request_id: str = "") -> Request:
+        """
+        Args:
+            ids: of the merged vocabulary; those beyond ``input_lengths`` are ignored.
+            fields: values by the names in `FIELDS`; what a request leaves out is missing or None.
+
+        Raises:
+            InvalidInput: naming the tensor, what was given and what is accepted.
+        """
+        given = {name: value for name, value in fields.items() if value is not None}
+        ids = self._cut(ids, given.get("input_lengths", len(ids)))
+        prompt = read_prompt(ids, self.vocabulary)
+        self._check_lengths(len(ids), given.get("request_output_len"))
+        self._check_end(given.get("end_id"))
+        streaming = given.get("streaming", False)
+        echoed = not streaming and not given.get("exclude_input_in_output", False)
+        return Request(
+            prompt,
+            read_options(given),
+            streaming,
+            self._first_tokens(given.get("first_tokens", 1)),
+            request_id,
+            tuple(ids) if echoed else (),
+        )
+
+    def _cut(self, ids: Sequence[int], length: int) -> Sequence[int]:
+        if not 1 <= length <= len(ids):
+            raise InvalidInput("input_lengths", length, f"from 1 to the {len(ids)} ids in input_ids")
+        return ids[:length]
+
+    def _check_lengths(self, prompt: int, wanted: int | None) -> None:
+        room = self.max_sequence_tokens - prompt
+        if room < 1:
+            raise InvalidInput("input_ids", f"{prompt} ids", f"fewer than {self.max_sequence_tokens}")
+        if wanted is None or not 1 <= wanted <= self.max_tokens:
+            raise InvalidInput("request_output_len", wanted, f"from 1 to {self.max_tokens}")
+        if wanted > room:
+            limit = f"at most {room}, the room that {prompt} input_ids leave"
+            raise InvalidInput("request_output_len", wanted, limit)
+
+    def _first_tokens(self, wanted: int) -> int:
+        if not 1 <= wanted <= self.max_tokens:
+            raise InvalidInput("first_tokens", wanted, f"from 1 to {self.max_tokens}")
+        return wanted
+
+    def _check_end(self, end_id: int | None) -> None:
+        stops = stop_ids(self.vocabulary)
+        if end_id is not None and end_id not in stops:
+            limit = f"one of the stop ids {stops.start} to {stops.stop - 1}, all of which end the speech"
+            raise InvalidInput("end_id", end_id, limit)
+
+
+def read_options(given: Mapping[str, Any]) -> SamplingOptions:
+    """Sampling options from values by tensor name.
+
+    Without ``sampling_strategy``, ``runtime_top_k`` and ``runtime_top_p`` mean what they do for TensorRT-LLM:
+    0 is no limit, and neither of them given is greedy. With it, the library's defaults apply.
+
+    Raises:
+        InvalidInput: a value is out of range.
+    """
+    options = DEFAULTS | {name: given[tensor] for tensor, name in OPTION_FIELDS.items() if tensor in given}
+    if "strategy" not in options:
+        options |= _nucleus(options.get("top_k", 0), options.get("top_p", 0.0))
+    try:
+        return SamplingOptions(**options)
+    except InvalidInput as error:
+        tensors = {name: tensor for tensor, name in OPTION_FIELDS.items()}
+        raise InvalidInput(tensors[error.field], options[error.field], error.limit) from error
+
+
+def _nucleus(top_k: int, top_p: float) -> dict[str, Any]:
+    if top_k == 0 and top_p == 0.0:
+        return {"strategy": "greedy", "top_k": 0, "top_p": 1.0}
+    return {"strategy": "nucleus", "top_k": top_k, "top_p": 1.0 if top_p == 0.0 else top_p}

@@ -1,0 +1,253 @@
+"""The thread that owns the engine: requests wait, join, run together and leave between two tokens."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
+from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.serving.lm.delivery import Delivery
+from cosyvoice_runtime.serving.lm.engine import Engine, EngineError, OpenEngine, Progress
+from cosyvoice_runtime.serving.lm.job import Job, Reader
+from cosyvoice_runtime.serving.lm.request import Request
+
+logger = logging.getLogger(__name__)
+
+
+class Load(NamedTuple):
+    """What the scheduler is busy with.
+
+    Attributes:
+        active: requests that hold a slot.
+        waiting: requests that wait for one.
+        tokens_per_step: drawn in the last step; 0 when idle.
+        finished: requests ended so far, by reason.
+    """
+
+    active: int
+    waiting: int
+    tokens_per_step: int
+    finished: Mapping[FinishReason, int]
+
+
+class Scheduler:
+    """Runs requests through an engine; `submit`, `stop` and `close` may be called by any thread.
+
+    If the engine breaks down, the requests in it end with an `EngineError`, and a fresh engine takes the
+    waiting ones. If there is no fresh engine either, those and all later ones get the error.
+
+    Args:
+        open_engine: makes an engine.
+        max_waiting: requests that may wait for a slot.
+        idle_timeout_s: longest time that a reader may take over its tokens before the request loses its slot.
+        watch: told the load whenever the readers have everything, by one thread.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        open_engine: OpenEngine,
+        max_waiting: int,
+        idle_timeout_s: float,
+        watch: Callable[[Load], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_engine = open_engine
+        self._engine: Engine = open_engine()
+        self._max_waiting = max_waiting
+        self._idle_timeout_s = idle_timeout_s
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._running: dict[object, Job] = {}
+        self._cancelled: list[Job] = []
+        self._by_id: dict[str, Job] = {}
+        self._refusal: CosyVoiceError | None = None
+        self._closing = False
+        self._tokens_per_step = 0
+        self._finished: Counter[FinishReason] = Counter()
+        self._delivery = Delivery(self._cancel, lambda: watch(self.load))
+        self._thread = threading.Thread(target=self._run, name="speech-lm-scheduler")
+        self._thread.start()
+
+    @property
+    def load(self) -> Load:
+        active = len(self._running)
+        tokens = self._tokens_per_step if active else 0
+        return Load(active, len(self._waiting), tokens, Counter(self._finished))
+
+    def submit(self, request: Request, reader: Reader) -> None:
+        """Queue a request; everything further goes to the reader, its end included.
+
+        Raises:
+            OverloadedError: too many requests wait, or the scheduler is closing.
+            InvalidInput: a request with this id has not ended yet.
+            EngineError: there is no engine any more.
+        """
+        job = Job(request, reader)
+        with self._changed:
+            self._check_admission(request)
+            self._waiting.append(job)
+            if request.id:
+                self._by_id[request.id] = job
+            self._changed.notify()
+        self._delivery.tell(job)
+
+    def stop(self, request_id: str) -> None:
+        """End a request early, with reason ``cancelled``; one that has ended already is left alone.
+
+        Raises:
+            InvalidInput: the id is empty.
+        """
+        if not request_id:
+            raise InvalidInput("request_id", request_id, "the id of the request to stop")
+        with self._changed:
+            job = self._by_id.get(request_id)
+        if job is not None:
+            self._cancel(job)
+
+    def close(self) -> None:
+        """Take no further requests, let those that wait or run come to their end, and end all threads."""
+        with self._changed:
+            self._closing = True
+            self._refusal = self._refusal or OverloadedError("the server is shutting down; try again later")
+            self._changed.notify()
+        self._thread.join()
+        self._delivery.close()
+
+    def _check_admission(self, request: Request) -> None:
+        if self._refusal is not None:
+            raise copy.copy(self._refusal)  # one that is raised again and again collects tracebacks
+        if len(self._running) + len(self._waiting) >= self._engine.slots + self._max_waiting:
+            limit = f"{self._engine.slots} requests run and {self._max_waiting} wait"
+            raise OverloadedError(f"max_queue_size: {limit}; try again later")
+        if request.id in self._by_id:
+            raise InvalidInput("request_id", request.id, "a request with this id has not ended yet")
+
+    def _cancel(self, job: Job) -> None:
+        with self._changed:
+            self._cancelled.append(job)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        broken = self._serve()
+        while broken:
+            try:
+                self._engine.close()
+                self._engine = self._open_engine()
+            except Exception as error:
+                self._give_up(error)
+                return
+            broken = self._serve()
+        self._engine.close()
+
+    def _serve(self) -> bool:
+        """Work until there is nothing left to do, ever; True if the engine broke down before."""
+        try:
+            while self._wait_for_work():
+                self._end_cancelled()
+                self._admit()
+                self._step()
+        except Exception as error:
+            logger.error("the engine of the speech LM broke down", exc_info=error)
+            self._fail(self._running.values(), _breakdown(error))
+            return True
+        return False
+
+    def _wait_for_work(self) -> bool:
+        """Sleep until there is something to do; False when there never will be again."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_work() or self._closing)
+            return self._has_work()
+
+    def _has_work(self) -> bool:
+        return bool(self._running or self._waiting or self._cancelled)
+
+    def _end_cancelled(self) -> None:
+        while self._cancelled:
+            self._remove(self._cancelled.pop())
+
+    def _remove(self, job: Job, error: CosyVoiceError | None = None) -> None:
+        """Take a job out wherever it is; without effect when it has ended."""
+        if job.finish_reason is None:
+            if job.handle is not None:
+                self._engine.cancel(job.handle)
+            self._finish(job, FinishReason.CANCELLED, error)
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._running) < self._engine.slots:
+            job = self._waiting[0]
+            if job.reader.cancelled:
+                self._finish(job, FinishReason.CANCELLED)
+            else:
+                self._start(job)
+
+    def _start(self, job: Job) -> None:
+        try:
+            job.handle = self._engine.add(job.request.prompt, job.request.options)
+        except CosyVoiceError as error:
+            self._finish(job, FinishReason.ERROR, error)
+            return
+        except Exception as error:
+            self._finish(job, FinishReason.ERROR, _breakdown(error))
+            raise
+        with self._changed:
+            self._waiting.remove(job)
+            self._running[job.handle] = job
+        self._delivery.tell(job)
+
+    def _step(self) -> None:
+        if not self._running:
+            return
+        progress = self._engine.step()
+        self._tokens_per_step = sum(len(row.tokens) for row in progress)
+        for row in progress:
+            self._advance(self._running[row.handle], row)
+        now = self._clock()
+        for job in list(self._running.values()):
+            if job.unread_s(now) > self._idle_timeout_s:
+                self._remove(job, CosyVoiceError(f"nobody took new tokens for {self._idle_timeout_s:g} s"))
+
+    def _advance(self, job: Job, row: Progress) -> None:
+        if row.finish_reason is not None:
+            self._finish(job, row.finish_reason, row.error, row.tokens)
+        elif job.put(row.tokens, self._clock()):
+            self._delivery.tell(job)
+
+    def _finish(
+        self,
+        job: Job,
+        reason: FinishReason,
+        error: CosyVoiceError | None = None,
+        tokens: Sequence[int] = (),
+    ) -> None:
+        with self._changed:
+            if job.handle is None:
+                self._waiting.remove(job)
+            else:
+                del self._running[job.handle]
+            self._by_id.pop(job.request.id, None)
+            self._finished[reason] += 1
+        job.put(tokens, self._clock(), reason, error)
+        self._delivery.tell(job)
+
+    def _fail(self, jobs: Iterable[Job], failure: EngineError) -> None:
+        for job in list(jobs):
+            self._finish(job, FinishReason.ERROR, failure)
+
+    def _give_up(self, error: Exception) -> None:
+        logger.critical("the engine of the speech LM can't be started anew", exc_info=error)
+        failure = EngineError("the speech LM's engine broke down and can't be started anew")
+        with self._changed:
+            self._refusal = failure
+        self._fail(self._waiting, failure)
+
+
+def _breakdown(error: Exception) -> EngineError:
+    return EngineError(f"the speech LM's engine broke down ({type(error).__name__})")

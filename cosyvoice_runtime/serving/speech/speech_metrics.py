@@ -1,0 +1,104 @@
+"""What ``cosyvoice2`` tells about its requests: how soon, how fast, how they ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum
+from types import TracebackType
+
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.pipeline.playback import Playback
+
+FIRST_AUDIO_S = (0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0)
+LOOKUPS = {True: "hit", False: "miss"}
+REAL_TIME_FACTORS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.5, 2.0, 5.0)
+
+
+class Ending(Enum):
+    """How a request ended."""
+
+    COMPLETED = "completed"
+    INVALID = "invalid"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class SpeechMetrics:
+    """
+    Args:
+        ending_of: how a request ended that raised this, or nothing.
+        now: clock in seconds.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        ending_of: Callable[[BaseException | None], Ending],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ending_of = ending_of
+        self.now = now
+        self.inflight = metrics.gauge("cosyvoice_inflight_utterances", "Utterances in progress.")
+        self.first_audio = metrics.histogram(
+            "cosyvoice_first_audio_seconds", "From a request to its first audio.", FIRST_AUDIO_S
+        )
+        self.real_time_factor = metrics.histogram(
+            "cosyvoice_real_time_factor",
+            "From a request to its last audio, by the seconds of audio; of completed ones.",
+            REAL_TIME_FACTORS,
+        )
+        self.underruns = metrics.counter(
+            "cosyvoice_underruns_total", "Chunks that left after the audio before them had been played."
+        )
+        self.audio_seconds = metrics.counter("cosyvoice_audio_seconds_total", "Seconds of speech sent.")
+        about = "cosyvoice_requests_total", "Requests by how they ended."
+        self._endings = {ending: metrics.counter(*about, ending=ending.value) for ending in Ending}
+        about = "cosyvoice_voice_lookups_total", "References by whether their voice was known."
+        self._lookups = {hit: metrics.counter(*about, result=name) for hit, name in LOOKUPS.items()}
+
+    def voice_looked_up(self, hit: bool) -> None:
+        self._lookups[hit].add(1)
+
+    def ended(self, error: BaseException | None) -> None:
+        """Count a request that ended like this."""
+        self._endings[self._ending_of(error)].add(1)
+
+
+class Course:
+    """One request from its arrival to its end, for the metrics. Used in ``with`` while it is served."""
+
+    def __init__(self, metrics: SpeechMetrics) -> None:
+        self._metrics = metrics
+        self._arrival = metrics.now()
+        self._playback = Playback(metrics.now)
+
+    def sent(self, seconds: float) -> None:
+        """Note audio that was sent just now."""
+        if not seconds:
+            return
+        if not self._playback.seconds:
+            self._metrics.first_audio.observe(self._elapsed_s())
+        self._playback.sent(seconds)
+
+    def __enter__(self) -> Course:
+        self._metrics.inflight.add(1)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        metrics, audio_s = self._metrics, self._playback.seconds
+        metrics.inflight.add(-1)
+        metrics.ended(error)
+        metrics.underruns.add(self._playback.underruns)
+        metrics.audio_seconds.add(audio_s)
+        if error is None and audio_s:
+            metrics.real_time_factor.observe(self._elapsed_s() / audio_s)
+
+    def _elapsed_s(self) -> float:
+        return self._metrics.now() - self._arrival

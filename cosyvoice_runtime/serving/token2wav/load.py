@@ -1,0 +1,134 @@
+"""From settings and a checkpoint to a service that is warm."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.checkpoint.tensors import load_tensors
+from cosyvoice_runtime.cuda_graphs import CudaRecorder
+from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.recorded_calls import CallSizes
+from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.serving.token2wav.device import as_current
+from cosyvoice_runtime.serving.token2wav.memory import page_count
+from cosyvoice_runtime.serving.token2wav.router import WaveRouter
+from cosyvoice_runtime.serving.token2wav.scheduler import WaveScheduler
+from cosyvoice_runtime.serving.token2wav.service import WaveService
+from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
+from cosyvoice_runtime.serving.token2wav.wave_metrics import WaveMetrics
+from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.vocoder.hift import HiFT
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.compiled.install import Engines
+
+logger = logging.getLogger(__name__)
+
+
+def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRouter:
+    """Schedulers at work, one for each device, with all limits of the settings each.
+
+    Raises:
+        CheckpointError: a file is missing or damaged.
+        EngineFileError: the backend's engines are missing or of something else.
+        InvalidInput: a setting does not fit the checkpoint.
+    """
+    warm = [load_warm(settings.on(device)) for device in settings.devices]
+    return WaveRouter(
+        [
+            _start(token2wav, settings, WaveMetrics(metrics, device))
+            for token2wav, device in zip(warm, settings.devices, strict=True)
+        ]
+    )
+
+
+def load_warm(settings: Token2WavSettings) -> Token2Wav:
+    """The networks on the one device of the settings, ready to be fast."""
+    with as_current(torch.device(settings.device)):
+        token2wav = load_token2wav(settings)
+        on_gpu = token2wav.vocoder.device.type == "cuda"
+        if on_gpu and settings.backend == "torch":
+            record(token2wav, settings)
+        # Elsewhere the first batch costs little more than later ones, and a large one takes long.
+        warm_up(token2wav, settings.max_batch if on_gpu else 1)
+    return token2wav
+
+
+def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
+    """The networks on the one device of the settings."""
+    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    device, dtype = settings.device, getattr(torch, settings.dtype)
+    engines = _open_engines(settings, config)
+    flow = Flow.from_tensors(
+        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps
+    )
+    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, dtype)
+    if engines is not None:
+        engines.install(flow, vocoder)
+    pages = page_count(flow, settings.max_flow_pages, settings.flow_memory_share)
+    return Token2Wav(FlowStream(flow, pages), vocoder, settings.lookahead)
+
+
+def _start(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetrics) -> WaveScheduler:
+    voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
+    service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, metrics.show)
+    return WaveScheduler(
+        service,
+        settings.max_batch,
+        settings.max_queue_size,
+        settings.max_turn_ms / 1e3,
+        token2wav.flow.flow.config.encoder.chunk_tokens,
+        metrics.show_waiting,
+        token2wav.vocoder.device,
+    )
+
+
+def _open_engines(settings: Token2WavSettings, config: ModelConfig) -> Engines | None:
+    """None for the torch modules, which need none."""
+    if settings.backend == "torch":
+        return None
+    from cosyvoice_runtime.compiled.install import open_engines  # brings onnx, which nothing else here needs
+
+    return open_engines(settings, config)
+
+
+def record(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
+    """Record what a GPU repeats, if the settings say so."""
+    if not settings.cuda_graphs:
+        logger.info("backend torch: every kernel is launched")
+        return
+    started = time.monotonic()
+    recordings = token2wav.record(CallSizes.up_to(settings.max_batch), CudaRecorder(token2wav.vocoder.device))
+    logger.info("backend torch: %d recordings made in %.1f s", recordings, time.monotonic() - started)
+
+
+def warm_up(token2wav: Token2Wav, rows: int) -> None:
+    """Speak a short utterance in so many rows, prompt and both kinds of chunk included; nothing stays."""
+    started = time.monotonic()
+    flow, config = token2wav.flow, token2wav.flow.flow.config
+    chunk = config.encoder.chunk_tokens
+    prompt = FlowPrompt(
+        tokens=torch.zeros(chunk + config.lookahead_tokens, dtype=torch.int64),
+        mel=torch.zeros(config.frames_per_token * (chunk + config.lookahead_tokens), config.mel_bins),
+        speaker=torch.ones(config.speaker_dim),
+    )
+    prefix = flow.prefix(prompt)
+    states = [token2wav.open(prefix, noise_seed=0) for _ in range(rows)]
+    for tokens, last in (([0] * chunk, False), ([0], True)):
+        for state in states:
+            token2wav.push(state, tokens, last)
+        token2wav.advance(states)
+    for state in states:
+        token2wav.close(state)
+    flow.close(prefix)
+    flow.recomputing = 0
+    logger.info("warm after %.1f s", time.monotonic() - started)

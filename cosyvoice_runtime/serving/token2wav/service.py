@@ -1,0 +1,221 @@
+"""Chunks of many utterances in, waveforms out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
+from cosyvoice_runtime.serving.token2wav.usage import Usage
+from cosyvoice_runtime.serving.token2wav.utterances import Utterance, Utterances
+from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
+
+logger = logging.getLogger(__name__)
+
+Waveform = npt.NDArray[np.float32]
+Outcome = Waveform | Exception
+"""Samples ``[n]`` at 24 kHz, or why there are none."""
+SEED_LIMIT = 2**63
+
+
+class WaveService:
+    """Owns the utterances in progress and the voices they speak with.
+
+    Utterances are independent: what one of them does wrong ends that one alone.
+
+    Args:
+        max_utterances: in progress at once.
+        idle_timeout_s: after which an utterance that nobody calls for is dropped.
+        on_change: told the usage now and after every change, from whichever thread made it.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        token2wav: Token2Wav,
+        voices: VoiceCache,
+        max_utterances: int,
+        idle_timeout_s: float,
+        on_change: Callable[[Usage], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._token2wav = token2wav
+        self._voices = voices
+        self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
+        self._on_change = on_change
+        self._batches: Counter[int] = Counter()
+        self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+        self._closed = False
+        self._changed()
+
+    def __len__(self) -> int:
+        """Utterances in progress."""
+        return len(self._utterances)
+
+    def __contains__(self, utterance_id: str) -> bool:
+        """Whether an utterance is in progress. Does not wait for a batch that is being computed."""
+        return utterance_id in self._utterances
+
+    def run(self, chunks: Sequence[WaveChunk]) -> list[Outcome]:
+        """Compute chunks of as many utterances in one batch.
+
+        An utterance ends, and is freed, with its last chunk, a cancel or an error; later chunks of it get a
+        :class:`~cosyvoice_runtime.errors.NotFoundError`.
+        """
+        try:
+            with self._lock:
+                self.touch(chunk.utterance_id for chunk in chunks)
+                self._drop_idle()
+                return self._run_batch(chunks)
+        finally:
+            self._changed()
+
+    def touch(self, names: Iterable[str]) -> None:
+        """These utterances are not idle, if they are in progress."""
+        with self._lock:
+            self._utterances.touch(names)
+
+    def computes_voice(self, chunk: WaveChunk) -> bool:
+        """Whether the chunk would run the networks over the prompt of its voice first."""
+        with self._lock:
+            return self._opens(chunk) and self._voices.computes(chunk.voice_key, chunk.prompt)
+
+    def sweep(self) -> None:
+        """Drop utterances that nobody has called for in time. Called by a timer while there are any."""
+        with self._lock:
+            self._drop_idle()
+        self._changed()
+
+    def usage(self) -> Usage:
+        with self._lock:
+            flow = self._token2wav.flow
+            return Usage(
+                utterances=len(self._utterances),
+                voices=len(self._voices),
+                voice_pages=self._voices.pages,
+                pages_in_use=flow.pool.num_pages - flow.pool.free_pages,
+                pages=flow.pool.num_pages,
+                recomputes=flow.recomputing,
+                batches=dict(self._batches),
+                voice_hits=self._voices.hits,
+                voice_misses=self._voices.misses,
+            )
+
+    def close(self) -> None:
+        """Free everything and stop the timer."""
+        with self._lock:
+            self._closed = True
+            for name in self._utterances.names():
+                self._drop(name)
+            self._voices.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+        self._changed()
+
+    def _run_batch(self, chunks: Sequence[WaveChunk]) -> list[Outcome]:
+        taken = [self._take(chunk) for chunk in chunks]
+        utterances = [entry for entry in taken if isinstance(entry, Utterance)]
+        waves = iter(self._advance(utterances))
+        outcomes = [next(waves) if isinstance(entry, Utterance) else entry for entry in taken]
+        for chunk, outcome in zip(chunks, outcomes, strict=True):
+            if chunk.last or chunk.cancel or isinstance(outcome, Exception):
+                self._drop(chunk.utterance_id)
+        self._utterances.touch(chunk.utterance_id for chunk in chunks)
+        return outcomes
+
+    def _take(self, chunk: WaveChunk) -> Utterance | Outcome:
+        """The utterance with its new tokens, or the outcome if there is nothing to compute."""
+        if chunk.cancel:
+            return np.zeros(0, np.float32)
+        try:
+            utterance = self._open(chunk) if self._opens(chunk) else self._utterances.get(chunk.utterance_id)
+            if chunk.position != utterance.received:
+                limit = f"{utterance.received} tokens of the utterance were received before"
+                raise InvalidInput("position", chunk.position, limit)
+            self._token2wav.check(utterance.state, [*chunk.tokens, *chunk.rest])
+            self._token2wav.push(utterance.state, chunk.tokens, chunk.last)
+            utterance.received += len(chunk.tokens)
+            return utterance
+        except Exception as error:  # of whatever kind: the other rows go on
+            return error
+
+    def _opens(self, chunk: WaveChunk) -> bool:
+        return not chunk.cancel and chunk.position == 0 and chunk.utterance_id not in self._utterances
+
+    def _open(self, chunk: WaveChunk) -> Utterance:
+        chunk.check_names()
+        if not 0 <= chunk.noise_seed < SEED_LIMIT:
+            raise InvalidInput("noise_seed", chunk.noise_seed, "an integer from 0 to 2**63 - 1")
+        self._utterances.check_room()
+        voice = self._voices.acquire(chunk.voice_key, chunk.prompt)
+        try:
+            state = self._token2wav.open(voice.start, chunk.noise_seed, chunk.speed)
+        except BaseException:
+            self._voices.release(voice)
+            raise
+        return self._utterances.add(chunk.utterance_id, state, voice)
+
+    def _advance(self, utterances: Sequence[Utterance]) -> list[Outcome]:
+        if not utterances:
+            return []
+        states = [utterance.state for utterance in utterances]
+        self._batches[len(states)] += 1
+        try:
+            self._voices.make_room_for(states)
+            waves = _on_host(self._token2wav.advance(states))
+        except Exception as error:  # how far each state got is unknown
+            return [error for _ in states]
+        return [_checked(wave) for wave in waves]
+
+    def _drop(self, name: str) -> None:
+        utterance = self._utterances.remove(name)
+        if utterance is not None:
+            self._token2wav.close(utterance.state)
+            self._voices.release(utterance.voice)
+
+    def _drop_idle(self) -> None:
+        for name in self._utterances.idle():
+            logger.warning("utterance %s is dropped: nobody called for it", name)
+            self._drop(name)
+
+    def _changed(self) -> None:
+        with self._lock:
+            self._on_change(self.usage())
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Sweep when the next utterance may be idle. A timer that rings too early sets the next one."""
+        delay = self._utterances.idle_in_s()
+        if self._timer is None and delay is not None and not self._closed:
+            self._timer = threading.Timer(delay, self._ring)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _ring(self) -> None:
+        with self._lock:
+            self._timer = None
+            if not self._closed:
+                self.sweep()
+
+
+def _on_host(waves: Sequence[Tensor]) -> list[Waveform]:
+    """All waveforms in one copy."""
+    together = torch.cat(list(waves)).float().cpu()
+    return [wave.numpy() for wave in together.split([len(wave) for wave in waves])]
+
+
+def _checked(wave: Waveform) -> Outcome:
+    if np.isfinite(wave).all():
+        return wave
+    return CosyVoiceError("waveform: NaN or infinity came out of the networks")

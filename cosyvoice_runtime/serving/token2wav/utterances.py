@@ -1,0 +1,95 @@
+"""Utterances in progress: found by id, bounded in number, dropped when idle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cosyvoice_runtime.errors import NotFoundError, OverloadedError
+from cosyvoice_runtime.serving.token2wav.voices import CachedVoice
+
+
+@dataclass(eq=False)
+class Utterance:
+    """
+    Attributes:
+        state: the networks' own.
+        received: speech tokens so far.
+        used_at: when it was called last, by the store's clock.
+    """
+
+    state: Any
+    voice: CachedVoice
+    used_at: float
+    received: int = 0
+
+
+class Utterances:
+    """The utterances in progress.
+
+    Args:
+        limit: how many there may be.
+        idle_timeout_s: longest time between two calls for one.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, limit: int, idle_timeout_s: float, clock: Callable[[], float]) -> None:
+        self._limit = limit
+        self._idle_timeout_s = idle_timeout_s
+        self._clock = clock
+        self._utterances: dict[str, Utterance] = {}
+
+    def __len__(self) -> int:
+        return len(self._utterances)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._utterances
+
+    def names(self) -> list[str]:
+        return list(self._utterances)
+
+    def check_room(self) -> None:
+        """
+        Raises:
+            OverloadedError: there are as many utterances as there may be.
+        """
+        if len(self._utterances) >= self._limit:
+            raise OverloadedError(
+                f"utterance_id: {self._limit} utterances are in progress, which is the limit; try again later"
+            )
+
+    def add(self, name: str, state: Any, voice: CachedVoice) -> Utterance:
+        self._utterances[name] = Utterance(state, voice, self._clock())
+        return self._utterances[name]
+
+    def get(self, name: str) -> Utterance:
+        """
+        Raises:
+            NotFoundError: it was never opened, or is over.
+        """
+        if name not in self._utterances:
+            limit = f"it was not opened, has ended or failed, or was idle for {self._idle_timeout_s:g} s"
+            raise NotFoundError("utterance_id", name, limit)
+        return self._utterances[name]
+
+    def remove(self, name: str) -> Utterance | None:
+        return self._utterances.pop(name, None)
+
+    def touch(self, names: Iterable[str]) -> None:
+        """These are not idle."""
+        for name in names:
+            if name in self._utterances:
+                self._utterances[name].used_at = self._clock()
+
+    def idle(self) -> list[str]:
+        """Those whose time is over."""
+        end = self._clock() - self._idle_timeout_s
+        return [name for name, utterance in self._utterances.items() if utterance.used_at <= end]
+
+    def idle_in_s(self) -> float | None:
+        """Time until the next one is idle, unless it is called; None without any."""
+        if not self._utterances:
+            return None
+        oldest = min(utterance.used_at for utterance in self._utterances.values())
+        return max(oldest + self._idle_timeout_s - self._clock(), 0.0)

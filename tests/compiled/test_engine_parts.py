@@ -1,0 +1,98 @@
+"""Streams whose networks are engines against streams whose networks are torch modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from small_engines import SHAPES, engines
+from small_flow import random_flow, random_prompt, random_tokens
+from small_hift import PUBLISHED, published_tensors, random_mel
+from torch import Tensor
+
+from cosyvoice_runtime.compiled.install import Engines
+from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.vocoder import HiFT, SourceNoise, VocoderState, stream
+
+TOLERANCE = 1e-4
+HOPS = [[25, 25, 60, 7], [3, 47, 50, 25], [120, 1, 1, 1]]
+"""Tokens of three utterances, call by call."""
+
+
+@pytest.fixture(scope="module", params=["exact", "padded"])
+def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engines:
+    return engines(tmp_path_factory.mktemp("graphs"), OnnxNetwork, padded=request.param == "padded")
+
+
+def spoken(flow_stream: FlowStream, prefixed: bool) -> list[list[Tensor]]:
+    """Mel of three utterances side by side, call by call."""
+    prompts = [random_prompt(length, seed=length) for length in (40, 0, 75)]
+    voices = [flow_stream.prefix(prompt) if prefixed else prompt for prompt in prompts]
+    states = [flow_stream.open(voice) for voice in voices]
+    calls = []
+    for call, hops in enumerate(zip(*HOPS, strict=True)):
+        for row, (state, hop) in enumerate(zip(states, hops, strict=True)):
+            state.push(random_tokens(hop, seed=10 * row + call), last=call == 3)
+        calls.append(flow_stream.advance(states))
+    return calls
+
+
+def assert_equal(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
+    for mel, wanted in zip(actual, expected, strict=True):
+        assert mel.shape == wanted.shape
+        assert wanted.numel() == 0 or (mel - wanted).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("pages", [40, 0], ids=["incremental", "recompute"])
+def test_streamed_mel_equals_that_of_torch(installed: Engines, pages: int) -> None:
+    flow, reference = random_flow(), random_flow()
+    installed.install(flow, HiFT(PUBLISHED))
+    ours, theirs = FlowStream(flow, pages), FlowStream(reference, pages)
+    for prefixed in (False, True):
+        for actual, expected in zip(spoken(ours, prefixed), spoken(theirs, prefixed), strict=True):
+            assert_equal(actual, expected)
+    assert ours.recomputing == theirs.recomputing
+
+
+def test_an_utterance_longer_than_the_engines_is_refused_at_its_tokens(installed: Engines) -> None:
+    flow = random_flow()
+    installed.install(flow, HiFT(PUBLISHED))
+    flow_stream = FlowStream(flow, 10)
+    state = flow_stream.open(random_prompt(50, seed=1))
+    state.push(random_tokens(SHAPES.max_tokens - 50, seed=1))
+    with pytest.raises(InvalidInput, match=r"at most 250 tokens \(10 s\), prompt included"):
+        state.push([1])
+
+
+def test_streamed_waveform_equals_that_of_torch(installed: Engines) -> None:
+    reference = HiFT.from_tensors(PUBLISHED, published_tensors(PUBLISHED))
+    hift = HiFT.from_tensors(PUBLISHED, published_tensors(PUBLISHED))
+    installed.install(random_flow(), hift)
+    mels = [random_mel(frames, seed=frames).split(size, 1) for frames, size in ((150, 50), (90, 30))]
+
+    def waves(vocoder: HiFT) -> list[Tensor]:
+        states = [VocoderState(PUBLISHED, SourceNoise(row, PUBLISHED.hop)) for row in range(2)]
+        return [
+            wave
+            for call in range(3)
+            for wave in stream(vocoder, states, [mel[call] for mel in mels], [call == 2] * 2)
+        ]
+
+    assert_equal(waves(hift), waves(reference))
+
+
+def test_a_batch_is_split_and_put_together_again(tmp_path: Path) -> None:
+    """One row at a time, as for long utterances."""
+    one, many = random_flow(), random_flow()
+    engines(tmp_path, OnnxNetwork, padded=False).install(many, HiFT(PUBLISHED))
+    split = engines(tmp_path, OnnxNetwork, padded=True)
+    assert split.fit_flow(SHAPES.longest).rows == 1
+    split.install(one, HiFT(PUBLISHED))
+    prompts = [random_prompt(30, seed=1), random_prompt(0, seed=2), random_prompt(12, seed=3)]
+    tokens = [random_tokens(110, seed=row) for row in range(3)]
+    with torch.inference_mode():
+        assert_equal(one.generate(prompts, tokens), many.generate(prompts, tokens))

@@ -1,0 +1,44 @@
+"""A speech LM of unusual sizes with random weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.schema import llm_schema
+from cosyvoice_runtime.lm.network import SpeechLM
+
+CONFIG = SpeechLMConfig(
+    hidden_size=48,
+    intermediate_size=56,
+    num_layers=3,
+    num_heads=6,
+    num_kv_heads=2,
+    text_vocab_size=90,
+    speech_tokens=70,
+    rope_theta=1e4,
+    rms_norm_eps=1e-6,
+    max_positions=512,
+    mix_ratio=(5, 15),
+)
+
+
+@pytest.fixture(scope="session")
+def config() -> SpeechLMConfig:
+    return CONFIG
+
+
+@pytest.fixture(scope="session")
+def published() -> dict[str, torch.Tensor]:
+    """Tensors under their published names, large enough for distinct logits."""
+    generator = torch.Generator().manual_seed(5)
+    return {
+        name: torch.randn(shape, generator=generator) * (0.3 if len(shape) > 1 else 1)
+        for name, shape in llm_schema(CONFIG).items()
+    }
+
+
+@pytest.fixture(scope="session")
+def lm(published: dict[str, torch.Tensor]) -> SpeechLM:
+    return SpeechLM.from_tensors(CONFIG, published)

@@ -1,0 +1,229 @@
+"""Utterances that join, wait, fail and leave without touching each other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.cuda_graphs import Recording
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.cache import CacheFullError
+from cosyvoice_runtime.lm.decoder import BatchDecoder
+from cosyvoice_runtime.lm.generation import Generation
+from cosyvoice_runtime.lm.limits import FinishReason
+from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+
+POISON = 89
+"""Text id whose embedding is nan in `poisoned`."""
+
+
+@pytest.fixture
+def poisoned(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> SpeechLM:
+    embedding = published["llm.model.model.embed_tokens.weight"].clone()
+    embedding[POISON] = float("nan")
+    return SpeechLM.from_tensors(config, {**published, "llm.model.model.embed_tokens.weight": embedding})
+
+
+def options(seed: int = 0, **changes: Any) -> SamplingOptions:
+    return SamplingOptions(seed=seed, **changes)
+
+
+def finish(decoder: BatchDecoder) -> None:
+    while decoder.busy:
+        decoder.step()
+
+
+def run_alone(lm: SpeechLM, prompt: Prompt, options: SamplingOptions, max_len: int = 128) -> Generation:
+    decoder = BatchDecoder(lm, 1, max_len)
+    generation = decoder.add(prompt, options)
+    finish(decoder)
+    return generation
+
+
+utterances = st.lists(
+    st.tuples(
+        st.integers(0, 12),  # step at which it joins
+        st.integers(1, 6),  # text tokens
+        st.integers(0, 20),  # prompt speech tokens
+        st.sampled_from(["ras", "nucleus", "greedy"]),
+        st.one_of(st.none(), st.integers(1, 10)),  # steps until it is cancelled
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def play_back(compute: Callable[[], torch.Tensor]) -> Recording:
+    """Records as CUDA graphs do: the same memory in, the same memory out."""
+    result = compute()
+    return Recording(lambda: result.copy_(compute()), result, compute)
+
+
+@given(utterances, st.sampled_from([{}, {"fixed_batch": True}, {"record": play_back}, {"prefill_rows": 3}]))
+@settings(max_examples=30)
+def test_tokens_do_not_depend_on_neighbours(
+    lm: SpeechLM, utterances: list[tuple[int, int, int, str, int | None]], way: dict[str, Any]
+) -> None:
+    decoder = BatchDecoder(lm, len(utterances), 128, **way)
+    requests = [
+        (Prompt(range(1, 1 + text), [5], range(speech)), options(seed, strategy=strategy, max_ratio=3))
+        for seed, (_, text, speech, strategy, _) in enumerate(utterances)
+    ]
+    generations: dict[int, Generation] = {}
+    for now in range(13):
+        for index, (joins, *_, leaves) in enumerate(utterances):
+            if now == joins:
+                generations[index] = decoder.add(*requests[index])
+            elif leaves is not None and now == joins + leaves:
+                decoder.cancel(generations[index])
+        decoder.step()
+    finish(decoder)
+    assert decoder.free_slots == len(utterances)
+    for index, generation in generations.items():
+        alone = run_alone(lm, *requests[index])
+        if generation.finish_reason is FinishReason.CANCELLED:
+            assert generation.tokens == alone.tokens[: len(generation.tokens)]
+        else:
+            assert (generation.tokens, generation.finish_reason) == (alone.tokens, alone.finish_reason)
+
+
+def test_emissions_are_the_tokens_in_order(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 2, 128)
+    generations = [decoder.add(Prompt([4, 2]), options(seed, max_tokens=12)) for seed in range(2)]
+    emitted: dict[Generation, list[int]] = {generation: [] for generation in generations}
+    reasons = {}
+    while decoder.busy:
+        for generation, token, reason in decoder.step():
+            if token is not None:
+                emitted[generation].append(token)
+            if reason is not None:
+                reasons[generation] = reason
+    assert list(emitted.values()) == [generation.tokens for generation in generations]
+    assert reasons == {generation: generation.finish_reason for generation in generations}
+
+
+def test_add_without_a_free_slot_fails_and_disturbs_nothing(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 1, 64)
+    generation = decoder.add(Prompt([4, 2]), options(max_tokens=9))
+    with pytest.raises(CacheFullError):
+        decoder.add(Prompt([4, 2]), options())
+    finish(decoder)
+    assert generation.tokens == run_alone(lm, Prompt([4, 2]), options(max_tokens=9)).tokens
+
+
+def test_cancel_frees_the_slot_at_once(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 1, 64)
+    first = decoder.add(Prompt([4, 2]), options())
+    decoder.step()
+    decoder.cancel(first)
+    assert decoder.free_slots == 1
+    second = decoder.add(Prompt([7]), options(3, max_tokens=9))
+    emissions = [emission for _ in range(3) for emission in decoder.step()]
+    assert {emission.generation for emission in emissions} == {second}
+    assert first.finish_reason is FinishReason.CANCELLED
+
+
+def test_cancel_after_the_end_has_no_effect(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 1, 64)
+    generation = decoder.add(Prompt([4]), options(max_tokens=1, min_tokens=1))
+    finish(decoder)
+    decoder.cancel(generation)
+    assert generation.finish_reason is FinishReason.LENGTH
+    assert decoder.free_slots == 1
+
+
+def test_non_finite_logits_end_that_utterance_alone(poisoned: SpeechLM) -> None:
+    decoder = BatchDecoder(poisoned, 3, 64)
+    prompts = [Prompt([4, 2]), Prompt([4, POISON]), Prompt([6])]
+    generations = [decoder.add(prompt, options(max_tokens=9)) for prompt in prompts]
+    finish(decoder)
+    assert generations[1].finish_reason is FinishReason.ERROR
+    assert "not finite" in str(generations[1].error)
+    assert generations[1].tokens == []
+    for index in (0, 2):
+        alone = run_alone(poisoned, prompts[index], options(max_tokens=9))
+        assert generations[index].tokens == alone.tokens
+
+
+def test_slot_of_a_failed_utterance_serves_the_next(poisoned: SpeechLM) -> None:
+    decoder = BatchDecoder(poisoned, 1, 64)
+    decoder.add(Prompt([POISON] * 30), options())
+    finish(decoder)
+    generation = decoder.add(Prompt([4, 2]), options(max_tokens=9))
+    finish(decoder)
+    assert generation.tokens == run_alone(poisoned, Prompt([4, 2]), options(max_tokens=9)).tokens
+
+
+@pytest.mark.parametrize(
+    ("prompt", "field"),
+    [
+        (Prompt([]), "text"),
+        (Prompt([90]), "text"),
+        (Prompt([-1]), "text"),
+        (Prompt([1], prompt_text=[90]), "prompt_text"),
+        (Prompt([1], prompt_speech=[70]), "prompt_speech"),
+        (Prompt([1] * 63), "prompt"),
+    ],
+)
+def test_bad_prompt_is_named_and_takes_no_slot(lm: SpeechLM, prompt: Prompt, field: str) -> None:
+    decoder = BatchDecoder(lm, 1, 64)
+    with pytest.raises(InvalidInput) as error:
+        decoder.add(prompt, options())
+    assert error.value.field == field
+    assert decoder.free_slots == 1
+
+
+@pytest.mark.parametrize("field", ["min_tokens", "max_tokens"])
+def test_wanted_length_must_fit(lm: SpeechLM, field: str) -> None:
+    decoder = BatchDecoder(lm, 1, 16)
+    with pytest.raises(InvalidInput) as error:
+        decoder.add(Prompt([1] * 4), options(**{field: 12}))
+    assert error.value.field == field
+    decoder.add(Prompt([1] * 4), options(**{field: 11}))
+
+
+def test_full_cache_ends_with_length(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 1, 16)
+    generation = decoder.add(Prompt([1] * 4), options(min_ratio=20.0))
+    finish(decoder)
+    assert generation.finish_reason is FinishReason.LENGTH
+    assert len(generation.tokens) == 11
+
+
+def test_no_stop_below_the_minimum(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> None:
+    bias = published["llm_decoder.bias"].clone()
+    bias[-3:] += 100
+    eager_to_stop = SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
+    correct = run_alone(eager_to_stop, Prompt([1, 2, 3]), options(min_ratio=3.0))
+    assert (len(correct.tokens), correct.finish_reason) == (9, FinishReason.STOP)
+    upstream = run_alone(eager_to_stop, Prompt([1, 2, 3]), options(upstream_min_length_mask=True))
+    assert (len(upstream.tokens), upstream.finish_reason) == (0, FinishReason.STOP)
+
+
+def test_runaway_is_ended(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> None:
+    bias = published["llm_decoder.bias"].clone()
+    bias[33] += 100
+    stuck = SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
+    generation = run_alone(stuck, Prompt([1] * 10), options(strategy="greedy"), max_len=256)
+    assert (generation.tokens, generation.finish_reason) == ([33] * 100, FinishReason.REPETITION)
+
+
+def test_seed_of_an_unseeded_utterance_repeats_it(lm: SpeechLM) -> None:
+    prompt, unseeded = Prompt([4, 2]), SamplingOptions(max_tokens=20, min_tokens=20)
+    first = run_alone(lm, prompt, unseeded)
+    assert run_alone(lm, prompt, dataclasses.replace(unseeded, seed=first.seed)).tokens == first.tokens
+
+
+def test_idle_decoder_has_nothing_to_do(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 2, 32)
+    assert not decoder.busy
+    assert decoder.step() == []

@@ -1,0 +1,53 @@
+"""A single utterance."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
+
+
+def run(lm: SpeechLM, prompt: Prompt, options: SamplingOptions) -> tuple[list[int], FinishReason]:
+    tokens, generator = [], generate(lm, prompt, options)
+    while True:
+        try:
+            tokens.append(next(generator))
+        except StopIteration as end:
+            return tokens, end.value
+
+
+def test_tokens_come_one_by_one_and_the_reason_last(lm: SpeechLM) -> None:
+    tokens, reason = run(lm, Prompt([3, 1]), SamplingOptions(seed=4, min_tokens=7, max_tokens=7))
+    assert len(tokens) == 7
+    assert reason is FinishReason.LENGTH
+    assert all(0 <= token < lm.config.speech_tokens for token in tokens)
+
+
+def test_tensorrt_llm_defaults_run(lm: SpeechLM) -> None:
+    tokens, _ = run(lm, Prompt([3, 1], prompt_speech=[5]), SamplingOptions.tensorrt_llm(max_tokens=30))
+    assert len(tokens) <= 30
+
+
+def test_bad_prompt_raises(lm: SpeechLM) -> None:
+    with pytest.raises(InvalidInput):
+        list(generate(lm, Prompt([])))
+
+
+def test_failure_raises(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> None:
+    broken = SpeechLM.from_tensors(
+        config, {**published, "llm_decoder.bias": torch.full((config.speech_rows,), float("nan"))}
+    )
+    with pytest.raises(CosyVoiceError, match="not finite"):
+        list(generate(broken, Prompt([1])))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_runs_to_the_end(
+    config: SpeechLMConfig, published: dict[str, torch.Tensor], dtype: torch.dtype
+) -> None:
+    half = SpeechLM.from_tensors(config, published, dtype=dtype)
+    tokens, _ = run(half, Prompt([3, 1]), SamplingOptions(seed=4, min_tokens=7, max_tokens=7))
+    assert len(tokens) == 7

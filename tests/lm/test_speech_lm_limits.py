@@ -1,0 +1,56 @@
+"""Length limits and runaway output."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosyvoice_runtime.lm.limits import TokenLimits, is_runaway
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+
+DEFAULT = SamplingOptions()
+
+
+def test_derived_limits_are_2_and_20_tokens_per_text_token() -> None:
+    assert TokenLimits.of(DEFAULT, 7) == (14, 140)
+
+
+def test_derived_limits_round_down() -> None:
+    assert TokenLimits.of(SamplingOptions(min_ratio=1.5, max_ratio=2.5), 3) == (4, 7)
+
+
+def test_given_limits_stand() -> None:
+    assert TokenLimits.of(SamplingOptions(min_tokens=0, max_tokens=9), 7) == (0, 9)
+
+
+def test_pause_of_two_seconds_is_no_runaway() -> None:
+    tokens = [*range(60), *[42] * 50]
+    assert not any(
+        is_runaway(tokens[:end], DEFAULT.runaway_span, DEFAULT.runaway_period)
+        for end in range(len(tokens) + 1)
+    )
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(0, 7))
+def test_cycle_that_fills_the_span_is_runaway(cycle: list[int], shift: int) -> None:
+    tokens = [9, 9, *(cycle * 60)[shift : shift + 40]]
+    assert is_runaway(tokens, span=40, max_period=8)
+
+
+@given(st.lists(st.integers(0, 1), max_size=24), st.integers(2, 12), st.integers(1, 5))
+def test_runaway_equals_its_definition(tokens: list[int], span: int, max_period: int) -> None:
+    tail = tokens[-span:]
+    cyclic = any(
+        all(tail[i] == tail[i - period] for i in range(period, span))
+        for period in range(1, min(max_period, span // 2) + 1)
+        if len(tail) == span
+    )
+    assert is_runaway(tokens, span, max_period) == cyclic
+
+
+def test_cycle_longer_than_the_period_is_no_runaway() -> None:
+    assert not is_runaway([*range(9)] * 20, span=100, max_period=8)
+
+
+def test_span_of_zero_never_ends() -> None:
+    assert not is_runaway([1] * 1000, span=0, max_period=8)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cosyvoice_runtime.cuda_graphs import Recording
+from cosyvoice_runtime.lm.cache import KVCache
+from cosyvoice_runtime.lm.step_graphs import GraphedSteps, batch_sizes, span_sizes
+
+
+@pytest.mark.parametrize(
+    ("slots", "sizes"), [(1, [1]), (2, [1, 2]), (12, [1, 2, 4, 8, 12]), (64, [1, 2, 4, 8, 16, 32, 48, 64])]
+)
+def test_batches_grow_to_all_slots(slots, sizes):
+    assert batch_sizes(slots) == sizes
+
+
+@pytest.mark.parametrize(("max_len", "sizes"), [(64, [64]), (256, [256]), (700, [256, 512, 700])])
+def test_spans_grow_to_all_positions(max_len, sizes):
+    assert span_sizes(max_len) == sizes
+
+
+def test_a_step_takes_the_next_larger_recording(lm, config):
+    replayed = []
+
+    def record(compute):
+        result = compute()
+        shape = (len(result), len(recorded))
+        recorded.append(shape)
+        return Recording(lambda: replayed.append(shape), result, compute)
+
+    recorded = []
+    steps = GraphedSteps(lm, KVCache(config, 5, 300), record)
+    assert [size for size, _ in recorded] == [5, 5, 4, 4, 2, 2, 1, 1]
+    assert (steps.size(3), steps.span(10), steps.span(257)) == (4, 256, 300)
+    tokens = torch.arange(4).numpy()
+    steps.run(tokens, tokens, 300)
+    assert replayed == [recorded[2]]

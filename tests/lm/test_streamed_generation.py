@@ -1,0 +1,184 @@
+"""Text streaming inside a running batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.decoder import BatchDecoder
+from cosyvoice_runtime.lm.generation import Generation
+from cosyvoice_runtime.lm.limits import FinishReason
+from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+
+TEXT = [(7 * i) % 80 + 1 for i in range(40)]
+
+
+def run_stream(
+    decoder: BatchDecoder, pieces: list[list[int]], options: SamplingOptions, **prompt: Any
+) -> Generation:
+    """Push a piece when the utterance has waited for three steps."""
+    generation = decoder.add_stream(options, **prompt)
+    for piece in pieces:
+        decoder.push_text(generation, piece)
+        until_waiting(decoder, generation)
+        for _ in range(3):
+            decoder.step()
+    decoder.end_text(generation)
+    until_waiting(decoder, generation)
+    return generation
+
+
+def until_waiting(decoder: BatchDecoder, generation: Generation) -> None:
+    while not generation.waiting and generation.finish_reason is None:
+        decoder.step()
+
+
+@pytest.fixture
+def endless(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> SpeechLM:
+    """Never draws a control id."""
+    bias = published["llm_decoder.bias"].clone()
+    bias[-3:] -= 100
+    return SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
+
+
+def test_waiting_stream_does_not_hold_up_others(lm: SpeechLM) -> None:
+    options = SamplingOptions(seed=1, max_tokens=20, min_tokens=20)
+    decoder = BatchDecoder(lm, 2, 128)
+    waiting = decoder.add_stream(SamplingOptions(seed=2, max_tokens=60, min_tokens=20))
+    other = decoder.add(Prompt([4, 2]), options)
+    while other.finish_reason is None:
+        decoder.step()
+    assert waiting.waiting
+    assert not decoder.busy
+    decoder.push_text(waiting, TEXT[:6])
+    assert decoder.busy
+    decoder.end_text(waiting)
+    while decoder.busy:
+        decoder.step()
+    assert waiting.finish_reason is not None
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 32), st.integers(0, 100))
+@settings(max_examples=15)
+def test_neighbours_do_not_change_a_stream(
+    lm: SpeechLM, sizes: list[int], num_prompt_speech: int, seed: int
+) -> None:
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    pieces = [TEXT[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+    prompt = {"prompt_text": TEXT[:6], "prompt_speech": range(num_prompt_speech)}
+    options = SamplingOptions(seed=seed, max_ratio=5.0)
+    alone = run_stream(BatchDecoder(lm, 1, 256), pieces, options, **prompt)
+    crowd = BatchDecoder(lm, 3, 256)
+    placeholder = crowd.add_stream()
+    for neighbour in range(2):
+        crowd.add(Prompt(TEXT[:20]), SamplingOptions(seed=neighbour, min_tokens=200))
+    crowd.cancel(placeholder)  # the stream's slot comes before theirs, so it idles in their batch
+    together = run_stream(crowd, pieces, options, **prompt)
+    assert (together.tokens, together.finish_reason) == (alone.tokens, alone.finish_reason)
+
+
+def test_all_text_at_once_equals_a_whole_prompt(lm: SpeechLM) -> None:
+    """Without prompt speech there is nothing to interleave, so the layouts agree."""
+    options = SamplingOptions(seed=5)
+    decoder = BatchDecoder(lm, 2, 256)
+    streamed = decoder.add_stream(options)
+    decoder.push_text(streamed, TEXT[:9])
+    decoder.end_text(streamed)
+    whole = decoder.add(Prompt(TEXT[:9]), options)
+    while decoder.busy:
+        decoder.step()
+    assert (streamed.tokens, streamed.finish_reason) == (whole.tokens, whole.finish_reason)
+
+
+def test_block_is_limited_to_fifteen_tokens_and_the_end_to_the_ratio(endless: SpeechLM) -> None:
+    decoder = BatchDecoder(endless, 1, 512)
+    generation = decoder.add_stream(SamplingOptions(seed=0))
+    decoder.push_text(generation, TEXT[:5])
+    until_waiting(decoder, generation)
+    assert generation.waiting
+    assert len(generation.tokens) == 15
+    decoder.end_text(generation)
+    until_waiting(decoder, generation)
+    assert (len(generation.tokens), generation.finish_reason) == (100, FinishReason.LENGTH)
+
+
+def test_fill_marker_may_be_drawn_within_a_block_but_no_stop(
+    config: SpeechLMConfig, published: dict[str, torch.Tensor]
+) -> None:
+    bias = published["llm_decoder.bias"].clone()
+    bias[-3:] += torch.tensor([300.0, 300.0, 200.0])
+    impatient = SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
+    decoder = BatchDecoder(impatient, 1, 64)
+    generation = decoder.add_stream(SamplingOptions(seed=0))
+    decoder.push_text(generation, TEXT[:5])
+    assert decoder.step() == []
+    assert generation.waiting
+
+
+def test_stream_that_waits_with_a_full_cache_can_only_end(endless: SpeechLM) -> None:
+    full = 1 + 5 + 15
+    decoder = BatchDecoder(endless, 2, full)
+    generation = decoder.add_stream(SamplingOptions(seed=0))
+    decoder.push_text(generation, TEXT[:5])
+    until_waiting(decoder, generation)
+    neighbour = decoder.add(Prompt([4]), SamplingOptions(seed=1))
+    until_waiting(decoder, neighbour)
+    assert neighbour.finish_reason is FinishReason.LENGTH
+    decoder.end_text(generation)
+    assert decoder.step() == [(generation, None, FinishReason.LENGTH)]
+    assert len(generation.tokens) == 15
+
+
+def test_text_without_room_in_the_cache_ends_with_length(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 1, 8)
+    generation = decoder.add_stream(SamplingOptions(seed=0))
+    decoder.push_text(generation, TEXT[:9])
+    decoder.end_text(generation)
+    assert decoder.step() == [(generation, None, FinishReason.LENGTH)]
+    assert decoder.free_slots == 1
+
+
+def test_cancelled_stream_frees_its_slot(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 1, 32)
+    generation = decoder.add_stream()
+    decoder.cancel(generation)
+    decoder.push_text(generation, [1])
+    assert decoder.free_slots == 1
+    assert decoder.step() == []
+
+
+def test_stream_needs_text_before_its_end(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 1, 32)
+    generation = decoder.add_stream(prompt_text=[1, 2])
+    with pytest.raises(InvalidInput, match="at least one text token"):
+        decoder.end_text(generation)
+
+
+def test_no_text_after_the_end(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 2, 32)
+    stream, whole = decoder.add_stream(), decoder.add(Prompt([1]))
+    decoder.push_text(stream, [1])
+    decoder.end_text(stream)
+    for generation in (stream, whole):
+        with pytest.raises(InvalidInput, match="complete"):
+            decoder.push_text(generation, [2])
+
+
+def test_bad_piece_is_named_and_the_stream_goes_on(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 1, 64)
+    generation = decoder.add_stream(SamplingOptions(seed=0, max_tokens=5))
+    with pytest.raises(InvalidInput, match="text: "):
+        decoder.push_text(generation, [1, 90])
+    decoder.push_text(generation, [1])
+    decoder.end_text(generation)
+    while decoder.busy:
+        decoder.step()
+    assert generation.tokens

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosyvoice_runtime.pipeline.hop import HopPolicy
+
+POLICY = HopPolicy()
+prompts = st.integers(0, 500)
+
+
+@given(prompts, st.integers(0, 400), st.integers(0, 400), st.floats(0, 60))
+def test_chunks_end_at_block_boundaries_that_are_known(prompt, blocks_before, received, cushion):
+    previous = blocks_before * 25 - prompt % 25 if blocks_before else 0
+    end = POLICY.chunk_end(prompt, max(previous, 0), received, cushion)
+    if end is not None:
+        assert (prompt + end) % 25 == 0
+        assert previous < end <= received - POLICY.lookahead_tokens
+
+
+@given(prompts)
+def test_first_chunk_goes_out_at_the_first_boundary_that_is_far_enough(prompt):
+    needed = next(n for n in range(1, 100) if POLICY.chunk_end(prompt, 0, n, 0.0) is not None)
+    assert POLICY.first_tokens(prompt) == needed
+    first = needed - POLICY.lookahead_tokens
+    assert POLICY.min_first_tokens <= first < POLICY.min_first_tokens + 25
+
+
+def test_client_about_to_run_dry_gets_the_next_block():
+    assert POLICY.chunk_end(0, 25, 52, cushion_s=0.1) is None
+    assert POLICY.chunk_end(0, 25, 53, cushion_s=0.1) == 50
+
+
+def test_client_with_a_cushion_waits_for_a_longer_chunk():
+    assert POLICY.chunk_end(0, 25, 99, cushion_s=6.0) is None
+    assert POLICY.chunk_end(0, 25, 103, cushion_s=6.0) == 100
+    assert POLICY.chunk_end(0, 25, 127, cushion_s=60.0) is None
+    assert POLICY.chunk_end(0, 25, 128, cushion_s=60.0) == 125
+
+
+def test_client_about_to_run_dry_gets_the_next_block_only_however_many_tokens_are_there():
+    assert POLICY.chunk_end(0, 0, 600, cushion_s=0.0) == 25
+    assert POLICY.chunk_end(0, 25, 600, cushion_s=0.0) == 50
+    assert POLICY.chunk_end(13, 12, 600, cushion_s=1.9) == 37
+    assert POLICY.chunk_end(13, 12, 600, cushion_s=60.0) == 112
+
+
+def test_hop_between_two_boundaries_goes_to_the_second():
+    assert HopPolicy(hop_tokens=30).chunk_end(0, 25, 600, cushion_s=0.0) == 75

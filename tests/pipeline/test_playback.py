@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from cosyvoice_runtime.pipeline.playback import Playback
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def test_cushion_is_what_was_sent_less_what_was_played():
+    clock = Clock()
+    playback = Playback(clock)
+    assert playback.cushion_s == 0.0
+    playback.sent(2.0)
+    clock.time += 0.5
+    assert playback.cushion_s == 1.5
+    playback.sent(1.0)
+    assert playback.cushion_s == 2.5
+    assert playback.underruns == 0
+
+
+def test_late_chunk_is_one_underrun_and_playing_goes_on_from_it():
+    clock = Clock()
+    playback = Playback(clock)
+    playback.sent(1.0)
+    clock.time += 3.0
+    assert playback.cushion_s == 0.0
+    playback.sent(1.0)
+    assert playback.underruns == 1
+    assert playback.cushion_s == 1.0

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm import FinishReason, SamplingOptions
+from cosyvoice_runtime.pipeline import AudioChunk, SpeechRequest, Synthesizer
+
+TEXT = "Hello world. How are you?"
+
+
+@pytest.fixture(scope="module")
+def synthesizer(tiny_checkpoint) -> Synthesizer:
+    return Synthesizer.from_checkpoint(tiny_checkpoint)
+
+
+def recording(pitch_hz: float, seconds: float = 1.4) -> Audio:
+    time = torch.arange(int(16_000 * seconds)) / 16_000
+    tone = sum(torch.sin(2 * math.pi * pitch_hz * k * time) / k for k in range(1, 9))
+    return Audio(0.2 * tone * (1 + torch.sin(2 * math.pi * 4 * time)), 16_000)
+
+
+@pytest.fixture(scope="module")
+def voice(synthesizer):
+    return synthesizer.voice(recording(150), "a short reference")
+
+
+def speak(synthesizer: Synthesizer, request: SpeechRequest) -> tuple[torch.Tensor, list[AudioChunk]]:
+    chunks = list(synthesizer.synthesize(request))
+    return torch.cat([chunk.samples for chunk in chunks]), chunks
+
+
+def test_the_last_chunk_of_a_piece_says_why_it_ended(synthesizer, voice):
+    _, chunks = speak(synthesizer, SpeechRequest(TEXT, voice, seed=1))
+    assert [chunk.finish_reason for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
+    assert chunks[-1].finish_reason is FinishReason.STOP
+    assert len(chunks) > 1
+
+
+def test_length_limit_is_the_finish_reason(synthesizer, voice):
+    sampling = SamplingOptions(max_tokens=12)
+    audio, chunks = speak(synthesizer, SpeechRequest(TEXT, voice, seed=1, sampling=sampling))
+    assert chunks[-1].finish_reason is FinishReason.LENGTH
+    assert len(audio) == 12 * 960
+
+
+def test_streamed_equals_offline(synthesizer, voice):
+    streamed, chunks = speak(synthesizer, SpeechRequest(TEXT, voice, seed=5))
+    offline, [chunk] = speak(synthesizer, SpeechRequest(TEXT, voice, seed=5, streaming=False))
+    assert len(chunks) > 1
+    assert chunk.finish_reason is FinishReason.STOP
+    torch.testing.assert_close(streamed, offline, atol=1e-3, rtol=0)
+
+
+def test_same_seed_same_audio_other_seed_other_audio(synthesizer, voice):
+    first, _ = speak(synthesizer, SpeechRequest(TEXT, voice, seed=5))
+    again, _ = speak(synthesizer, SpeechRequest(TEXT, voice, seed=5))
+    other, _ = speak(synthesizer, SpeechRequest(TEXT, voice, seed=6))
+    assert torch.equal(first, again)
+    assert not torch.equal(first[:9600], other[:9600])
+
+
+def test_global_random_state_is_neither_used_nor_changed(synthesizer, voice):
+    torch.manual_seed(1)
+    expected = torch.rand(1)
+    torch.manual_seed(1)
+    first, _ = speak(synthesizer, SpeechRequest(TEXT, voice, seed=5))
+    assert torch.equal(torch.rand(1), expected)
+    torch.manual_seed(2)
+    again, _ = speak(synthesizer, SpeechRequest(TEXT, voice, seed=5))
+    assert torch.equal(first, again)
+
+
+def test_long_text_is_spoken_piece_by_piece(synthesizer, voice):
+    sampling = SamplingOptions(max_tokens=10, min_tokens=10)
+    text = "This sentence is one of a good many that all look alike. " * 8
+    _, chunks = speak(synthesizer, SpeechRequest(text, voice, seed=1, sampling=sampling))
+    pieces = len(synthesizer.front_end.segments(text))
+    assert pieces > 1
+    assert [chunk.segment for chunk in chunks if chunk.finish_reason] == list(range(pieces))
+
+
+def test_modes_differ(synthesizer, voice):
+    requests = [
+        SpeechRequest(TEXT, voice, seed=3),
+        SpeechRequest(TEXT, voice, seed=3, cross_lingual=True),
+        SpeechRequest(TEXT, voice, seed=3, instruct_text="Speak slowly"),
+        SpeechRequest(TEXT, synthesizer.voice(recording(230), "a short reference"), seed=3),
+    ]
+    audios = [speak(synthesizer, request)[0] for request in requests]
+    for index, one in enumerate(audios):
+        for other in audios[:index]:
+            assert one.shape != other.shape or not torch.allclose(one, other, atol=1e-3)
+
+
+def test_voice_without_transcript_is_used_cross_lingually(synthesizer):
+    silent = synthesizer.voice(recording(150))
+    spoken = synthesizer.voice(recording(150), "words")
+    implicit, _ = speak(synthesizer, SpeechRequest(TEXT, silent, seed=3))
+    explicit, _ = speak(synthesizer, SpeechRequest(TEXT, spoken, seed=3, cross_lingual=True))
+    assert torch.equal(implicit, explicit)
+
+
+def test_speed_changes_the_duration(synthesizer, voice):
+    normal, _ = speak(synthesizer, SpeechRequest(TEXT, voice, seed=4))
+    fast, _ = speak(synthesizer, SpeechRequest(TEXT, voice, seed=4, speed=1.5))
+    assert len(fast) == pytest.approx(len(normal) / 1.5, abs=480)
+
+
+def test_cut_prompt_speaks_after_the_chosen_number_of_tokens(tiny_checkpoint, voice):
+    early = Synthesizer.from_checkpoint(tiny_checkpoint, first_hop=10, lookahead_frames=0)
+    chunk = next(iter(early.synthesize(SpeechRequest(TEXT, voice, seed=1))))
+    assert len(chunk.samples) == 10 * 960
+
+
+def test_upstream_streaming_has_the_same_length(tiny_checkpoint, synthesizer, voice):
+    upstream = Synthesizer.from_checkpoint(tiny_checkpoint, upstream_streaming=True)
+    ours, _ = speak(synthesizer, SpeechRequest(TEXT, voice, seed=4))
+    theirs, _ = speak(upstream, SpeechRequest(TEXT, voice, seed=4))
+    assert len(ours) == len(theirs)
+    with pytest.raises(InvalidInput, match=r"speed: 1\.5"):
+        speak(upstream, SpeechRequest(TEXT * 5, voice, seed=4, speed=1.5))
+
+
+def test_abandoned_iteration_frees_the_utterance(synthesizer, voice):
+    pool = synthesizer.token2wav.flow.pool
+    before = pool.free_pages
+    chunks = synthesizer.synthesize(SpeechRequest(TEXT, voice, seed=1))
+    next(chunks)
+    assert pool.free_pages < before
+    chunks.close()
+    assert pool.free_pages == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": " \n "}, "target_text"),
+        ({"seed": -1}, "seed: -1"),
+        ({"speed": 3.0}, "speed: 3.0"),
+        ({"instruct_text": "x", "cross_lingual": True}, "cross_lingual"),
+        ({"language": "not a language"}, "language"),
+    ],
+)
+def test_bad_request_names_the_field(synthesizer, voice, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        list(synthesizer.synthesize(SpeechRequest(**({"text": TEXT, "voice": voice} | options))))

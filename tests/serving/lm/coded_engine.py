@@ -1,0 +1,149 @@
+"""An engine whose tokens tell whose they are, and a reader that remembers what it got."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
+from cosyvoice_runtime.serving.lm.engine import Progress
+from cosyvoice_runtime.serving.lm.request import Request
+
+TIMEOUT_S = 120.0
+SPAN = 1000
+
+
+def coded_request(name: int, tokens: int, request_id: str = "", streaming: bool = True) -> Request:
+    """A request for ``tokens`` tokens, which are ``name * SPAN`` and the ones after it."""
+    return Request(Prompt([name]), SamplingOptions(max_tokens=tokens), streaming, id=request_id)
+
+
+def coded_tokens(name: int, tokens: int) -> list[int]:
+    return list(range(name * SPAN, name * SPAN + tokens))
+
+
+@dataclass
+class Row:
+    """An utterance in the engine."""
+
+    name: int
+    tokens: int
+    drawn: int = 0
+
+
+class CodedEngine:
+    """One token per step and utterance.
+
+    Attributes:
+        steps: names in the batch, for each step so far.
+        gate: when not None, every step takes one permit.
+        arrived: gets a permit whenever a step begins, and so everything before it is done.
+        refused: names that `add` does not accept.
+        broken_rows: names that end with an error of their own at the next step.
+        failure, add_failure: raised by the next step, or by every `add`.
+    """
+
+    def __init__(self, slots: int = 2) -> None:
+        self.slots = slots
+        self.steps: list[list[int]] = []
+        self.gate: threading.Semaphore | None = None
+        self.arrived = threading.Semaphore(0)
+        self.refused: set[int] = set()
+        self.broken_rows: set[int] = set()
+        self.failure: Exception | None = None
+        self.add_failure: Exception | None = None
+        self.closed = 0
+        self._rows: dict[int, Row] = {}
+        self._next_handle = 0
+
+    @property
+    def names(self) -> list[int]:
+        return [row.name for row in self._rows.values()]
+
+    def add(self, prompt: Prompt, options: SamplingOptions) -> int:
+        name = prompt.text[0]
+        if name in self.refused:
+            raise CosyVoiceError(f"{name} is refused")
+        if self.add_failure is not None:
+            raise self.add_failure
+        assert len(self._rows) < self.slots
+        assert options.max_tokens is not None
+        self._next_handle += 1
+        self._rows[self._next_handle] = Row(name, options.max_tokens)
+        return self._next_handle
+
+    def step(self) -> list[Progress]:
+        self.arrived.release()
+        if self.gate is not None:
+            assert self.gate.acquire(timeout=TIMEOUT_S)
+        if self.failure is not None:
+            raise self.failure
+        self.steps.append(self.names)
+        return [self._draw(handle) for handle in list(self._rows)]
+
+    def cancel(self, handle: object) -> None:
+        assert isinstance(handle, int)
+        del self._rows[handle]
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def _draw(self, handle: int) -> Progress:
+        row = self._rows[handle]
+        if row.name in self.broken_rows:
+            del self._rows[handle]
+            return Progress(handle, [], FinishReason.ERROR, CosyVoiceError(f"{row.name} is broken"))
+        token = row.name * SPAN + row.drawn
+        row.drawn += 1
+        if row.drawn < row.tokens:
+            return Progress(handle, [token])
+        del self._rows[handle]
+        return Progress(handle, [token], FinishReason.LENGTH)
+
+
+@dataclass
+class RecordingReader:
+    """
+    Attributes:
+        hold: `send` waits for it, if there is one.
+        leave_after: tokens after which the reader is gone.
+    """
+
+    hold: threading.Event | None = None
+    leave_after: int | None = None
+    cancelled: bool = False
+    groups: list[list[int]] = field(default_factory=list)
+    reasons: list[FinishReason | None] = field(default_factory=list)
+    ends: list[Exception | None] = field(default_factory=list)
+    sending: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def tokens(self) -> list[int]:
+        return [token for group in self.groups for token in group]
+
+    @property
+    def reason(self) -> FinishReason | None:
+        return self.reasons[-1]
+
+    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
+        self.sending.set()
+        if self.hold is not None:
+            assert self.hold.wait(TIMEOUT_S)
+        if self.leave_after is not None and len(self.tokens) >= self.leave_after:
+            self.cancelled = True
+        if self.cancelled:
+            raise ConnectionError("the reader has gone")
+        self.groups.append(list(tokens))
+        self.reasons.append(finish_reason)
+
+    def finish(self, error: Exception | None) -> None:
+        self.ends.append(error)
+        self.ended.set()
+
+    def wait(self) -> RecordingReader:
+        """Return when the request has ended, which it must do once."""
+        assert self.ended.wait(TIMEOUT_S)
+        return self

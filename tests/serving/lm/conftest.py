@@ -1,0 +1,145 @@
+"""Schedulers that must leave nothing behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from coded_engine import TIMEOUT_S, CodedEngine
+from engine_drivers import own_threads
+
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, ConversionOptions, convert
+from cosyvoice_runtime.serving.lm.engines.vllm.export import DTYPES, export
+from cosyvoice_runtime.serving.lm.scheduler import Load, Scheduler
+from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+from trtllm_fake import FakeTrtllm, install
+from vllm_fake import FakeVllm
+from vllm_fake import install as install_vllm
+
+
+class Loads:
+    """Remembers the load and wakes whoever waits for one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.seen: list[Load] = []
+
+    def __call__(self, load: Load) -> None:
+        with self._changed:
+            self.seen.append(load)
+            self._changed.notify_all()
+
+    def wait_for(self, holds: Callable[[Load], bool]) -> Load:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.seen and holds(self.seen[-1]), TIMEOUT_S)
+            return self.seen[-1]
+
+
+@pytest.fixture
+def engine() -> CodedEngine:
+    return CodedEngine()
+
+
+@pytest.fixture
+def loads() -> Loads:
+    return Loads()
+
+
+@pytest.fixture
+def make_scheduler(loads: Loads) -> Iterator[Callable[..., Scheduler]]:
+    """``make_scheduler(open_engine, max_waiting, idle_timeout_s, clock)``, closed after the test."""
+    threads = own_threads()
+    made: list[Scheduler] = []
+
+    def make(open_engine, max_waiting=100, idle_timeout_s=60.0, **options) -> Scheduler:
+        made.append(Scheduler(open_engine, max_waiting, idle_timeout_s, loads, **options))
+        return made[-1]
+
+    yield make
+    for scheduler in made:
+        scheduler.close()
+    assert own_threads() <= threads
+
+
+@pytest.fixture
+def scheduler(make_scheduler: Callable[..., Scheduler], engine: CodedEngine) -> Scheduler:
+    return make_scheduler(lambda: engine)
+
+
+@pytest.fixture
+def trtllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
+    """A stand-in for TensorRT-LLM."""
+    return install(monkeypatch, tmp_path / "fake")
+
+
+@pytest.fixture(scope="session")
+def trtllm_engines(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Engine directories by layout, with the weights as they are in the checkpoint."""
+    directory = tmp_path_factory.mktemp("trtllm")
+    with pytest.MonkeyPatch.context() as patch:
+        install(patch, directory / "fake")
+        for layout in LAYOUTS:
+            options = ConversionOptions(layout, dtype="float32")
+            convert(tiny_checkpoint, directory / "converted" / layout, options)
+            limits = BuildOptions(max_batch_size=8, max_seq_len=256, max_num_tokens=256)
+            build(directory / "converted" / layout, directory / layout, limits)
+    return {layout: directory / layout for layout in LAYOUTS}
+
+
+@pytest.fixture(scope="session")
+def trtllm_settings(
+    tiny_checkpoint: Path, trtllm_engines: dict[str, Path]
+) -> Callable[..., TensorrtLlmSettings]:
+    """``trtllm_settings(layout, **changes)`` for the stand-in and its engines."""
+
+    def make(layout: str, **changes: object) -> TensorrtLlmSettings:
+        return _built(tiny_checkpoint, "tensorrt_llm", trtllm_engines[layout], changes)
+
+    return make
+
+
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> FakeVllm:
+    """A stand-in for vLLM."""
+    return install_vllm(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def vllm_exports(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Exported directories by dtype."""
+    directory = tmp_path_factory.mktemp("vllm")
+    for dtype in DTYPES:
+        export(tiny_checkpoint, directory / dtype, dtype)
+    return {dtype: directory / dtype for dtype in DTYPES}
+
+
+@pytest.fixture(scope="session")
+def vllm_settings(tiny_checkpoint: Path, vllm_exports: dict[str, Path]) -> Callable[..., TensorrtLlmSettings]:
+    """``vllm_settings(**changes)`` for the stand-in and the weights as they are in the checkpoint."""
+
+    def make(**changes: object) -> TensorrtLlmSettings:
+        return _built(tiny_checkpoint, "vllm", vllm_exports["float32"], changes)
+
+    return make
+
+
+def _built(
+    checkpoint: Path, engine: str, directory: Path, changes: Mapping[str, object]
+) -> TensorrtLlmSettings:
+    """Settings of an engine in a directory; the changes are not resolved."""
+    settings = TensorrtLlmSettings(
+        checkpoint_dir=checkpoint,
+        engine=engine,
+        engine_dir=directory,
+        device="cuda:1",
+        dtype="float32",
+        max_slots=4,
+        max_tokens=100,
+        max_sequence_tokens=256,
+    ).resolved(Machine(cores=1, gpu=True))
+    return dataclasses.replace(settings, **changes)

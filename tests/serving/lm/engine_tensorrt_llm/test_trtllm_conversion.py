@@ -1,0 +1,317 @@
+"""The converted checkpoint: its names and shapes, and that it is the same network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cosyvoice_runtime.checkpoint import Layout, ModelConfig
+from cosyvoice_runtime.checkpoint.huggingface import SILENT, export_merged
+from cosyvoice_runtime.compiled.manifest import Manifest
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.lm import KVCache, Prompt
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import (
+    LAYOUTS,
+    ConversionOptions,
+    EngineVocabulary,
+    convert,
+)
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.convert import BIAS_FILE
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.parameters import (
+    quantised_schema,
+    rank_schema,
+    rank_tensors,
+)
+from trtllm_fake.converted_lm import ConvertedLM
+
+TESTS = Path(__file__).parents[3]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS.parent)}
+PROMPT = Prompt(text=[5, 900, 1019, 7], prompt_text=[1, 2], prompt_speech=[0, 6560, 123, 41])
+
+
+def exact(**options) -> ConversionOptions:
+    """Weights as they are in the checkpoint, for equalities."""
+    return ConversionOptions(dtype="float32", **options)
+
+
+@pytest.fixture(scope="module")
+def published() -> tuple[ModelConfig, dict[str, torch.Tensor]]:
+    """The published architecture, and its tensors without memory."""
+    sections = json.loads((TESTS / "manifests" / "config.json").read_text())
+    config = ModelConfig.from_sections(sections, sections["encoder_up_blocks"])
+    shapes = json.loads((TESTS / "manifests" / "llm.json").read_text())
+    return config, {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+
+
+@pytest.fixture(
+    scope="module", params=[(layout, tp_size) for layout in LAYOUTS for tp_size in (1, 2)], ids=str
+)
+def converted(request, tiny_checkpoint, tmp_path_factory) -> Path:
+    layout, tp_size = request.param
+    out = tmp_path_factory.mktemp("converted") / "out"
+    convert(tiny_checkpoint, out, exact(layout=layout, tp_size=tp_size))
+    return out
+
+
+def vocabulary_of(directory: Path) -> EngineVocabulary:
+    options = Manifest.read(directory).options
+    return EngineVocabulary(options["layout"], options["text_tokens"], options["speech_rows"])
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_published_checkpoint_has_tensorrt_llms_195_names_and_shapes(published, gpus):
+    config, tensors = published
+    vocabulary = EngineVocabulary("merged", 151663, 6564)
+    layer = {
+        "attention.qkv.weight": (1152 // gpus, 896),
+        "attention.qkv.bias": (1152 // gpus,),
+        "attention.dense.weight": (896, 896 // gpus),
+        "mlp.fc.weight": (4864 // gpus, 896),
+        "mlp.gate.weight": (4864 // gpus, 896),
+        "mlp.proj.weight": (896, 4864 // gpus),
+        "input_layernorm.weight": (896,),
+        "post_layernorm.weight": (896,),
+    }
+    expected = {
+        "transformer.vocab_embedding.weight": (158336, 896),
+        **{f"transformer.layers.{n}.{name}": shape for n in range(24) for name, shape in layer.items()},
+        "transformer.ln_f.weight": (896,),
+        "lm_head.weight": (158336 // gpus, 896),
+    }
+    for rank in range(gpus):
+        shares = rank_tensors(config.speech_lm, vocabulary, tensors, rank, gpus)
+        assert {name: tuple(share.shape) for name, share in shares} == expected
+    assert len(expected) == 195
+    assert rank_schema(config.speech_lm, vocabulary, gpus) == expected
+
+
+def test_published_speech_layout_has_a_head_of_6592_biased_rows(published):
+    config, _ = published
+    vocabulary = EngineVocabulary("speech", 151663, 6564)
+    schema = rank_schema(config.speech_lm, vocabulary, 2)
+    assert (vocabulary.output_rows, vocabulary.embedding_rows) == (6592, 6592 + 151663 + 2)
+    assert (schema["lm_head.weight"], schema["lm_head.bias"]) == ((3296, 896), (3296,))
+    assert schema["transformer.vocab_embedding.weight"] == (158257, 896)
+    assert len(schema) == 196
+
+
+def test_forward_pass_of_the_converted_names_equals_the_torch_lm(converted, lm):
+    vocabulary = vocabulary_of(converted)
+    ids = vocabulary.input_ids([*PROMPT.prompt_text, *PROMPT.text], PROMPT.prompt_speech)
+    logits = ConvertedLM(converted)(ids)
+    if vocabulary.layout == "merged":
+        logits = logits + load_file(converted / BIAS_FILE)["embedding_bias"]
+    embeddings = lm.embed(PROMPT.segments())
+    view = KVCache(lm.config, 1, len(ids)).view(0, 1)
+    expected = lm.logits(lm(embeddings[None], torch.arange(len(ids))[None], view, len(ids))[0])
+    torch.testing.assert_close(logits[:, vocabulary.speech], expected, rtol=1e-6, atol=2e-5)
+
+
+def test_nothing_but_speech_has_probability(converted):
+    vocabulary = vocabulary_of(converted)
+    logits = ConvertedLM(converted)(vocabulary.input_ids(PROMPT.text, PROMPT.prompt_speech))
+    if vocabulary.layout == "merged":
+        logits = logits + load_file(converted / BIAS_FILE)["embedding_bias"]
+    probabilities = logits.softmax(dim=-1)
+    probabilities[:, vocabulary.speech] = 0
+    assert torch.equal(probabilities, torch.zeros_like(probabilities))
+
+
+def test_gpus_hold_what_one_gpu_holds(tiny_checkpoint, tmp_path):
+    whole, halves = tmp_path / "one", tmp_path / "two"
+    convert(tiny_checkpoint, whole, exact())
+    convert(tiny_checkpoint, halves, exact(tp_size=2))
+    one = load_file(whole / "rank0.safetensors")
+    first, second = (load_file(halves / f"rank{rank}.safetensors") for rank in range(2))
+    assert one.keys() == first.keys() == second.keys()
+    for name, tensor in one.items():
+        if ".qkv." in name:  # rows of q, k and v, each cut in half
+            widths = [64, 32, 32]
+            parts = [half.split([width // 2 for width in widths]) for half in (first[name], second[name])]
+            joined = torch.cat([torch.cat(pair) for pair in zip(*parts, strict=True)])
+        else:
+            axis = next((i for i, size in enumerate(tensor.shape) if size != first[name].shape[i]), None)
+            joined = first[name] if axis is None else torch.cat([first[name], second[name]], axis)
+        assert torch.equal(joined, tensor), name
+
+
+def test_bias_file_masks_text_and_gives_the_stock_head_its_bias(tiny_checkpoint, lm, tmp_path):
+    convert(tiny_checkpoint, tmp_path / "out", ConversionOptions(dtype="float16"))
+    vocabulary = vocabulary_of(tmp_path / "out")
+    bias = load_file(tmp_path / "out" / BIAS_FILE)["embedding_bias"]
+    assert (bias.dtype, tuple(bias.shape)) == (torch.float32, (vocabulary.output_rows,))
+    assert torch.equal(bias[vocabulary.speech], lm.head.bias)
+    assert (
+        set(bias[: vocabulary.speech.start].tolist())
+        == set(bias[vocabulary.speech.stop :].tolist())
+        == {SILENT}
+    )
+
+
+def test_padded_rows_of_the_speech_head_are_silent_and_no_bias_file_is_written(tiny_checkpoint, tmp_path):
+    convert(tiny_checkpoint, tmp_path / "out", ConversionOptions(layout="speech"))
+    tensors = load_file(tmp_path / "out" / "rank0.safetensors")
+    assert set(tensors["lm_head.bias"][6564:].tolist()) == {SILENT}
+    assert not tensors["lm_head.weight"][6564:].any()
+    assert not (tmp_path / "out" / BIAS_FILE).exists()
+
+
+def test_config_names_the_architecture(converted, lm):
+    config = json.loads((converted / "config.json").read_text())
+    vocabulary, gpus = vocabulary_of(converted), len(list(converted.glob("rank*.safetensors")))
+    assert config["architecture"] == "Qwen2ForCausalLM"
+    assert (config["dtype"], config["logits_dtype"], config["qwen_type"]) == ("float32", "float32", "qwen2")
+    assert config["rotary_base"] == lm.config.rope_theta
+    assert config["mapping"] == {"world_size": gpus, "tp_size": gpus, "pp_size": 1}
+    assert config["vocab_size"] == vocabulary.output_rows
+    assert config.get("embedding_rows", config["vocab_size"]) == vocabulary.embedding_rows
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_are_written_in_the_dtype_asked_for(tiny_checkpoint, tmp_path, dtype):
+    convert(tiny_checkpoint, tmp_path / "exact", exact())
+    convert(tiny_checkpoint, tmp_path / "out", ConversionOptions(dtype=dtype))
+    expected = load_file(tmp_path / "exact" / "rank0.safetensors")
+    for name, tensor in load_file(tmp_path / "out" / "rank0.safetensors").items():
+        assert torch.equal(tensor, expected[name].to(getattr(torch, dtype)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_hugging_face_form_gives_the_same_checkpoint(tiny_checkpoint, tmp_path, layout):
+    merged = export_merged(Layout(tiny_checkpoint), tmp_path / "merged", torch.float32)
+    convert(tiny_checkpoint, tmp_path / "one", exact(layout=layout))
+    convert(merged, tmp_path / "other", exact(layout=layout))
+    for path in (tmp_path / "one").iterdir():
+        if path.name != "manifest.json":
+            assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(("weight_only", "algorithm", "bits"), [("int8", "W8A16", 8), ("int4", "W4A16", 4)])
+def test_quantised_layout_round_trips(tiny_checkpoint, tmp_path, weight_only, algorithm, bits):
+    """Weights are written as they are; what TensorRT-LLM makes of them has its shapes, and reads back."""
+    convert(tiny_checkpoint, tmp_path / "plain", exact())
+    convert(tiny_checkpoint, tmp_path / "out", exact(weight_only=weight_only))
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["quantization"] == {"quant_algo": algorithm, "kv_cache_quant_algo": None}
+    tensors = load_file(tmp_path / "out" / "rank0.safetensors")
+    plain = load_file(tmp_path / "plain" / "rank0.safetensors")
+    assert all(torch.equal(tensors[name], plain[name]) for name in plain)
+    quantised = quantise(tensors, bits)
+    schema = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    assert {name: tuple(tensor.shape) for name, tensor in quantised.items()} == quantised_schema(schema, bits)
+    modules = [
+        f"transformer.layers.{layer}.{module}"
+        for layer in range(2)
+        for module in ("attention.qkv", "attention.dense", "mlp.fc", "mlp.gate", "mlp.proj")
+    ]
+    assert quantised.keys() - tensors.keys() == {f"{module}.per_channel_scale" for module in modules}
+    for module in modules:
+        scale = quantised[f"{module}.per_channel_scale"][:, None]
+        back = unpack(quantised[f"{module}.weight"], bits).T * scale
+        assert (back - tensors[f"{module}.weight"]).abs().le(scale / 2 * 1.001).all()
+
+
+def quantise(tensors: dict[str, torch.Tensor], bits: int) -> dict[str, torch.Tensor]:
+    """As TensorRT-LLM's ``weight_only_quantize_dict`` does: symmetric, a scale for each output, (in, out)."""
+    result = {}
+    for name, tensor in tensors.items():
+        if any(f"{part}.weight" in name for part in ("qkv", "dense", "fc", "proj", "gate")):
+            scale = tensor.abs().amax(dim=1) / (2 ** (bits - 1) - 1)
+            result[name] = pack((tensor / scale[:, None]).round().to(torch.int8).T, bits)
+            result[name.replace(".weight", ".per_channel_scale")] = scale
+        else:
+            result[name] = tensor
+    return result
+
+
+def pack(values: torch.Tensor, bits: int) -> torch.Tensor:
+    if bits == 8:
+        return values
+    return (values[:, ::2] & 0xF) | (values[:, 1::2] << 4)
+
+
+def unpack(values: torch.Tensor, bits: int) -> torch.Tensor:
+    if bits == 8:
+        return values.float()
+    low, high = (values << 4) >> 4, values >> 4
+    return torch.stack([low, high], dim=-1).flatten(1).float()
+
+
+def test_same_source_and_options_are_left_alone(tiny_checkpoint, tmp_path):
+    out, seen = tmp_path / "out", []
+    assert convert(tiny_checkpoint, out, exact())
+    before = (out / "rank0.safetensors").stat().st_mtime_ns
+    assert convert(tiny_checkpoint, out, exact(), lambda name, number, total: seen.append(name)) == []
+    assert ((out / "rank0.safetensors").stat().st_mtime_ns, seen) == (before, [])
+    assert convert(tiny_checkpoint, out, exact(layout="speech")) == [
+        "option layout was 'merged' when built, now 'speech'"
+    ]
+
+
+def test_progress_counts_every_tensor(tiny_checkpoint, tmp_path):
+    told = []
+    convert(tiny_checkpoint, tmp_path / "out", exact(tp_size=2), lambda *told_: told.append(told_))
+    assert [(number, total) for _, number, total in told] == [(n, 38) for n in range(1, 39)]
+    assert told[0][0] == "transformer.vocab_embedding.weight"
+
+
+def test_directory_with_something_else_is_kept(tiny_checkpoint, tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(InvalidInput, match="is not empty"):
+        convert(tiny_checkpoint, tmp_path, exact())
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layout": "small"}, "layout: 'small' is not accepted; one of merged, speech"),
+        ({"dtype": "float8"}, "dtype: 'float8' is not accepted; one of bfloat16, float16, float32"),
+        ({"weight_only": "fp8"}, "weight_only: 'fp8' is not accepted; one of none, int8, int4"),
+        ({"tp_size": 3}, "tp_size: 3 is not accepted; one of 1, 2: every GPU has as many heads"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(tiny_checkpoint, tmp_path, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        convert(tiny_checkpoint, tmp_path / "out", ConversionOptions(**options))
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_source_leaves_nothing(tiny_checkpoint, tmp_path):
+    merged = export_merged(Layout(tiny_checkpoint), tmp_path / "merged", torch.float32)
+    (merged / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: truncated or damaged"):
+        convert(merged, tmp_path / "out", exact())
+    assert [path.name for path in tmp_path.iterdir()] == ["merged"]
+
+
+def test_command_converts_once_and_names_errors(tiny_checkpoint, tmp_path, capsys, load_script):
+    out = tmp_path / "out"
+
+    def run(*options: str) -> int:
+        return load_script("convert_checkpoint").main([str(tiny_checkpoint), str(out), *options])
+
+    layout = ["--layout", "speech", "--tp-size", "2", "--weight-only", "int8"]
+    assert run(*layout) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[39].split(), lines[-1]) == (["[40/40]", "lm_head.bias"], f"{out}: complete")
+    assert run(*layout) == 0
+    assert capsys.readouterr().out == f"{out}: unchanged, nothing to do\n"
+    assert run("--tp-size", "5") == 1
+    refusal = "tp_size: 5 is not accepted; one of 1, 2: every GPU has as many heads"
+    assert capsys.readouterr().err == f"convert_checkpoint: {refusal}\n"
+
+
+def test_nothing_imports_tensorrt_llm():
+    module = "cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build"
+    code = f"import sys, {module}; print([m for m in sys.modules if m.startswith('tensorrt')])"
+    command = [sys.executable, "-c", code]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    assert answer.stdout == "[]\n"

@@ -1,0 +1,288 @@
+"""Requests through a scheduler whose engine tells whose tokens are whose."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from coded_engine import TIMEOUT_S, CodedEngine, RecordingReader, coded_request, coded_tokens
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cosyvoice_runtime.errors import InvalidInput, OverloadedError
+from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.serving.lm.engine import EngineError
+from cosyvoice_runtime.serving.lm.scheduler import Load, Scheduler
+
+ENDLESS = 10**7
+"""Tokens of a request that only a stop ends."""
+
+
+def submit(scheduler: Scheduler, name: int, tokens: int, request_id: str = "", **reader) -> RecordingReader:
+    recorder = RecordingReader(**reader)
+    scheduler.submit(coded_request(name, tokens, request_id), recorder)
+    return recorder
+
+
+def close_gate(engine: CodedEngine) -> threading.Semaphore:
+    """Every step waits for a permit from now on."""
+    engine.gate = threading.Semaphore(0)
+    return engine.gate
+
+
+def open_gate(engine: CodedEngine) -> None:
+    """Let the engine run freely."""
+    gate, engine.gate = engine.gate, None
+    gate.release()
+
+
+def wait_for_step(engine: CodedEngine) -> None:
+    """Wait until one more step begins."""
+    assert engine.arrived.acquire(timeout=TIMEOUT_S)
+
+
+def test_every_reader_gets_its_own_tokens_and_one_end(scheduler):
+    lengths = {1: 30, 2: 1, 3: 12, 4: 7, 5: 25}
+    readers = {name: submit(scheduler, name, tokens) for name, tokens in lengths.items()}
+    for name, reader in readers.items():
+        assert reader.wait().tokens == coded_tokens(name, lengths[name])
+        assert reader.reason is FinishReason.LENGTH
+        assert set(reader.reasons[:-1]) <= {None}
+        assert reader.ends == [None]
+
+
+@settings(max_examples=30)
+@given(slots=st.integers(1, 4), lengths=st.lists(st.integers(1, 40), min_size=1, max_size=12))
+def test_any_mix_of_lengths_comes_out_whole(slots, lengths):
+    engine = CodedEngine(slots)
+    scheduler = Scheduler(lambda: engine, 100, 60.0, lambda load: None)
+    readers = [submit(scheduler, name, tokens) for name, tokens in enumerate(lengths)]
+    scheduler.close()
+    assert [reader.tokens for reader in readers] == [coded_tokens(*item) for item in enumerate(lengths)]
+    assert engine.closed == 1
+
+
+def test_requests_join_a_running_batch_and_leave_it_between_two_tokens(scheduler, engine):
+    close_gate(engine)
+    readers = [submit(scheduler, 1, 5)]
+    wait_for_step(engine)
+    readers += [submit(scheduler, 2, 2), submit(scheduler, 3, 3)]
+    open_gate(engine)
+    for reader in readers:
+        reader.wait()
+    assert engine.steps == [[1], [1, 2], [1, 2], [1, 3], [1, 3], [3]]
+
+
+def test_request_that_does_not_stream_gets_everything_at_once(scheduler):
+    reader = RecordingReader()
+    scheduler.submit(coded_request(1, 40, streaming=False), reader)
+    assert reader.wait().groups == [coded_tokens(1, 40)]
+
+
+def test_stop_frees_the_slot_within_one_step(scheduler, engine):
+    gate = close_gate(engine)
+    stopped, neighbour = submit(scheduler, 1, 900, "a"), submit(scheduler, 2, 6)
+    wait_for_step(engine)
+    gate.release()
+    wait_for_step(engine)
+    scheduler.stop("a")
+    waiting = submit(scheduler, 3, 2)
+    open_gate(engine)
+    assert stopped.wait().reason is FinishReason.CANCELLED
+    assert stopped.ends == [None]
+    assert stopped.tokens == coded_tokens(1, len(stopped.tokens))
+    assert neighbour.wait().tokens == coded_tokens(2, 6)
+    assert waiting.wait().tokens == coded_tokens(3, 2)
+    assert max(index for index, names in enumerate(engine.steps) if 1 in names) <= 2
+
+
+def test_stop_takes_a_waiting_request_out_of_the_queue(scheduler, engine, loads):
+    close_gate(engine)
+    running = [submit(scheduler, name, 3) for name in (1, 2)]
+    waiting = submit(scheduler, 3, 3, "late")
+    loads.wait_for(lambda load: load.waiting == 1 and load.active == 2)
+    scheduler.stop("late")
+    open_gate(engine)
+    assert waiting.wait().reason is FinishReason.CANCELLED
+    assert waiting.tokens == []
+    assert all(reader.wait().reason is FinishReason.LENGTH for reader in running)
+    assert not any(3 in names for names in engine.steps)
+
+
+def test_stop_of_an_ended_or_unknown_request_does_nothing(scheduler):
+    reader = submit(scheduler, 1, 3, "a").wait()
+    scheduler.stop("a")
+    scheduler.stop("never seen")
+    assert submit(scheduler, 2, 3, "a").wait().tokens == coded_tokens(2, 3)
+    assert reader.reason is FinishReason.LENGTH
+
+
+def test_stop_needs_an_id(scheduler):
+    with pytest.raises(InvalidInput, match="request_id: '' is not accepted; the id of the request to stop"):
+        scheduler.stop("")
+
+
+def test_id_may_be_used_again_only_after_the_end(scheduler, engine):
+    close_gate(engine)
+    first = submit(scheduler, 1, 2, "a")
+    with pytest.raises(InvalidInput, match="request_id: 'a' is not accepted; a request with this id has not"):
+        submit(scheduler, 2, 2, "a")
+    open_gate(engine)
+    first.wait()
+
+
+def test_reader_that_has_gone_frees_its_slot_and_its_neighbours_finish(scheduler, loads):
+    gone, neighbour = submit(scheduler, 1, ENDLESS, leave_after=3), submit(scheduler, 2, 50)
+    assert isinstance(gone.wait().ends[0], ConnectionError)
+    assert neighbour.wait().tokens == coded_tokens(2, 50)
+    loads.wait_for(lambda load: load.active == 0 and load.finished.get(FinishReason.CANCELLED) == 1)
+    assert gone.tokens == coded_tokens(1, len(gone.tokens))
+    assert len(gone.ends) == 1
+
+
+def test_reader_of_a_whole_answer_that_goes_before_its_end_frees_the_slot(scheduler, engine, loads):
+    gate = close_gate(engine)
+    reader = RecordingReader()
+    scheduler.submit(coded_request(1, ENDLESS, streaming=False), reader)
+    gate.release()
+    loads.wait_for(lambda load: load.active == 1)
+    reader.cancelled = True
+    open_gate(engine)
+    reader.wait()
+    assert reader.groups == []
+    assert len(reader.ends) == 1
+
+
+def test_reader_that_has_gone_while_waiting_never_gets_a_slot(scheduler, engine, loads):
+    close_gate(engine)
+    running = [submit(scheduler, name, 3) for name in (1, 2)]
+    waiting = submit(scheduler, 3, 3)
+    loads.wait_for(lambda load: load.waiting == 1)
+    waiting.cancelled = True
+    open_gate(engine)
+    waiting.wait()
+    assert all(reader.wait().ends == [None] for reader in running)
+    assert not any(3 in names for names in engine.steps)
+
+
+def test_full_queue_refuses_one_more_and_serves_the_rest(make_scheduler, engine):
+    close_gate(engine)
+    scheduler = make_scheduler(lambda: engine, max_waiting=3)
+    readers = [submit(scheduler, name, 2) for name in range(5)]
+    with pytest.raises(OverloadedError, match="max_queue_size: 2 requests run and 3 wait; try again later"):
+        submit(scheduler, 9, 2)
+    open_gate(engine)
+    assert [reader.wait().tokens for reader in readers] == [coded_tokens(name, 2) for name in range(5)]
+
+
+def test_request_that_the_engine_refuses_fails_alone(scheduler, engine):
+    engine.refused = {1}
+    refused, other = submit(scheduler, 1, 3), submit(scheduler, 2, 3)
+    assert str(refused.wait().ends[0]) == "1 is refused"
+    assert other.wait().tokens == coded_tokens(2, 3)
+    assert engine.closed == 0
+
+
+def test_row_that_breaks_fails_alone(scheduler, engine):
+    engine.broken_rows = {1}
+    broken, other = submit(scheduler, 1, 3), submit(scheduler, 2, 3)
+    assert str(broken.wait().ends[0]) == "1 is broken"
+    assert other.wait().tokens == coded_tokens(2, 3)
+
+
+def test_breakdown_fails_the_running_and_a_fresh_engine_serves_the_waiting(make_scheduler, engine, loads):
+    gate = close_gate(engine)
+    fresh = CodedEngine()
+    engines = iter([engine, fresh])
+    scheduler = make_scheduler(lambda: next(engines))
+    running = [submit(scheduler, name, 3) for name in (1, 2)]
+    waiting = submit(scheduler, 3, 3)
+    loads.wait_for(lambda load: load.active == 2)
+    engine.failure = RuntimeError("/a/path in a message")
+    gate.release()
+    for reader in running:
+        error = reader.wait().ends[0]
+        assert isinstance(error, EngineError)
+        assert str(error) == "the speech LM's engine broke down (RuntimeError)"
+    assert waiting.wait().tokens == coded_tokens(3, 3)
+    assert (engine.closed, fresh.steps) == (1, [[3]] * 3)
+
+
+def test_breakdown_on_joining_fails_that_request_too(make_scheduler, engine):
+    engine.add_failure = MemoryError()
+    engines = iter([engine, CodedEngine()])
+    scheduler = make_scheduler(lambda: next(engines))
+    assert isinstance(submit(scheduler, 1, 3).wait().ends[0], EngineError)
+    assert submit(scheduler, 2, 3).wait().tokens == coded_tokens(2, 3)
+
+
+def test_without_a_fresh_engine_all_requests_are_refused_and_close_returns(make_scheduler, engine, loads):
+    gate = close_gate(engine)
+    engines = iter([engine])
+    scheduler = make_scheduler(lambda: next(engines))
+    readers = [submit(scheduler, name, 3) for name in (1, 2, 3)]
+    loads.wait_for(lambda load: load.active == 2)
+    engine.failure = RuntimeError()
+    gate.release()
+    message = "the speech LM's engine broke down and can't be started anew"
+    assert str(readers[2].wait().ends[0]) == message
+    with pytest.raises(EngineError, match=message):
+        submit(scheduler, 4, 3)
+    scheduler.close()
+    assert engine.closed == 1
+
+
+def test_close_lets_running_and_waiting_requests_finish(make_scheduler, engine):
+    scheduler = make_scheduler(lambda: engine)
+    readers = [submit(scheduler, name, 20) for name in range(6)]
+    scheduler.close()
+    assert [reader.tokens for reader in readers] == [coded_tokens(name, 20) for name in range(6)]
+    with pytest.raises(OverloadedError, match="the server is shutting down"):
+        submit(scheduler, 9, 1)
+
+
+def test_reader_that_is_stuck_loses_its_slot(make_scheduler, engine):
+    now = [0.0]
+    gate = close_gate(engine)
+    scheduler = make_scheduler(lambda: engine, idle_timeout_s=30.0, clock=lambda: now[0])
+    stuck = submit(scheduler, 1, 900, hold=threading.Event())
+    gate.release()
+    assert stuck.sending.wait(TIMEOUT_S)
+    gate.release()
+    for _ in range(3):
+        wait_for_step(engine)
+    now[0] = 31.0
+    waiting = submit(scheduler, 2, 3)
+    open_gate(engine)
+    wait_for_step(engine)
+    stuck.hold.set()
+    assert str(stuck.wait().ends[0]) == "nobody took new tokens for 30 s"
+    assert waiting.wait().tokens == coded_tokens(2, 3)
+    assert [1 in names for names in engine.steps].count(True) == 3
+
+
+def test_load_tells_slots_queue_and_tokens_and_returns_to_zero(scheduler, engine, loads):
+    gate = close_gate(engine)
+    readers = [submit(scheduler, name, 2) for name in (1, 2, 3)]
+    loads.wait_for(lambda load: (load.active, load.waiting) == (2, 1))
+    gate.release()
+    loads.wait_for(lambda load: load.tokens_per_step == 2)
+    open_gate(engine)
+    for reader in readers:
+        reader.wait()
+    loads.wait_for(lambda load: load == Load(0, 0, 0, {FinishReason.LENGTH: 3}))
+
+
+def test_failing_watcher_disturbs_nobody(engine, caplog):
+    told = threading.Event()
+
+    def watch(load: Load) -> None:
+        told.set()
+        raise OSError("metrics are down")
+
+    scheduler = Scheduler(lambda: engine, 100, 60.0, watch)
+    assert submit(scheduler, 1, 20).wait().tokens == coded_tokens(1, 20)
+    assert told.wait(TIMEOUT_S)
+    assert submit(scheduler, 2, 20).wait().tokens == coded_tokens(2, 20)
+    scheduler.close()
+    assert "metrics are down" in caplog.text

@@ -1,0 +1,85 @@
+"""The engine ``torch`` against the library's own generation."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from coded_engine import RecordingReader
+
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
+from cosyvoice_runtime.serving.lm.request import Request
+from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+
+MACHINE = Machine(cores=1, gpu=False)
+
+
+@pytest.fixture(scope="module")
+def settings(tiny_checkpoint: Path) -> TensorrtLlmSettings:
+    return TensorrtLlmSettings(
+        checkpoint_dir=tiny_checkpoint, max_slots=3, max_tokens=60, max_sequence_tokens=128
+    ).resolved(MACHINE)
+
+
+@pytest.fixture(scope="module")
+def lm(tiny_checkpoint: Path) -> SpeechLM:
+    config = load_config(tiny_checkpoint)
+    return SpeechLM.from_tensors(config.speech_lm, load_tensors(Layout(tiny_checkpoint), "llm", config))
+
+
+def test_scheduled_requests_equal_single_generation(settings, lm, make_scheduler):
+    requests = [
+        Request(Prompt([3, index], prompt_speech=range(index)), options)
+        for index, options in enumerate(
+            SamplingOptions(strategy, seed=seed, min_tokens=5, max_tokens=20 + seed)
+            for seed, strategy in enumerate(["ras", "nucleus", "greedy"] * 3)
+        )
+    ]
+    scheduler = make_scheduler(prepare_engine(settings))
+    readers = [RecordingReader() for _ in requests]
+    for request, reader in zip(requests, readers, strict=True):
+        scheduler.submit(request, reader)
+    for request, reader in zip(requests, readers, strict=True):
+        assert reader.wait().tokens == list(generate(lm, request.prompt, request.options))
+
+
+def test_cancelled_utterance_brings_nothing_more_and_frees_its_slot(settings):
+    engine = prepare_engine(settings)()
+    options = SamplingOptions(seed=1, min_tokens=50, max_tokens=50)
+    first, second = engine.add(Prompt([3]), options), engine.add(Prompt([4]), options)
+    assert {row.handle for row in engine.step()} == {first, second}
+    engine.cancel(first)
+    assert {row.handle for row in engine.step()} == {second}
+    for _ in range(settings.max_slots - 1):
+        engine.add(Prompt([5]), options)
+
+
+def test_last_token_comes_with_the_reason(settings):
+    engine = prepare_engine(settings)()
+    engine.add(Prompt([3]), SamplingOptions(seed=1, min_tokens=2, max_tokens=2))
+    rows = [row for _ in range(2) for row in engine.step()]
+    assert [(len(row.tokens), row.finish_reason) for row in rows] == [(1, None), (1, FinishReason.LENGTH)]
+
+
+def test_settings_accept_the_engines_that_are_there_and_no_other(settings):
+    for engine in ENGINES:
+        assert dataclasses.replace(settings, engine=engine).engine == engine
+    with pytest.raises(InvalidInput, match=f"engine: 'onnx' is not accepted; one of {', '.join(ENGINES)}"):
+        dataclasses.replace(settings, engine="onnx")
+
+
+def test_cache_too_small_for_the_slots_is_refused(settings):
+    message = r"kv_cache_tokens: 383 is not accepted; engine torch needs max_slots \* .* which is 384"
+    with pytest.raises(InvalidInput, match=message):
+        prepare_engine(dataclasses.replace(settings, kv_cache_tokens=383))
+
+
+def test_sequences_longer_than_the_network_knows_are_refused(settings, lm):
+    most = lm.config.max_positions
+    changed = dataclasses.replace(settings, max_sequence_tokens=most + 1, kv_cache_tokens=10**6)
+    with pytest.raises(InvalidInput, match=f"max_sequence_tokens: {most + 1} .* has {most} positions"):
+        prepare_engine(changed)

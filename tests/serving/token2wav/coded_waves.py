@@ -1,0 +1,125 @@
+"""Networks whose waveform is the tokens themselves: lost, repeated and foreign tokens show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.errors import InvalidInput, NotFoundError
+from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
+from cosyvoice_runtime.serving.token2wav.voices import CachedVoice
+
+NAN_TOKEN = 998
+BROKEN_TOKEN = 999
+BAD_TOKEN = 1000
+
+
+@dataclass(eq=False)
+class CodedState:
+    pending: list[int] = field(default_factory=list)
+
+
+class CodedWaves:
+    """One sample per token, at once. Three tokens make trouble: NaN, an exception, a refusal.
+
+    Attributes:
+        batches: tokens of every row of every call.
+    """
+
+    def __init__(self) -> None:
+        self.open_states: set[CodedState] = set()
+        self.batches: list[list[list[int]]] = []
+        self.flow = SimpleNamespace(pool=SimpleNamespace(num_pages=0, free_pages=0), recomputing=0)
+
+    def open(self, voice: object, noise_seed: int, speed: float) -> CodedState:
+        if speed <= 0:
+            raise InvalidInput("speed", speed, "a positive number")
+        state = CodedState()
+        self.open_states.add(state)
+        return state
+
+    def push(self, state: CodedState, tokens: Sequence[int], last: bool) -> None:
+        self.check(state, tokens)
+        state.pending += tokens
+
+    def check(self, state: CodedState, tokens: Sequence[int]) -> None:
+        if BAD_TOKEN in tokens:
+            raise InvalidInput("speech_tokens", BAD_TOKEN, "tokens are 0 to 999")
+
+    def advance(self, states: Sequence[CodedState]) -> list[Tensor]:
+        rows = [state.pending for state in states]
+        self.batches.append(rows)
+        for state in states:
+            state.pending = []
+        if any(BROKEN_TOKEN in row for row in rows):
+            raise RuntimeError("out of memory")
+        return [
+            torch.tensor([float("nan") if token == NAN_TOKEN else float(token) for token in row])
+            for row in rows
+        ]
+
+    def close(self, state: CodedState) -> None:
+        self.open_states.discard(state)
+
+
+class OneVoice:
+    """Knows the voice ``known``, and others once they have come with tensors."""
+
+    pages = hits = misses = 0
+
+    def __init__(self) -> None:
+        self.voices = {"known": CachedVoice(prompt=None)}
+
+    def __len__(self) -> int:
+        return len(self.voices)
+
+    @property
+    def users(self) -> int:
+        return sum(voice.users for voice in self.voices.values())
+
+    def computes(self, key: str, tensors: PromptTensors | None) -> bool:
+        return key not in self.voices and tensors is not None
+
+    def acquire(self, key: str, tensors: PromptTensors | None) -> CachedVoice:
+        if tensors is not None:
+            self.voices[key] = CachedVoice(prompt=None)
+        if key not in self.voices:
+            raise NotFoundError("voice_key", key, "send it")
+        self.voices[key].users += 1
+        return self.voices[key]
+
+    def release(self, voice: CachedVoice) -> None:
+        voice.users -= 1
+
+    def make_room_for(self, states: Sequence[CodedState]) -> None:
+        pass
+
+    def clear(self) -> None:
+        self.voices.clear()
+
+
+@dataclass
+class FakeClock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+PROMPT = PromptTensors(torch.zeros(0), torch.zeros(0, 20), torch.zeros(12))
+
+
+def chunk(
+    name: str, tokens: Sequence[int] = (), position: int = 0, last: bool = False, **options
+) -> WaveChunk:
+    arguments = {"voice_key": "known", "noise_seed": 1, **options}
+    return WaveChunk(name, list(tokens), position, last, **arguments)
+
+
+def results(service: WaveService, *chunks: WaveChunk) -> list[list[float] | str]:
+    """Outcomes in the order of the chunks: samples, or the error's text."""
+    return [str(row) if isinstance(row, Exception) else row.tolist() for row in service.run(chunks)]

@@ -1,0 +1,53 @@
+"""Voices and utterances for the small networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from cosyvoice_runtime.flow.flow import FlowPrompt
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk
+
+
+def prompt_tensors(token2wav: Token2Wav, tokens: int, seed: int = 0) -> PromptTensors:
+    """A made-up voice with so many prompt tokens."""
+    config = token2wav.flow.flow.config
+    generator = torch.Generator().manual_seed(seed)
+    return PromptTensors(
+        torch.randint(config.token_vocab_size, (tokens,), generator=generator, dtype=torch.int32),
+        -6 + 2 * torch.randn(config.frames_per_token * tokens, config.mel_bins, generator=generator),
+        torch.randn(config.speaker_dim, generator=generator),
+    )
+
+
+def speech_tokens(count: int, seed: int) -> list[int]:
+    return torch.randint(6561, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def chunks_of(
+    name: str,
+    tokens: Sequence[int],
+    ends: Sequence[int],
+    key: str,
+    prompt: PromptTensors | None,
+    seed: int = 7,
+) -> list[WaveChunk]:
+    """The utterance cut at ``ends``, the last of which is the number of tokens."""
+    starts = [0, *ends[:-1]]
+    return [
+        WaveChunk(name, tokens[start:end], start, end == len(tokens), key, seed, 1.0, prompt)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def alone(token2wav: Token2Wav, prompt: PromptTensors, tokens: Sequence[int], seed: int = 7) -> np.ndarray:
+    """The waveform that the library itself makes of the whole utterance, without any cache."""
+    voice: FlowPrompt = prompt.flow_prompt()
+    state = token2wav.open(voice, seed)
+    token2wav.push(state, tokens, last=True)
+    [wave] = token2wav.advance([state])
+    token2wav.close(state)
+    return wave.numpy()

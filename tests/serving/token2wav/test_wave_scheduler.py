@@ -1,0 +1,169 @@
+"""Order, cuts and errors of chunks in the queue, with coded networks."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from coded_waves import BAD_TOKEN, BROKEN_TOKEN, PROMPT, CodedWaves, FakeClock, OneVoice, chunk
+
+from cosyvoice_runtime.errors import InvalidInput, OverloadedError
+from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
+
+BLOCK = 25
+TIMEOUT_S = 120.0
+
+
+class HeldWaves(CodedWaves):
+    """Computes nothing until it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.computing = threading.Event()
+
+    def advance(self, states):
+        self.computing.set()
+        assert self.go.wait(TIMEOUT_S)
+        return super().advance(states)
+
+
+class Outcomes:
+    """What was delivered, in order."""
+
+    def __init__(self) -> None:
+        self.delivered: list[tuple[str, object]] = []
+
+    def of(self, name: str):
+        def deliver(outcome: object) -> None:
+            text = str(outcome) if isinstance(outcome, Exception) else outcome.tolist()
+            self.delivered.append((name, text))
+
+        return deliver
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.delivered]
+
+
+@pytest.fixture
+def waves() -> HeldWaves:
+    return HeldWaves()
+
+
+@pytest.fixture
+def outcomes() -> Outcomes:
+    return Outcomes()
+
+
+@pytest.fixture
+def scheduler(waves):
+    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(
+        service, max_rows=4, max_waiting=6, turn_s=1e-6, block_tokens=BLOCK, clock=FakeClock()
+    )
+    yield scheduler
+    waves.go.set()
+    scheduler.close()
+
+
+def run(scheduler, waves) -> None:
+    waves.go.set()
+    scheduler.close()
+
+
+def start_busy(scheduler, waves, outcomes) -> None:
+    """Something is being computed while the rest is queued."""
+    scheduler.submit(chunk("busy", [0], last=True), outcomes.of("busy"))
+    assert waves.computing.wait(TIMEOUT_S)
+
+
+def test_whoever_runs_dry_first_comes_first_and_new_voices_later(scheduler, waves, outcomes):
+    start_busy(scheduler, waves, outcomes)
+    block = [1] * BLOCK
+    scheduler.submit(chunk("rich", block, cushion_s=5.0), outcomes.of("rich"))
+    scheduler.submit(chunk("new", block, voice_key="new", prompt=PROMPT), outcomes.of("new"))
+    scheduler.submit(chunk("poor", block, cushion_s=0.1), outcomes.of("poor"))
+    scheduler.submit(chunk("silent", block), outcomes.of("silent"))
+    run(scheduler, waves)
+    assert outcomes.names == ["busy", "silent", "poor", "new", "rich"]
+
+
+def test_urgent_chunk_comes_between_the_parts_of_a_long_one(scheduler, waves, outcomes):
+    long = list(range(100, 200))
+    scheduler.submit(chunk("long", long, cushion_s=5.0), outcomes.of("long"))
+    assert waves.computing.wait(TIMEOUT_S)
+    scheduler.submit(chunk("urgent", [7]), outcomes.of("urgent"))
+    run(scheduler, waves)
+    assert outcomes.delivered == [("urgent", [7]), ("long", long)]
+    assert waves.batches[:2] == [[long[:BLOCK]], [[7]]]
+
+
+def test_chunks_of_one_utterance_stay_in_order(scheduler, waves, outcomes):
+    start_busy(scheduler, waves, outcomes)
+    scheduler.submit(chunk("a", [1], cushion_s=5.0), outcomes.of("first"))
+    scheduler.submit(chunk("a", [2], 1), outcomes.of("second"))
+    scheduler.submit(chunk("a", [3], 2, last=True), outcomes.of("third"))
+    run(scheduler, waves)
+    assert outcomes.delivered[1:] == [("first", [1]), ("second", [2]), ("third", [3])]
+
+
+@pytest.mark.parametrize(
+    ("token", "error"), [(BAD_TOKEN, "speech_tokens: 1000 is not accepted"), (BROKEN_TOKEN, "out of memory")]
+)
+def test_error_in_a_part_is_the_chunks_and_ends_its_utterance_alone(scheduler, waves, outcomes, token, error):
+    start_busy(scheduler, waves, outcomes)
+    scheduler.submit(chunk("bad", [1] * BLOCK + [token] * BLOCK + [1] * BLOCK), outcomes.of("bad"))
+    scheduler.submit(chunk("good", [1] * 3 * BLOCK, last=True), outcomes.of("good"))
+    run(scheduler, waves)
+    found = dict(outcomes.delivered)
+    assert found["bad"].startswith(error)
+    assert found["good"] == [1] * 3 * BLOCK
+    assert waves.open_states == set()
+
+
+def test_chunk_with_a_bad_token_is_refused_before_any_of_it_is_computed(scheduler, waves, outcomes):
+    start_busy(scheduler, waves, outcomes)
+    scheduler.submit(chunk("bad", [1] * 5 * BLOCK + [BAD_TOKEN]), outcomes.of("bad"))
+    run(scheduler, waves)
+    assert outcomes.delivered[-1][1].startswith("speech_tokens: 1000")
+    assert waves.batches == [[[0]]]
+
+
+def test_reader_that_fails_takes_nothing_from_others(scheduler, waves, outcomes):
+    start_busy(scheduler, waves, outcomes)
+
+    def broken(_: object) -> None:
+        raise RuntimeError("the client has gone")
+
+    scheduler.submit(chunk("a", [1]), broken)
+    scheduler.submit(chunk("b", [2]), outcomes.of("b"))
+    run(scheduler, waves)
+    assert outcomes.delivered[-1] == ("b", [2])
+
+
+def test_chunk_beyond_the_queue_is_refused_but_not_a_cancel(scheduler, waves, outcomes):
+    start_busy(scheduler, waves, outcomes)
+    for row in range(5):
+        scheduler.submit(chunk(str(row), [1]), outcomes.of(str(row)))
+    with pytest.raises(OverloadedError, match="6 chunks wait"):
+        scheduler.submit(chunk("one more", [1]), outcomes.of("one more"))
+    scheduler.submit(chunk("0", cancel=True), outcomes.of("cancel"))
+    run(scheduler, waves)
+    assert outcomes.names.index("0") < outcomes.names.index("cancel")
+
+
+@pytest.mark.parametrize("cushion_s", [-1.0, float("nan"), float("inf")])
+def test_cushion_out_of_range_is_refused(scheduler, outcomes, cushion_s):
+    with pytest.raises(InvalidInput, match="cushion"):
+        scheduler.submit(chunk("a", [1], cushion_s=cushion_s), outcomes.of("a"))
+
+
+def test_waiting_chunks_are_told(waves, outcomes):
+    told: list[int] = []
+    waves.go.set()
+    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK, on_waiting=told.append)
+    scheduler.submit(chunk("a", [1], last=True), outcomes.of("a"))
+    scheduler.close()
+    assert told == [1, 0]
