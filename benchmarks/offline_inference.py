@@ -130,7 +130,9 @@ def run(options: argparse.Namespace) -> None:
     )
     engine_options = EngineOptions(options.token2wav_path, options.llm_model_name_or_path, options.batch_size)
     engine = make_engine(options.backend, synthesizer.lm, engine_options)
-    token2wav = Token2Wav(FlowStream(synthesizer.flow, KEPT_PAGES), synthesizer.vocoder)
+    token2wav = Token2Wav(
+        FlowStream(synthesizer.token2wav.flow.flow, KEPT_PAGES), synthesizer.token2wav.vocoder
+    )
     options.output_dir.mkdir(parents=True, exist_ok=True)
     for number in range(1, options.runs + 1):
         print(f"run {number} of {options.runs}, {len(utterances)} texts", file=sys.stderr)

@@ -16,10 +16,9 @@ from benchmarks.measuring.heard import Recogniser, distance, words
 from benchmarks.measuring.timbre import Timbres
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.resample import resample
-from cosyvoice_runtime.lm import SamplingOptions, generate
+from cosyvoice_runtime.lm import SamplingOptions, generate_all
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.prompting import lm_prompts
-from cosyvoice_runtime.pipeline.synthesizer import TokenStream
 from cosyvoice_runtime.voice import Voice
 from demo_voice.training.data import recording
 from demo_voice.training.sizes import CODES, DIGITS
@@ -130,16 +129,13 @@ class Trial:
         [prompt] = lm_prompts(
             SpeechRequest(text, self.voice(name)), self.synthesizer.front_end, self.synthesizer.tokenizer
         )
-        stream = TokenStream(generate(self.synthesizer.lm, prompt, SamplingOptions(seed=SEED)))
-        tokens = list(stream)
-        assert stream.finish_reason is not None
-        return tokens, stream.finish_reason.value
+        tokens, reason = generate_all(self.synthesizer.lm, prompt, SamplingOptions(seed=SEED))
+        return tokens, reason.value
 
     def chunks(self, name: str, text: str, tokens: Sequence[int], streaming: bool) -> list[Tensor]:
         """Waveform of the tokens."""
-        request = SpeechRequest(text, self.voice(name), streaming=streaming)
-        with self.synthesizer.session(request, SEED) as session:
-            return list(session.chunks(tokens))
+        request = SpeechRequest(text, self.voice(name), seed=SEED, streaming=streaming)
+        return [chunk.samples for chunk in self.synthesizer.synthesize_tokens(tokens, request)]
 
     def token_errors(self, spoken: Sequence[int], samples: Tensor) -> Row:
         """Codes, and ternary digits of codes, that the tokenizer reads otherwise in the product's audio."""

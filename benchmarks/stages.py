@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -28,13 +29,19 @@ import torch
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.weights import random_tensors
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.pipeline.schedule import BlockSchedule, Portions
-from cosyvoice_runtime.pipeline.session import Session
+from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
+from cosyvoice_runtime.pipeline.hop import HopPolicy
+from cosyvoice_runtime.pipeline.local_stages import GivenTokens
+from cosyvoice_runtime.pipeline.playback import Playback
+from cosyvoice_runtime.pipeline.request import SpeechRequest
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav, WaveState
+from cosyvoice_runtime.pipeline.utterance import speak
+from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.voice import Voice
 
 TOKEN_RATE = 25
 SIZES = {"tiny": TINY, "full": FULL}
@@ -115,17 +122,25 @@ class Pipeline:
         """Synthesise the utterance once."""
         clock = Clock(self.setup.device)
         token2wav = self._timed_token2wav(clock)
-        prompt_tokens = len(self.voice.tokens)
-        start = clock.now()
-        state = token2wav.open(self.voice, noise_seed=0)
-        portions = Portions(BlockSchedule(), prompt_tokens, self.config.flow.lookahead_tokens)
         token_times: list[float] = []
-        with Session(token2wav, state, portions) as session:
-            chunks = session.chunks(self._tokens(clock, token_times))
-            samples = len(next(chunks))
-            first_audio = clock.now() - start
-            samples += sum(len(chunk) for chunk in chunks)
-        total = clock.now() - start
+        played = Playback(now=lambda: 0.0)
+        stages = GivenTokens(self._tokens(clock, token_times), token2wav)
+        spoken = speak(
+            SpeechRequest("", self.voice, seed=0),
+            [Prompt([])],
+            stages,
+            HopPolicy.of(self.config.flow, CosyVoice2Settings()),
+            self.config.vocoder.sample_rate,
+            lambda: played.cushion_s,
+        )
+        first_audio, samples = 0.0, 0
+        with closing(EventLoopThread("utterance")) as loop:
+            start = clock.now()
+            for chunk in loop.iterate(spoken):
+                first_audio = first_audio or clock.now() - start
+                samples += len(chunk.samples)
+                played.sent(len(chunk.samples) / chunk.sample_rate)
+            total = clock.now() - start
         assert samples == 960 * len(token_times), "a chunk is missing"
         return Utterance(
             prefill=token_times[0],
@@ -170,13 +185,16 @@ class _TimedFlow:
         self.advance = clock.timed("flow", flow.advance)
 
 
-def random_voice(flow: FlowConfig, tokens: int) -> FlowPrompt:
+def random_voice(flow: FlowConfig, tokens: int) -> Voice:
     """A voice of random speech tokens and mel."""
     generator = torch.Generator().manual_seed(0)
-    return FlowPrompt(
-        tokens=torch.randint(flow.token_vocab_size, (tokens,), generator=generator),
-        mel=torch.randn(flow.frames_per_token * tokens, flow.mel_bins, generator=generator) * 2 - 6,
-        speaker=torch.randn(flow.speaker_dim, generator=generator),
+    return Voice(
+        "0" * 64,
+        "",
+        torch.randint(flow.token_vocab_size, (tokens,), generator=generator, dtype=torch.int32),
+        torch.randn(flow.frames_per_token * tokens, flow.mel_bins, generator=generator) * 2 - 6,
+        torch.randn(flow.speaker_dim, generator=generator),
+        "random",
     )
 
 

@@ -25,6 +25,7 @@ import tritonclient.grpc as triton
 
 from cosyvoice_client import Timeline
 from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
+from cosyvoice_runtime.checkpoint.making.architecture import FULL
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.playback import Playback
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, ServerSettings, Settings
@@ -34,7 +35,7 @@ from cosyvoice_runtime.supervisor import Server
 MODEL = "token2wav"
 TEMPLATES = Path(__file__).parent.parent / "model_repo"
 PROMPT_TOKENS = 65
-HOP = HopPolicy(min_first_tokens=CosyVoice2Settings().first_hop_tokens)
+HOP = HopPolicy.of(FULL.flow, CosyVoice2Settings())
 TOKENS = 250
 TOKEN_RATE, SAMPLE_RATE = 25, 24_000
 SILENCE_S = 0.1

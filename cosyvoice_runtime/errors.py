@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+STATUSES = (
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "UNAVAILABLE",
+    "INTERNAL",
+    "UNIMPLEMENTED",
+    "ALREADY_EXISTS",
+    "CANCELLED",
+)
+"""gRPC's names of the statuses that models answer with."""
+
 
 class CosyVoiceError(Exception):
     """Base of every error this library raises on purpose."""
@@ -39,12 +50,54 @@ class OverloadedError(CosyVoiceError):
     """The work is refused because a limit on work in progress is reached; it may be sent again later."""
 
 
+class ClientGoneError(Exception):
+    """Nobody reads the responses any more; stop working on the request."""
+
+
+class StageError(CosyVoiceError):
+    """Another model answered with an error, which is passed on to the client.
+
+    Attributes:
+        status: one of :data:`STATUSES`.
+    """
+
+    def __init__(self, message: str, status: str) -> None:
+        super().__init__(message)
+        self.status = status if status in STATUSES else "INTERNAL"
+
+
+class StageSilentError(CosyVoiceError):
+    """Another model did not answer in time."""
+
+
 class CheckpointError(CosyVoiceError):
     """A checkpoint file is missing, damaged, or holds other tensors than its configuration asks for."""
 
 
 class EngineFileError(CosyVoiceError):
     """An engine is missing, was built from something else than what is to be served, or can't be run here."""
+
+
+def status_of(error: BaseException) -> str:
+    """The one of :data:`STATUSES` that an exception is answered with."""
+    if isinstance(error, StageError):
+        return error.status
+    if isinstance(error, InvalidInput):
+        return "INVALID_ARGUMENT"
+    if isinstance(error, NotFoundError):
+        return "NOT_FOUND"
+    return "UNAVAILABLE" if isinstance(error, OverloadedError) else "INTERNAL"
+
+
+def with_status(status: str, message: str) -> str:
+    """The text of an error that goes through a stream: Triton keeps no status of those."""
+    return f"{status}: {message}"
+
+
+def split_status(message: str) -> tuple[str, str]:
+    """Status and message of :func:`with_status`; INTERNAL for a text of anybody else, whatever it says."""
+    status, separator, rest = message.partition(": ")
+    return (status, rest) if separator and status in STATUSES else ("INTERNAL", message)
 
 
 def shorten(value: object, length: int = 80) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from moments import note, now
 
-from cosyvoice_runtime.serving.speech.speech_model import SpeechModel, calls
-from cosyvoice_runtime.serving.triton.stages import TritonStages
+from cosyvoice_runtime.serving.speech.model import SpeechModel
 
 
 class TritonPythonModel(SpeechModel):
-    def open_stages(self, settings, vocabulary):
-        return TimedStages(calls(settings), vocabulary)
+    def open_stages(self):
+        stages = super().open_stages()
+        wave = stages.wave
 
+        async def timed(utterance_id, tokens, position, *others):
+            start = now()
+            samples = await wave(utterance_id, tokens, position, *others)
+            note("cosyvoice2", utterance=utterance_id, position=position, start=start, end=now())
+            return samples
 
-class TimedStages(TritonStages):
-    def wave(self, utterance_id, tokens, position, last, settings, cushion_s):
-        start = now()
-        samples = super().wave(utterance_id, tokens, position, last, settings, cushion_s)
-        note("cosyvoice2", utterance=utterance_id, position=position, start=start, end=now())
-        return samples
+        stages.wave = timed
+        return stages

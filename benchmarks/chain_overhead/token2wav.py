@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from moments import note, now
 
-from cosyvoice_runtime.serving.triton import Inputs, answer
+from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.serving.triton.reply import answer
 
 SAMPLES_PER_TOKEN = 960
 

@@ -2,7 +2,7 @@
 
 from cosyvoice_runtime.lm.cache import CacheFullError, KVCache, cache_bytes
 from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.generate import generate
+from cosyvoice_runtime.lm.generate import generate, generate_all
 from cosyvoice_runtime.lm.generation import Emission, Generation
 from cosyvoice_runtime.lm.limits import FinishReason
 from cosyvoice_runtime.lm.network import SpeechLM
@@ -21,4 +21,5 @@ __all__ = [
     "SpeechLM",
     "cache_bytes",
     "generate",
+    "generate_all",
 ]

@@ -32,3 +32,16 @@ def generate(
     if generation.error is not None:
         raise generation.error
     return generation.finish_reason
+
+
+def generate_all(
+    lm: SpeechLM, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS
+) -> tuple[list[int], FinishReason]:
+    """The speech tokens of one utterance and why they ended; raises as :func:`generate`."""
+    tokens: list[int] = []
+    drawn = generate(lm, prompt, options)
+    while True:
+        try:
+            tokens.append(next(drawn))
+        except StopIteration as end:
+            return tokens, end.value

@@ -76,11 +76,10 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, help="repeat an utterance exactly")
     command.add_argument("--sampling", choices=("ras", "nucleus", "greedy"), default="ras")
     command.add_argument(
-        "--first-hop", type=int, help="cut the prompt so that so few tokens give first audio"
+        "--first-hop", type=int, help="cut the prompt so that this many tokens give the first chunk"
     )
     command.add_argument("--lookahead", type=int, help="mel frames the vocoder waits for")
-    command.add_argument("--upstream", action="store_true", help="stream as CosyVoice2's own code does")
-    command.add_argument("--offline", action="store_true", help="one chunk for each piece of text")
+    command.add_argument("--offline", action="store_true", help="one chunk for each segment of text")
     command.set_defaults(run=speak)
 
 
@@ -136,7 +135,7 @@ def _with_progress(chunks: Iterator[AudioChunk]) -> Iterator[AudioChunk]:
     for chunk in chunks:
         elapsed = time.perf_counter() - start
         seconds += len(chunk.samples) / chunk.sample_rate
-        ending = f", piece {chunk.segment} ends: {chunk.finish_reason.value}" if chunk.finish_reason else ""
+        ending = f", segment {chunk.segment} ends: {chunk.finish_reason.value}" if chunk.finish_reason else ""
         print(f"{elapsed:7.2f} s: {seconds:6.2f} s of speech{ending}", file=sys.stderr)
         yield chunk
     if seconds:
@@ -151,7 +150,6 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         lm_dtype=dtype,
         flow_dtype=dtype,
         threads=options.threads,
-        upstream_streaming=options.upstream,
         lookahead_frames=options.lookahead,
         first_hop=options.first_hop,
     )

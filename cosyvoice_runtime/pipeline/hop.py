@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.settings import CosyVoice2Settings
+
 
 @dataclass(frozen=True)
 class HopPolicy:
@@ -20,14 +23,30 @@ class HopPolicy:
         hop_tokens: tokens of a chunk when the client is about to run dry.
         max_hop_tokens: tokens of a chunk when the client is well supplied.
         token_rate: tokens per second.
+        cut_prompts: whether a longer prompt is cut at its start, so that the first chunk needs no more than
+            ``min_first_tokens``.
     """
 
-    block_tokens: int = 25
-    lookahead_tokens: int = 3
-    min_first_tokens: int = 10
-    hop_tokens: int = 25
-    max_hop_tokens: int = 100
-    token_rate: int = 25
+    block_tokens: int
+    lookahead_tokens: int
+    min_first_tokens: int
+    hop_tokens: int
+    max_hop_tokens: int
+    token_rate: int
+    cut_prompts: bool = False
+
+    @classmethod
+    def of(cls, flow: FlowConfig, settings: CosyVoice2Settings) -> HopPolicy:
+        """What the settings say, for a checkpoint's flow."""
+        return cls(
+            block_tokens=flow.encoder.chunk_tokens,
+            lookahead_tokens=flow.lookahead_tokens,
+            min_first_tokens=settings.first_hop_tokens,
+            hop_tokens=settings.hop_tokens,
+            max_hop_tokens=settings.max_hop_tokens,
+            token_rate=flow.token_rate,
+            cut_prompts=settings.cut_prompts,
+        )
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None is not yet.

@@ -1,8 +1,8 @@
-"""The other models, as an utterance sees them."""
+"""What an utterance needs of the speech LM and of token2wav, wherever these run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,23 +32,17 @@ class WaveSettings:
 
 
 class Stages(Protocol):
-    """Calls block until there is an answer and raise the error of the stage."""
-
-    def speech_tokens(self, samples: Tensor) -> Tensor:
-        """16 kHz samples float32 ``[n]`` to speech tokens int32 ``[m]``."""
-
-    def speaker_embedding(self, samples: Tensor) -> Tensor:
-        """16 kHz samples float32 ``[n]`` to a speaker embedding float32 ``[D]``."""
+    """The speech LM and token2wav. Both raise the error of the stage."""
 
     def generate(
-        self, prompt: Prompt, sampling: SamplingOptions, request_id: str, first_tokens: int
-    ) -> Iterator[TokenGroup]:
-        """Speech tokens as they are drawn, so many at first. The iterator must be read to its end."""
+        self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
+    ) -> AsyncGenerator[TokenGroup, None]:
+        """Speech tokens as they are drawn, at least ``first_tokens`` in the first group.
 
-    def stop(self, request_id: str) -> None:
-        """End a running :meth:`generate`, whose iterator then ends soon."""
+        Closing the generator before its end stops the speech LM; it returns at once and never raises.
+        """
 
-    def wave(
+    async def wave(
         self,
         utterance_id: str,
         tokens: Sequence[int],
@@ -57,10 +51,11 @@ class Stages(Protocol):
         settings: WaveSettings,
         cushion_s: float,
     ) -> Tensor:
-        """The next samples float32 ``[n]`` of an utterance; ``position`` tokens of it went before.
+        """The next samples, float32 ``[n]``, of an utterance; ``position`` tokens of it went before.
 
-        Those who have less audio left to play, ``cushion_s`` seconds, are served first.
+        Args:
+            cushion_s: seconds of audio that the listener still has to play; the least is served first.
         """
 
     def drop(self, utterance_id: str) -> None:
-        """Forget an utterance that will not be finished."""
+        """Have token2wav forget an utterance that will not be finished; returns at once and never raises."""

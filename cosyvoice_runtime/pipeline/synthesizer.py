@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import torch
@@ -16,21 +19,17 @@ from cosyvoice_runtime.checkpoint.tensors import load_speakers, load_tensors
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.solver import NUM_STEPS
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.lm import FinishReason, Prompt, SpeechLM, generate
-from cosyvoice_runtime.pipeline.flow_prompt import cut_prompt, flow_prompt
+from cosyvoice_runtime.lm import Prompt, SpeechLM
+from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
+from cosyvoice_runtime.pipeline.hop import HopPolicy
+from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
+from cosyvoice_runtime.pipeline.playback import Playback
 from cosyvoice_runtime.pipeline.prompting import lm_prompts
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest
-from cosyvoice_runtime.pipeline.schedule import (
-    BlockSchedule,
-    OneChunk,
-    Portions,
-    Schedule,
-    UpstreamSchedule,
-)
-from cosyvoice_runtime.pipeline.seeds import derived_seed, fresh_seed
-from cosyvoice_runtime.pipeline.session import Session
-from cosyvoice_runtime.pipeline.token2wav import Synthesis, Token2Wav
-from cosyvoice_runtime.pipeline.upstream import UpstreamToken2Wav
+from cosyvoice_runtime.pipeline.stages import Stages
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.pipeline.utterance import speak
+from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.voice import Voice
@@ -43,27 +42,14 @@ FLOW_PAGES = 64
 """Chunks of 1 s kept for incremental flow: prompt and speech of one utterance up to a minute."""
 
 
-class TokenStream:
-    """Speech tokens of one utterance and, once they have ended, why."""
-
-    def __init__(self, tokens: Generator[int, None, FinishReason]) -> None:
-        self._tokens = tokens
-        self.finish_reason: FinishReason | None = None
-
-    def __iter__(self) -> Iterator[int]:
-        self.finish_reason = yield from self._tokens
-
-
 class Synthesizer:
     """Front end, speech LM, flow and vocoder of one checkpoint.
 
+    Utterances are driven as in the server (``pipeline/utterance.py``), one after another.
+
     Args:
+        hop: where chunks end.
         speakers: voices that the checkpoint brings, by name.
-        upstream_streaming: cut and join chunks as CosyVoice2's own code does (fades at the joins, full
-            attention in the last call) instead of the exact way.
-        lookahead_frames: mel frames the vocoder waits for; None is its default.
-        first_hop: cut the flow's prompt so that the first block has this many new tokens; None leaves it
-            whole (:func:`cut_prompt`).
     """
 
     def __init__(
@@ -71,31 +57,18 @@ class Synthesizer:
         tokenizer: TextTokenizer,
         front_end: TextFrontEnd,
         lm: SpeechLM,
-        flow: Flow,
-        vocoder: HiFT,
+        token2wav: Token2Wav,
+        hop: HopPolicy,
         extractors: Extractors,
         speakers: Mapping[str, Voice],
-        *,
-        upstream_streaming: bool = False,
-        lookahead_frames: int | None = None,
-        first_hop: int | None = None,
     ) -> None:
-        self.first_hop = first_hop
         self.tokenizer = tokenizer
         self.front_end = front_end
         self.lm = lm
-        self.flow = flow
-        self.vocoder = vocoder
+        self.token2wav = token2wav
+        self.hop = hop
         self.extractors = extractors
         self.speakers = speakers
-        self.schedule: Schedule
-        self.token2wav: Synthesis
-        if upstream_streaming:
-            self.schedule = UpstreamSchedule()
-            self.token2wav = UpstreamToken2Wav(flow, vocoder)
-        else:
-            self.schedule = BlockSchedule(flow.config.encoder.chunk_tokens)
-            self.token2wav = Token2Wav(FlowStream(flow, FLOW_PAGES), vocoder, lookahead_frames)
 
     @classmethod
     def from_checkpoint(
@@ -107,7 +80,6 @@ class Synthesizer:
         flow_dtype: torch.dtype = torch.float32,
         vocoder_dtype: torch.dtype = torch.float32,
         threads: int = 1,
-        upstream_streaming: bool = False,
         lookahead_frames: int | None = None,
         first_hop: int | None = None,
         ode_steps: int = NUM_STEPS,
@@ -116,6 +88,9 @@ class Synthesizer:
 
         Args:
             threads: of the extractors, when a voice is made.
+            lookahead_frames: mel frames the vocoder waits for; None is its default.
+            first_hop: cut the voice's prompt so that this many tokens give the first chunk; None leaves the
+                prompt whole (:func:`~cosyvoice_runtime.pipeline.flow_prompt.cut_prompt`).
             ode_steps: Euler steps of the flow.
 
         Raises:
@@ -125,53 +100,69 @@ class Synthesizer:
         tokenizer = TextTokenizer(layout.vocabulary.parent)
         extractors = Extractors(layout, threads)
         logger.info("loading %s on %s", layout.directory, device)
+        flow = Flow.from_tensors(
+            config.flow, load_tensors(layout, "flow", config), device, flow_dtype, ode_steps
+        )
+        vocoder = HiFT.from_tensors(
+            config.vocoder, load_tensors(layout, "hift", config), device, vocoder_dtype
+        )
         return cls(
             tokenizer,
             TextFrontEnd(tokenizer),
             SpeechLM.from_tensors(config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype),
-            Flow.from_tensors(
-                config.flow, load_tensors(layout, "flow", config), device, flow_dtype, ode_steps
-            ),
-            HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, vocoder_dtype),
+            Token2Wav(FlowStream(flow, FLOW_PAGES), vocoder, lookahead_frames),
+            _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
             import_speakers(load_speakers(layout), tokenizer.decode, extractors.checkpoint_id),
-            upstream_streaming=upstream_streaming,
-            lookahead_frames=lookahead_frames,
-            first_hop=first_hop,
         )
 
     @property
     def sample_rate(self) -> int:
-        return self.vocoder.config.sample_rate
+        return self.token2wav.vocoder.config.sample_rate
 
     def voice(self, audio: Audio, transcript: str = "") -> Voice:
         """The voice of reference audio; raises InvalidInput if the audio is no usable reference."""
         return self.extractors.voice(audio, transcript)
 
     def synthesize(self, request: SpeechRequest) -> Iterator[AudioChunk]:
-        """Speak, piece of text after piece, each chunk as soon as it is there.
+        """Speak, segment of text after segment, each chunk as soon as it is there.
 
         Raises:
-            InvalidInput: on the first step, naming the field of the request that can't be served.
+            InvalidInput: at once, naming the field of the request that can't be served.
         """
-        seed = fresh_seed() if request.seed is None else request.seed
-        for segment, prompt in enumerate(lm_prompts(request, self.front_end, self.tokenizer)):
-            yield from self._speak(request, prompt, segment, seed)
+        prompts = lm_prompts(request, self.front_end, self.tokenizer)
+        return self._chunks(request, prompts, LocalStages(self.lm, self.token2wav))
 
-    def _speak(self, request: SpeechRequest, prompt: Prompt, segment: int, seed: int) -> Iterator[AudioChunk]:
-        sampling = dataclasses.replace(request.sampling, seed=derived_seed(seed, "sampling", segment))
-        tokens = TokenStream(generate(self.lm, prompt, sampling))
-        with self.session(request, derived_seed(seed, "noise", segment)) as session:
-            for samples in session.chunks(tokens):
-                yield AudioChunk(samples, self.sample_rate, segment, tokens.finish_reason)
+    def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
+        """Speak speech tokens that are there already in the request's voice; its text is not read."""
+        return self._chunks(request, [Prompt([])], GivenTokens(tokens, self.token2wav))
 
-    def session(self, request: SpeechRequest, noise_seed: int) -> Session:
-        """What turns speech tokens of the request's own or anybody's making into its voice."""
-        schedule = self.schedule if request.streaming else OneChunk()
-        voice = request.voice
-        if self.first_hop is not None:
-            voice = cut_prompt(voice, self.flow.config.encoder.chunk_tokens, self.first_hop)
-        prompt = flow_prompt(voice)
-        state = self.token2wav.open(prompt, noise_seed, request.speed)
-        portions = Portions(schedule, len(prompt.tokens), self.flow.config.lookahead_tokens)
-        return Session(self.token2wav, state, portions)
+    def _chunks(
+        self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages
+    ) -> Iterator[AudioChunk]:
+        heard = Playback(now=lambda: 0.0)  # nothing is played yet: chunks grow, alike on every machine
+        chunks = _iterate(
+            speak(request, prompts, stages, self.hop, self.sample_rate, lambda: heard.cushion_s), heard
+        )
+        return chunks if request.streaming else _whole_segments(chunks)
+
+
+def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:
+    if first_hop is None:
+        return hop
+    return dataclasses.replace(hop, min_first_tokens=first_hop, cut_prompts=True)
+
+
+def _iterate(spoken: AsyncGenerator[AudioChunk, None], heard: Playback) -> Iterator[AudioChunk]:
+    with closing(EventLoopThread("synthesizer")) as loop, closing(loop.iterate(spoken)) as chunks:
+        for chunk in chunks:
+            heard.sent(len(chunk.samples) / chunk.sample_rate)
+            yield chunk
+
+
+def _whole_segments(chunks: Iterator[AudioChunk]) -> Iterator[AudioChunk]:
+    """One chunk for each segment of text."""
+    for _, parts in groupby(chunks, attrgetter("segment")):
+        segment = list(parts)
+        samples = torch.cat([part.samples for part in segment])
+        yield dataclasses.replace(segment[-1], samples=samples)

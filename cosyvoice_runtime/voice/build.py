@@ -50,13 +50,34 @@ def build_voice(
     Raises:
         InvalidInput: the audio is no usable reference.
     """
-    check_reference(audio)
-    low_rate = resample(audio.samples, audio.rate, EXTRACTOR_SAMPLE_RATE)
+    low_rate = extractor_samples(audio)
     with ThreadPoolExecutor(max_workers=2) as pool:
         tokens_to_come = pool.submit(speech_tokenizer, low_rate)
         embedding_to_come = pool.submit(speaker_encoder, low_rate)
-        mel = mel_spectrogram(resample(audio.samples, audio.rate, MEL_SAMPLE_RATE))
+        mel = prompt_mel(audio)
         tokens, embedding = tokens_to_come.result(), embedding_to_come.result()
+    return assemble_voice(audio, transcript, mel, tokens, embedding, checkpoint_id)
+
+
+def extractor_samples(audio: Audio) -> Tensor:
+    """What the speech tokenizer and the speaker encoder read: 16 kHz samples, float32 ``[n]``.
+
+    Raises:
+        InvalidInput: the audio is no usable reference.
+    """
+    check_reference(audio)
+    return resample(audio.samples, audio.rate, EXTRACTOR_SAMPLE_RATE)
+
+
+def prompt_mel(audio: Audio) -> Tensor:
+    """The log-mel that the flow continues, float32 ``[frames, bins]``, made from the audio's own rate."""
+    return mel_spectrogram(resample(audio.samples, audio.rate, MEL_SAMPLE_RATE))
+
+
+def assemble_voice(
+    audio: Audio, transcript: str, mel: Tensor, tokens: Tensor, embedding: Tensor, checkpoint_id: str
+) -> Voice:
+    """The voice of what the three extractors made of a reference; mel and tokens get one length."""
     count = min(mel.shape[0] // FRAMES_PER_TOKEN, tokens.shape[0])
     return Voice(
         key=voice_key(audio, transcript, checkpoint_id),

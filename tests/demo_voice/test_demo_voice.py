@@ -12,10 +12,9 @@ from torch import Tensor
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint import verify_checkpoint
-from cosyvoice_runtime.lm import FinishReason, SamplingOptions, generate
+from cosyvoice_runtime.lm import FinishReason, SamplingOptions, generate_all
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.prompting import lm_prompts
-from cosyvoice_runtime.pipeline.synthesizer import TokenStream
 from cosyvoice_runtime.voice import Voice
 from demo_voice.training.sizes import CODES, DEMO, DIGITS
 
@@ -32,15 +31,13 @@ def synthesizer() -> Synthesizer:
     return Synthesizer.from_checkpoint(DIRECTORY)
 
 
-def spoken(synthesizer: Synthesizer, voice: Voice) -> tuple[list[int], FinishReason | None, Tensor]:
+def spoken(synthesizer: Synthesizer, voice: Voice) -> tuple[list[int], FinishReason, Tensor]:
     """Speech tokens of the text, why they ended, and their 16 kHz waveform."""
-    request = SpeechRequest(TEXT, voice)
+    request = SpeechRequest(TEXT, voice, seed=1)
     [prompt] = lm_prompts(request, synthesizer.front_end, synthesizer.tokenizer)
-    stream = TokenStream(generate(synthesizer.lm, prompt, SamplingOptions(seed=1)))
-    tokens = list(stream)
-    with synthesizer.session(request, noise_seed=1) as session:
-        samples = torch.cat(list(session.chunks(tokens)))
-    return tokens, stream.finish_reason, resample(samples, synthesizer.sample_rate, 16_000)
+    tokens, reason = generate_all(synthesizer.lm, prompt, SamplingOptions(seed=1))
+    samples = torch.cat([chunk.samples for chunk in synthesizer.synthesize_tokens(tokens, request)])
+    return tokens, reason, resample(samples, synthesizer.sample_rate, 16_000)
 
 
 def same_digits(first: Tensor, second: Tensor) -> float:
@@ -83,7 +80,7 @@ def test_registered_voices_leave_little_to_wait_for(synthesizer: Synthesizer) ->
 
 def test_checkpoint_is_sound_small_and_complete() -> None:
     assert verify_checkpoint(DIRECTORY) == []
-    sizes = [path.stat().st_size for path in DIRECTORY.rglob("*") if path.is_file()]
+    sizes = [path.stat().st_size for path in DIRECTORY.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     assert max(sizes) < 16e6
     assert sum(sizes) < 32e6
     assert len(json.loads((DIRECTORY / "held_out.json").read_text("utf-8"))) == 400

@@ -14,16 +14,18 @@ import torch
 
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
-from model_configuration import MODELS, TEMPLATES, problems, rendered, settings_of, tensors
+from model_configuration import MODELS, TEMPLATES, data_type, problems, rendered, settings_of, tensors
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.request import RequestReader
-from cosyvoice_runtime.serving.speech.speech_model import outputs as speech_outputs
-from cosyvoice_runtime.serving.triton import Inputs, recordings
-from cosyvoice_runtime.serving.triton.speech_inputs import speech_request
+from cosyvoice_runtime.serving.speech.listener import outputs as speech_outputs
+from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
+from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.serving.triton.references import references
+from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import Settings
 
 TENSORRT = {
@@ -98,6 +100,11 @@ WAVE = {
 EXTRACTOR = {"reference_wav": RECORDING, "reference_wav_len": 15_000}
 NOT_READ = {"tensorrt_llm": {"pad_id"}}
 """Accepted because NVIDIA's clients send it."""
+NEEDED = {
+    "tensorrt_llm": {"input_lengths", "request_output_len"},
+    "token2wav": {"speech_tokens", "position", "last", "voice_key", "noise_seed", "speed"},
+}
+"""Optional only in a request that stops or forgets another one."""
 
 
 @pytest.fixture(scope="module", params=PROFILES, ids=str)
@@ -130,6 +137,22 @@ def test_ports_are_the_same_in_every_profile(profile, configs, model):
     assert config.model_transaction_policy.decoupled == decoupled
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_configuration_and_schema_agree(configs, model):
+    def declared(ports) -> list[tuple[Any, ...]]:
+        return [(port.name, data_type(port), tuple(port.dims), port.optional) for port in ports]
+
+    def of_schema(specs) -> list[tuple[Any, ...]]:
+        return [(spec.name, spec.type, spec.dims, spec.optional) for spec in specs]
+
+    assert declared(configs[model].input) == of_schema(SCHEMAS[model].inputs)
+    outputs = [(name, kind, dims) for name, kind, dims, *_ in of_schema(SCHEMAS[model].outputs)]
+    assert [(port.name, data_type(port), tuple(port.dims)) for port in configs[model].output] == outputs
+    text = (TEMPLATES / SCHEMAS[model].name / "config.pbtxt").read_text(encoding="utf-8")
+    for spec in (*SCHEMAS[model].inputs, *SCHEMAS[model].outputs):
+        assert f'# {spec.meaning}\n  {{ name: "{spec.name}"' in text
+
+
 @pytest.mark.parametrize("model", ["token2wav", "audio_tokenizer", "speaker_embedding"])
 def test_batcher_has_the_limits_of_the_settings(profile, model):
     settings, configs = profile
@@ -148,8 +171,7 @@ def load(model: str) -> ModuleType:
 
 
 def read_speech(request: InferenceRequest) -> Any:
-    voices = SimpleNamespace(resolve=lambda name, recording, transcript: (name, recording, transcript))
-    return speech_request(Inputs(request), voices, SamplingOptions(), 1000, streaming=True)
+    return SpeechInputs.read(Inputs(request), SamplingOptions(), 1000)
 
 
 def read_tokens(request: InferenceRequest) -> Any:
@@ -162,10 +184,10 @@ def read_tokens(request: InferenceRequest) -> Any:
     return submitted[0]
 
 
-def read_recording(request: InferenceRequest) -> Any:
-    [recording] = recordings([request])
-    assert not isinstance(recording, Exception)
-    return recording
+def read_reference(request: InferenceRequest) -> Any:
+    [reference] = references([request])
+    assert not isinstance(reference, Exception)
+    return reference
 
 
 def read_chunk(request: InferenceRequest) -> Any:
@@ -178,8 +200,8 @@ READERS: dict[str, tuple[Callable[[InferenceRequest], Any], list[dict[str, Any]]
         [SPEECH | REFERENCE, SPEECH | {"voice": "v", "instruct_text": "Slowly.", "cross_lingual": False}],
     ),
     "tensorrt_llm": (read_tokens, [LM]),
-    "audio_tokenizer": (read_recording, [EXTRACTOR]),
-    "speaker_embedding": (read_recording, [EXTRACTOR]),
+    "audio_tokenizer": (read_reference, [EXTRACTOR]),
+    "speaker_embedding": (read_reference, [EXTRACTOR]),
     "token2wav": (read_chunk, [WAVE]),
 }
 READERS["cosyvoice2_offline"] = READERS["cosyvoice2"]
@@ -200,7 +222,9 @@ def test_model_reads_every_declared_input_and_no_other(configs, model):
 def test_model_asks_for_nothing_that_is_declared_optional(configs, model):
     read, requests = READERS[model]
     required = {port.name for port in configs[model].input if not port.optional}
-    values = {name: value for name, value in requests[0].items() if name in required}
+    values = {
+        name: value for name, value in requests[0].items() if name in required | NEEDED.get(model, set())
+    }
     if model == "tensorrt_llm":
         values["self_test"] = True  # in place of input_ids
     read(InferenceRequest(tensors(configs[model], values)))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 
-POLICY = HopPolicy()
+POLICY = HopPolicy(25, 3, 10, 25, 100, 25)
 prompts = st.integers(0, 500)
 
 
@@ -46,4 +46,4 @@ def test_client_about_to_run_dry_gets_the_next_block_only_however_many_tokens_ar
 
 
 def test_hop_between_two_boundaries_goes_to_the_second():
-    assert HopPolicy(hop_tokens=30).chunk_end(0, 25, 600, cushion_s=0.0) == 75
+    assert HopPolicy(25, 3, 10, 30, 100, 25).chunk_end(0, 25, 600, cushion_s=0.0) == 75

@@ -117,15 +117,6 @@ def test_cut_prompt_speaks_after_the_chosen_number_of_tokens(tiny_checkpoint, vo
     assert len(chunk.samples) == 10 * 960
 
 
-def test_upstream_streaming_has_the_same_length(tiny_checkpoint, synthesizer, voice):
-    upstream = Synthesizer.from_checkpoint(tiny_checkpoint, upstream_streaming=True)
-    ours, _ = speak(synthesizer, SpeechRequest(TEXT, voice, seed=4))
-    theirs, _ = speak(upstream, SpeechRequest(TEXT, voice, seed=4))
-    assert len(ours) == len(theirs)
-    with pytest.raises(InvalidInput, match=r"speed: 1\.5"):
-        speak(upstream, SpeechRequest(TEXT * 5, voice, seed=4, speed=1.5))
-
-
 def test_abandoned_iteration_frees_the_utterance(synthesizer, voice):
     pool = synthesizer.token2wav.flow.pool
     before = pool.free_pages

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from cosyvoice_runtime.errors import OverloadedError
 
 
 class Admission:
-    """A counter with a limit. Refusing at once tells a client to try elsewhere; queueing would not."""
+    """Places with a limit, for one event loop. Refusing at once tells a client to try elsewhere."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._count = 0
-        self._lock = threading.Lock()
+        self.count = 0
+        """Utterances in progress."""
 
-    @property
-    def count(self) -> int:
-        return self._count
-
-    def enter(self) -> None:
-        """Take a place; pair with :meth:`leave`.
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place.
 
         Raises:
             OverloadedError: none is free.
         """
-        with self._lock:
-            if self._count >= self._limit:
-                raise OverloadedError(f"{self._count} utterances are in progress, the limit; try again later")
-            self._count += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._count -= 1
+        if self.count >= self._limit:
+            raise OverloadedError(f"{self.count} utterances are in progress, the limit; try again later")
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
+
+from torch import Tensor
 
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.pipeline.stages import Stages
-from cosyvoice_runtime.voice import Voice, VoiceStore, build_voice, voice_key
+from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
+from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, prompt_mel
+
+
+class ReferenceExtractors(Protocol):
+    """The models that analyse a reference of 16 kHz, float32 ``[n]``."""
+
+    async def speech_tokens(self, samples: Tensor) -> Tensor:
+        """Speech tokens, int32 ``[m]``."""
+
+    async def speaker_embedding(self, samples: Tensor) -> Tensor:
+        """The speaker's embedding, float32 ``[D]``."""
 
 
 class VoiceBook:
-    """Voices by name, and of recordings, which are analysed once and then remembered.
+    """Voices by name, and of references, which are analysed once and then remembered.
 
     Args:
         speakers: voices that the checkpoint brings.
         default: name of the voice of requests that say nothing; the checkpoint's first speaker if it has
             no voice of this name.
-        on_lookup: told of each recording whether its voice was known.
+        on_lookup: told of each reference whether its voice was known.
     """
 
     def __init__(
@@ -25,14 +40,14 @@ class VoiceBook:
         store: VoiceStore,
         speakers: Mapping[str, Voice],
         default: str,
-        stages: Stages,
+        extractors: ReferenceExtractors,
         checkpoint_id: str,
         on_lookup: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._speakers = speakers
         self._default = default
-        self._stages = stages
+        self._extractors = extractors
         self._checkpoint_id = checkpoint_id
         self._on_lookup = on_lookup
 
@@ -54,36 +69,43 @@ class VoiceBook:
             return self.named(self._default)
         return next(iter(self._speakers.values()))
 
-    def of(self, recording: Audio, transcript: str) -> Voice:
-        """The voice of a recording.
+    async def of(self, reference: Audio, transcript: str) -> Voice:
+        """The voice of a reference.
 
         Raises:
-            InvalidInput: the recording is no usable reference.
+            InvalidInput: it is no usable reference.
         """
-        known = self._store.find(voice_key(recording, transcript, self._checkpoint_id))
+        known = await asyncio.to_thread(self._find, reference, transcript)
         self._on_lookup(known is not None)
         if known is not None:
             return known
-        voice = build_voice(
-            recording,
-            transcript,
-            self._stages.speech_tokens,
-            self._stages.speaker_embedding,
-            self._checkpoint_id,
-        )
-        self._store.put(voice)
+        voice = await self._analysed(reference, transcript)
+        await asyncio.to_thread(self._store.put, voice)
         return voice
 
-    def resolve(self, name: str | None, recording: Audio | None, transcript: str | None) -> Voice:
+    async def resolve(self, name: str | None, reference: Audio | None, transcript: str | None) -> Voice:
         """The voice of a request.
 
         Raises:
-            InvalidInput: it names a voice and brings a recording as well, or one of them can't be used.
+            InvalidInput: it names a voice and brings a reference as well, or one of them can't be used.
         """
-        if recording is None:
+        if reference is None:
             if transcript is not None:
                 raise InvalidInput("reference_text", transcript, "it goes with reference_wav only")
-            return self.default() if name is None else self.named(name)
+            return await asyncio.to_thread(self.default if name is None else partial(self.named, name))
         if name is not None:
             raise InvalidInput("voice", name, "it can't be combined with reference_wav")
-        return self.of(recording, transcript or "")
+        return await self.of(reference, transcript or "")
+
+    def _find(self, reference: Audio, transcript: str) -> Voice | None:
+        return self._store.find(voice_key(reference, transcript, self._checkpoint_id))
+
+    async def _analysed(self, reference: Audio, transcript: str) -> Voice:
+        """Run the three extractors side by side."""
+        samples = await asyncio.to_thread(extractor_samples, reference)
+        tokens, embedding, mel = await asyncio.gather(
+            self._extractors.speech_tokens(samples),
+            self._extractors.speaker_embedding(samples),
+            asyncio.to_thread(prompt_mel, reference),
+        )
+        return assemble_voice(reference, transcript, mel, tokens, embedding, self._checkpoint_id)

@@ -12,26 +12,41 @@ from cosyvoice_runtime.errors import (
     InvalidInput,
     NotFoundError,
     OverloadedError,
+    StageError,
+    status_of,
+    with_status,
 )
-from cosyvoice_runtime.serving.triton.calls import CallError
 
 logger = logging.getLogger(__name__)
 
+PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError)
+"""Errors whose text says everything."""
+CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
+"""Triton's names of gRPC's statuses, where they differ."""
+
 
 def fault(error: BaseException, model: str) -> pb_utils.TritonError:
-    """The error to send for an exception; one that nobody raised on purpose is logged in full."""
-    if isinstance(error, CallError):
-        code = getattr(pb_utils.TritonError, error.status, pb_utils.TritonError.INTERNAL)
-        return pb_utils.TritonError(str(error), code)
-    if isinstance(error, InvalidInput):
-        return pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
-    if isinstance(error, NotFoundError):
-        return pb_utils.TritonError(str(error), pb_utils.TritonError.NOT_FOUND)
-    if isinstance(error, OverloadedError):
-        return pb_utils.TritonError(str(error), pb_utils.TritonError.UNAVAILABLE)
+    """The error to send for an exception of a model that answers once."""
+    return _triton_error(status_of(error), _message(error, model))
+
+
+def stream_fault(error: BaseException, model: str) -> pb_utils.TritonError:
+    """The same for a stream, whose reader finds the status at the beginning of the text."""
+    status = status_of(error)
+    return _triton_error(status, with_status(status, _message(error, model)))
+
+
+def _triton_error(status: str, message: str) -> pb_utils.TritonError:
+    code = getattr(pb_utils.TritonError, CODE_NAMES.get(status, status), pb_utils.TritonError.INTERNAL)
+    return pb_utils.TritonError(message, code)
+
+
+def _message(error: BaseException, model: str) -> str:
+    """The text; an exception that nobody raised on purpose is logged in full."""
+    if isinstance(error, PASSED_ON):
+        return str(error)
     # A CheckpointError names files of this machine, which clients need not know.
     if isinstance(error, CosyVoiceError) and not isinstance(error, CheckpointError):
-        return pb_utils.TritonError(f"{model}: {error}", pb_utils.TritonError.INTERNAL)
+        return f"{model}: {error}"
     logger.error("unexpected failure in %s", model, exc_info=error)
-    message = f"{model}: internal error ({type(error).__name__}); the server's log has the details"
-    return pb_utils.TritonError(message, pb_utils.TritonError.INTERNAL)
+    return f"{model}: internal error ({type(error).__name__}); the server's log has the details"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
@@ -60,8 +59,3 @@ class Inputs:
             return bytes(array[0]).decode("utf-8")
         except UnicodeDecodeError as error:
             raise InvalidInput(name, bytes(array[0]), f"valid UTF-8 is expected ({error.reason})") from error
-
-
-def text_tensor(name: str, text: str, shape: tuple[int, ...] = (1,)) -> pb_utils.Tensor:
-    """A string as a tensor."""
-    return pb_utils.Tensor(name, np.array([text.encode()], dtype=np.object_).reshape(shape))

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import logging
+import threading
 from types import TracebackType
 from typing import Any
 
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
-from cosyvoice_runtime.serving.triton.fault import fault
-from cosyvoice_runtime.serving.triton.gate import GATE
+from cosyvoice_runtime.errors import ClientGoneError
+from cosyvoice_runtime.serving.triton.fault import fault, stream_fault
 
-logger = logging.getLogger(__name__)
-
-
-class ClientGoneError(Exception):
-    """Nobody reads the responses any more; stop working on the request."""
+SEND_LOCK = threading.Lock()
+"""Held while a response is sent: the python backend of Triton 2.51 hangs when threads send together."""
 
 
 class Reply:
-    """Responses of a decoupled model.
+    """Responses to a request, sent whenever they are there.
 
     Used in ``with``, it ends the request exactly once on every path, as :meth:`finish` with the exception of
     the block.
+
+    Args:
+        streamed: whether the model is decoupled; others send :meth:`send_only` or an error.
     """
 
-    def __init__(self, request: Any, model: str) -> None:
+    def __init__(self, request: Any, model: str, streamed: bool = True) -> None:
         self._sender = request.get_response_sender()
         self._model = model
+        self._fault = stream_fault if streamed else fault
         self._outputs = frozenset(request.requested_output_names())
         self._finished = False
 
@@ -67,7 +68,7 @@ class Reply:
         if error is None or isinstance(error, ClientGoneError):
             self._pass_on(None, final)
         else:
-            response = pb_utils.InferenceResponse(output_tensors=[], error=fault(error, self._model))
+            response = pb_utils.InferenceResponse(output_tensors=[], error=self._fault(error, self._model))
             self._pass_on(response, final)
 
     def __enter__(self) -> Reply:
@@ -88,7 +89,7 @@ class Reply:
         return pb_utils.InferenceResponse(tensors)
 
     def _pass_on(self, response: Any, flags: int) -> None:
-        with GATE:
+        with SEND_LOCK:
             self._sender.send(response, flags=flags)
 
 
@@ -102,5 +103,5 @@ def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) ->
 def answer(request: Any, model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> None:
     """Send that response before or after ``execute`` returns, which has None in its place."""
     final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-    with GATE:
+    with SEND_LOCK:
         request.get_response_sender().send(respond(model, outputs), flags=final)

@@ -11,7 +11,10 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.compiled.export.extractors import TOKENIZER_NAME
 from cosyvoice_runtime.compiled.extractor import open_extractor
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.triton import Outputs, read_settings, recordings, respond
+from cosyvoice_runtime.serving.triton.load import read_settings
+from cosyvoice_runtime.serving.triton.references import references
+from cosyvoice_runtime.serving.triton.reply import respond
+from cosyvoice_runtime.serving.triton.schema import Tensors
 from cosyvoice_runtime.settings import AudioTokenizerSettings
 from cosyvoice_runtime.voice.extract import Outcome, extract_rows
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
@@ -33,9 +36,9 @@ class TritonPythonModel:
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         with self._count.during(len(requests)):
-            outcomes = extract_rows(self._extractor.batch, recordings(requests))
+            outcomes = extract_rows(self._extractor.batch, references(requests))
             return [respond(self._name, encode(outcome)) for outcome in outcomes]
 
 
-def encode(outcome: Outcome) -> Outputs | Exception:
+def encode(outcome: Outcome) -> Tensors | Exception:
     return outcome if isinstance(outcome, Exception) else {"prompt_speech_tokens": outcome.numpy()[None]}

@@ -15,7 +15,9 @@ from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.merged_ids import shortest_prompt
 from cosyvoice_runtime.serving.lm.request import FIELDS, TEXT_FIELDS, Request, RequestReader
 from cosyvoice_runtime.serving.lm.scheduler import Load, Scheduler
-from cosyvoice_runtime.serving.triton import Inputs, Reply, read_settings
+from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.serving.triton.load import read_settings
+from cosyvoice_runtime.serving.triton.reply import Reply
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 NAME = TensorrtLlmSettings.name

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from cosyvoice_runtime.errors import OverloadedError
@@ -8,10 +10,11 @@ from cosyvoice_runtime.serving.speech.admission import Admission
 
 def test_the_place_over_the_limit_is_refused_until_one_is_left():
     admission = Admission(2)
-    admission.enter()
-    admission.enter()
-    with pytest.raises(OverloadedError, match="2 utterances are in progress"):
-        admission.enter()
-    admission.leave()
-    admission.enter()
-    assert admission.count == 2
+    with ExitStack() as places:
+        places.enter_context(admission.place())
+        with admission.place():
+            with pytest.raises(OverloadedError, match="2 utterances are in progress"):
+                places.enter_context(admission.place())
+            assert admission.count == 2
+        places.enter_context(admission.place())
+    assert admission.count == 0

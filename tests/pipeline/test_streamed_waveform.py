@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,8 +14,6 @@ from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.pipeline.schedule import BlockSchedule, OneChunk, Portions, Schedule, UpstreamSchedule
-from cosyvoice_runtime.pipeline.session import Session
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
 
@@ -20,15 +21,8 @@ PAGES = 40
 TOLERANCE = 1e-3
 """Of the waveform (full scale is 1). Mel differs by 1e-6; the phase, a running sum of F0, makes that 1e-4."""
 
-schedules = st.one_of(
-    st.builds(
-        BlockSchedule,
-        st.just(25),
-        st.integers(1, 60),
-        st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple),
-    ),
-    st.just(UpstreamSchedule()),
-)
+cuts = st.lists(st.integers(1, 60), max_size=8)
+"""Tokens of each push but the last."""
 
 
 @pytest.fixture(scope="module")
@@ -54,26 +48,37 @@ def random_tokens(length: int, seed: int) -> list[int]:
     return torch.randint(6561, (length,), generator=generator).tolist()
 
 
-def speak(token2wav: Token2Wav, prompt, schedule: Schedule, tokens, speed: float = 1.0) -> list[torch.Tensor]:
+def speak(
+    token2wav: Token2Wav, prompt: FlowPrompt, tokens: list[int], cut: Sequence[int] = (), speed: float = 1.0
+) -> torch.Tensor:
+    """The waveform of tokens that are pushed in portions of these sizes, and the rest at the end."""
     state = token2wav.open(prompt, noise_seed=7, speed=speed)
-    portions = Portions(schedule, len(prompt.tokens), token2wav.flow.flow.config.lookahead_tokens)
-    with Session(token2wav, state, portions) as session:
-        return list(session.chunks(tokens))
+    waves, start = [], 0
+    try:
+        for end in (*itertools.accumulate(cut), None):
+            last = end is None or end >= len(tokens)
+            token2wav.push(state, tokens[start:] if last else tokens[start:end], last)
+            waves += token2wav.advance([state])
+            if last:
+                return torch.cat(waves)
+            start = end
+    finally:
+        token2wav.close(state)
 
 
 @settings(max_examples=25)
 @given(
     prompt_length=st.integers(0, 90),
     length=st.integers(1, 160),
-    schedule=schedules,
+    cut=cuts,
     speed=st.sampled_from([1.0, 1.0, 1.0, 0.8, 1.3]),
     seed=st.integers(0, 99),
 )
-def test_streamed_equals_offline(token2wav, prompt_length, length, schedule, speed, seed):
+def test_streamed_equals_offline(token2wav, prompt_length, length, cut, speed, seed):
     prompt = random_prompt(token2wav.flow.flow, prompt_length, seed)
     tokens = random_tokens(length, seed)
-    [offline] = speak(token2wav, prompt, OneChunk(), tokens, speed)
-    streamed = torch.cat(speak(token2wav, prompt, schedule, tokens, speed))
+    offline = speak(token2wav, prompt, tokens, speed=speed)
+    streamed = speak(token2wav, prompt, tokens, cut, speed)
     torch.testing.assert_close(streamed, offline, atol=TOLERANCE, rtol=0)
     if speed == 1.0:
         assert len(offline) == 960 * length
@@ -81,26 +86,16 @@ def test_streamed_equals_offline(token2wav, prompt_length, length, schedule, spe
     assert token2wav.flow.pool.free_pages == PAGES
 
 
-def test_chunks_leave_as_soon_as_their_tokens_are_there(token2wav):
-    prompt, tokens = random_prompt(token2wav.flow.flow, 15, 3), iter(random_tokens(60, 3))
-    state = token2wav.open(prompt, noise_seed=1)
-    with Session(token2wav, state, Portions(BlockSchedule(25, 10), 15, 3)) as session:
-        chunks = session.chunks(tokens)
-        next(chunks)
-        assert len(list(tokens)) == 60 - (10 + 3)
+def test_utterance_without_tokens_is_empty(token2wav):
+    assert speak(token2wav, random_prompt(token2wav.flow.flow, 30, 1), []).shape == (0,)
 
 
-def test_utterance_without_tokens_is_one_empty_chunk(token2wav):
-    [chunk] = speak(token2wav, random_prompt(token2wav.flow.flow, 30, 1), BlockSchedule(), [])
-    assert chunk.shape == (0,)
-
-
-def test_abandoned_utterance_frees_its_pages(token2wav):
+def test_refused_token_leaves_the_utterance_as_it_was(token2wav):
     prompt = random_prompt(token2wav.flow.flow, 30, 1)
     state = token2wav.open(prompt, noise_seed=1)
-    with pytest.raises(InvalidInput, match="speech_tokens: 6561"):  # noqa: SIM117
-        with Session(token2wav, state, Portions(BlockSchedule(), 30, 3)) as session:
-            list(session.chunks([*random_tokens(40, 1), 6561, *random_tokens(40, 2)]))
+    with pytest.raises(InvalidInput, match="speech_tokens: 6561"):
+        token2wav.push(state, [*random_tokens(40, 1), 6561])
+    token2wav.close(state)
     assert token2wav.flow.pool.free_pages == PAGES
 
 
@@ -120,5 +115,5 @@ def test_utterances_side_by_side_equal_utterances_alone(token2wav):
     for state in states:
         token2wav.close(state)
     for prompt, row, wave in zip(prompts, tokens, waves, strict=True):
-        [alone] = speak(token2wav, prompt, OneChunk(), row)
+        alone = speak(token2wav, prompt, row)
         torch.testing.assert_close(torch.cat(wave), alone, atol=TOLERANCE, rtol=0)

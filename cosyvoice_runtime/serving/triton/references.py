@@ -1,4 +1,4 @@
-"""Reference recordings of a batch of requests."""
+"""References of a batch of requests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cosyvoice_runtime.serving.triton.inputs import Inputs
 EXTRACTOR_SAMPLE_RATE = 16_000
 
 
-def recordings(requests: Sequence[Any]) -> list[Audio | Exception]:
-    """The 16 kHz recording of each request, checked, or why it is none."""
-    return [_recording(Inputs(request)) for request in requests]
+def references(requests: Sequence[Any]) -> list[Audio | Exception]:
+    """The 16 kHz reference of each request, checked, or why it is none."""
+    return [_reference(Inputs(request)) for request in requests]
 
 
-def _recording(inputs: Inputs) -> Audio | Exception:
+def _reference(inputs: Inputs) -> Audio | Exception:
     try:
         samples = torch.from_numpy(np.array(inputs.required("reference_wav")))
         return reference_audio(samples, EXTRACTOR_SAMPLE_RATE, inputs.scalar("reference_wav_len"))

@@ -1,0 +1,89 @@
+"""The stages in one process: a speech LM and a token2wav that compute where they are called."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
+from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+
+
+class LocalStages:
+    """A batch of one in both networks, computed on the event loop's thread."""
+
+    def __init__(self, lm: SpeechLM, token2wav: Token2Wav) -> None:
+        self._lm = lm
+        self._token2wav = token2wav
+        self._states: dict[str, Any] = {}
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        utterance_id: str,  # noqa: ARG002
+        first_tokens: int,  # noqa: ARG002
+    ) -> AsyncGenerator[TokenGroup, None]:
+        for group in _groups(generate(self._lm, prompt, sampling)):
+            yield group
+            await asyncio.sleep(0)  # whoever waits for tokens looks at this one before the next is drawn
+
+    async def wave(
+        self,
+        utterance_id: str,
+        tokens: Sequence[int],
+        position: int,
+        last: bool,
+        settings: WaveSettings,
+        cushion_s: float,  # noqa: ARG002
+    ) -> Tensor:
+        if position == 0 and utterance_id not in self._states:
+            prompt = flow_prompt(settings.voice)
+            self._states[utterance_id] = self._token2wav.open(prompt, settings.noise_seed, settings.speed)
+        state = self._states[utterance_id]
+        self._token2wav.push(state, tokens, last)
+        [samples] = self._token2wav.advance([state])
+        if last:
+            self.drop(utterance_id)
+        return samples
+
+    def drop(self, utterance_id: str) -> None:
+        state = self._states.pop(utterance_id, None)
+        if state is not None:
+            self._token2wav.close(state)
+
+
+class GivenTokens(LocalStages):
+    """Speech tokens that are there already, in place of those of a speech LM."""
+
+    def __init__(self, tokens: Iterable[int], token2wav: Token2Wav) -> None:
+        self._tokens = tokens
+        self._token2wav = token2wav
+        self._states = {}
+
+    async def generate(
+        self,
+        prompt: Prompt,  # noqa: ARG002
+        sampling: SamplingOptions,  # noqa: ARG002
+        utterance_id: str,  # noqa: ARG002
+        first_tokens: int,  # noqa: ARG002
+    ) -> AsyncGenerator[TokenGroup, None]:
+        for token in self._tokens:
+            yield TokenGroup([token])
+            await asyncio.sleep(0)
+        yield TokenGroup([], FinishReason.STOP)
+
+
+def _groups(tokens: Generator[int, None, FinishReason]) -> Generator[TokenGroup, None, None]:
+    """Each token as a group, then the reason for their end."""
+    while True:
+        try:
+            yield TokenGroup([next(tokens)])
+        except StopIteration as end:
+            yield TokenGroup([], end.value)
+            return

@@ -1,0 +1,93 @@
+"""From settings and a checkpoint to a service that answers."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
+from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
+from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.pipeline.hop import HopPolicy
+from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.service import SpeechService
+from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
+from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
+from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
+from cosyvoice_runtime.serving.triton.stage_client import StageClient
+from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, CosyVoice2Settings
+from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.voice import VoiceStore
+from cosyvoice_runtime.voice.extractors import checkpoint_id
+from cosyvoice_runtime.voice.speakers import import_speakers
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_GRPC_URL = "127.0.0.1:8001"
+"""Where a server listens that was started by hand, without options."""
+
+
+def open_stages(settings: CosyVoice2Settings) -> StageClient:
+    """The other models, through the server's own gRPC port; to be called in the service's event loop."""
+    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    vocabulary = MergedVocabulary(tokenizer_length(layout), config.speech_lm.speech_rows)
+    url = os.environ.get(GRPC_URL_VARIABLE, DEFAULT_GRPC_URL)
+    logger.info("stages are called through gRPC at %s", url)
+    return StageClient(GrpcCalls(url, settings.child_timeout_s), vocabulary)
+
+
+def load_speech_service(
+    settings: CosyVoice2Settings, stages: StageClient, metrics: SpeechMetrics, *, streaming: bool
+) -> SpeechService:
+    """
+    Raises:
+        CheckpointError: a file is missing or damaged.
+    """
+    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    tokenizer = TextTokenizer(layout.vocabulary.parent)
+    return SpeechService(
+        stages,
+        _voices(settings, layout, tokenizer, stages, metrics),
+        TextFrontEnd(tokenizer),
+        tokenizer,
+        HopPolicy.of(config.flow, settings),
+        config.vocoder.sample_rate,
+        metrics,
+        Admission(settings.max_inflight_utterances),
+        streaming=streaming,
+        sampling=default_sampling(settings),
+        max_characters=settings.max_text_characters,
+    )
+
+
+def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:
+    """How speech tokens are drawn where a request says nothing."""
+    return SamplingOptions(
+        strategy=settings.sampling,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        temperature=settings.temperature,
+        repetition_penalty=settings.repetition_penalty,
+        window=settings.ras_window_tokens,
+        tau=settings.ras_threshold,
+        ceiling=settings.max_tokens,
+    )
+
+
+def _voices(
+    settings: CosyVoice2Settings,
+    layout: Layout,
+    tokenizer: TextTokenizer,
+    stages: StageClient,
+    metrics: SpeechMetrics,
+) -> VoiceBook:
+    identity = checkpoint_id(layout)
+    store = VoiceStore(
+        settings.voices_dir,
+        identity,
+        max_voices=settings.max_voices,
+        max_bytes=settings.max_voices_mib << 20,
+    )
+    speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity)
+    return VoiceBook(store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up)

@@ -1,0 +1,68 @@
+"""``cosyvoice2`` and ``cosyvoice2_offline``: the same model, in chunks or everything at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
+from cosyvoice_runtime.serving.speech.listener import ChunkListener, WholeListener
+from cosyvoice_runtime.serving.speech.load import load_speech_service, open_stages
+from cosyvoice_runtime.serving.speech.service import SpeechService, ending_of
+from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
+from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.serving.triton.load import read_settings
+from cosyvoice_runtime.serving.triton.reply import Reply
+from cosyvoice_runtime.serving.triton.stage_client import StageClient
+from cosyvoice_runtime.settings import CosyVoice2Settings
+
+
+class SpeechModel:
+    """What ``model.py`` calls ``TritonPythonModel``: one event loop for all utterances in progress."""
+
+    def initialize(self, arguments: Mapping[str, str]) -> None:
+        self._settings = read_settings(arguments, CosyVoice2Settings)
+        self._name = arguments["model_name"]
+        self._streaming = json.loads(arguments["model_config"])["model_transaction_policy"]["decoupled"]
+        self._requests = RequestCount(self._name)
+        self._answers: set[Future[None]] = set()
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="responses")
+        self._loop = EventLoopThread("utterances")
+        self._service = self._loop.run(self._load())
+
+    def execute(self, requests: list[Any]) -> None:
+        """Begin each request; its answers come from the event loop."""
+        for request in requests:
+            self._requests.enter()
+            answer = self._loop.start(self._answer(request))
+            self._answers.add(answer)
+            answer.add_done_callback(self._ended)
+
+    def finalize(self) -> None:
+        """Let what is in progress come to its end."""
+        wait(list(self._answers))
+        self._loop.run(self._stages.close())
+        self._loop.close()
+        self._sender.shutdown()
+
+    def open_stages(self) -> StageClient:
+        """The other models, as utterances call them; called in the event loop."""
+        return open_stages(self._settings)
+
+    async def _load(self) -> SpeechService:
+        self._stages = self.open_stages()
+        metrics = SpeechMetrics(Metrics(self._name), ending_of)
+        return load_speech_service(self._settings, self._stages, metrics, streaming=self._streaming)
+
+    async def _answer(self, request: Any) -> None:
+        reply = Reply(request, self._name, self._streaming)
+        listener = (ChunkListener if self._streaming else WholeListener)(reply, self._sender)
+        await self._service.answer(Inputs(request), listener)
+
+    def _ended(self, answer: Future[None]) -> None:
+        self._answers.discard(answer)
+        self._requests.leave()

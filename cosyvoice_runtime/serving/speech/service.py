@@ -1,0 +1,137 @@
+"""Requests of many clients, each driven through the other models, all in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from cosyvoice_runtime.errors import ClientGoneError, status_of
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.pipeline.hop import HopPolicy
+from cosyvoice_runtime.pipeline.playback import Playback
+from cosyvoice_runtime.pipeline.prompting import lm_prompts
+from cosyvoice_runtime.pipeline.request import SpeechRequest
+from cosyvoice_runtime.pipeline.stages import Stages
+from cosyvoice_runtime.pipeline.utterance import speak
+from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.listener import ChunkListener
+from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
+from cosyvoice_runtime.serving.speech.speech_metrics import Course, Ending, SpeechMetrics
+from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
+from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+
+LOOK_FOR_CLIENTS_S = 0.1
+"""Time between two looks whether clients are still there: Triton has no way to be told."""
+ENDINGS = {"UNAVAILABLE": Ending.REFUSED, "INVALID_ARGUMENT": Ending.INVALID, "NOT_FOUND": Ending.INVALID}
+
+
+class SpeechService:
+    """Answers requests. Made and used in one event loop.
+
+    What computes for longer (text, voices, tensors of a request) runs in threads of the loop's pool.
+
+    Args:
+        streaming: whether clients get every chunk or everything at once.
+        sampling: how speech tokens are drawn where a request says nothing.
+        max_characters: longest text.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        voices: VoiceBook,
+        front_end: TextFrontEnd,
+        tokenizer: TextTokenizer,
+        hop: HopPolicy,
+        sample_rate: int,
+        metrics: SpeechMetrics,
+        admission: Admission,
+        *,
+        streaming: bool,
+        sampling: SamplingOptions,
+        max_characters: int,
+    ) -> None:
+        self._stages = stages
+        self._voices = voices
+        self._front_end = front_end
+        self._tokenizer = tokenizer
+        self._hop = hop
+        self._sample_rate = sample_rate
+        self._metrics = metrics
+        self._admission = admission
+        self._streaming = streaming
+        self._sampling = sampling
+        self._max_characters = max_characters
+        self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
+        self._watch: asyncio.Task[None] | None = None
+
+    async def answer(self, inputs: Inputs, listener: ChunkListener) -> None:
+        """Speak a request; the listener's answer ends exactly once on every path."""
+        error: BaseException | None = None
+        try:
+            with Course(self._metrics) as course, self._admission.place():
+                await self._while_there(self._speak(inputs, listener, course), listener)
+        except Exception as failure:
+            error = failure
+        await listener.finish(error)
+
+    async def _speak(self, inputs: Inputs, listener: ChunkListener, course: Course) -> None:
+        request, prompts = await self._read(inputs)
+        playback = Playback(self._metrics.now)
+        spoken = speak(
+            request, prompts, self._stages, self._hop, self._sample_rate, lambda: playback.cushion_s
+        )
+        async with aclosing(spoken) as chunks:
+            async for chunk in chunks:
+                await listener.send(chunk)
+                seconds = len(chunk.samples) / chunk.sample_rate
+                playback.sent(seconds)
+                course.sent(seconds)
+
+    async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
+        """
+        Raises:
+            InvalidInput: naming the input that can't be served.
+        """
+        asked = await asyncio.to_thread(SpeechInputs.read, inputs, self._sampling, self._max_characters)
+        voice = await self._voices.resolve(asked.voice, asked.reference, asked.reference_text)
+        request = asked.request(voice, self._streaming)
+        return request, await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
+
+    async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:
+        """Do the work; cancel it when the client leaves.
+
+        Raises:
+            ClientGoneError: it has left.
+        """
+        task = asyncio.create_task(work)
+        self._listeners[task] = listener
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._look_for_clients())
+        try:
+            await task
+        except asyncio.CancelledError:
+            raise ClientGoneError from None
+        finally:
+            del self._listeners[task]
+
+    async def _look_for_clients(self) -> None:
+        while self._listeners:
+            for task, listener in list(self._listeners.items()):
+                if listener.gone:
+                    task.cancel()
+            await asyncio.sleep(LOOK_FOR_CLIENTS_S)
+        self._watch = None
+
+
+def ending_of(error: BaseException | None) -> Ending:
+    """How a request ended that raised this, or nothing."""
+    if error is None:
+        return Ending.COMPLETED
+    if isinstance(error, ClientGoneError):
+        return Ending.CANCELLED
+    return ENDINGS.get(status_of(error), Ending.FAILED)

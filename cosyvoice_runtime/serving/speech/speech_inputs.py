@@ -1,0 +1,121 @@
+"""The inputs of ``cosyvoice2`` and ``cosyvoice2_offline``, read and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.audio.reference import reference_audio
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.pipeline.request import SpeechRequest
+from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.voice import Voice
+
+REFERENCE_RATE = 16_000
+SAMPLING_INPUTS = ("top_k", "top_p", "temperature", "repetition_penalty", "max_tokens")
+"""Inputs that are sampling options of the same name."""
+
+
+@dataclass(frozen=True)
+class SpeechInputs:
+    """What a client asks for; its voice is not looked up yet.
+
+    Attributes:
+        reference_text: what the reference says.
+    """
+
+    text: str
+    voice: str | None
+    reference: Audio | None
+    reference_text: str | None
+    instruct_text: str | None
+    cross_lingual: bool
+    language: str
+    speed: float
+    seed: int | None
+    sampling: SamplingOptions
+
+    @classmethod
+    def read(cls, inputs: Inputs, sampling: SamplingOptions, max_characters: int) -> SpeechInputs:
+        """
+        Args:
+            sampling: what the deployment uses where the request says nothing.
+            max_characters: longest text.
+
+        Raises:
+            InvalidInput: naming the input that can't be served.
+        """
+        read = cls(
+            text=_target_text(inputs, max_characters),
+            voice=inputs.text("voice"),
+            reference=_reference(inputs),
+            reference_text=inputs.text("reference_text"),
+            instruct_text=inputs.text("instruct_text"),
+            cross_lingual=bool(inputs.scalar("cross_lingual", default=False)),
+            language=inputs.text("language") or "auto",
+            speed=inputs.scalar("speed", default=1.0),
+            seed=inputs.scalar("seed"),
+            sampling=_sampling(inputs, sampling),
+        )
+        read._check_transcript()
+        return read
+
+    def request(self, voice: Voice, streaming: bool) -> SpeechRequest:
+        """
+        Raises:
+            InvalidInput: an option is out of range or contradicts another.
+        """
+        return SpeechRequest(
+            text=self.text,
+            voice=voice,
+            instruct_text=self.instruct_text,
+            cross_lingual=self.cross_lingual,
+            language=self.language,
+            speed=self.speed,
+            seed=self.seed,
+            sampling=self.sampling,
+            streaming=streaming,
+        )
+
+    def _check_transcript(self) -> None:
+        needed = self.reference is not None and self.instruct_text is None and not self.cross_lingual
+        if needed and not (self.reference_text or "").strip():
+            limit = "what reference_wav says, unless cross_lingual or instruct_text"
+            raise InvalidInput("reference_text", self.reference_text, limit)
+
+
+def _target_text(inputs: Inputs, max_characters: int) -> str:
+    text = inputs.text("target_text")
+    if text is None:
+        raise InvalidInput("target_text", None, "this input is required")
+    if len(text) > max_characters:
+        raise InvalidInput("target_text", f"{len(text)} characters", f"at most {max_characters}")
+    return text
+
+
+def _reference(inputs: Inputs) -> Audio | None:
+    samples = inputs.array("reference_wav")
+    rate = inputs.scalar("reference_sample_rate", default=REFERENCE_RATE)
+    length = inputs.scalar("reference_wav_len")
+    if samples is None:
+        if length is not None:
+            raise InvalidInput("reference_wav_len", length, "it goes with reference_wav only")
+        return None
+    return reference_audio(torch.from_numpy(samples), rate, length)
+
+
+def _sampling(inputs: Inputs, sampling: SamplingOptions) -> SamplingOptions:
+    given: dict[str, Any] = {name: inputs.scalar(name) for name in SAMPLING_INPUTS}
+    given["strategy"] = inputs.text("sampling_strategy")
+    given = {field: value for field, value in given.items() if value is not None}
+    try:
+        return dataclasses.replace(sampling, **given)
+    except InvalidInput as error:
+        if error.field == "strategy":
+            raise InvalidInput("sampling_strategy", given["strategy"], error.limit) from None
+        raise

@@ -1,0 +1,305 @@
+"""The tensors of every model: encoding, decoding, ``config.pbtxt`` and the docs agree with this table.
+
+Shapes are without the batch dimension, which is 1 in every request of this repository's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Tensors = dict[str, Array]
+"""Arrays by the name of their tensor, batch dimension included."""
+
+DTYPES: dict[str, Any] = {
+    "BOOL": np.bool_,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "UINT64": np.uint64,
+    "FP32": np.float32,
+    "STRING": np.object_,
+}
+"""Triton's types and numpy's."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """
+    Attributes:
+        type: Triton's name of it, without ``TYPE_``.
+        dims: -1 for a size that a request chooses.
+        optional: whether a request may lack it.
+    """
+
+    name: str
+    type: str
+    dims: tuple[int, ...]
+    meaning: str
+    optional: bool = False
+
+    def encode(self, value: Any) -> Array:
+        """A value as a tensor in a batch of one: a number, a bool, a string, or an array in its shape."""
+        if isinstance(value, str):
+            value = value.encode()
+        array = np.asarray(value, DTYPES[self.type])
+        return np.ascontiguousarray(array.reshape(1, *(array.shape or (1,))))
+
+
+@dataclass(frozen=True)
+class ModelSchema:
+    """The inputs and outputs of a model, in the order of its ``config.pbtxt``."""
+
+    name: str
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+
+    def encode(self, **values: Any) -> Tensors:
+        """The inputs of a request; a value of None is left out."""
+        specs = {spec.name: spec for spec in self.inputs}
+        return {name: specs[name].encode(value) for name, value in values.items() if value is not None}
+
+    def encode_outputs(self, **values: Any) -> Tensors:
+        """The outputs of a response."""
+        specs = {spec.name: spec for spec in self.outputs}
+        return {name: specs[name].encode(value) for name, value in values.items()}
+
+    @property
+    def output_names(self) -> list[str]:
+        return [spec.name for spec in self.outputs]
+
+
+COSYVOICE2 = ModelSchema(
+    "cosyvoice2",
+    [
+        TensorSpec(
+            "reference_wav",
+            "FP32",
+            (-1,),
+            "recording of the voice, 0.5 to 30 s, floats in [-1, 1]; without it and voice: the default voice",
+            optional=True,
+        ),
+        TensorSpec(
+            "reference_wav_len",
+            "INT32",
+            (1,),
+            "samples of reference_wav that count; default all",
+            optional=True,
+        ),
+        TensorSpec(
+            "reference_sample_rate",
+            "INT32",
+            (1,),
+            "samples per second of reference_wav; default 16000",
+            optional=True,
+        ),
+        TensorSpec("reference_text", "STRING", (1,), "what reference_wav says", optional=True),
+        TensorSpec("target_text", "STRING", (1,), "what to speak"),
+        TensorSpec(
+            "voice",
+            "STRING",
+            (1,),
+            "name of a registered voice or of a speaker of the checkpoint",
+            optional=True,
+        ),
+        TensorSpec(
+            "instruct_text", "STRING", (1,), "how to speak, in place of the reference's words", optional=True
+        ),
+        TensorSpec(
+            "cross_lingual", "BOOL", (1,), "use only how the voice sounds; default false", optional=True
+        ),
+        TensorSpec("language", "STRING", (1,), "auto, zh, en, ...; default auto", optional=True),
+        TensorSpec("speed", "FP32", (1,), "0.5 to 2; default 1", optional=True),
+        TensorSpec("seed", "INT64", (1,), "repeats an utterance; default a fresh one", optional=True),
+        TensorSpec(
+            "sampling_strategy",
+            "STRING",
+            (1,),
+            "ras, nucleus or greedy; this and the next four default to the deployment's settings",
+            optional=True,
+        ),
+        TensorSpec("top_k", "INT32", (1,), "most candidates of a draw; 0 is no limit", optional=True),
+        TensorSpec("top_p", "FP32", (1,), "probability of the candidates", optional=True),
+        TensorSpec("temperature", "FP32", (1,), "divisor of the logits", optional=True),
+        TensorSpec("repetition_penalty", "FP32", (1,), "1 is none", optional=True),
+        TensorSpec(
+            "max_tokens",
+            "INT32",
+            (1,),
+            "most speech tokens of a segment; default 20 for each text token, within the deployment's limit",
+            optional=True,
+        ),
+    ],
+    [
+        TensorSpec("waveform", "FP32", (-1,), "the next chunk, 24 kHz"),
+        TensorSpec(
+            "finish_reason",
+            "STRING",
+            (1,),
+            "stop, length or repetition with the last chunk of a segment of text, else empty",
+        ),
+    ],
+)
+
+TENSORRT_LLM = ModelSchema(
+    "tensorrt_llm",
+    [
+        TensorSpec(
+            "input_ids",
+            "INT32",
+            (-1,),
+            "ids of the merged vocabulary: [sos] text [task_id] prompt speech",
+            optional=True,
+        ),
+        TensorSpec("input_lengths", "INT32", (1,), "how many of input_ids count", optional=True),
+        TensorSpec("request_output_len", "INT32", (1,), "most new tokens", optional=True),
+        TensorSpec(
+            "end_id", "INT32", (1,), "one of the three stop ids; all of them end the speech", optional=True
+        ),
+        TensorSpec("pad_id", "INT32", (1,), "accepted, not needed", optional=True),
+        TensorSpec("runtime_top_k", "INT32", (1,), "0 is no limit", optional=True),
+        TensorSpec("runtime_top_p", "FP32", (1,), "without it and runtime_top_k: greedy", optional=True),
+        TensorSpec("temperature", "FP32", (1,), "default 1", optional=True),
+        TensorSpec("repetition_penalty", "FP32", (1,), "default 1", optional=True),
+        TensorSpec("seed", "UINT64", (1,), "default 0", optional=True),
+        TensorSpec("min_tokens", "INT32", (1,), "default 1", optional=True),
+        TensorSpec("streaming", "BOOL", (1,), "default false: one response", optional=True),
+        TensorSpec(
+            "first_tokens",
+            "INT32",
+            (1,),
+            "fewest ids of a stream's first response, for a reader who can't use fewer; default 1",
+            optional=True,
+        ),
+        TensorSpec("stop", "BOOL", (1,), "end the running request that has this request's id", optional=True),
+        TensorSpec(
+            "exclude_input_in_output",
+            "BOOL",
+            (1,),
+            "default false; streams never repeat the input",
+            optional=True,
+        ),
+        TensorSpec(
+            "sampling_strategy",
+            "STRING",
+            (1,),
+            "ras, nucleus or greedy, with the defaults of CosyVoice2",
+            optional=True,
+        ),
+        TensorSpec("ras_window", "INT32", (1,), "default 10", optional=True),
+        TensorSpec("ras_threshold", "FP32", (1,), "default 0.1", optional=True),
+        TensorSpec(
+            "self_test",
+            "BOOL",
+            (1,),
+            "decode one token of a built-in prompt; the other inputs don't matter",
+            optional=True,
+        ),
+    ],
+    [
+        TensorSpec(
+            "output_ids",
+            "INT32",
+            (-1, -1),
+            "[beam 1, new ids]; speech token i is the tokenizer's length + i; may be empty at the end",
+        ),
+        TensorSpec("sequence_length", "INT32", (-1,), "ids in this response"),
+        TensorSpec(
+            "finish_reason",
+            "STRING",
+            (1,),
+            "stop, length, repetition or cancelled; empty before the last response",
+        ),
+    ],
+)
+
+AUDIO_TOKENIZER = ModelSchema(
+    "audio_tokenizer",
+    [
+        TensorSpec("reference_wav", "FP32", (-1,), "16 kHz, mono, 0.5 to 30 s"),
+        TensorSpec("reference_wav_len", "INT32", (1,), "valid samples; all by default", optional=True),
+    ],
+    [
+        TensorSpec("prompt_speech_tokens", "INT32", (-1,), "25 a second"),
+    ],
+)
+
+SPEAKER_EMBEDDING = ModelSchema(
+    "speaker_embedding",
+    [
+        TensorSpec("reference_wav", "FP32", (-1,), "16 kHz, mono, 0.5 to 30 s"),
+        TensorSpec("reference_wav_len", "INT32", (1,), "valid samples; all by default", optional=True),
+    ],
+    [
+        TensorSpec("prompt_spk_embedding", "FP32", (-1,), "not normalised"),
+    ],
+)
+
+TOKEN2WAV = ModelSchema(
+    "token2wav",
+    [
+        TensorSpec(
+            "utterance_id", "STRING", (1,), "the same for all chunks of an utterance and for no other's"
+        ),
+        TensorSpec(
+            "speech_tokens",
+            "INT32",
+            (-1,),
+            "the utterance's next tokens, 25 a second; may be none, to open it or to end it",
+            optional=True,
+        ),
+        TensorSpec(
+            "position", "INT32", (1,), "tokens of the utterance sent before; 0 opens it", optional=True
+        ),
+        TensorSpec("last", "BOOL", (1,), "no more tokens will come", optional=True),
+        TensorSpec(
+            "voice_key",
+            "STRING",
+            (1,),
+            "names the voice; this and the next two are read when the utterance is opened",
+            optional=True,
+        ),
+        TensorSpec("noise_seed", "INT64", (1,), "0 to 2**63 - 1", optional=True),
+        TensorSpec("speed", "FP32", (1,), "0.5 to 2", optional=True),
+        TensorSpec(
+            "cushion",
+            "FP32",
+            (1,),
+            "seconds of audio that the listener still has to play; the least is computed first; default 0",
+            optional=True,
+        ),
+        TensorSpec(
+            "cancel",
+            "BOOL",
+            (1,),
+            "forget the utterance; nothing else is read and the waveform is empty",
+            optional=True,
+        ),
+        TensorSpec(
+            "prompt_speech_tokens",
+            "INT32",
+            (-1,),
+            "the voice, when voice_key is not known here (or not any more): tokens,",
+            optional=True,
+        ),
+        TensorSpec("prompt_speech_feat", "FP32", (-1, -1), "its log-mel, two frames a token,", optional=True),
+        TensorSpec("prompt_spk_embedding", "FP32", (-1,), "and its speaker", optional=True),
+    ],
+    [
+        TensorSpec("waveform", "FP32", (-1,), "24 kHz; the samples that the tokens so far make certain"),
+    ],
+)
+
+SCHEMAS: Mapping[str, ModelSchema] = {
+    "cosyvoice2": COSYVOICE2,
+    "cosyvoice2_offline": COSYVOICE2,
+    "tensorrt_llm": TENSORRT_LLM,
+    "audio_tokenizer": AUDIO_TOKENIZER,
+    "speaker_embedding": SPEAKER_EMBEDDING,
+    "token2wav": TOKEN2WAV,
+}
+"""The schema of each model in the repository."""

@@ -1,0 +1,204 @@
+"""The other models of the repository as an utterance's stages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
+from cosyvoice_runtime.errors import CosyVoiceError, StageError
+from cosyvoice_runtime.lm.limits import FinishReason, TokenLimits
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
+from cosyvoice_runtime.serving.triton.schema import (
+    AUDIO_TOKENIZER,
+    SPEAKER_EMBEDDING,
+    TENSORRT_LLM,
+    TOKEN2WAV,
+    Tensors,
+)
+from cosyvoice_runtime.voice.voice import Voice
+
+logger = logging.getLogger(__name__)
+
+CLEANUP_TIMEOUT_S = 5.0
+"""Longest wait for a model that is told to stop or to forget; nobody waits for it."""
+
+
+class StageClient:
+    """Calls the models. Made and used in one event loop.
+
+    Args:
+        vocabulary: of ``tensorrt_llm``'s ids.
+    """
+
+    def __init__(self, calls: GrpcCalls, vocabulary: MergedVocabulary) -> None:
+        self._calls = calls
+        self._vocabulary = vocabulary
+        self._cleanups: set[asyncio.Task[None]] = set()
+
+    async def speech_tokens(self, samples: Tensor) -> Tensor:
+        """16 kHz samples, float32 ``[n]``, to speech tokens, int32 ``[m]``."""
+        outputs = await self._calls.call(AUDIO_TOKENIZER, _reference(samples))
+        return torch.from_numpy(outputs["prompt_speech_tokens"].reshape(-1).astype(np.int32))
+
+    async def speaker_embedding(self, samples: Tensor) -> Tensor:
+        """16 kHz samples, float32 ``[n]``, to a speaker embedding, float32 ``[D]``."""
+        outputs = await self._calls.call(SPEAKER_EMBEDDING, _reference(samples))
+        return torch.from_numpy(outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32))
+
+    async def generate(
+        self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
+    ) -> AsyncGenerator[TokenGroup, None]:
+        inputs = self._prompt(prompt) | sampling_inputs(sampling, len(prompt.text))
+        inputs["first_tokens"] = first_tokens
+        responses = self._calls.stream(TENSORRT_LLM, inputs, utterance_id)
+        ended = told_why = False
+        try:
+            while True:
+                # Shielded: the speech LM ends an unfinished stream when it is told to stop.
+                pending = asyncio.ensure_future(anext(responses, None))
+                outputs = await asyncio.shield(pending)
+                if outputs is None:
+                    ended = True
+                    return
+                group = self._tokens(outputs)
+                told_why = group.finish_reason is not None
+                yield group
+        except StageError:
+            ended = True  # an answer, so nothing is left to be stopped
+            raise
+        finally:
+            if not ended:
+                self._in_background(self._end(utterance_id, pending, responses, stop=not told_why))
+
+    async def wave(
+        self,
+        utterance_id: str,
+        tokens: Sequence[int],
+        position: int,
+        last: bool,
+        settings: WaveSettings,
+        cushion_s: float,
+    ) -> Tensor:
+        inputs = {
+            "utterance_id": utterance_id,
+            "speech_tokens": tokens,
+            "position": position,
+            "last": last,
+            "voice_key": settings.voice.key,
+            "noise_seed": settings.noise_seed,
+            "speed": settings.speed,
+            "cushion": cushion_s,
+        }
+        try:
+            outputs = await self._calls.call(TOKEN2WAV, inputs)
+        except StageError as error:
+            if error.status != "NOT_FOUND" or position:
+                raise
+            outputs = await self._calls.call(TOKEN2WAV, inputs | _voice(settings.voice))
+        return torch.tensor(outputs["waveform"].reshape(-1))  # a copy: the array is read-only
+
+    def drop(self, utterance_id: str) -> None:
+        self._in_background(self._drop(utterance_id))
+
+    async def close(self) -> None:
+        """Wait for what is told to stop or to forget, then hang up."""
+        if self._cleanups:
+            await asyncio.wait(self._cleanups)
+        await self._calls.close()
+
+    def _prompt(self, prompt: Prompt) -> dict[str, Any]:
+        vocabulary = self._vocabulary
+        speech = [vocabulary.speech_offset + token for token in prompt.prompt_speech]
+        ids = [vocabulary.sos_id, *prompt.prompt_text, *prompt.text, vocabulary.task_id, *speech]
+        return {"input_ids": ids, "input_lengths": len(ids)}
+
+    def _tokens(self, outputs: Tensors) -> TokenGroup:
+        tokens = outputs["output_ids"].reshape(-1) - self._vocabulary.speech_offset
+        reason = outputs["finish_reason"].reshape(-1)[0].decode()
+        return TokenGroup(tokens.tolist(), FinishReason(reason) if reason else None)
+
+    async def _end(
+        self,
+        utterance_id: str,
+        pending: asyncio.Future[Tensors | None],
+        responses: AsyncGenerator[Tensors, None],
+        stop: bool,
+    ) -> None:
+        """Read a stream to its end, which comes soon when the speech LM was told to; cancel it otherwise.
+
+        Args:
+            pending: what reads its next response already.
+        """
+        try:
+            if stop:
+                await self._stop(utterance_id)
+            async with asyncio.timeout(CLEANUP_TIMEOUT_S):
+                while await pending is not None:
+                    pending = asyncio.ensure_future(anext(responses, None))
+        finally:
+            pending.cancel()
+            await asyncio.gather(pending, return_exceptions=True)
+            await responses.aclose()
+
+    async def _stop(self, utterance_id: str) -> None:
+        async for _ in self._calls.stream(TENSORRT_LLM, {"stop": True}, utterance_id, CLEANUP_TIMEOUT_S):
+            pass
+
+    async def _drop(self, utterance_id: str) -> None:
+        inputs = {"utterance_id": utterance_id, "cancel": True}
+        await self._calls.call(TOKEN2WAV, inputs, CLEANUP_TIMEOUT_S)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what no listener need wait for. A failure is logged; the models' own timeouts do the rest."""
+        task = asyncio.get_running_loop().create_task(_logged(work))
+        self._cleanups.add(task)
+        task.add_done_callback(self._cleanups.discard)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except (CosyVoiceError, TimeoutError) as error:
+        logger.warning("a model keeps an ended utterance until it is idle: %s", error)
+    except Exception:
+        logger.exception("an ended utterance could not be cleaned up")
+
+
+def sampling_inputs(sampling: SamplingOptions, text_tokens: int) -> dict[str, Any]:
+    """Sampling and length of ``tensorrt_llm``'s request."""
+    limits = TokenLimits.of(sampling, text_tokens)
+    return {
+        "request_output_len": limits.max_tokens,
+        "min_tokens": limits.min_tokens,
+        "streaming": True,
+        "seed": sampling.seed or 0,
+        "sampling_strategy": sampling.strategy,
+        "runtime_top_k": sampling.top_k,
+        "runtime_top_p": sampling.top_p,
+        "temperature": sampling.temperature,
+        "repetition_penalty": sampling.repetition_penalty,
+        "ras_window": sampling.window,
+        "ras_threshold": sampling.tau,
+    }
+
+
+def _reference(samples: Tensor) -> dict[str, Any]:
+    return {"reference_wav": samples.numpy(), "reference_wav_len": len(samples)}
+
+
+def _voice(voice: Voice) -> dict[str, Any]:
+    return {
+        "prompt_speech_tokens": voice.speech_tokens.numpy(),
+        "prompt_speech_feat": voice.prompt_mel.numpy(),
+        "prompt_spk_embedding": voice.speaker_embedding.numpy(),
+    }

@@ -1,0 +1,67 @@
+"""A speech LM that says given groups of tokens, and a token2wav that writes each token as 960 samples."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+import torch
+
+from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
+
+TOKEN_SAMPLES = 960
+
+
+class CodedStages:
+    """
+    Attributes:
+        hold: while it is clear, no further group comes.
+        wave_error: raised by every wave from the chunk of this number on.
+        stopped, dropped: utterances whose generator was closed early, or that were to be forgotten.
+    """
+
+    def __init__(self, groups: list[TokenGroup | Exception]) -> None:
+        self.groups = groups
+        self.calls: list[tuple[list[int], bool]] = []
+        self.calls_of: dict[str, list[tuple[list[int], bool]]] = defaultdict(list)
+        self.sounds: list[WaveSettings] = []
+        self.cushions: list[float] = []
+        self.stopped: list[str] = []
+        self.dropped: list[str] = []
+        self.prompts: list[object] = []
+        self.first_tokens: list[int] = []
+        self.wave_error: Exception | None = None
+        self.fails_from = 0
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def generate(self, prompt, sampling, utterance_id, first_tokens):
+        self.prompts.append((prompt, sampling))
+        self.first_tokens.append(first_tokens)
+        ended = False
+        try:
+            for group in self.groups:
+                if isinstance(group, Exception):
+                    ended = True
+                    raise group
+                yield group
+                await self.hold.wait()
+                await asyncio.sleep(0)
+            ended = True
+        finally:
+            if not ended:
+                self.stopped.append(utterance_id)
+
+    async def wave(self, utterance_id, tokens, position, last, settings, cushion_s):
+        await asyncio.sleep(0)
+        if self.wave_error and len(self.calls) >= self.fails_from:
+            raise self.wave_error
+        assert position == sum(len(before) for before, _ in self.calls_of[utterance_id])
+        self.calls.append((list(tokens), last))
+        self.calls_of[utterance_id].append((list(tokens), last))
+        self.sounds.append(settings)
+        self.cushions.append(cushion_s)
+        return torch.tensor(tokens, dtype=torch.float32).repeat_interleave(TOKEN_SAMPLES)
+
+    def drop(self, utterance_id):
+        self.dropped.append(utterance_id)

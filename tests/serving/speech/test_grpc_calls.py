@@ -1,0 +1,180 @@
+"""Calls between models, against servers that fail or never answer."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import grpc
+import pytest
+
+pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
+
+from stuck_server import FakeTriton, serving
+from tritonclient.grpc import service_pb2
+
+from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
+from cosyvoice_runtime.errors import StageError, StageSilentError, with_status
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
+from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, TENSORRT_LLM
+from cosyvoice_runtime.serving.triton.stage_client import StageClient
+
+WAV = {"reference_wav": [0.0] * 5, "reference_wav_len": 5}
+LM = {"input_ids": [1, 2], "input_lengths": 2, "request_output_len": 5}
+PATIENCE_S = 30.0
+
+
+async def whole_stream(calls: GrpcCalls) -> list[object]:
+    return [outputs async for outputs in calls.stream(TENSORRT_LLM, LM, "id")]
+
+
+def run(fake: FakeTriton, timeout_s: float, use) -> object:
+    """What ``use(calls)`` gives, within a time that no test reaches unless something hangs."""
+
+    async def inner(url: str) -> object:
+        calls = GrpcCalls(url, timeout_s)
+        try:
+            return await asyncio.wait_for(use(calls), PATIENCE_S)
+        finally:
+            await calls.close()
+
+    with serving(fake) as url:
+        return asyncio.run(inner(url))
+
+
+def test_stream_that_is_never_answered_ends_with_its_timeout_and_is_cancelled():
+    fake = FakeTriton()
+    fake.stream = fake.hang
+    with pytest.raises(StageSilentError, match=r"tensorrt_llm sent nothing for 0\.2 s"):
+        run(fake, 0.2, whole_stream)
+    assert fake.cancelled.wait(PATIENCE_S)
+
+
+def test_call_that_is_never_answered_ends_with_its_timeout():
+    fake = FakeTriton()
+    fake.infer = fake.hang
+    with pytest.raises(StageSilentError, match=r"audio_tokenizer sent nothing for 0\.2 s"):
+        run(fake, 0.2, lambda calls: calls.call(AUDIO_TOKENIZER, WAV))
+
+
+def test_nobody_listens():
+    async def use() -> None:
+        calls = GrpcCalls("127.0.0.1:9", PATIENCE_S)
+        try:
+            await calls.call(AUDIO_TOKENIZER, WAV)
+        finally:
+            await calls.close()
+
+    with pytest.raises(StageError) as caught:
+        asyncio.run(use())
+    assert caught.value.status == "UNAVAILABLE"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "message"),
+    [
+        (with_status("UNAVAILABLE", "full"), "UNAVAILABLE", "full"),
+        (with_status("NOT_FOUND", "no voice"), "NOT_FOUND", "no voice"),
+        ("target_text: 'x is unknown; Exceeds maximum queue size' try again later", "INTERNAL", None),
+        ("Exceeds maximum queue size", "INTERNAL", None),
+        (with_status("INVALID_ARGUMENT", "UNAVAILABLE: said a client"), "INVALID_ARGUMENT",
+         "UNAVAILABLE: said a client"),
+    ],
+)  # fmt: skip
+def test_status_of_a_streamed_error_is_the_word_at_its_beginning(text, status, message):
+    fake = FakeTriton()
+    fake.stream = lambda request, context: iter([service_pb2.ModelStreamInferResponse(error_message=text)])
+    with pytest.raises(StageError) as caught:
+        run(fake, PATIENCE_S, whole_stream)
+    assert (caught.value.status, str(caught.value)) == (status, message or text)
+
+
+def test_status_of_a_call_is_that_of_grpc():
+    fake = FakeTriton()
+    fake.infer = lambda request, context: context.abort(grpc.StatusCode.NOT_FOUND, "UNAVAILABLE: x")
+    with pytest.raises(StageError) as caught:
+        run(fake, PATIENCE_S, lambda calls: calls.call(AUDIO_TOKENIZER, WAV))
+    assert caught.value.status == "NOT_FOUND"
+
+
+def test_many_streams_need_a_handful_of_threads():
+    fake = FakeTriton()
+    fake.stream = fake.hang
+    found: list[int] = []
+
+    async def use(calls: GrpcCalls) -> None:
+        streams = [asyncio.create_task(whole_stream(calls)) for _ in range(64)]
+        while len(fake.requests) < 64:
+            await asyncio.sleep(0.01)
+        found.append(sum(not thread.name.startswith("ThreadPool") for thread in threading.enumerate()))
+        for stream in streams:
+            stream.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+    before = threading.active_count()
+    run(fake, PATIENCE_S, use)
+    assert found[0] - before < 10
+
+
+def test_left_stream_is_stopped_in_band_and_read_to_its_end():
+    """The speech LM ends it: a stream that is cancelled just as it ends can abort Triton 2.51."""
+    fake, stopped = FakeTriton(), threading.Event()
+    response = service_pb2.ModelStreamInferResponse()
+    for name, datatype, content in (
+        ("output_ids", "INT32", b"\0" * 4),
+        ("finish_reason", "BYTES", b"\0" * 4),
+    ):
+        tensor = response.infer_response.outputs.add(name=name, datatype=datatype, shape=[1, 1, 1])
+        tensor.shape[:] = [1, 1, 1] if datatype == "INT32" else [1, 1]
+        response.infer_response.raw_output_contents.append(content)
+
+    def stream(request, context):
+        if any(tensor.name == "stop" for tensor in request.inputs):
+            stopped.set()
+            return
+        yield response
+        stopped.wait(PATIENCE_S)
+        yield response
+
+    fake.stream = stream
+
+    async def use(calls: GrpcCalls) -> None:
+        stages = StageClient(calls, MergedVocabulary(100, 6564))
+        groups = stages.generate(Prompt([1]), SamplingOptions(), "id", 1)
+        await anext(groups)
+        await groups.aclose()
+        await stages.close()
+
+    run(fake, PATIENCE_S, use)
+    assert stopped.is_set()
+    assert not fake.cancelled.is_set()
+    assert [request.id for request in fake.requests] == ["id", "id"]
+
+
+def test_stuck_speech_lm_holds_nobody_who_leaves(monkeypatch):
+    monkeypatch.setattr("cosyvoice_runtime.serving.triton.stage_client.CLEANUP_TIMEOUT_S", 0.2)
+    fake = FakeTriton()
+    fake.stream = fake.hang
+
+    async def use(calls: GrpcCalls) -> None:
+        stages = StageClient(calls, MergedVocabulary(100, 6564))
+        groups = stages.generate(Prompt([1]), SamplingOptions(), "id", 1)
+        reading = asyncio.create_task(anext(groups))
+        while not fake.requests:
+            await asyncio.sleep(0.01)
+        reading.cancel()
+        await asyncio.wait([reading])
+        await stages.close()
+
+    run(fake, PATIENCE_S, use)
+    assert fake.cancelled.wait(PATIENCE_S)
+
+
+def test_calls_need_no_torch():
+    module = "cosyvoice_runtime.serving.triton.grpc_calls"
+    code = f"import sys, {module}; print('torch' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout == "False\n"
