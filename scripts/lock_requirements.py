@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the pins of requirements/*.txt anew from the direct dependencies in requirements/*.in. Needs uv.
+"""Write requirements/cpu.txt and test.txt anew from the direct dependencies in the .in files. Needs uv.
 
 python3 scripts/lock_requirements.py             after a change of an .in file; other pins stay
 python3 scripts/lock_requirements.py --upgrade   newer versions of what the direct dependencies need
@@ -17,12 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLATFORM = ["--python-platform", "x86_64-manylinux_2_35", "--python-version", "3.11"]
 """Of the server's package; Python 3.12 needs the same versions."""
-PARTS = {
-    "cpu": [],
-    "nvidia": ["--constraints", "requirements/cpu.txt", "--no-emit-package", "numpy"],
-    "test": ["--constraints", "requirements/cpu.txt"],
-}
-"""Files, the ones that others follow first. The containers keep their own numpy."""
+PARTS = {"cpu": [], "test": ["--constraints", "requirements/cpu.txt"]}
+"""Files, the one that the other follows first, and what uv is told for them alone."""
 
 
 def main(arguments: list[str] | None = None) -> int:
