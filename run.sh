@@ -25,7 +25,7 @@ Usage:
      6  offline benchmark   without a server
 
 Variables: CHECKPOINT, SOURCE, MODEL_REPO, VENV (system: the python3 on PATH, and nothing is installed), and
-COSYVOICE_* for every setting in the README.
+COSYVOICE_* for every setting in docs/settings.md.
 TEXT
 }
 

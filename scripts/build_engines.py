@@ -32,7 +32,7 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildO
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
 from cosyvoice_runtime.serving.lm.engines.vllm.export import export
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
-from cosyvoice_runtime.settings.models import ExtractorSettings
+from cosyvoice_runtime.settings.extractors import ExtractorSettings
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,14 +7,16 @@
 Needs Linux on x86_64 and Python 3.11 or 3.12 with venv and libpython. Nothing is done when the environment
 already holds what requirements/ asks for.
 
-pip's own variables choose where packages come from. The build of torch on PyPI brings CUDA with it (several
-GB, and it runs without a GPU too); with PIP_EXTRA_INDEX_URL naming an index that has CPU builds, pip takes
-the CPU build.
+uv installs the packages, fetched when it is not on PATH; pip does where uv can't be had. pip's settings say
+where packages come from, for both. The build of torch on PyPI brings CUDA with it (several GB, and it runs
+without a GPU too); where pip is told of a CPU build, by PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS, that build is
+taken.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -26,12 +28,23 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 VERSIONS = ("3.11", "3.12")
 GLIBC = (2, 35)
 FREE_GIB = 3.0
+UV = "uv==0.13.9"
+UV_VARIABLES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "no-cache-dir": "UV_NO_CACHE",
+    "cert": "SSL_CERT_FILE",
+}
+"""Settings of pip and the variables by which uv takes the same."""
 PYTHON_FACTS = """
 import importlib.util, json, pathlib, sys, sysconfig
 name = "libpython%d.%d.so.1.0" % sys.version_info[:2]
@@ -50,16 +63,32 @@ print("torch", torch.__version__, "numpy", numpy.__version__, "onnxruntime", onn
 """
 REASONS = {
     r"No space left on device": "the disk is full",
-    r"Temporary failure in name resolution|Max retries exceeded|NewConnectionError|Network is unreachable": (
+    r"Temporary failure in name resolution|Max retries exceeded|NewConnectionError|Network is unreachable"
+    r"|error sending request|dns error": (
         "the package index can't be reached; PIP_INDEX_URL names another one"
     ),
-    r"No matching distribution found for (\S+)": "the package index does not have a package listed here",
+    r"No matching distribution found for|No solution found": (
+        "the package index does not have a package listed here"
+    ),
 }
-"""What pip says, and what it means."""
+"""What pip and uv say, and what it means."""
+PROGRESS = re.compile(
+    r"(?:Collecting|Processing|Downloading|Requirement already satisfied:) (?:\S*/)?(\S+)"
+    r"|((?:Prepared|Installed) .+)"
+)
+"""Lines of pip and of uv that tell how far they are."""
 
 
 class SetupError(Exception):
     """Why there is no environment, in words for a person."""
+
+
+class Installer(NamedTuple):
+    """A program that installs packages: ``command`` takes the arguments of ``pip install``."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
 
 
 def main() -> int:
@@ -68,17 +97,25 @@ def main() -> int:
     )
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="default: .venv of the checkout")
     parser.add_argument("--test", action="store_true", help="also what the tests need")
+    parser.add_argument(
+        "--installer", choices=("uv", "pip"), help="default: uv, or pip where uv can't be had"
+    )
     parser.add_argument("--python", help="base interpreter; default: the first fitting one on PATH")
     options = parser.parse_args()
     try:
-        make(options.venv.absolute(), ["cpu", "test"] if options.test else ["cpu"], options.python)
+        make(
+            options.venv.absolute(),
+            ["cpu", "test"] if options.test else ["cpu"],
+            options.python,
+            options.installer,
+        )
     except SetupError as error:
         print(f"environment: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def make(venv: Path, parts: list[str], python: str | None) -> None:
+def make(venv: Path, parts: list[str], python: str | None, installer: str | None = None) -> None:
     """Bring an environment up to date with the named files of requirements/."""
     wanted = {part: _digest(part) for part in parts}
     if _stamp(venv).items() >= wanted.items():
@@ -90,7 +127,7 @@ def make(venv: Path, parts: list[str], python: str | None) -> None:
         base = find_python(python)
         print(f"{venv}: made with {base}")
         _run([base, "-m", "venv", "--clear", str(venv)], "the virtual environment can't be made")
-    install(venv, parts)
+    install(venv, parts, installer)
     _run([str(venv / "bin" / "python"), "-c", SMOKE_TEST], "the environment does not work", show=True)
     _stamp_path(venv).write_text(json.dumps(_stamp(venv) | wanted), encoding="utf-8")
     print(f"{venv}: ready after {time.monotonic() - started:.0f} s")
@@ -128,14 +165,60 @@ def find_python(wanted: str | None) -> str:
     raise SetupError("; ".join([*lacks, f"Python {versions} with venv and libpython is needed ({hint})"]))
 
 
-def install(venv: Path, parts: list[str]) -> None:
-    """Install the pinned packages and this project in place."""
-    files = [REQUIREMENTS / f"{part}.txt" for part in parts]
-    arguments = [argument for file in files for argument in ("-r", str(file))]
-    # Only torch's own requirements depend on its build (CUDA libraries); all others are listed.
-    _pip(venv, ["--constraint", str(REQUIREMENTS / "cpu.txt"), "torch"], total=None)
-    _pip(venv, ["--no-deps", *arguments], total=sum(_count(file) for file in files))
-    _pip(venv, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)], total=None)
+def install(venv: Path, parts: list[str], installer: str | None = None) -> None:
+    """Install the pinned packages and this project in place.
+
+    Args:
+        installer: ``uv`` or ``pip``; by default pip only where uv fails.
+    """
+    if installer != "pip":
+        try:
+            _install_all(find_uv(venv), parts)
+            return
+        except SetupError as error:
+            if installer == "uv":
+                raise
+            print(f"  uv can't do it, so pip does: {str(error).splitlines()[0]}", flush=True)
+    _install_all(find_pip(venv), parts)
+
+
+def find_pip(venv: Path) -> Installer:
+    return Installer("pip", [str(venv / "bin" / "python"), "-m", "pip", "install"], dict(os.environ))
+
+
+def find_uv(venv: Path) -> Installer:
+    """uv from PATH or from the environment, where pip puts it if need be."""
+    path = shutil.which("uv") or shutil.which("uv", path=str(venv / "bin"))
+    if path is None:
+        _install(find_pip(venv), ["--no-deps", UV])
+        path = str(venv / "bin" / "uv")
+    command = [path, "pip", "install", "--python", str(venv / "bin" / "python"), "--compile-bytecode"]
+    return Installer("uv", command, _uv_variables(venv) | os.environ)
+
+
+def _install_all(installer: Installer, parts: list[str]) -> None:
+    print(f"  {installer.name} installs", flush=True)
+    files = [argument for part in parts for argument in ("-r", str(REQUIREMENTS / f"{part}.txt"))]
+    # Only torch's own requirements depend on its build (CUDA libraries); all others are listed, and what
+    # nvidia-pytriton asks for beside its server is not wanted.
+    _install(installer, ["--constraint", str(REQUIREMENTS / "cpu.txt"), "torch"])
+    _install(installer, ["--no-deps", *files])
+    _install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+
+
+def _uv_variables(venv: Path) -> dict[str, str]:
+    """What pip is configured with, as variables of uv, and pip's way to choose: the newest of all indexes."""
+    listed = subprocess.run(
+        [str(venv / "bin" / "python"), "-m", "pip", "config", "list"], capture_output=True, text=True
+    )
+    settings = dict(line.split("=", 1) for line in listed.stdout.splitlines() if "=" in line)
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    for key in sorted(settings, key=lambda key: key.startswith(":env:")):  # variables win over files
+        name = UV_VARIABLES.get(key.rpartition(".")[2])
+        if name:
+            words = str(ast.literal_eval(settings[key])).split()
+            variables[name] = ("," if name == "UV_FIND_LINKS" else " ").join(words)
+    return variables
 
 
 def _interpreters() -> Iterator[str]:
@@ -167,29 +250,23 @@ def _missing(facts: dict[str, object]) -> list[str]:
     return missing
 
 
-def _pip(venv: Path, arguments: list[str], total: int | None) -> None:
-    """Run pip install and show what it works on."""
-    command = [str(venv / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
+def _install(installer: Installer, arguments: list[str]) -> None:
+    """Run the installer and show what it works on."""
     process = subprocess.Popen(
-        [*command, "--progress-bar=off", *arguments],
+        [*installer.command, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=installer.environment | {"PIP_PROGRESS_BAR": "off", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )
     assert process.stdout is not None
     lines: list[str] = []
-    seen = 0
     for line in process.stdout:
         lines.append(line)
-        if match := re.match(
-            r"(?:Collecting|Processing|Requirement already satisfied:) (?:\S*/)?(\S+)", line
-        ):
-            seen += 1
-            print(f"  [{seen}/{total}] {match[1]}" if total else f"  {match[1]}", flush=True)
-        elif line.startswith("Installing"):
-            print("  unpacking", flush=True)
+        if match := PROGRESS.match(line):
+            print(f"  {match[1] or match[2]}", flush=True)
     if process.wait():
-        raise SetupError(_reason("".join(lines), "pip failed"))
+        raise SetupError(_reason("".join(lines), f"{installer.name} failed"))
 
 
 def _run(command: list[str], failure: str, show: bool = False) -> None:
@@ -204,10 +281,6 @@ def _reason(output: str, failure: str) -> str:
     reasons = [meaning for pattern, meaning in REASONS.items() if re.search(pattern, output)]
     last_lines = "\n    ".join(output.strip().splitlines()[-8:])
     return f"{failure}{': ' if reasons else ''}{'; '.join(reasons)}\n    {last_lines}"
-
-
-def _count(requirements: Path) -> int:
-    return sum("==" in line for line in requirements.read_text(encoding="utf-8").splitlines())
 
 
 def _digest(part: str) -> str:

@@ -11,7 +11,7 @@ from cosyvoice_runtime.compiled.export.graph_files import graph_of, wanted_graph
 from cosyvoice_runtime.compiled.manifest import require_current
 from cosyvoice_runtime.compiled.ports import BATCH, FittedNetwork, Ports
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
-from cosyvoice_runtime.settings.models import ExtractorSettings
+from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.voice.onnx_model import Array, ExtractorModel
 
 

@@ -1,15 +1,12 @@
 """The settings of a deployment: one frozen object, a section per model and one for the server."""
 
+from cosyvoice_runtime.settings.cosyvoice2 import CosyVoice2Settings
 from cosyvoice_runtime.settings.deployment import Settings
+from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.machine import Machine
-from cosyvoice_runtime.settings.models import (
-    AudioTokenizerSettings,
-    CosyVoice2Settings,
-    SpeakerEmbeddingSettings,
-    TensorrtLlmSettings,
-    Token2WavSettings,
-)
 from cosyvoice_runtime.settings.server import GRPC_URL_VARIABLE, ServerSettings
+from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
+from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 __all__ = [
     "GRPC_URL_VARIABLE",

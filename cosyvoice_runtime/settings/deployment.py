@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings.cosyvoice2 import CosyVoice2Settings
+from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.machine import Machine
-from cosyvoice_runtime.settings.models import (
-    AudioTokenizerSettings,
-    CosyVoice2Settings,
-    SpeakerEmbeddingSettings,
-    TensorrtLlmSettings,
-    Token2WavSettings,
-)
 from cosyvoice_runtime.settings.rule import AUTO
 from cosyvoice_runtime.settings.section import Section, unknown_key
 from cosyvoice_runtime.settings.server import ServerSettings
+from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
+from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 logger = logging.getLogger(__name__)
 
@@ -30,19 +27,20 @@ SHARED_SECTIONS = {"cosyvoice2_offline": "cosyvoice2"}
 """Models that are configured by another model's section."""
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(BaseModel):
     """Every setting, with its default.
 
     A value is given under ``section.key``, or under ``key`` for every section that has it.
     """
 
-    cosyvoice2: CosyVoice2Settings = field(default_factory=CosyVoice2Settings)
-    tensorrt_llm: TensorrtLlmSettings = field(default_factory=TensorrtLlmSettings)
-    audio_tokenizer: AudioTokenizerSettings = field(default_factory=AudioTokenizerSettings)
-    speaker_embedding: SpeakerEmbeddingSettings = field(default_factory=SpeakerEmbeddingSettings)
-    token2wav: Token2WavSettings = field(default_factory=Token2WavSettings)
-    server: ServerSettings = field(default_factory=ServerSettings)
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cosyvoice2: CosyVoice2Settings = CosyVoice2Settings()
+    tensorrt_llm: TensorrtLlmSettings = TensorrtLlmSettings()
+    audio_tokenizer: AudioTokenizerSettings = AudioTokenizerSettings()
+    speaker_embedding: SpeakerEmbeddingSettings = SpeakerEmbeddingSettings()
+    token2wav: Token2WavSettings = Token2WavSettings()
+    server: ServerSettings = ServerSettings()
 
     @classmethod
     def read(cls, assignments: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> Settings:
@@ -70,12 +68,12 @@ class Settings:
             for name in self._owners(key, text):
                 texts_by_section[name][key.rpartition(".")[2]] = text
         sections: dict[str, Any] = {
-            name: section.with_texts(texts_by_section[name]) for name, section in self.sections().items()
+            name: section.replace(**texts_by_section[name]) for name, section in self.sections().items()
         }
-        return dataclasses.replace(self, **sections)
+        return Settings(**sections)
 
     def sections(self) -> dict[str, Section]:
-        return {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        return dict(self)
 
     def for_model(self, model: str) -> Section:
         """The section that configures a model of the repository."""
@@ -95,7 +93,7 @@ class Settings:
             for key, before in section.placeholders().items():
                 if before == AUTO:
                     logger.info("%s.%s: auto is %s", name, key, chosen[key])
-        return dataclasses.replace(self, **sections)
+        return Settings(**sections)
 
     def _owners(self, key: str, text: str) -> list[str]:
         section, _, name = key.rpartition(".")

@@ -1,117 +1,85 @@
-"""What a field of the settings accepts: its range or choices, and its form as text."""
+"""What a field of the settings accepts, in words, and its form as text."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import re
+import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Literal
 
-Number = TypeVar("Number", int, float)
+from annotated_types import Ge, Le
+from pydantic import BeforeValidator, WrapValidator
+from pydantic.fields import FieldInfo
 
-AUTO = "auto"
+AUTO: Literal["auto"] = "auto"
+"""Accepted in place of a value that is then chosen for the machine."""
 AUTO_NUMBER = 0
 """Stands for ``auto`` in a field of type int; such a field's own range starts at 1."""
 
 
 @dataclass(frozen=True)
-class Rule:
-    """Limits of one field.
+class Accepted:
+    """What a field accepts, in words, where its type and its range do not say it."""
 
-    Attributes:
-        low, high: inclusive range of a number.
-        choices: the only texts accepted; empty for any.
-        pattern: regular expression that a text has to match in full; ``wanted`` says it in words.
-        auto: ``auto`` is accepted and resolved later.
-    """
-
-    low: float = -math.inf
-    high: float = math.inf
-    choices: tuple[str, ...] = ()
-    pattern: str = ""
-    wanted: str = ""
-    auto: bool = False
-
-    def accepts(self, value: object) -> bool:
-        if self.auto and value in (AUTO, AUTO_NUMBER):
-            return True
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return self.low <= value <= self.high
-        if self.choices:
-            return value in self.choices
-        return not self.pattern or re.fullmatch(self.pattern, str(value)) is not None
-
-    def limit(self, kind: object) -> str:
-        """The rule in words, for a message and for a table of settings."""
-        return self._range(kind) + (f" or {AUTO}" if self.auto else "")
-
-    def _range(self, kind: object) -> str:
-        if self.choices:
-            return "one of " + ", ".join(self.choices)
-        if self.wanted:
-            return self.wanted
-        if kind in (int, float):
-            noun = "a whole number" if kind is int else "a number"
-            return noun if math.isinf(self.high) else f"{noun} from {_plain(self.low)} to {_plain(self.high)}"
-        return {bool: "true or false", Path: "a path"}.get(kind, "a text")  # type: ignore[call-overload]
+    words: str
 
 
-def _plain(number: float) -> str:
-    return f"{number:.0f}" if float(number).is_integer() else f"{number:g}"
+def _auto_or_number(value: object, check: Callable[[object], int]) -> int:
+    return AUTO_NUMBER if value in (AUTO, AUTO_NUMBER) and value is not False else check(value)
 
 
-def between(default: Number, low: Number, high: Number) -> Number:
-    """Field with a number from ``low`` to ``high``."""
-    return _field(default, Rule(low=low, high=high))
+def _split_commas(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
-def auto_between(low: int, high: int) -> int:
-    """Field with a whole number that is chosen for the machine unless given."""
-    return _field(AUTO_NUMBER, Rule(low=low, high=high, auto=True))
+def _read_flag(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if value.strip().lower() not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return value.strip().lower() == "true"
 
 
-def one_of(default: str, *choices: str) -> str:
-    """Field with one of a few words; ``auto`` among them makes it resolvable."""
-    words = tuple(choice for choice in choices if choice != AUTO)
-    return _field(default, Rule(choices=words, auto=AUTO in choices))
+OR_AUTO = WrapValidator(_auto_or_number)
+"""Put behind the range of a whole number: it is chosen for the machine unless given."""
+Flag = Annotated[bool, BeforeValidator(_read_flag)]
+"""Written ``true`` or ``false``, and no other of the words that pydantic knows."""
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_commas), Accepted("names with commas between")]
 
 
-def matching(default: str, pattern: str, wanted: str, auto: bool = False) -> str:
-    """Field with a text of a certain form."""
-    return _field(default, Rule(pattern=pattern, wanted=wanted, auto=auto))
+def limit(field: FieldInfo) -> str:
+    """What a field accepts, in words, for an error and for a table of settings."""
+    for mark in field.metadata:
+        if isinstance(mark, Accepted):
+            return mark.words
+    if typing.get_origin(field.annotation) is Literal:
+        return _choices(typing.get_args(field.annotation))
+    if field.annotation in (int, float):
+        return _range(field)
+    return {bool: "true or false", Path: "a path"}.get(field.annotation, "a text")  # type: ignore[arg-type]
 
 
-def _field(default: Any, rule: Rule) -> Any:
-    return dataclasses.field(default=default, metadata={"rule": rule})
-
-
-def parse(text: str, kind: object, rule: Rule) -> object:
-    """Text to a value of ``kind``.
-
-    Raises:
-        ValueError: the text is no such value; whether it is in range is not looked at.
-    """
-    if kind is bool:
-        return {"true": True, "false": False}[text.strip().lower()]
-    if kind is int:
-        return AUTO_NUMBER if rule.auto and text == AUTO else int(text)
-    if kind is float:
-        return float(text)
-    if kind is Path:
-        return Path(text)
-    if kind is str:
-        return text
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def write(value: object, rule: Rule) -> str:
-    """The text that :func:`parse` reads back as ``value``."""
-    if rule.auto and value == AUTO_NUMBER:
+def to_text(value: object, field: FieldInfo) -> str:
+    """The text that is read back as ``value``."""
+    if OR_AUTO in field.metadata and value == AUTO_NUMBER:
         return AUTO
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value)
+
+
+def _choices(words: tuple[str, ...]) -> str:
+    others = "one of " + ", ".join(word for word in words if word != AUTO)
+    return f"{others} or {AUTO}" if AUTO in words else others
+
+
+def _range(field: FieldInfo) -> str:
+    low = next(mark.ge for mark in field.metadata if isinstance(mark, Ge))
+    high = next(mark.le for mark in field.metadata if isinstance(mark, Le))
+    noun = "a whole number" if field.annotation is int else "a number"
+    return f"{noun} from {low:g} to {high:.9g}" + (f" or {AUTO}" if OR_AUTO in field.metadata else "")

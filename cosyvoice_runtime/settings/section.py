@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import dataclasses
 import difflib
-import inspect
-import textwrap
-import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.rule import Rule, parse, write
+from cosyvoice_runtime.settings.rule import limit, to_text
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,25 +33,31 @@ class FieldDoc:
     doc: str
 
 
-@dataclass(frozen=True)
-class Section:
-    """Fields declared with :mod:`~cosyvoice_runtime.settings.rule` and documented by a string below each.
+class Section(BaseModel):
+    """Settings that belong together; each field has a default, its limits and a description.
+
+    A value may be given as text, as files, variables and command lines hold it.
 
     Raises:
-        InvalidInput: a value is out of its field's range; the error names section and field.
+        InvalidInput: a value is out of its field's range, or there is no such field; the error names both
+            the section and the field.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
 
-    def __post_init__(self) -> None:
-        for entry, kind, rule in _fields(type(self)):
-            value = getattr(self, entry.name)
-            if not _is(value, kind) or not rule.accepts(value):
-                raise InvalidInput(f"{self.name}.{entry.name}", value, rule.limit(kind))
+    @model_validator(mode="wrap")
+    @classmethod
+    def _name_field_and_limit(cls, values: object, check: Callable[[object], Self]) -> Self:
+        try:
+            return check(values)
+        except ValidationError as error:
+            raise cls._refusal(error.errors(include_url=False)[0]) from None
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:
-        return tuple(entry.name for entry in dataclasses.fields(cls))
+        return tuple(cls.model_fields)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Mapping[str, str]]) -> Self:
@@ -69,25 +72,15 @@ class Section:
         missing = [key for key in cls.field_names() if key not in texts]
         if missing:
             raise InvalidInput(f"{cls.name}.parameters", sorted(texts), f"{', '.join(missing)} missing")
-        return cls().with_texts(texts)
+        return cls(**texts)
 
-    def with_texts(self, texts: Mapping[str, str]) -> Self:
-        """A copy in which the named fields have these values, given as text."""
-        kinds = {entry.name: (kind, rule) for entry, kind, rule in _fields(type(self))}
-        values: dict[str, Any] = {}
-        for key, text in texts.items():
-            if key not in kinds:
-                raise unknown_key(f"{self.name}.{key}", text, self.field_names())
-            kind, rule = kinds[key]
-            try:
-                values[key] = parse(text, kind, rule)
-            except (ValueError, KeyError) as error:
-                raise InvalidInput(f"{self.name}.{key}", text, rule.limit(kind)) from error
-        return dataclasses.replace(self, **values)
+    def replace(self, **values: object) -> Self:
+        """A checked copy in which the named fields have these values, given as such or as text."""
+        return type(self)(**(dict(self) | values))
 
     def placeholders(self) -> dict[str, str]:
         """Every field as text: what a template's ``${field}`` stands for."""
-        return {entry.name: write(getattr(self, entry.name), rule) for entry, _, rule in _fields(type(self))}
+        return {key: to_text(getattr(self, key), field) for key, field in type(self).model_fields.items()}
 
     def resolved(self, machine: Machine) -> Self:  # noqa: ARG002 - sections with auto values override it
         """A copy without ``auto`` and without relative paths."""
@@ -95,13 +88,19 @@ class Section:
 
     @classmethod
     def describe(cls) -> list[FieldDoc]:
-        """Name, default, limit and doc line of every field, for a table."""
-        docs = _doc_lines(cls)
+        """Name, default, limit and description of every field, for a table."""
         defaults = cls().placeholders()
         return [
-            FieldDoc(entry.name, defaults[entry.name], rule.limit(kind), docs[entry.name])
-            for entry, kind, rule in _fields(cls)
+            FieldDoc(key, defaults[key], limit(field), field.description or "")
+            for key, field in cls.model_fields.items()
         ]
+
+    @classmethod
+    def _refusal(cls, problem: Mapping[str, Any]) -> InvalidInput:
+        key = str(problem["loc"][0])
+        if key not in cls.model_fields:
+            return unknown_key(f"{cls.name}.{key}", problem["input"], cls.field_names())
+        return InvalidInput(f"{cls.name}.{key}", problem["input"], limit(cls.model_fields[key]))
 
 
 def unknown_key(key: str, value: object, known: tuple[str, ...]) -> InvalidInput:
@@ -109,29 +108,3 @@ def unknown_key(key: str, value: object, known: tuple[str, ...]) -> InvalidInput
     near = difflib.get_close_matches(key.rpartition(".")[2], known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return InvalidInput(key, value, f"there is no such setting; {hint}")
-
-
-def _fields(cls: type[Section]) -> Iterator[tuple[dataclasses.Field[Any], object, Rule]]:
-    hints = typing.get_type_hints(cls)
-    for entry in dataclasses.fields(cls):
-        yield entry, hints[entry.name], entry.metadata.get("rule", Rule())
-
-
-def _is(value: object, kind: object) -> bool:
-    if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, typing.get_origin(kind) or kind)  # type: ignore[arg-type]
-
-
-def _doc_lines(cls: type[Section]) -> dict[str, str]:
-    """The string below each field, read from the source: Python keeps none at run time."""
-    docs: dict[str, str] = {}
-    for base in reversed(cls.__mro__[:-1]):
-        tree = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        assert isinstance(tree, ast.ClassDef)
-        for above, below in zip(tree.body, tree.body[1:], strict=False):
-            if isinstance(above, ast.AnnAssign) and isinstance(below, ast.Expr):
-                docs[ast.unparse(above.target)] = ast.literal_eval(below.value)
-    return docs

@@ -71,7 +71,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 
 def on_gpu(settings: Token2WavSettings) -> Token2WavSettings:
-    return replace(settings, backend="tensorrt", device="cuda")
+    return settings.replace(backend="tensorrt", device="cuda")
 
 
 def built(settings: Token2WavSettings) -> list[list[str]]:
@@ -121,15 +121,15 @@ def assert_same_speech(actual: Token2Wav, expected: Token2Wav) -> None:
 
 
 def test_token2wav_on_onnx_speaks_as_on_torch(settings: Token2WavSettings) -> None:
-    compiled, modules = load_token2wav(settings), load_token2wav(replace(settings, backend="torch"))
+    compiled, modules = load_token2wav(settings), load_token2wav(settings.replace(backend="torch"))
     assert isinstance(compiled.flow.flow.solver.estimator, EngineEstimator)
     warm_up(compiled, rows=2)
     assert_same_speech(compiled, modules)
 
 
 def test_token2wav_on_tensorrt_speaks_as_on_torch(settings: Token2WavSettings, gpu: FakeCuda) -> None:
-    modules = load_token2wav(replace(settings, backend="torch"))
-    compiled = load_token2wav(replace(settings, backend="torch"))
+    modules = load_token2wav(settings.replace(backend="torch"))
+    compiled = load_token2wav(settings.replace(backend="torch"))
     built(on_gpu(settings))
     engines = install.open_engines(on_gpu(settings), load_config(settings.checkpoint_dir))
     engines.install(compiled.flow.flow, compiled.vocoder)
@@ -141,7 +141,7 @@ def test_graphs_and_engines_are_made_once(settings: Token2WavSettings, gpu: Fake
     assert export(settings.checkpoint_dir, settings.backend_dir) == [[], [], []]
     built(on_gpu(settings))
     assert built(on_gpu(settings)) == [[], [], []]
-    longer = replace(on_gpu(settings), backend_max_seconds=30)
+    longer = on_gpu(settings).replace(backend_max_seconds=30)
     assert all("option profiles was" in reasons[0] for reasons in built(longer))
 
 
@@ -166,19 +166,19 @@ def test_graphs_of_other_weights_are_written_again(settings: Token2WavSettings, 
 )
 def test_missing_or_stale_graphs_are_refused(settings: Token2WavSettings, change, reason: str) -> None:
     with pytest.raises(EngineFileError, match=reason):
-        load_token2wav(replace(settings, **change))
+        load_token2wav(settings.replace(**change))
 
 
 def test_missing_or_stale_engines_are_refused(
     settings: Token2WavSettings, gpu: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    elsewhere = replace(on_gpu(settings), backend_dir=tmp_path)
+    elsewhere = on_gpu(settings).replace(backend_dir=tmp_path)
     export(settings.checkpoint_dir, tmp_path)
     with pytest.raises(EngineFileError, match=r"flow_encoder/manifest\.json is missing"):
         load_token2wav(elsewhere)
     built(elsewhere)
     with pytest.raises(EngineFileError, match="option profiles was"):
-        load_token2wav(replace(elsewhere, max_batch=3))
+        load_token2wav(elsewhere.replace(max_batch=3))
     other = SimpleNamespace(name="fake L4", major=8, minor=9)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: other)
     with pytest.raises(EngineFileError, match="GPU was 'fake H100' when built, now 'fake L4'"):

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+import tomllib
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-LINE = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)  # \w.+")
+COMPILED = ("cpu", "test")
+DIRECT = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)  # \w.+")
+LOCKED = re.compile(r"(?P<name>[\w.-]+)(\[\w+\])?([<>]=?[\w.<>=]+,)?==(?P<version>[\w.]+)(  # .+)?")
 
 
 def load_script():
@@ -22,17 +29,50 @@ def load_script():
 environment = load_script()
 
 
-def pins(name: str) -> dict[str, str]:
-    lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
-    matches = [LINE.fullmatch(line) for line in lines if line and not line.startswith("#")]
-    assert all(matches), "every requirement is pinned and says what it is for"
-    return {match["name"]: match["version"] for match in matches}
+def read(path: Path, pattern: re.Pattern[str]) -> dict[str, str]:
+    """Versions by normalised name of every line that is no comment."""
+    lines = [
+        line for line in path.read_text().splitlines() if line and not line.lstrip().startswith(("#", "-r"))
+    ]
+    matches = [pattern.fullmatch(line) for line in lines]
+    assert all(matches), f"{path.name} holds a line that is not read"
+    return {canonicalize_name(match["name"]): match["version"] for match in matches}
+
+
+def pins(part: str) -> dict[str, str]:
+    return read(ROOT / "requirements" / f"{part}.txt", LOCKED)
+
+
+@pytest.mark.parametrize("part", COMPILED)
+def test_direct_dependencies_are_locked_at_their_version_and_say_what_they_are_for(part):
+    assert read(ROOT / "requirements" / f"{part}.in", DIRECT).items() <= pins(part).items()
 
 
 def test_files_agree_on_versions():
     cpu, test, nvidia = pins("cpu"), pins("test"), pins("nvidia")
-    assert not cpu.keys() & test.keys()
+    assert {name: test[name] for name in test.keys() & cpu.keys()}.items() <= cpu.items()
     assert nvidia.items() <= cpu.items()
+
+
+def test_locked_versions_are_all_that_the_packages_need():
+    locked = pins("cpu") | pins("test")
+    text = (ROOT / "requirements" / "uv.toml").read_text()
+    described = {entry["name"] for entry in tomllib.loads(text)["dependency-metadata"]}
+    for name in locked.keys() - described:
+        for requirement in map(Requirement, metadata.requires(name) or []):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                version = locked.get(canonicalize_name(requirement.name))
+                assert version, f"{name} needs {requirement}"
+                assert requirement.specifier.contains(version, prereleases=True), (
+                    f"{name} needs {requirement}"
+                )
+
+
+@pytest.mark.parametrize("part", COMPILED)
+def test_lock_files_leave_the_package_index_to_the_machine(part):
+    text = (ROOT / "requirements" / f"{part}.txt").read_text()
+    assert "://" not in text
+    assert "--" not in text
 
 
 def test_container_keeps_its_own_torch_and_numpy():
@@ -82,7 +122,9 @@ def test_up_to_date_environment_is_left_alone(tmp_path, capsys, monkeypatch):
 def test_changed_requirements_are_installed_again(tmp_path, monkeypatch):
     installed = []
     monkeypatch.setattr(environment, "check_platform", lambda venv: None)
-    monkeypatch.setattr(environment, "install", lambda venv, parts: installed.append((venv, parts)))
+    monkeypatch.setattr(
+        environment, "install", lambda venv, parts, installer: installed.append((venv, parts))
+    )
     monkeypatch.setattr(environment, "_run", lambda *arguments, **options: None)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "pip").touch()
@@ -90,3 +132,84 @@ def test_changed_requirements_are_installed_again(tmp_path, monkeypatch):
     environment.make(tmp_path, ["cpu"], None)
     environment.make(tmp_path, ["cpu"], None)
     assert installed == [(tmp_path, ["cpu"])]
+
+
+def program(path: Path, script: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def venv(tmp_path, monkeypatch):
+    """An environment whose pip says how it was called, on a machine without uv; pip can fetch one."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    uv = f'echo "uv index=$UV_DEFAULT_INDEX links=$UV_FIND_LINKS: $*" >> {tmp_path}/calls'
+    program(tmp_path / "uv", uv)
+    program(
+        tmp_path / "venv" / "bin" / "python",
+        f"""
+case "$*" in
+  *"config list"*) echo "global.index-url='http://mirror/simple'"; echo ":env:.find-links='/a /b'"; exit ;;
+  *" {environment.UV}") [ -e {tmp_path}/no-uv ] && echo "No matching distribution found for uv" && exit 1
+    cp {tmp_path}/uv {tmp_path}/venv/bin/uv ;;
+esac
+echo "pip: $*" >> {tmp_path}/calls
+""",
+    )
+    return tmp_path / "venv"
+
+
+def calls(venv: Path) -> list[str]:
+    return (venv.parent / "calls").read_text().splitlines()
+
+
+def test_uv_on_the_path_installs_from_where_pip_would(venv):
+    (venv.parent / "path").mkdir()
+    (venv.parent / "uv").rename(venv.parent / "path" / "uv")
+    environment.install(venv, ["cpu"])
+    assert [line.split(":")[0] for line in calls(venv)] == ["uv index=http"] * 3
+    assert all("index=http://mirror/simple links=/a,/b: pip install --python" in line for line in calls(venv))
+    assert calls(venv)[0].endswith("requirements/cpu.txt torch")
+    assert "--no-deps -r" in calls(venv)[1]
+
+
+def test_settings_of_uv_itself_win_over_those_of_pip(venv, monkeypatch):
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://own/simple")
+    environment.install(venv, ["cpu"], "uv")
+    assert "index=http://own/simple links=/a,/b" in calls(venv)[-1]
+
+
+def test_uv_is_fetched_where_there_is_none(venv):
+    environment.install(venv, ["cpu", "test"])
+    fetched, *installed = calls(venv)
+    assert fetched.endswith(f"--no-deps {environment.UV}")
+    assert [line.startswith("uv ") for line in installed] == [True] * 3
+
+
+@pytest.mark.parametrize("broken", ["no-uv", "failing uv"])
+def test_pip_installs_where_uv_can_not_and_says_so(venv, broken, capsys):
+    if broken == "no-uv":
+        (venv.parent / "no-uv").touch()
+    else:
+        program(venv / "bin" / "uv", "echo 'error sending request for url'; exit 2")
+    environment.install(venv, ["cpu"])
+    assert [line.startswith("pip: -m pip install") for line in calls(venv)] == [True] * 3
+    told = capsys.readouterr().out
+    assert "uv can't do it, so pip does: " in told
+    assert "the package index" in told
+
+
+def test_uv_that_is_asked_for_and_fails_is_an_error(venv):
+    (venv.parent / "no-uv").touch()
+    with pytest.raises(environment.SetupError, match="pip failed: the package index does not have"):
+        environment.install(venv, ["cpu"], "uv")
+    assert not (venv.parent / "calls").exists()
+
+
+def test_pip_that_is_asked_for_installs_alone(venv):
+    environment.install(venv, ["cpu"], "pip")
+    assert len(calls(venv)) == 3
+    assert not (venv / "bin" / "uv").exists()

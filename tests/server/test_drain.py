@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 
 from leftovers import leftovers
@@ -37,7 +36,7 @@ def test_second_stop_request_cuts_streams_off(repository, settings, count):
 
 
 def test_stream_longer_than_the_drain_timeout_is_cut_off(repository, settings, count):
-    server = Server(repository, dataclasses.replace(settings, drain_timeout_s=0.2, exit_timeout_s=1.0))
+    server = Server(repository, settings.replace(drain_timeout_s=0.2, exit_timeout_s=1.0))
     server.start()
     assert count(server, "chain", 1000, 100).first() == 0
     server.stop()

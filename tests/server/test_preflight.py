@@ -99,7 +99,7 @@ def test_url_reaches_the_server_from_this_machine(host, url):
 
 
 def test_too_little_shared_memory_is_measured(repository, settings):
-    settings = dataclasses.replace(settings, min_shared_memory_mib=1_048_576)
+    settings = settings.replace(min_shared_memory_mib=1_048_576)
     with pytest.raises(PreflightError, match=r"/dev/shm has \d+ MiB free and 1048576 are needed: enlarge it"):
         Server(repository, settings).start()
 
@@ -133,7 +133,7 @@ def test_missing_checkpoint_is_named(repository):
 
 
 def test_all_problems_are_told_at_once(tmp_path, settings):
-    settings = dataclasses.replace(settings, min_shared_memory_mib=1_048_576)
+    settings = settings.replace(min_shared_memory_mib=1_048_576)
     with pytest.raises(PreflightError) as caught:
         Server(tmp_path, settings).start()
     assert len(caught.value.problems) == 2

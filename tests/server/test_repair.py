@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import threading
@@ -45,7 +44,7 @@ def test_silent_model_is_reloaded_after_failed_probes(repository, settings, coun
             works.set()  # once: the probe after the reload succeeds
             raise ProbeError("count: no answer")
 
-    settings = dataclasses.replace(settings, probe_interval_s=0.1, max_failed_probes=1)
+    settings = settings.replace(probe_interval_s=0.1, max_failed_probes=1)
     with Server(repository, settings, probes={"count": probe}) as server:
         works.clear()
         eventually(lambda: server.reloads["count"] == 1)
@@ -53,7 +52,7 @@ def test_silent_model_is_reloaded_after_failed_probes(repository, settings, coun
 
 
 def test_model_that_keeps_dying_ends_the_server(repository, settings, eventually):
-    settings = dataclasses.replace(settings, max_reloads=1)
+    settings = settings.replace(max_reloads=1)
     with Server(repository, settings) as server:
         kill_model(server, "count")
         eventually(lambda: server.reloads["count"] == 1)

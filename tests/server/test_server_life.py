@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from pathlib import Path
 
@@ -40,7 +39,7 @@ def test_stop_leaves_no_process_no_shared_memory_and_no_folder(repository, setti
 
 
 def test_two_servers_do_not_disturb_each_other(repository, settings, count, tmp_path):
-    other_settings = dataclasses.replace(settings, log_file=tmp_path / "other.log")
+    other_settings = settings.replace(log_file=tmp_path / "other.log")
     with Server(repository, settings) as server:
         with Server(repository, other_settings) as other:
             assert other.grpc_url != server.grpc_url
@@ -90,7 +89,7 @@ def test_stop_request_ends_a_start_that_takes_long(repository, settings, eventua
 def test_start_gives_up_when_the_time_is_over(repository, settings):
     write_model(repository, "slow", "import time; time.sleep(60)")
     with pytest.raises(StartError, match="not up within 2 s"):
-        Server(repository, dataclasses.replace(settings, start_timeout_s=2.0)).start()
+        Server(repository, settings.replace(start_timeout_s=2.0)).start()
 
 
 def test_only_the_supervisor_may_load_and_unload(server: Server):

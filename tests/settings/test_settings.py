@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import (
@@ -15,6 +15,7 @@ from cosyvoice_runtime.settings import (
     TensorrtLlmSettings,
     Token2WavSettings,
 )
+from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS
 
 CPU = Machine(cores=8, gpu=False)
 GPU = Machine(cores=32, gpu=True)
@@ -136,11 +137,11 @@ def test_toml_list_and_boolean_like_values_are_read(tmp_path):
             "vocoder.max_batch=3",
             r"vocoder\.max_batch: '3' .*there is no section vocoder; known are cosyvoice2",
         ),
-        ("token2wav.max_batch=0", r"token2wav\.max_batch: 0 .*a whole number from 1 to 1024"),
+        ("token2wav.max_batch=0", r"token2wav\.max_batch: '0' .*a whole number from 1 to 1024"),
         ("token2wav.max_batch=two", r"token2wav\.max_batch: 'two' .*a whole number from 1 to 1024"),
         ("token2wav.max_batch=auto", r"token2wav\.max_batch: 'auto' "),
-        ("token2wav.threads=-1", r"token2wav\.threads: -1 .*a whole number from 1 to 256 or auto"),
-        ("cosyvoice2.top_p=nan", r"cosyvoice2\.top_p: nan .*a number from 0\.01 to 1"),
+        ("token2wav.threads=-1", r"token2wav\.threads: '-1' .*a whole number from 1 to 256 or auto"),
+        ("cosyvoice2.top_p=nan", r"cosyvoice2\.top_p: 'nan' .*a number from 0\.01 to 1"),
         ("device=gpu", r"device: 'gpu' .*cpu, cuda or cuda:N or auto"),
         ("token2wav.device=cpu,cuda", r"token2wav\.device: 'cpu,cuda' .*several GPUs with commas"),
         ("tensorrt_llm.device=cuda:0,cuda:1", r"tensorrt_llm\.device: 'cuda:0,cuda:1' "),
@@ -179,9 +180,28 @@ def test_parameters_of_the_backend_are_not_settings():
     assert TensorrtLlmSettings.from_parameters(own | backend) == TensorrtLlmSettings()
 
 
-def test_value_of_wrong_type_is_refused_in_code_too():
-    with pytest.raises(InvalidInput, match=r"server\.http_port: '8000'"):
-        ServerSettings(http_port="8000")
-    with pytest.raises(InvalidInput, match=r"token2wav\.checkpoint_dir: '/x' .*a path"):
-        Token2WavSettings(checkpoint_dir="/x")
-    assert Token2WavSettings(checkpoint_dir=Path("/x")).checkpoint_dir == Path("/x")
+def test_settings_made_in_code_are_checked_as_well():
+    with pytest.raises(InvalidInput, match=r"server\.http_port: 80000 .*a whole number from 0 to 65535"):
+        ServerSettings(http_port=80_000)
+    with pytest.raises(InvalidInput, match=r"token2wav\.checkpoint_dir: 3 .*a path"):
+        Token2WavSettings().replace(checkpoint_dir=3)
+    with pytest.raises(InvalidInput, match=r"server\.htp_port: 1 .*did you mean http_port\?"):
+        ServerSettings(htp_port=1)
+
+
+@pytest.mark.parametrize("text", ["yes", "1", ""])
+def test_only_true_and_false_switch(text):
+    with pytest.raises(InvalidInput, match=r"token2wav\.cuda_graphs: .*true or false"):
+        Settings.read([f"token2wav.cuda_graphs={text}"])
+    assert Settings.read(["token2wav.cuda_graphs=False"]).token2wav.cuda_graphs is False
+
+
+def test_settings_do_not_change():
+    with pytest.raises(ValidationError, match="frozen"):
+        ServerSettings().http_port = 1
+
+
+def test_longest_text_of_the_settings_is_one_that_the_text_checks_take():
+    with pytest.raises(InvalidInput, match=f"from 1 to {MAX_TARGET_CHARACTERS}"):
+        Settings.read([f"max_text_characters={MAX_TARGET_CHARACTERS + 1}"])
+    assert Settings.read([f"max_text_characters={MAX_TARGET_CHARACTERS}"])

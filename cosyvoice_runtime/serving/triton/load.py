@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from cosyvoice_runtime.settings.models import ModelSettings
+from cosyvoice_runtime.settings.model import ModelSettings
 
 Settings = TypeVar("Settings", bound=ModelSettings)
 

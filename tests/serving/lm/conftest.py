@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -142,4 +141,4 @@ def _built(
         max_tokens=100,
         max_sequence_tokens=256,
     ).resolved(Machine(cores=1, gpu=True))
-    return dataclasses.replace(settings, **changes)
+    return settings.replace(**changes)

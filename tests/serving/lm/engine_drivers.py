@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import threading
 from collections.abc import Sequence
@@ -100,12 +99,12 @@ def speak(scheduler: Scheduler, options: Sequence[SamplingOptions]) -> list[Reco
 
 def torch_settings(settings: TensorrtLlmSettings) -> TensorrtLlmSettings:
     """Of the engine ``torch`` with the same weights."""
-    changed = dataclasses.replace(settings, engine="torch", device="cpu", kv_cache_tokens=0)
+    changed = settings.replace(engine="torch", device="cpu", kv_cache_tokens=0)
     return changed.resolved(Machine(cores=1, gpu=False))
 
 
 def refusal(settings: TensorrtLlmSettings, **changes: object) -> str:
     """Why the engine is not prepared."""
     with pytest.raises(CosyVoiceError) as raised:
-        prepare_engine(dataclasses.replace(settings, **changes))
+        prepare_engine(settings.replace(**changes))
     return str(raised.value)

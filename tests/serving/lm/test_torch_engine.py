@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -67,19 +66,19 @@ def test_last_token_comes_with_the_reason(settings):
 
 def test_settings_accept_the_engines_that_are_there_and_no_other(settings):
     for engine in ENGINES:
-        assert dataclasses.replace(settings, engine=engine).engine == engine
+        assert settings.replace(engine=engine).engine == engine
     with pytest.raises(InvalidInput, match=f"engine: 'onnx' is not accepted; one of {', '.join(ENGINES)}"):
-        dataclasses.replace(settings, engine="onnx")
+        settings.replace(engine="onnx")
 
 
 def test_cache_too_small_for_the_slots_is_refused(settings):
     message = r"kv_cache_tokens: 383 is not accepted; engine torch needs max_slots \* .* which is 384"
     with pytest.raises(InvalidInput, match=message):
-        prepare_engine(dataclasses.replace(settings, kv_cache_tokens=383))
+        prepare_engine(settings.replace(kv_cache_tokens=383))
 
 
 def test_sequences_longer_than_the_network_knows_are_refused(settings, lm):
     most = lm.config.max_positions
-    changed = dataclasses.replace(settings, max_sequence_tokens=most + 1, kv_cache_tokens=10**6)
+    changed = settings.replace(max_sequence_tokens=most + 1, kv_cache_tokens=10**6)
     with pytest.raises(InvalidInput, match=f"max_sequence_tokens: {most + 1} .* has {most} positions"):
         prepare_engine(changed)

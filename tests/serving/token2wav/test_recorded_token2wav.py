@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import logging
 
@@ -58,9 +57,9 @@ def test_recordings_are_made_where_the_settings_want_them(settings, recorder, mo
     monkeypatch.setattr(load.CallSizes, "up_to", lambda rows: CallSizes((rows,), chunks=(1,), before=(2,)))
     caplog.set_level(logging.INFO)
     token2wav = load.load_token2wav(settings)
-    load.record(token2wav, dataclasses.replace(settings, cuda_graphs=False))
+    load.record(token2wav, settings.replace(cuda_graphs=False))
     assert "every kernel is launched" in caplog.text
-    load.record(token2wav, dataclasses.replace(settings, max_batch=1))
+    load.record(token2wav, settings.replace(max_batch=1))
     assert "2 recordings made" in caplog.text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -43,7 +42,7 @@ def test_settings_that_the_engine_was_not_built_for_are_refused(trtllm, settings
     assert "tensorrt_llm.device: 'cuda:2' is not accepted; CUDA_VISIBLE_DEVICES is 0,1" in refusal(
         settings, device="cuda:2"
     )
-    settings = dataclasses.replace(settings, device="cuda")
+    settings = settings.replace(device="cuda")
     assert "tensorrt_llm.max_slots: 9 is not accepted; the engine was built for at most 8" in refusal(
         settings, max_slots=9
     )
@@ -55,7 +54,7 @@ def test_settings_that_the_engine_was_not_built_for_are_refused(trtllm, settings
 
 
 def test_engine_of_other_weights_libraries_or_gpus_is_refused(trtllm, settings, tmp_path, monkeypatch):
-    settings = dataclasses.replace(settings, device="cuda")
+    settings = settings.replace(device="cuda")
     changed = shutil.copytree(settings.checkpoint_dir, tmp_path / "changed")
     content = bytearray((changed / "llm.pt").read_bytes())
     content[-1] ^= 1
@@ -72,7 +71,7 @@ def test_weights_from_elsewhere_are_told(trtllm, settings, tmp_path, caplog):
     manifest = json.loads((directory / "manifest.json").read_text())
     manifest["sources"] = {"model.safetensors": "0" * 64}
     (directory / "manifest.json").write_text(json.dumps(manifest))
-    prepare_engine(dataclasses.replace(settings, engine_dir=directory))
+    prepare_engine(settings.replace(engine_dir=directory))
     assert "converted from a directory other than the checkpoint" in caplog.text
 
 

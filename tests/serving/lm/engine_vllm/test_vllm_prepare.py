@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 from importlib.metadata import PackageNotFoundError
@@ -42,7 +41,7 @@ def test_settings_that_do_not_fit_are_refused(vllm, vllm_settings, tmp_path):
     assert "device: 'cuda:2' is not accepted; CUDA_VISIBLE_DEVICES is 0,1" in refusal(
         settings, device="cuda:2"
     )
-    settings = dataclasses.replace(settings, device="cuda")
+    settings = settings.replace(device="cuda")
     assert "engine vllm needs max_slots * max_sequence_tokens, which is 1024" in refusal(
         settings, kv_cache_tokens=1023
     )
@@ -55,7 +54,7 @@ def test_settings_that_do_not_fit_are_refused(vllm, vllm_settings, tmp_path):
 def test_export_of_another_dtype_or_other_weights_is_refused(vllm, vllm_settings, tmp_path):
     settings = vllm_settings()
     assert "dtype was 'float32' when built, now 'bfloat16'" in refusal(settings, dtype="bfloat16")
-    settings = dataclasses.replace(settings, device="cuda")
+    settings = settings.replace(device="cuda")
     changed = shutil.copytree(settings.checkpoint_dir, tmp_path / "changed")
     content = bytearray((changed / "llm.pt").read_bytes())
     content[-1] ^= 1

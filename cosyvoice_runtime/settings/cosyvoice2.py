@@ -1,0 +1,101 @@
+"""Section of the entry models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from cosyvoice_runtime.settings.model import ModelSettings, require_order
+from cosyvoice_runtime.settings.rule import Accepted, Flag
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from cosyvoice_runtime.settings.machine import Machine
+
+
+class CosyVoice2Settings(ModelSettings):
+    """``cosyvoice2`` and ``cosyvoice2_offline``: text, voices, and the schedule of an utterance's chunks."""
+
+    name: ClassVar[str] = "cosyvoice2"
+
+    voices_dir: Path = Field(
+        Path("voices"), description="Directory of the registered voices; made when missing."
+    )
+    default_voice: Annotated[str, Field(pattern=r"^\S+$"), Accepted("a name without spaces")] = Field(
+        "default", description="Voice of a request that brings no reference and names none."
+    )
+    max_voices: int = Field(
+        1000,
+        ge=1,
+        le=1_000_000,
+        description="Voices kept on disk; the one unused for longest makes room.",
+    )
+    max_voices_mib: int = Field(2048, ge=1, le=1_048_576, description="Size of the voices kept on disk.")
+    max_text_characters: int = Field(5000, ge=1, le=10_000, description="Longest text of one request.")
+    max_inflight_utterances: int = Field(
+        64,
+        ge=1,
+        le=4096,
+        description="Utterances spoken at once by one instance; one more is refused with UNAVAILABLE.",
+    )
+    child_timeout_s: float = Field(
+        30.0, ge=0.1, le=3600.0, description="Longest silence of another model before the utterance fails."
+    )
+    first_hop_tokens: int = Field(
+        18,
+        ge=1,
+        le=100,
+        description="Fewest speech tokens of the first chunk, "
+        "of which the vocoder holds 0.42 s back: 18 are 0.3 s heard.",
+    )
+    cut_prompts: Flag = Field(
+        False,
+        description="Start a longer reference up to 1 s later in token2wav, "
+        "for a first chunk of just first_hop_tokens.",
+    )
+    hop_tokens: int = Field(25, ge=1, le=1000, description="Speech tokens of a chunk (25 a second).")
+    max_hop_tokens: int = Field(
+        100, ge=1, le=1000, description="Speech tokens of the longest chunk that the hop may grow to."
+    )
+    max_tokens: int = Field(
+        2048,
+        ge=1,
+        le=100_000,
+        description="Most speech tokens of a segment of text; "
+        "no more than tensorrt_llm's setting of this name.",
+    )
+    sampling: Literal["ras", "nucleus"] = Field(
+        "ras", description="How a speech token is drawn: repetition-aware, or plain top-k and top-p."
+    )
+    top_k: int = Field(25, ge=1, le=6561, description="Most probable tokens that take part in the draw.")
+    top_p: float = Field(0.8, ge=0.01, le=1.0, description="Probability mass that takes part in the draw.")
+    temperature: float = Field(1.0, ge=0.01, le=10.0, description="Divisor of the logits.")
+    repetition_penalty: float = Field(
+        1.0,
+        ge=0.1,
+        le=10.0,
+        description="Divisor of the positive logits of tokens already spoken; 1 leaves them alone.",
+    )
+    ras_window_tokens: int = Field(
+        10,
+        ge=1,
+        le=1000,
+        description="Latest tokens in which repetition-aware sampling looks for the one drawn.",
+    )
+    ras_threshold: float = Field(
+        0.1,
+        ge=0.0,
+        le=1.0,
+        description="Share of the window at which the drawn token counts as repeated.",
+    )
+
+    @model_validator(mode="after")
+    def _hop_within_its_maximum(self) -> Self:
+        require_order(self, "hop_tokens", "max_hop_tokens")
+        return self
+
+    def resolved(self, machine: Machine) -> Self:
+        return super().resolved(machine).replace(voices_dir=self.voices_dir.absolute())

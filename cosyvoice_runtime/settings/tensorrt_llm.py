@@ -1,0 +1,84 @@
+"""Section of the speech language model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from cosyvoice_runtime.settings.model import NetworkSettings, require_order
+from cosyvoice_runtime.settings.rule import AUTO_NUMBER, OR_AUTO, Flag
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from cosyvoice_runtime.settings.machine import Machine
+
+
+class TensorrtLlmSettings(NetworkSettings):
+    """``tensorrt_llm``: the speech language model and its in-flight batch."""
+
+    name: ClassVar[str] = "tensorrt_llm"
+    AUTO_GPU_DTYPE: ClassVar[str] = "bfloat16"
+
+    engine: Literal["torch", "tensorrt_llm", "vllm"] = Field("torch", description="What runs the network.")
+    engine_dir: Path = Field(
+        Path("engines/speech_lm"),
+        description="Directory of the built engine or, with vllm, of the exported weights; "
+        "unused by engine torch.",
+    )
+    max_slots: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
+        AUTO_NUMBER, description="Requests decoded together; auto is 16 on a CPU and 64 on a GPU."
+    )
+    max_tokens: int = Field(
+        2048, ge=1, le=100_000, description="Most speech tokens of one request (25 a second)."
+    )
+    max_sequence_tokens: int = Field(
+        4096,
+        ge=16,
+        le=1_000_000,
+        description="Most positions of one request: text, prompt speech and new speech.",
+    )
+    kv_cache_tokens: Annotated[int, Field(ge=16, le=100_000_000), OR_AUTO] = Field(
+        AUTO_NUMBER, description="Positions that all requests share; auto fits max_slots of the longest."
+    )
+    cuda_graphs: Flag = Field(
+        True,
+        description="Engine torch on a GPU: replay captured CUDA graphs, "
+        "several times faster than launching every kernel.",
+    )
+    kv_cache_fraction: float = Field(
+        0.5,
+        ge=0.01,
+        le=0.95,
+        description="Engine tensorrt_llm: most of the free GPU memory that kv_cache_tokens may take.",
+    )
+    ras_callback: Flag = Field(
+        True,
+        description="Engine tensorrt_llm: draw ras requests in a callback (0.7 to 2 ms more a step); "
+        "false refuses them.",
+    )
+    max_queue_size: int = Field(
+        256,
+        ge=1,
+        le=100_000,
+        description="Requests that may wait for a slot; one more is refused with UNAVAILABLE.",
+    )
+    idle_timeout_s: float = Field(
+        30.0,
+        ge=0.1,
+        le=3600.0,
+        description="Longest time a request may go unread before its slot is taken away.",
+    )
+
+    @model_validator(mode="after")
+    def _request_fits_a_sequence(self) -> Self:
+        require_order(self, "max_tokens", "max_sequence_tokens")
+        return self
+
+    def resolved(self, machine: Machine) -> Self:
+        network = super().resolved(machine)
+        slots = self.max_slots or (16 if network.device == "cpu" else 64)
+        cache = self.kv_cache_tokens or slots * self.max_sequence_tokens
+        return network.replace(max_slots=slots, kv_cache_tokens=cache, engine_dir=self.engine_dir.absolute())

@@ -1,0 +1,136 @@
+"""Section of token2wav."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings.model import (
+    BACKEND_DIR,
+    CPU,
+    GPU,
+    BatchedSettings,
+    NetworkSettings,
+    require_device,
+)
+from cosyvoice_runtime.settings.rule import AUTO, Accepted, Flag
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from cosyvoice_runtime.settings.machine import Machine
+
+EXACT = "exact"
+Devices = Annotated[
+    str,
+    Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
+    Accepted(f"cpu, cuda, cuda:N, several GPUs with commas or {AUTO}"),
+]
+Lookahead = Annotated[
+    str, Field(pattern=rf"^({EXACT}|[0-9]{{1,2}})$"), Accepted(f"{EXACT}, or a whole number from 0 to 99")
+]
+
+
+class Token2WavSettings(NetworkSettings, BatchedSettings):
+    """``token2wav``: speech tokens to waveform, flow and vocoder."""
+
+    name: ClassVar[str] = "token2wav"
+    AUTO_GPU_DTYPE: ClassVar[str] = "float16"
+
+    device: Devices = Field(
+        AUTO,
+        description="Where the networks run; each device has copies of them, and an utterance stays on one.",
+    )
+    max_queue_delay_us: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description="Longest wait of Triton for a batch to fill; "
+        "the model forms batches of its own from what it holds.",
+    )
+    max_turn_ms: float = Field(
+        200.0,
+        ge=1.0,
+        le=60_000.0,
+        description="Longest computation that an urgent chunk may wait for; "
+        "shorter is smoother, longer is faster.",
+    )
+    ode_steps: int = Field(10, ge=1, le=100, description="Euler steps of the flow.")
+    lookahead_frames: Lookahead = Field(
+        EXACT,
+        description="Mel frames that the vocoder holds back; "
+        "exact (21 as published) leaves no join, fewer speak sooner.",
+    )
+    max_states: int = Field(128, ge=1, le=4096, description="Utterances whose state is kept between chunks.")
+    idle_timeout_s: float = Field(
+        60.0,
+        ge=0.1,
+        le=3600.0,
+        description="Longest time between two chunks before an utterance's state is dropped.",
+    )
+    max_cached_voices: int = Field(
+        64, ge=1, le=4096, description="Voices kept in memory; the one unused for longest makes room."
+    )
+    max_flow_pages: int = Field(
+        512,
+        ge=1,
+        le=1_000_000,
+        description="Most seconds of finished speech, prompts included, "
+        "kept for utterances and voices together.",
+    )
+    flow_memory_share: float = Field(
+        0.4,
+        ge=0.01,
+        le=1.0,
+        description="Share of the device's memory that they may take "
+        "(115 MiB a second as published in float16).",
+    )
+    backend: Literal["torch", "onnx", "tensorrt"] = Field(
+        "torch",
+        description="What runs the networks; "
+        "tensorrt needs engines from stage 1, onnx its graphs and the CPU.",
+    )
+    cuda_graphs: Flag = Field(
+        True,
+        description="Backend torch on a GPU: replay captured CUDA graphs, "
+        "several times faster than launching every kernel.",
+    )
+    backend_dir: Path = Field(
+        BACKEND_DIR, description="Directory of graphs and engines; unused by backend torch."
+    )
+    backend_max_seconds: int = Field(
+        60,
+        ge=10,
+        le=150,
+        description="Longest utterance, prompt included, that engines are built for; "
+        "unused by backend torch.",
+    )
+
+    @model_validator(mode="after")
+    def _backend_runs_on_the_device(self) -> Self:
+        if self.backend == "torch":
+            return self
+        if self.dtype == "bfloat16":
+            raise InvalidInput(f"{self.name}.dtype", self.dtype, f"float32 or float16 with {self.backend}")
+        require_device(self, self.device, "cpu" if self.backend == "onnx" else "cuda", self.backend)
+        return self
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Each device by itself."""
+        return tuple(self.device.split(","))
+
+    def on(self, device: str) -> Self:
+        """A copy for one of the devices."""
+        return self.replace(device=device)
+
+    @property
+    def lookahead(self) -> int | None:
+        """Mel frames, or None for as many as the checkpoint's vocoder needs."""
+        return None if self.lookahead_frames == EXACT else int(self.lookahead_frames)
+
+    def resolved(self, machine: Machine) -> Self:
+        return super().resolved(machine).replace(backend_dir=self.backend_dir.absolute())

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Write requirements/cpu.txt and test.txt anew from the direct dependencies in the .in files. Needs uv.
+
+python3 scripts/lock_requirements.py             after a change of an .in file; other pins stay
+python3 scripts/lock_requirements.py --upgrade   newer versions of what the direct dependencies need
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLATFORM = ["--python-platform", "x86_64-manylinux_2_35", "--python-version", "3.11"]
+"""Of the server's package; Python 3.12 needs the same versions."""
+PARTS = {"cpu": [], "test": ["--constraints", "requirements/cpu.txt"]}
+"""Files, the one that the other follows first, and what uv is told for them alone."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--upgrade", action="store_true")
+    options = parser.parse_args(arguments)
+    uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
+    if uv is None:
+        print("lock_requirements: uv is not on PATH (pip install uv)", file=sys.stderr)
+        return 1
+    upgrade = ["--upgrade"] if options.upgrade else []
+    return max(lock(uv, part, [*how, *upgrade]) for part, how in PARTS.items())
+
+
+def lock(uv: str, part: str, how: list[str]) -> int:
+    """Exit status of uv; it keeps the versions that the file holds as far as they still fit."""
+    output = f"requirements/{part}.txt"
+    header = ["--custom-compile-command", "scripts/lock_requirements.py"]
+    command = [uv, "pip", "compile", "--config-file", "requirements/uv.toml", "--quiet", *header]
+    return subprocess.run(
+        [*command, *PLATFORM, *how, "--output-file", output, f"requirements/{part}.in"], cwd=ROOT
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Write the tables of docs/: tensors from model_repo/, settings from their definitions, stages from run.sh.
+
+reference_tables.py           write
+reference_tables.py --check   only say whether they are up to date
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from cosyvoice_runtime.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+MODELS = ("cosyvoice2", "tensorrt_llm", "audio_tokenizer", "speaker_embedding", "token2wav")
+TENSOR = re.compile(
+    r"(?:#\s*(?P<doc>[^\n]*)\n)?\s*\{\s*name:\s*\"(?P<name>\w+)\"\s+data_type:\s*TYPE_(?P<type>\w+)"
+    r"\s+dims:\s*\[(?P<dims>[^]]*)\](?P<rest>[^}]*)\}"
+)
+STAGE = re.compile(r"^ +(?P<number>\d)  (?P<name>\S.*?)  +(?P<doc>\S.*)$", re.MULTILINE)
+PROGRAM = r"^stage_{}\(\)(?P<body>.*?)(?:^\}}|\}}$)"
+TENSORS = """# Tensors
+
+Made by `scripts/reference_tables.py` from the templates in `model_repo/`. Shapes are without the \
+leading batch dimension of 1. `cosyvoice2_offline` has the tensors of `cosyvoice2`, and its one response \
+is the whole waveform. Clients written for [FunAudioLLM's \
+repository](https://github.com/FunAudioLLM/CosyVoice) work unchanged: \
+the names and shapes of its tensors are kept.
+"""
+SETTINGS = """# Settings
+
+Made by `scripts/reference_tables.py` from `cosyvoice_runtime/settings/`. Each layer wins over the one \
+before it: the defaults below, the TOML file that `COSYVOICE_SETTINGS` names, variables `COSYVOICE_KEY` \
+or `COSYVOICE_SECTION__KEY`, and `KEY=VALUE` or `SECTION.KEY=VALUE` on a command line. A key without a \
+section sets it in every section that has it. A key that no section has is an error, as is a value out \
+of range. `auto` is chosen for the machine when the model repository is rendered (stage 2), and the \
+choice is logged. Section `cosyvoice2` configures `cosyvoice2_offline` as well.
+"""
+STAGES = """# Stages
+
+Made by `scripts/reference_tables.py` from `run.sh`. `./run.sh START STOP` runs stages START to STOP; a \
+stage whose result is up to date says so and leaves it alone. Stages 4 to 6 run in another shell than \
+stage 3, and take further options: `./run.sh 5 5 streaming --concurrency 16`.
+"""
+
+
+def tensors() -> str:
+    """Inputs and outputs of each model."""
+    return TENSORS + "".join(f"\n## {model}\n\n{_tensor_table(model)}\n" for model in MODELS)
+
+
+def settings() -> str:
+    """Every setting, its default and its limit."""
+    text = SETTINGS
+    for name, section in Settings().sections().items():
+        rows = [f"| `{row.name}` | {row.default} | {row.limit} | {row.doc} |" for row in section.describe()]
+        header = ["| setting | default | accepted | meaning |", "|---|---|---|---|"]
+        text += "\n".join([f"\n## {name}", "", *header, *rows, ""])
+    return text
+
+
+def stages() -> str:
+    """What each stage of run.sh does, needs and starts."""
+    script = (ROOT / "run.sh").read_text(encoding="utf-8")
+    rows = ["\n| stage | | what it does | starts |", "|---|---|---|---|"]
+    for match in STAGE.finditer(script):
+        body = re.search(PROGRAM.format(match["number"]), script, re.DOTALL | re.MULTILINE)
+        if body is None:
+            raise SystemExit(f"run.sh has no stage_{match['number']}")
+        programs = re.findall(r"[\w/]+\.py|-m [\w.]+", body["body"])
+        started = ", ".join(f"`{program.replace('-m ', 'python -m ')}`" for program in programs)
+        rows.append(f"| {match['number']} | {match['name']} | {match['doc']} | {started} |")
+    return STAGES + "\n".join(rows) + "\n"
+
+
+def _tensor_table(model: str) -> str:
+    text = (ROOT / "model_repo" / model / "config.pbtxt").read_text(encoding="utf-8")
+    inputs, _, outputs = text.partition("\noutput [")
+    rows = ["| tensor | | type | shape | meaning |", "|---|---|---|---|---|"]
+    rows += _rows(inputs, "in")
+    rows += _rows(outputs, "out")
+    return "\n".join(rows)
+
+
+def _rows(text: str, direction: str) -> Iterator[str]:
+    for match in TENSOR.finditer(text):
+        optional = ", optional" if "optional: true" in match["rest"] else ""
+        dims = match["dims"].replace(" ", "")
+        doc = (match["doc"] or "").strip()
+        yield f"| `{match['name']}` | {direction}{optional} | {match['type']} | [{dims}] | {doc} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    pages = {"tensors.md": tensors(), "settings.md": settings(), "stages.md": stages()}
+    stale = [name for name, text in pages.items() if not _holds(DOCS / name, text)]
+    if stale and options.check:
+        print(f"out of date: {', '.join(stale)}; run scripts/reference_tables.py", file=sys.stderr)
+        return 1
+    for name in stale:
+        (DOCS / name).write_text(pages[name], encoding="utf-8")
+    print(f"written: {', '.join(stale)}" if stale else "up to date")
+    return 0
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

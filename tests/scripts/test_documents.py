@@ -1,0 +1,134 @@
+"""Commands, code, links and tables of the README and of docs/ are true."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
+
+from cosyvoice_runtime.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+}
+COMMANDS = sorted(
+    {
+        line.split(" # ")[0].strip()
+        for text in PAGES.values()
+        for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.split("#")[0].strip()
+    }
+)
+KNOWN = {
+    beginning: place
+    for row in PAGES["docs/commands.md"].splitlines()
+    if (cells := row.split(" | ")) and row.startswith("| `")
+    for beginning in re.findall(r"`([^`]+)`", cells[0])
+    for place in cells[1:]
+}
+"""Where each command has been run, by its beginning."""
+
+
+def parts(command: str) -> tuple[dict[str, str], list[str]]:
+    """Variables and words of a command, the program first and without its path or its interpreter."""
+    words = shlex.split(command)
+    variables = [words.pop(0) for _ in range(len(words)) if re.fullmatch(r"\w+=\S*", words[0])]
+    if Path(words[0]).name in ("python", "python3", "bash"):
+        words.pop(0)
+    words[0] = Path(words[0]).name
+    return dict(variable.split("=", 1) for variable in variables), words
+
+
+def place(command: str) -> str:
+    """Where the command has been run; the longest beginning counts."""
+    text = " ".join(parts(command)[1])
+    fitting = [beginning for beginning in KNOWN if f"{text} ".startswith(f"{beginning} ")]
+    assert fitting, f"docs/commands.md has no row for: {command}"
+    return KNOWN[max(fitting, key=len)]
+
+
+def run(command: list[str], folder: Path) -> None:
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_is_run_by_a_test_or_listed_with_where_it_was_run(command: str) -> None:
+    variables, words = parts(command)
+    Settings.read(
+        environment={key: value for key, value in variables.items() if key.startswith("COSYVOICE_")}
+    )
+    if words[0].endswith(".py"):
+        assert list(ROOT.glob(f"*/{words[0]}"))
+    tests = re.findall(r"`(tests/[\w/.]+)`", place(command))
+    assert tests or place(command).startswith(("every gate", "nothing to run"))
+    assert all((ROOT / test).exists() for test in tests)
+
+
+def test_no_command_is_listed_that_no_page_has() -> None:
+    texts = [" ".join(parts(command)[1]) for command in COMMANDS]
+    for beginning in KNOWN:
+        assert any(f"{text} ".startswith(f"{beginning} ") for text in texts) or beginning.startswith(
+            "run.sh "
+        )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\((?!http)([^)#]*)(?:#[^)]*)?\)", PAGES[page]):
+        assert not link or (ROOT / page).parent.joinpath(link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_to_headings_lead_to_one(page: str) -> None:
+    for link, anchor in re.findall(r"\]\((?!http)([^)#]*)#([^)]+)\)", PAGES[page]):
+        target = (ROOT / page).parent.joinpath(link) if link else ROOT / page
+        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+        assert anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_paths_named_in_the_text_exist(page: str) -> None:
+    folders = "benchmarks|tests|scripts|cosyvoice_runtime|model_repo|client|demo_voice|deploy"
+    for path in re.findall(rf"`((?:{folders})/[\w./]+)(?::[^`]*)?`", PAGES[page]):
+        assert (ROOT / path).exists(), path
+
+
+def test_speaking_without_a_server_works_as_written(tmp_path: Path) -> None:
+    (tmp_path / "demo_voice").symlink_to(ROOT / "demo_voice")
+    programs = Path(sys.executable).parent
+    [command] = [command for command in COMMANDS if command.startswith(".venv/bin/cosyvoice")]
+    run(shlex.split(command.replace(".venv/bin/", f"{programs}/")), tmp_path)
+    with wave.open(str(tmp_path / "hello.wav")) as sound:
+        assert (sound.getframerate(), sound.getnchannels()) == (24_000, 1)
+        assert sound.getnframes() > 2400
+
+
+def test_python_example_works_as_written(tmp_path: Path, tiny_checkpoint: Path) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", PAGES["docs/library.md"], re.DOTALL)
+    example = example.replace("checkpoints/CosyVoice2-0.5B", str(tiny_checkpoint)).replace("cuda", "cpu")
+    with wave.open(str(tmp_path / "me.wav"), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(16_000)
+        sound.writeframes(random.Random(0).randbytes(2 * 16_000))
+    check = "assert sum(map(len, played)) > 2400 and all(part.dtype == torch.float32 for part in played)"
+    program = f"import torch\nplayed = []\nplay = played.append\n{example}\n{check}\n"
+    run([sys.executable, "-c", program], tmp_path)
+
+
+def test_generated_tables_are_up_to_date() -> None:
+    run([sys.executable, "scripts/reference_tables.py", "--check"], ROOT)
