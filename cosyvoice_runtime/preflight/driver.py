@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections.abc import Iterator
 
+from cosyvoice_runtime.preflight.commands import ask
 from cosyvoice_runtime.preflight.outcome import Outcome, failed, passed, unchecked
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CUDA, DRIVER, OLDER_CONTAINER
 
 QUERY = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+TIMEOUT_S = 60.0
 
 
 def check_driver() -> Iterator[Outcome]:
@@ -18,15 +19,11 @@ def check_driver() -> Iterator[Outcome]:
     The package is a ``libcuda`` in the container, for data-centre GPUs; it answers with its own CUDA version
     where it is used (NVIDIA, "CUDA Compatibility", forward compatibility).
     """
-    try:
-        answer = subprocess.run(QUERY, capture_output=True, text=True)
-    except FileNotFoundError:
-        yield failed("gpu", "there is no nvidia-smi: start the container with --gpus all")
+    answer = ask(QUERY, TIMEOUT_S)
+    if answer.failure:
+        yield failed("gpu", f"nvidia-smi {answer.failure}; the container needs --gpus all")
         return
-    if answer.returncode:
-        yield failed("gpu", f"nvidia-smi says: {(answer.stderr or answer.stdout).strip()}")
-        return
-    gpus = [[field.strip() for field in line.split(",")] for line in answer.stdout.strip().splitlines()]
+    gpus = [[field.strip() for field in line.split(",")] for line in answer.output.strip().splitlines()]
     yield passed("gpu", "; ".join(f"{name}, {memory}" for name, _, memory in gpus))
     yield _judge(gpus[0][1], cuda_of_driver())
 
