@@ -7,7 +7,9 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy
 import onnx
 import pytest
 import torch
@@ -33,7 +35,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
     """The pinned container, with a GPU."""
     fake = install(monkeypatch, tmp_path / "fake")
     vars(sys.modules["tensorrt"]).update(vars(fake_tensorrt(FakeCuda(), LIBRARIES["tensorrt"])))
-    monkeypatch.setattr(versions, "PYTHON", tuple(sys.version_info[:2]))
+    monkeypatch.setattr(versions, "sys", SimpleNamespace(version_info=(3, 12, 3)))
     monkeypatch.setattr(torch.version, "cuda", "13.1")
     monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 1))
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='590.48.01')}'")
@@ -100,12 +102,14 @@ def test_without_a_checkpoint_something_is_unchecked(fake, capsys):
 
 
 def test_other_versions_fail(report, monkeypatch):
-    monkeypatch.setattr(versions, "PYTHON", (3, 99))
+    monkeypatch.setattr(versions, "sys", SimpleNamespace(version_info=(3, 99, 1)))
+    monkeypatch.setattr(numpy, "__version__", "2.3.5")
     monkeypatch.setattr(torch.version, "cuda", "12.9")
     monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "11.4.0.106")
     status, wrong = report()
     assert status == 1
-    assert wrong.keys() == {"python", "cuda of torch", "tensorrt"}
+    assert wrong.keys() == {"python", "cuda of torch", "tensorrt", "numpy"}
+    assert "FAIL 2.3.5, but written for 1.26.4 (nvcr.io/nvidia/" in wrong["numpy"]
     assert "FAIL 11.4.0.106, but written for 10.14.1.48 (nvcr.io/nvidia/" in wrong["tensorrt"]
 
 

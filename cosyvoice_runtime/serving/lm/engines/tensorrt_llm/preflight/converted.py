@@ -50,8 +50,9 @@ def check_converted(directory: Path | None) -> Iterator[Outcome]:
 def _asked(model: Any) -> Schema:
     """Every weight that a checkpoint has to bring.
 
-    The decoder computes its tables of positions (``embed_positions``, ``rotary_inv_freq``) itself and registers
-    them as parameters with ``is_buffer`` set; TensorRT-LLM's loader asks for none of them.
+    The decoder computes its tables of positions itself (``embed_positions``, ``rotary_inv_freq``,
+    ``embed_positions_for_gpt_attention``) and registers them as parameters with ``is_buffer`` set;
+    TensorRT-LLM's loader (``PretrainedModel.load``) asks for none of them.
     """
     return {name: tuple(value.shape) for name, value in model.named_parameters() if not value.is_buffer}
 
