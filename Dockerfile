@@ -17,12 +17,14 @@ COPY client client
 RUN python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM nvcr.io/nvidia/tritonserver:26.07-${FLAVOUR}-python-py3 AS nvidia
+ARG FLAVOUR
 ENV PIP_BREAK_SYSTEM_PACKAGES=1
-COPY scripts/container_packages.py requirements/nvidia.txt /packages/
-RUN python3 /packages/container_packages.py /packages/nvidia.txt
+COPY scripts/container_packages.py requirements/nvidia.txt requirements/nvidia-${FLAVOUR}.txt /packages/
+RUN python3 /packages/container_packages.py /packages/nvidia.txt /packages/nvidia-${FLAVOUR}.txt
 COPY --from=wheel /wheels /packages/wheels
 RUN python3 -m pip install --no-cache-dir --no-deps /packages/wheels/*.whl \
-    && python3 -c "import cosyvoice_client, cosyvoice_runtime.pipeline.cli, cosyvoice_runtime.supervisor, onnx"
+    && python3 -c "import cosyvoice_client, cosyvoice_runtime.pipeline.cli, cosyvoice_runtime.supervisor" \
+    && python3 -c "import onnx, onnxruntime, tokenizers, torch, tritonclient.grpc, tritonclient.http"
 
 FROM ${PYTHON} AS cpu
 # Names an index with CPU builds of torch; without one, torch brings several GB of CUDA libraries.
@@ -41,9 +43,12 @@ FROM ${BASE} AS server
 WORKDIR /opt/cosyvoice
 COPY . .
 RUN useradd --uid 10001 --create-home cosyvoice \
-    && install --directory --owner=cosyvoice --group=cosyvoice build checkpoints engines logs voices
+    && install --directory --owner=cosyvoice --group=cosyvoice build cache checkpoints engines logs voices
 # What run.sh needs is installed; the host's port mappings decide who can reach the server.
+# What vLLM and Triton's compiler keep from one start to the next lies in a volume.
 ENV VENV=system \
+    XDG_CACHE_HOME=/opt/cosyvoice/cache \
+    TRITON_CACHE_DIR=/opt/cosyvoice/cache/triton \
     PYTHONUNBUFFERED=1 \
     COSYVOICE_SERVER__HOST=0.0.0.0 \
     COSYVOICE_SERVER__LOG_FILE=logs/tritonserver.log

@@ -1,38 +1,67 @@
 #!/usr/bin/env python3
-"""Install what a container lacks of a file of pinned requirements, and nothing else.
+"""Install what a container lacks of files of pinned requirements, and nothing else.
 
-    container_packages.py requirements/nvidia.txt
+    container_packages.py requirements/nvidia.txt requirements/nvidia-trtllm.txt
 
-A package that the container has stays at its version: NVIDIA's own libraries were tested with that one, and
-some refuse to be imported beside another. Nothing that a package asks for is installed: the file is complete.
+A line is ``name==1.2`` or ``name>=1.1,==1.2``. A package that the container has stays at its version, unless
+that is outside the bounds before ``==``: NVIDIA's own libraries were tested with the version they bring, and
+some refuse to be imported beside another. Otherwise the version after ``==`` is installed, and nothing that
+it asks for: the files are complete.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
+
+from pip._vendor.packaging.specifiers import SpecifierSet  # the container may lack a packaging of its own
+
+LINE = re.compile(r"(?P<name>[\w.-]+)(?P<bounds>[<>~!][^=]?=?[^=]*,)?==(?P<version>[\w.]+)")
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("requirements", type=Path)
+    parser.add_argument("requirements", type=Path, nargs="+")
     options = parser.parse_args(arguments)
-    missing = []
-    for name, pinned in pins(options.requirements):
-        if present := installed(name):
-            print(f"  {name} {present} stays" + ("" if present == pinned else f", pinned here is {pinned}"))
-        else:
-            missing.append(f"{name}=={pinned}")
-    return install(missing) if missing else 0
+    wanted = [pin for path in options.requirements for pin in pins(path)]
+    lacking = [pin for pin in wanted if not stays(pin, installed(pin.name))]
+    return install([f"{pin.name}=={pin.version}" for pin in lacking]) if lacking else 0
 
 
-def pins(requirements: Path) -> list[tuple[str, str]]:
-    """Name and version of each line; a line that pins nothing is an error."""
+class Pin(NamedTuple):
+    """
+    Attributes:
+        accepted: versions that may stay.
+        version: what is installed otherwise.
+    """
+
+    name: str
+    accepted: SpecifierSet
+    version: str
+
+
+def stays(pin: Pin, present: str | None) -> bool:
+    """Whether the container's version will do; says so."""
+    if present is None:
+        return False
+    accepted = pin.accepted.contains(present, prereleases=True)
+    verdict = "stays" if accepted else f"is replaced, needed is {pin.accepted}"
+    print(
+        f"  {pin.name} {present} {verdict}" + ("" if present == pin.version else f"; pinned is {pin.version}")
+    )
+    return accepted
+
+
+def pins(requirements: Path) -> list[Pin]:
+    """Of each line; a line that pins nothing is an error."""
     lines = [line.partition("#")[0].strip() for line in requirements.read_text(encoding="utf-8").splitlines()]
     return [_pin(line) for line in lines if line]
 
@@ -48,14 +77,15 @@ def installed(name: str) -> str | None:
 def install(packages: list[str]) -> int:
     print(f"  installing {' '.join(packages)}")
     command = [sys.executable, "-m", "pip", "install", "--no-cache-dir", "--no-deps", *packages]
-    return subprocess.run(command).returncode
+    # NVIDIA's images may constrain pip to what they bring (PIP_CONSTRAINT); an empty name is none.
+    return subprocess.run(command, env={**os.environ, "PIP_CONSTRAINT": ""}).returncode
 
 
-def _pin(line: str) -> tuple[str, str]:
-    name, equals, pinned = line.partition("==")
-    if not equals:
+def _pin(line: str) -> Pin:
+    match = LINE.fullmatch(line)
+    if not match:
         raise SystemExit(f"container_packages: {line} is not pinned with ==")
-    return name, pinned
+    return Pin(match["name"], SpecifierSet((match["bounds"] or "").rstrip(",")), match["version"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Command line: ``python -m cosyvoice_runtime.preflight --checkpoint DIR``, in NVIDIA's container.
+"""Command line: ``python -m cosyvoice_runtime.preflight --engine ENGINE``, in NVIDIA's container for it.
 
 Exit status: 0 when everything passed, 1 when something failed, 2 when something could not be checked.
 """
@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cosyvoice_runtime.preflight import python_api, tensorrt_api
 from cosyvoice_runtime.preflight.driver import check_driver
-from cosyvoice_runtime.preflight.outcome import exit_code, table
-from cosyvoice_runtime.preflight.versions import check_versions
+from cosyvoice_runtime.preflight.outcome import Outcome, exit_code, table
+from cosyvoice_runtime.preflight.versions import check_cuda, check_versions
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import PINNED as TENSORRT_LLM
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight.converted import check_converted
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight.flags import check_flags
+from cosyvoice_runtime.serving.lm.engines.vllm import python_api as vllm_api
+from cosyvoice_runtime.serving.lm.engines.vllm.installed import PINNED as VLLM
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,17 +27,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--checkpoint", type=Path, help="what convert_checkpoint.py wrote")
+    parser.add_argument(
+        "--engine", choices=("tensorrt_llm", "vllm"), default="tensorrt_llm", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, help="engine tensorrt_llm: what stage 1 converted, engines/..._checkpoint"
+    )
     options = parser.parse_args(arguments)
-    outcomes = [
-        *check_versions(),
-        *check_driver(),
-        *check_flags(),
-        *python_api.check_python_api((*python_api.USED, *tensorrt_api.USED)),
-        *check_converted(options.checkpoint),
-    ]
+    outcomes = list(check_vllm() if options.engine == "vllm" else check_tensorrt_llm(options.checkpoint))
     sys.stdout.write(table(outcomes) + "\n")
     return exit_code(outcomes)
+
+
+def check_tensorrt_llm(checkpoint: Path | None) -> Iterator[Outcome]:
+    """All that an engine's build and its server need; TensorRT's own networks included."""
+    yield from check_versions(TENSORRT_LLM)
+    yield from check_cuda(TENSORRT_LLM)
+    yield from check_driver(TENSORRT_LLM)
+    yield from check_flags()
+    yield from python_api.check_python_api((*python_api.USED, *tensorrt_api.USED))
+    yield from check_converted(checkpoint)
+
+
+def check_vllm() -> Iterator[Outcome]:
+    """All that a server on vLLM needs."""
+    yield from check_versions(VLLM)
+    yield from check_driver(VLLM)
+    yield from python_api.check_python_api(vllm_api.USED)
 
 
 if __name__ == "__main__":

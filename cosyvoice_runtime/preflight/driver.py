@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections.abc import Iterator
 
+from cosyvoice_runtime.preflight.commands import ask
+from cosyvoice_runtime.preflight.container import Container, dotted
 from cosyvoice_runtime.preflight.outcome import Outcome, failed, passed, unchecked
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CUDA, DRIVER, OLDER_CONTAINER
 
 QUERY = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+TIMEOUT_S = 60.0
 
 
-def check_driver() -> Iterator[Outcome]:
+def check_driver(container: Container) -> Iterator[Outcome]:
     """The driver is new enough, or NVIDIA's compatibility package stands in for a newer one.
 
     The package is a ``libcuda`` in the container, for data-centre GPUs; it answers with its own CUDA version
     where it is used (NVIDIA, "CUDA Compatibility", forward compatibility).
     """
-    try:
-        answer = subprocess.run(QUERY, capture_output=True, text=True)
-    except FileNotFoundError:
-        yield failed("gpu", "there is no nvidia-smi: start the container with --gpus all")
+    answer = ask(QUERY, TIMEOUT_S)
+    if answer.failure:
+        yield failed("gpu", f"nvidia-smi {answer.failure}; the container needs --gpus all")
         return
-    if answer.returncode:
-        yield failed("gpu", f"nvidia-smi says: {(answer.stderr or answer.stdout).strip()}")
-        return
-    gpus = [[field.strip() for field in line.split(",")] for line in answer.stdout.strip().splitlines()]
+    gpus = [[field.strip() for field in line.split(",")] for line in answer.output.strip().splitlines()]
     yield passed("gpu", "; ".join(f"{name}, {memory}" for name, _, memory in gpus))
-    yield _judge(gpus[0][1], cuda_of_driver())
+    yield _judge(gpus[0][1], cuda_of_driver(), container)
 
 
 def cuda_of_driver() -> tuple[int, int] | None:
@@ -42,14 +39,13 @@ def cuda_of_driver() -> tuple[int, int] | None:
     return version.value // 1000, version.value % 1000 // 10
 
 
-def _judge(driver: str, cuda: tuple[int, int] | None) -> Outcome:
-    needed = ".".join(map(str, DRIVER))
-    if tuple(map(int, driver.split(".")[:2])) >= DRIVER:
+def _judge(driver: str, cuda: tuple[int, int] | None, container: Container) -> Outcome:
+    needed = dotted(container.driver)
+    if tuple(map(int, driver.split(".")[:2])) >= container.driver:
         return passed("driver", driver)
     if cuda is None:
         return unchecked("driver", f"{driver} is older than {needed}, and there is no libcuda to ask")
-    supported = ".".join(map(str, cuda))
-    if cuda >= CUDA:
-        return passed("driver", f"{driver}, with a compatibility package for CUDA {supported}")
-    remedy = f"update it to {needed}, or use {OLDER_CONTAINER} with a driver of branch 575"
-    return failed("driver", f"{driver} supports CUDA {supported}: {remedy}")
+    if cuda >= container.cuda:
+        return passed("driver", f"{driver}, with a compatibility package for CUDA {dotted(cuda)}")
+    remedy = f"update it to {needed}" + (f", or {container.older}" if container.older else "")
+    return failed("driver", f"{driver} supports CUDA {dotted(cuda)}: {remedy}")

@@ -1,28 +1,35 @@
-"""Versions of Python, NVIDIA's libraries and CUDA, against the pinned container."""
+"""Versions of Python and of a container's libraries, against the pinned ones."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 
-import torch
-
+from cosyvoice_runtime.preflight.container import Container, dotted
 from cosyvoice_runtime.preflight.modules import attempt
 from cosyvoice_runtime.preflight.outcome import Outcome, failed, judged
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER, CUDA, LIBRARIES, PYTHON
 
 
-def check_versions() -> Iterator[Outcome]:
-    yield _compared("python", ".".join(map(str, sys.version_info[:2])), ".".join(map(str, PYTHON)))
-    yield _compared("cuda of torch", str(torch.version.cuda), ".".join(map(str, CUDA)))
-    for name, wanted in LIBRARIES.items():
+def check_versions(container: Container) -> Iterator[Outcome]:
+    """Python's and each library's."""
+    yield _compared("python", dotted(sys.version_info[:2]), dotted(container.python), container)
+    for name, wanted in container.libraries.items():
         module, failure = attempt(name)
         if failure:
-            yield failed(name, f"{failure}; run this in {CONTAINER}")
+            yield failed(name, f"{failure}; run this in {container.image}")
         else:
-            yield _compared(name, module.__version__, wanted)
+            yield _compared(name, module.__version__.partition("+")[0], wanted, container)
 
 
-def _compared(name: str, found: str, wanted: str) -> Outcome:
-    problems = [] if found == wanted else [f"{found}, but written for {wanted} ({CONTAINER})"]
+def check_cuda(container: Container) -> Iterator[Outcome]:
+    """The CUDA that torch was built for."""
+    module, failure = attempt("torch")
+    if failure:
+        yield failed("cuda of torch", failure)
+    else:
+        yield _compared("cuda of torch", str(module.version.cuda), dotted(container.cuda), container)
+
+
+def _compared(name: str, found: str, wanted: str, container: Container) -> Outcome:
+    problems = [] if found == wanted else [f"{found}, but written for {wanted} ({container.image})"]
     return judged(name, problems, found)

@@ -13,7 +13,8 @@ import yaml
 from jsonschema import Draft202012Validator
 
 ROOT = Path(__file__).parents[2]
-VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+VARIABLE = re.compile(r"\$\{(\w+)(?::-([^${}]*))?\}")
+"""The innermost: a default may be a variable with a default."""
 PROFILES = ("gpu", "disaggregated", "cpu")
 """Each with one server; monitoring goes with any of them."""
 
@@ -38,7 +39,9 @@ def read(variables: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The whole file. A variable without value and default is an error."""
     values = default_variables() | dict(variables or {})
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
-    return yaml.safe_load(VARIABLE.sub(lambda match: _value(match, values), text))
+    while VARIABLE.search(text):
+        text = VARIABLE.sub(lambda match: _value(match, values), text)
+    return yaml.safe_load(text)
 
 
 def services(profile: str, variables: Mapping[str, str] | None = None) -> dict[str, Service]:

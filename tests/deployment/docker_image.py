@@ -55,7 +55,7 @@ def environment() -> dict[str, str]:
 
 def arguments() -> dict[str, str]:
     """Build arguments and their defaults."""
-    return dict(entry.values[0].split("=", 1) for entry in of("ARG"))
+    return dict(entry.values[0].split("=", 1) for entry in of("ARG") if "=" in entry.values[0])
 
 
 def bases(**chosen: str) -> dict[str, str]:

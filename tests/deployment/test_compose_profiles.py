@@ -16,6 +16,7 @@ from cosyvoice_runtime.settings import Machine, Settings
 GPU_PROFILES = ("gpu", "disaggregated")
 MACHINE = Machine(cores=8, gpu=True)
 WORKDIR = "/opt/cosyvoice"
+VOLUMES = ("checkpoints", "engines", "voices", "cache")
 
 
 def settings_of(profile: str, **variables: str) -> Settings:
@@ -71,12 +72,25 @@ def test_images_from_elsewhere_are_pinned(name):
     assert tag.strip("v").count(".") == 2, image
 
 
-def test_checkpoint_engines_and_voices_are_volumes_with_names():
+def test_what_outlives_a_container_is_in_volumes_with_names():
     declared = read()["volumes"].keys()
     for profile in PROFILES:
         mounts = dict(volume.split(":") for volume in server(profile)["volumes"])
-        assert mounts == {name: f"{WORKDIR}/{name}" for name in ("checkpoints", "engines", "voices")}
+        assert mounts == {name: f"{WORKDIR}/{name}" for name in VOLUMES}
         assert mounts.keys() <= declared
+        for name in VOLUMES:  # a volume takes its owner from the image's directory
+            assert name in docker_image.final("RUN").values[0].split("install --directory")[1].split()
+
+
+def test_caches_of_compilers_lie_in_a_volume():
+    environment = docker_image.environment()
+    for variable in ("XDG_CACHE_HOME", "TRITON_CACHE_DIR"):
+        assert Path(environment[variable]).is_relative_to(f"{WORKDIR}/cache")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_server_that_can_not_start_is_not_started_for_ever(profile):
+    assert server(profile)["restart"] == "on-failure:3"
 
 
 @pytest.mark.parametrize("name", ["prometheus", "grafana"])
@@ -119,6 +133,15 @@ def test_profiles_place_the_networks():
 def test_engine_is_chosen_by_a_variable(profile, engine):
     assert settings_of(profile).tensorrt_llm.engine == "torch"
     assert settings_of(profile, ENGINE=engine).tensorrt_llm.engine == engine
+
+
+@pytest.mark.parametrize("profile", GPU_PROFILES)
+def test_engine_in_a_setting_comes_before_the_variable(profile):
+    name = "COSYVOICE_TENSORRT_LLM__ENGINE"
+    chosen = server(profile, {name: "tensorrt_llm", "ENGINE": "vllm"})["environment"][name]
+    assert chosen == "tensorrt_llm"
+    assert server(profile, {"ENGINE": "vllm"})["environment"][name] == "vllm"
+    assert server(profile)["environment"][name] == "torch"
 
 
 @pytest.mark.parametrize("profile", PROFILES)

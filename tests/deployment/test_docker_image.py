@@ -5,15 +5,24 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
 
 import docker_image
 import pytest
 from docker_image import FINAL, ROOT, final, instructions, of
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from tritonclient.grpc import service_pb2
+from tritonclient.grpc.service_pb2_grpc import GRPC_GENERATED_VERSION
 
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER as TRTLLM_CONTAINER
 from cosyvoice_runtime.serving.lm.engines.vllm.installed import CONTAINER as VLLM_CONTAINER
+
+FLAVOURS = ("trtllm", "vllm")
+REQUIREMENTS = ROOT / "requirements"
 
 
 def pip_installs() -> list[list[str]]:
@@ -46,7 +55,8 @@ def test_every_copied_file_exists_and_is_sent_to_the_builder():
             [stage] = copy.flags
             assert stage.removeprefix("--from=") in docker_image.bases()
             continue
-        for source in copy.values[:-1]:
+        flavours = {value.replace("${FLAVOUR}", name) for value in copy.values[:-1] for name in FLAVOURS}
+        for source in flavours:
             assert (ROOT / source).exists(), source
             assert source == "." or docker_image.in_context(source), source
 
@@ -101,20 +111,61 @@ def script() -> ModuleType:
     return module
 
 
-def test_package_that_the_container_has_stays(script, tmp_path, monkeypatch, capsys):
-    present = {"tokenizers": "0.22.1", "PyYAML": "6.0.3"}
-    installed: list[list[str]] = []
+def installed_beside(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, files: list[Path], present: dict[str, str]
+) -> list[str]:
+    """What the script installs in a container with these packages."""
+    asked: list[str] = []
     monkeypatch.setattr(script, "installed", present.get)
-    monkeypatch.setattr(script, "install", lambda packages: installed.append(packages) or 0)
+    monkeypatch.setattr(script, "install", lambda packages: asked.extend(packages) or 0)
+    assert script.main([str(file) for file in files]) == 0
+    return asked
+
+
+def test_package_that_the_container_has_stays_unless_it_is_too_old(script, tmp_path, monkeypatch, capsys):
     requirements = tmp_path / "requirements.txt"
     requirements.write_text(
-        "# why\n\ntokenizers==0.23.3  # text\nPyYAML==6.0.3  # files\nwetext==0.1.8  # numbers\n"
+        "# why\n\ntokenizers==0.23.3  # text\nPyYAML>=5.1,==6.0.3\nwetext==0.1.8\ngrpcio>=1.81.1,==1.85.1\n"
     )
-    assert script.main([str(requirements)]) == 0
-    assert installed == [["wetext==0.1.8"]]
+    present = {"tokenizers": "0.22.1", "PyYAML": "6.0.3", "grpcio": "1.62.1"}
+    missing = ["wetext==0.1.8", "grpcio==1.85.1"]
+    assert installed_beside(script, monkeypatch, [requirements], present) == missing
     told = capsys.readouterr().out
-    assert "tokenizers 0.22.1 stays, pinned here is 0.23.3\n" in told
+    assert "tokenizers 0.22.1 stays; pinned is 0.23.3\n" in told
     assert "PyYAML 6.0.3 stays\n" in told
+    assert "grpcio 1.62.1 is replaced, needed is >=1.81.1; pinned is 1.85.1\n" in told
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_numpy_is_the_one_that_the_bindings_of_tensorrt_were_compiled_for(script, monkeypatch, flavour):
+    files = [REQUIREMENTS / "nvidia.txt", REQUIREMENTS / f"nvidia-{flavour}.txt"]
+    everything = {pin.name: pin.version for pin in script.pins(files[0])}
+    replaced = ["numpy==1.26.4"] if flavour == "trtllm" else []
+    assert installed_beside(script, monkeypatch, files, everything | {"numpy": "2.3.5"}) == replaced
+    assert installed_beside(script, monkeypatch, files, everything | {"numpy": "1.26.4"}) == []
+
+
+def test_version_that_stays_is_new_enough_for_every_package_that_asks_for_it(script):
+    """What the packages say themselves, and what the generated code of tritonclient checks at its import."""
+    pins = {canonicalize_name(pin.name): pin for pin in script.pins(REQUIREMENTS / "nvidia.txt")}
+    for name, pin in pins.items():
+        asking = distribution(pin.name)
+        assert asking.version == pin.version
+        for asked in map(Requirement, asking.requires or ()):
+            wanted = pins.get(canonicalize_name(asked.name))
+            if wanted and asked.marker is None:
+                oldest = [bound.version for bound in asked.specifier if bound.operator == ">="]
+                older = [version for version in oldest if not _at_least(wanted, version)]
+                assert not older, f"{name} asks for {asked}"
+    assert _at_least(pins["grpcio"], GRPC_GENERATED_VERSION)
+    [generated] = re.findall(r"Protobuf Python Version: (\S+)", Path(service_pb2.__file__).read_text("utf-8"))
+    assert _at_least(pins["protobuf"], generated)
+
+
+def _at_least(pin, version: str) -> bool:
+    """Whether nothing older than a version may stay."""
+    bounds = [Version(bound.version) for bound in pin.accepted if bound.operator == ">="]
+    return bool(bounds) and max(bounds) >= Version(version)
 
 
 def test_requirement_that_pins_nothing_is_an_error(script, tmp_path):
@@ -125,7 +176,6 @@ def test_requirement_that_pins_nothing_is_an_error(script, tmp_path):
 
 
 def test_real_requirements_are_read_and_real_packages_found(script):
-    pins = dict(script.pins(Path(ROOT / "requirements" / "nvidia.txt")))
-    assert pins["safetensors"]
+    assert "safetensors" in {pin.name for pin in script.pins(REQUIREMENTS / "nvidia.txt")}
     assert script.installed("pytest")
     assert script.installed("no-such-package-of-ours") is None

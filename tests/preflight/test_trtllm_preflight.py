@@ -7,7 +7,9 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy
 import onnx
 import pytest
 import torch
@@ -18,6 +20,7 @@ from cosyvoice_runtime.preflight.__main__ import main
 from cosyvoice_runtime.preflight.signatures import overloads
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import LIBRARIES
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight import flags
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight.flags import known_flags
 from cuda_fake import FakeCuda
 from tensorrt_fake import fake_tensorrt
@@ -32,7 +35,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
     """The pinned container, with a GPU."""
     fake = install(monkeypatch, tmp_path / "fake")
     vars(sys.modules["tensorrt"]).update(vars(fake_tensorrt(FakeCuda(), LIBRARIES["tensorrt"])))
-    monkeypatch.setattr(versions, "PYTHON", tuple(sys.version_info[:2]))
+    monkeypatch.setattr(versions, "sys", SimpleNamespace(version_info=(3, 12, 3)))
     monkeypatch.setattr(torch.version, "cuda", "13.1")
     monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 1))
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='590.48.01')}'")
@@ -99,12 +102,14 @@ def test_without_a_checkpoint_something_is_unchecked(fake, capsys):
 
 
 def test_other_versions_fail(report, monkeypatch):
-    monkeypatch.setattr(versions, "PYTHON", (3, 99))
+    monkeypatch.setattr(versions, "sys", SimpleNamespace(version_info=(3, 99, 1)))
+    monkeypatch.setattr(numpy, "__version__", "2.3.5")
     monkeypatch.setattr(torch.version, "cuda", "12.9")
     monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "11.4.0.106")
     status, wrong = report()
     assert status == 1
-    assert wrong.keys() == {"python", "cuda of torch", "tensorrt"}
+    assert wrong.keys() == {"python", "cuda of torch", "tensorrt", "numpy"}
+    assert "FAIL 2.3.5, but written for 1.26.4 (nvcr.io/nvidia/" in wrong["numpy"]
     assert "FAIL 11.4.0.106, but written for 10.14.1.48 (nvcr.io/nvidia/" in wrong["tensorrt"]
 
 
@@ -122,9 +127,26 @@ def test_container_without_gpu_fails(report, fake, tmp_path, monkeypatch):
     (tmp_path / "fake" / "bin" / "nvidia-smi").unlink()
     monkeypatch.setenv("PATH", f"{tmp_path}/fake/bin")
     status, wrong = report()
-    assert (status, wrong) == (1, {"gpu": "FAIL there is no nvidia-smi: start the container with --gpus all"})
+    hint = "; the container needs --gpus all"
+    assert (status, wrong) == (1, {"gpu": f"FAIL nvidia-smi is not installed{hint}"})
     command(tmp_path, "nvidia-smi", "echo 'No devices were found'; exit 6")
-    assert report()[1] == {"gpu": "FAIL nvidia-smi says: No devices were found"}
+    failure = "ends with status 6: No devices were found"
+    assert report()[1] == {"gpu": f"FAIL nvidia-smi {failure}{hint}"}
+
+
+@pytest.mark.parametrize(
+    ("module", "program", "check", "told"),
+    [
+        (driver, "nvidia-smi", "gpu", "FAIL nvidia-smi has not answered within 0.2 s; "),
+        (flags, "trtllm-build", "trtllm-build", "FAIL has not answered within 0.2 s"),
+    ],
+)
+def test_program_that_hangs_fails(report, tmp_path, monkeypatch, module, program, check, told):
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    command(tmp_path, program, "exec sleep 600")
+    status, wrong = report()
+    assert (status, list(wrong)) == (1, [check])
+    assert wrong[check].startswith(told)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +192,7 @@ def test_trtllm_build_that_does_not_start_fails(report, tmp_path, monkeypatch):
     command(tmp_path, "trtllm-build", "echo 'libnvinfer.so.10: cannot open' >&2; exit 127")
     assert report() == (
         1,
-        {"trtllm-build": "FAIL --help ends with status 127: libnvinfer.so.10: cannot open"},
+        {"trtllm-build": "FAIL ends with status 127: libnvinfer.so.10: cannot open"},
     )
     (tmp_path / "fake" / "bin" / "trtllm-build").unlink()
     assert report()[1] == {"trtllm-build": "FAIL is not installed"}
@@ -241,6 +263,15 @@ def test_every_overload_of_a_nanobind_function_is_read():
         {"op_type", "max_inclusive_version", "domain"},
         {"op_type", "domain"},
     ]
+
+
+def test_tables_that_the_model_computes_itself_are_no_weights(report, checkpoints):
+    """The model registers them as parameters, no checkpoint has them, and the loader asks for none."""
+    config = network.PretrainedConfig.from_checkpoint(str(checkpoints()))
+    buffers = {name for name, value in network.QWenForCausalLM(config).named_parameters() if value.is_buffer}
+    assert {name.rpartition(".")[2] for name in buffers} == set(network.BUFFERS)
+    assert not buffers & load_file(checkpoints() / "rank0.safetensors").keys()
+    assert report() == (0, {})
 
 
 def test_tensor_that_is_missing_misshapen_or_foreign_fails(report, checkpoints, tmp_path):

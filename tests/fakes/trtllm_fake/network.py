@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+BUFFERS = ("embed_positions", "rotary_inv_freq", "embed_positions_for_gpt_attention")
+"""Parameters of the attention that the network computes itself."""
 BITS = {"W8A16": 8, "W4A16": 4}
 QUANTISED = ("qkv", "dense", "fc", "gate", "proj")
 
 
 class Parameter:
-    def __init__(self, *shape: int) -> None:
-        self.shape = shape
+    def __init__(self, *shape: int, is_buffer: bool = False) -> None:
+        self.shape, self.is_buffer = shape, is_buffer
 
 
 class Module:
@@ -90,6 +92,8 @@ class Layer(Module):
         self.attention = Module()
         self.attention.qkv = ColumnLinear(width, joined, bias=config.attn_bias, tp_size=gpus)
         self.attention.dense = RowLinear(attended, width, gpus)
+        for name in BUFFERS:
+            setattr(self.attention, name, Parameter(config.max_position_embeddings, is_buffer=True))
         self.mlp = Module()
         self.mlp.fc = ColumnLinear(width, inner, bias=config.mlp_bias, tp_size=gpus)
         self.mlp.gate = ColumnLinear(width, inner, bias=config.mlp_bias, tp_size=gpus)

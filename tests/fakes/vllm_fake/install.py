@@ -94,7 +94,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeVllm:
         "SamplingParams": parameters.SamplingParams,
         "ModelRegistry": fake,
     }
-    _add_module(monkeypatch, "vllm", **kinds)
+    _add_module(monkeypatch, "vllm", __version__=RELEASE, **kinds)
     _add_module(monkeypatch, "vllm.config", VllmConfig=SimpleNamespace)
     _add_module(monkeypatch, "vllm.inputs.engine", embeds_input=parameters.embeds_input)
     _add_module(monkeypatch, "vllm.sampling_params", RequestOutputKind=parameters.RequestOutputKind)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
-from vllm_fake.signatures import bind
+from vllm_fake.signatures import bind, signature
 
 OPTIMISED_DTYPES = ("bfloat16", "float16", "float32")
 
@@ -59,6 +59,10 @@ class EngineArgs:
             raise ValueError("GPU memory utilization must be less than 1.0.")
         model = SimpleNamespace(hf_config=SimpleNamespace(**content))
         return SimpleNamespace(args=given, model_config=model)
+
+
+for _kind in (SamplingParams, EngineArgs):
+    _kind.__init__.__signature__ = signature(_kind.__name__)
 
 
 def embeds_input(prompt_embeds, *, prompt=None, cache_salt=None, prompt_token_ids=None, is_token_ids=None):

@@ -28,9 +28,12 @@ def described(function: Callable[..., Any]) -> list[str]:
 
 def bind(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     """What a call passes, by parameter; raises TypeError as the call would."""
-    return dict(
-        Signature([_parameter(text) for text in SIGNATURES[name]]).bind(*arguments, **options).arguments
-    )
+    return dict(signature(name).bind(*arguments, **options).arguments)
+
+
+def signature(name: str) -> Signature:
+    """Of a function or class."""
+    return Signature([_parameter(text) for text in SIGNATURES[name]])
 
 
 def _parameter(text: str) -> Parameter:

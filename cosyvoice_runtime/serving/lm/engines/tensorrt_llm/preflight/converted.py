@@ -42,9 +42,19 @@ def check_converted(directory: Path | None) -> Iterator[Outcome]:
     for rank, header in enumerate(headers):
         config = models.PretrainedConfig.from_checkpoint(str(directory))
         config.set_rank(rank)
-        asked = {name: tuple(value.shape) for name, value in model_class(config).named_parameters()}
+        asked = _asked(model_class(config))
         given = quantised_schema(header, BITS[options["weight_only"]]) if _quantised(options) else header
         yield judged(f"{directory}/rank{rank}.safetensors", _problems(given, asked), f"{len(header)} tensors")
+
+
+def _asked(model: Any) -> Schema:
+    """Every weight that a checkpoint has to bring.
+
+    The decoder computes its tables of positions itself (``embed_positions``, ``rotary_inv_freq``,
+    ``embed_positions_for_gpt_attention``) and registers them as parameters with ``is_buffer`` set;
+    TensorRT-LLM's loader (``PretrainedModel.load``) asks for none of them.
+    """
+    return {name: tuple(value.shape) for name, value in model.named_parameters() if not value.is_buffer}
 
 
 def speech_class() -> Any:

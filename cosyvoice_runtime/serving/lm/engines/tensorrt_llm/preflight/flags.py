@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from cosyvoice_runtime.preflight.commands import ask
 from cosyvoice_runtime.preflight.outcome import Outcome, failed, judged
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
     BuildOptions,
@@ -16,19 +16,17 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
 )
 
 FLAG = re.compile(r"--(\w+)(?: \{([^}]*)\})?")
+TIMEOUT_S = 300.0
+"""The program imports TensorRT-LLM before it reads its arguments; from a cold disk that takes a minute."""
 
 
 def check_flags() -> Iterator[Outcome]:
     """Every flag of both layouts is known, and its value among the choices where there are some."""
-    try:
-        answer = subprocess.run(["trtllm-build", "--help"], capture_output=True, text=True)
-    except FileNotFoundError:
-        yield failed("trtllm-build", "is not installed")
+    answer = ask(["trtllm-build", "--help"], TIMEOUT_S)
+    if answer.failure:
+        yield failed("trtllm-build", answer.failure)
         return
-    if answer.returncode:
-        yield failed("trtllm-build", f"--help ends with status {answer.returncode}: {answer.stderr[-200:]}")
-        return
-    known = known_flags(answer.stdout)
+    known = known_flags(answer.output)
     for flag in passed_flags():
         yield judged(f"trtllm-build --{flag.name}", _problems(flag, known), flag.value)
 

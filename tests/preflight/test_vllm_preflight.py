@@ -1,0 +1,66 @@
+"""The preflight of NVIDIA's container with vLLM, on a stand-in with the release's signatures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cosyvoice_runtime.preflight import driver, versions
+from cosyvoice_runtime.preflight.__main__ import main
+from cosyvoice_runtime.serving.lm.engines.vllm import startup
+from cosyvoice_runtime.serving.lm.engines.vllm.python_api import USED
+from cosyvoice_runtime.settings import Machine, Settings
+from vllm_fake import install
+
+
+@pytest.fixture
+def report(monkeypatch, tmp_path: Path, capsys) -> Callable[[str], tuple[int, dict[str, str]]]:
+    """``report(driver)`` gives the exit status, and what did not pass by what was looked at."""
+    install(monkeypatch)
+    monkeypatch.setattr(versions, "sys", SimpleNamespace(version_info=(3, 12, 3)))
+    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 1))
+
+    def run(version: str = "610.43.02") -> tuple[int, dict[str, str]]:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\necho 'NVIDIA H100, {version}, 81559 MiB'\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(driver, "QUERY", [str(program)])
+        status = main(["--engine", "vllm"])
+        lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[:-1]]
+        words = [(verdict, *rest.split("  ", 1)) for verdict, rest in lines if verdict != "pass"]
+        return status, {name: f"{verdict} {text.strip()}" for verdict, name, text in words}
+
+    return run
+
+
+def test_pinned_container_passes(report):
+    assert report() == (0, {})
+
+
+def test_driver_of_the_other_container_is_too_old(report):
+    status, wrong = report("590.44.01")
+    assert (status, wrong) == (1, {"driver": "FAIL 590.44.01 supports CUDA 13.1: update it to 610.43"})
+
+
+def test_another_release_fails(report, monkeypatch):
+    monkeypatch.setattr(sys.modules["vllm"], "__version__", "0.27.1+nv26.08")
+    status, wrong = report()
+    assert status == 1
+    assert wrong["vllm"].startswith("FAIL 0.27.1, but written for 0.24.0 (nvcr.io/nvidia/tritonserver:26.07")
+
+
+def test_symbol_that_is_gone_fails(report, monkeypatch):
+    monkeypatch.delattr(sys.modules["vllm.inputs.engine"], "embeds_input")
+    assert report() == (1, {"vllm.inputs.engine.embeds_input": "FAIL does not exist"})
+
+
+def test_every_argument_of_the_engine_is_looked_for(tiny_checkpoint):
+    settings = Settings.read(["device=cuda", f"checkpoint_dir={tiny_checkpoint}"]).resolved(Machine(4, True))
+    config = startup.load_config(tiny_checkpoint).speech_lm
+    passed = startup.engine_args(settings.tensorrt_llm, config, 2**36)
+    [listed] = [symbol.parameters for symbol in USED if symbol.name == "EngineArgs"]
+    assert set(listed) == passed.keys()
