@@ -38,6 +38,15 @@ class FlowPrefix:
     tokens_done: int
 
 
+@dataclass(frozen=True, eq=False)
+class FlowMark:
+    """Where an utterance was: tokens turned into mel, pages held, tails. Tails are never overwritten."""
+
+    tokens_done: int
+    num_pages: int
+    tails: Tails
+
+
 class FlowState:
     """One utterance: its tokens so far, and how many of them are mel already.
 
@@ -69,6 +78,10 @@ class FlowState:
     def check(self, tokens: Sequence[int]) -> Tensor:
         """These tokens as int64, if :meth:`push` would take them; otherwise its error."""
         return self._flow.check_tokens(tokens, len(self.tokens))
+
+    def mark(self) -> FlowMark:
+        """Where the utterance is, for :meth:`FlowStream.rewind`."""
+        return FlowMark(self.tokens_done, len(self.pages or ()), self.tails)
 
     def next_span(self) -> Span | None:
         """The tokens that can be turned into mel now: whole chunks, or at the end all that is left."""
@@ -150,6 +163,13 @@ class FlowStream:
         if held.pages:
             self.pool.release(held.pages)
             held.pages.clear()
+
+    def rewind(self, state: FlowState, mark: FlowMark) -> None:
+        """Be again where the utterance was, and free the pages it took since; it may have lost all pages."""
+        state.tokens_done, state.tails = mark.tokens_done, mark.tails
+        if state.pages is not None:
+            self.pool.release(state.pages[mark.num_pages :])
+            del state.pages[mark.num_pages :]
 
     @torch.inference_mode()
     def advance(self, states: Sequence[FlowState]) -> list[Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -95,6 +96,22 @@ class Token2Wav:
             state.speed.push(mel, is_last) for state, mel, is_last in zip(states, mels, last, strict=True)
         ]
         return vocode(self.vocoder, [state.vocoder for state in states], stretched, last, self._windows)
+
+    @contextmanager
+    def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[None]:
+        """Context in which these utterances advance; after an exception they are where they were before.
+
+        Whoever advances then gets the same audio as if nothing had been tried.
+        """
+        marks = [(state.flow.mark(), state.speed.mark(), state.vocoder.mark()) for state in states]
+        try:
+            yield
+        except BaseException:
+            for state, (flow, speed, vocoder) in zip(states, marks, strict=True):
+                self.flow.rewind(state.flow, flow)
+                state.speed.rewind(speed)
+                state.vocoder.rewind(vocoder)
+            raise
 
     def close(self, state: WaveState) -> None:
         self.flow.close(state.flow)

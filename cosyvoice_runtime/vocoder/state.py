@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.vocoder.geometry import Context, context
-from cosyvoice_runtime.vocoder.noise import SourceNoise
+from cosyvoice_runtime.vocoder.noise import NoiseMark, SourceNoise
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,14 @@ class Window:
     def end(self) -> int:
         """First frame that stays unsaid."""
         return self.past + self.emit
+
+
+@dataclass(frozen=True)
+class VocoderMark:
+    """Where an utterance was."""
+
+    attributes: Mapping[str, Any]
+    noise: NoiseMark | None
 
 
 class VocoderState:
@@ -93,6 +103,16 @@ class VocoderState:
             return Window(past, pending, past + pending, past + pending)
         end = past + max(0, pending - self.lookahead)
         return Window(past, end - past, end + self.context.lookahead, end + self.context.right)
+
+    def mark(self) -> VocoderMark:
+        """Where the utterance is, for :meth:`rewind`."""
+        return VocoderMark(dict(vars(self)), None if self.noise is None else self.noise.mark())
+
+    def rewind(self, mark: VocoderMark) -> None:
+        """Be again where it was. Tensors of a state are replaced and never overwritten."""
+        vars(self).update(mark.attributes)
+        if self.noise is not None and mark.noise is not None:
+            self.noise.rewind(mark.noise)
 
     @property
     def nbytes(self) -> int:

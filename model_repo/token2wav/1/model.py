@@ -11,7 +11,7 @@ import torch
 
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.token2wav import Outcome, PromptTensors, WaveChunk, load_wave_service
+from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveOutcome, load_wave_service
 from cosyvoice_runtime.serving.triton import Inputs, answer, read_settings
 from cosyvoice_runtime.settings import Token2WavSettings
 
@@ -37,7 +37,7 @@ class TritonPythonModel:
                 self._deliver(request, error)
         return [None] * len(requests)
 
-    def _deliver(self, request: Any, outcome: Outcome) -> None:
+    def _deliver(self, request: Any, outcome: WaveOutcome) -> None:
         failed = isinstance(outcome, Exception)
         try:
             answer(request, self._name, outcome if failed else {"waveform": outcome[None]})
