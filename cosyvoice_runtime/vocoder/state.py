@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder.geometry import Context, context
+from cosyvoice_runtime.vocoder.geometry import VocoderContext, context
 from cosyvoice_runtime.vocoder.noise import NoiseMark, SourceNoise
 
 
@@ -25,6 +25,8 @@ class Window:
     """All frames whose F0 is computed; those beyond the mel received so far repeat its last frame."""
     decoded: int
     """Frames that the decoder reads, counted like ``frames`` from the window's start."""
+    guessed: bool = False
+    """Some of the frames still to come are a guess: the newest one repeated."""
 
     @property
     def end(self) -> int:
@@ -71,7 +73,7 @@ class VocoderState:
         Raises:
             InvalidInput: a lookahead outside these bounds.
         """
-        self.context: Context = context(config)
+        self.context: VocoderContext = context(config)
         self.lookahead = _checked(lookahead, self.context.lookahead)
         self.noise = noise
         self.received = self.emitted = 0
@@ -95,14 +97,20 @@ class VocoderState:
         self.received += mel.shape[1]
         self.is_last = is_last
 
-    def window(self) -> Window:
-        """What to compute next. Nothing is to be emitted if ``emit`` is 0."""
+    def window(self, more: bool = False) -> Window:
+        """What to compute next. Nothing is to be emitted if ``emit`` is 0.
+
+        Args:
+            more: mel that is here already comes next, so that nothing has to be guessed.
+        """
         past = min(self.emitted, self.context.left)
         pending = self.received - self.emitted
         if self.is_last:
             return Window(past, pending, past + pending, past + pending)
-        end = past + max(0, pending - self.lookahead)
-        return Window(past, end - past, end + self.context.lookahead, end + self.context.right)
+        lookahead = self.context.lookahead if more else self.lookahead
+        end = past + max(0, pending - lookahead)
+        guessed = lookahead < self.context.lookahead
+        return Window(past, end - past, end + self.context.lookahead, end + self.context.right, guessed)
 
     def mark(self) -> VocoderMark:
         """Where the utterance is, for :meth:`rewind`."""

@@ -108,6 +108,7 @@ class WaveService:
                 pages_in_use=flow.pool.num_pages - flow.pool.free_pages,
                 pages=flow.pool.num_pages,
                 recomputes=flow.recomputing,
+                eager_calls=flow.eager_calls,
                 batches=dict(self._batches),
                 voice_hits=self._voices.hits,
                 voice_misses=self._voices.misses,
