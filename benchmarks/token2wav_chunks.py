@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import torch
 
 from cosyvoice_runtime.checkpoint.making.weights import random_tensors
-from cosyvoice_runtime.cuda_graphs import CudaRecorder
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.recorded_calls import CallSizes
+from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
@@ -148,10 +148,10 @@ def main() -> None:
         if options.device != "cuda":
             continue
         begun = time.perf_counter()
-        recordings = token2wav.record(CallSizes.up_to(most), CudaRecorder(token2wav.vocoder.device))
+        graphs = token2wav.capture(CallBuckets.up_to(most), CudaGraphCapture(token2wav.vocoder.device))
         spent = time.perf_counter() - begun
         memory = torch.cuda.memory_reserved() / 2**20
-        print(f"{recordings} recordings in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)
+        print(f"CUDA graphs of {graphs} calls in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)
         for how, before in zip(kinds, launched, strict=True):
             result = repeated(token2wav, options.repeats, *how)
             differs = difference(result.waves, before.waves)

@@ -1,4 +1,4 @@
-"""Work of a GPU recorded once as a CUDA graph and replayed.
+"""Work of a GPU captured once as a CUDA graph and replayed.
 
 The networks of this library are hundreds of small kernels a step: a GPU computes them faster than a host can
 launch them one by one.
@@ -17,34 +17,34 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Recording(Generic[T]):
-    """A recorded computation.
+class CapturedGraph(Generic[T]):
+    """A captured computation.
 
     Attributes:
         replay: repeats it on the same memory.
         result: where it leaves what it computes.
-        recorded: the computation itself, kept because what it refers to must not be freed.
+        captured: the computation itself, kept because what it refers to must not be freed.
     """
 
     replay: Callable[[], object]
     result: T
-    recorded: Callable[[], T]
+    captured: Callable[[], T]
 
 
-class Recorder(Protocol):
-    """Makes recordings; the computation may run several times while it is recorded.
+class GraphCapture(Protocol):
+    """Captures computations; a computation may run several times while it is captured.
 
-    The result of a new recording holds what the computation gives, as after a replay.
+    The result of a new graph holds what the computation gives, as after a replay.
     """
 
-    def __call__(self, compute: Callable[[], T]) -> Recording[T]: ...
+    def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]: ...
 
 
-class CudaRecorder:
-    """Records CUDA graphs of one GPU, whichever is the calling thread's own.
+class CudaGraphCapture:
+    """Captures CUDA graphs of one GPU, whichever is the calling thread's own.
 
-    They share a pool of memory: a result is valid until a recording made before its own is replayed, so
-    whoever keeps one clones it first.
+    They share a pool of memory: a result is valid until a graph captured before its own is replayed, so
+    whoever keeps a result clones it first.
     """
 
     WARM_UPS = 2
@@ -55,18 +55,18 @@ class CudaRecorder:
         # One for all: libraries keep a workspace for every stream they have seen.
         self._stream = torch.cuda.Stream(device)
 
-    def __call__(self, compute: Callable[[], T]) -> Recording[T]:
+    def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]:
         with torch.cuda.device(self._device):
-            graph, result = self._captured(compute)
+            graph, result = self._capture(compute)
 
         def replay() -> None:
             with torch.cuda.device(self._device):
                 graph.replay()
 
-        replay()  # capturing computes nothing, and the next recording may be made of this result
-        return Recording(replay, result, compute)
+        replay()  # capturing computes nothing, and the next graph may be made of this result
+        return CapturedGraph(replay, result, compute)
 
-    def _captured(self, compute: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+    def _capture(self, compute: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):  # libraries set themselves up in their first calls
             for _ in range(self.WARM_UPS):
@@ -78,25 +78,29 @@ class CudaRecorder:
         return graph, result
 
 
-def groups(work: Sequence[T], holds: Callable[[T], bool], max_rows: int) -> Iterator[list[T]]:
-    """What goes into one call each: a row that no recording holds keeps no others from theirs."""
-    held, others = [row for row in work if holds(row)], [row for row in work if not holds(row)]
-    for start in range(0, len(held), max_rows):
-        yield held[start : start + max_rows]
-    if others:
-        yield others
+def split_rows(rows: Sequence[T], max_rows: int) -> Iterator[Sequence[T]]:
+    """The rows in batches of at most ``max_rows``."""
+    return (rows[start : start + max_rows] for start in range(0, len(rows), max_rows))
 
 
-def next_size(sizes: Sequence[int], needed: int) -> int:
+def split_graph_rows(rows: Sequence[T], fits: Callable[[T], bool], max_rows: int) -> Iterator[Sequence[T]]:
+    """The rows in one batch for each call: those too large for a captured graph run eagerly, together."""
+    yield from split_rows([row for row in rows if fits(row)], max_rows)
+    eager = [row for row in rows if not fits(row)]
+    if eager:
+        yield eager
+
+
+def bucket_for(buckets: Sequence[int], needed: int) -> int:
     """The smallest of ascending sizes that is large enough.
 
     Raises:
         IndexError: none is.
     """
-    return sizes[bisect_left(sizes, needed)]
+    return buckets[bisect_left(buckets, needed)]
 
 
-def row_sizes(max_rows: int) -> list[int]:
+def batch_buckets(max_rows: int) -> list[int]:
     """1 and what doubling gives; the last one is ``max_rows``."""
     sizes = [2**power for power in range(max_rows.bit_length()) if 2**power < max_rows]
     return [*sizes, max_rows]

@@ -1,4 +1,4 @@
-"""Encoder and estimator of the flow as compiled networks, called as the torch modules are.
+"""FlowEncoder and estimator of the flow as compiled networks, called as the torch modules are.
 
 The incremental flow stays what it is: pages hold the past. These modules read it into whole tensors for the
 network, and write back what the network hands on. The start of an utterance is a past of zeros behind the
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.compiled.ports import FittedNetwork
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes
-from cosyvoice_runtime.flow.encoder import Encoder
+from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.pages import GUIDANCE_ROWS, PagedPast
 from cosyvoice_runtime.flow.past import Before, Past, PastLayout
@@ -25,9 +25,9 @@ Fit = Callable[[FlowShape], FlowShape]
 
 
 class EngineEncoder(nn.Module):
-    """In place of :class:`~cosyvoice_runtime.flow.encoder.Encoder`."""
+    """In place of :class:`~cosyvoice_runtime.flow.encoder.FlowEncoder`."""
 
-    def __init__(self, network: FittedNetwork, encoder: Encoder, shapes: Shapes, fit: Fit) -> None:
+    def __init__(self, network: FittedNetwork, encoder: FlowEncoder, shapes: Shapes, fit: Fit) -> None:
         super().__init__()
         self.token_layout, self.frame_layout = encoder.token_layout, encoder.frame_layout
         self._network, self._shapes, self._fit = network, shapes, fit

@@ -136,7 +136,7 @@ def relative_positions(
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
 
-class Encoder(nn.Module):
+class FlowEncoder(nn.Module):
     """Both stacks. ``token_layout`` and ``frame_layout`` number the layers that look back."""
 
     def __init__(self, config: EncoderConfig, width_in: int, lookahead: int, frames_per_token: int) -> None:

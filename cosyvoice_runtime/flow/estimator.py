@@ -71,7 +71,7 @@ class TransformerBlock(nn.Module):
         return x + self.narrow(F.gelu(self.widen(self.norm_feed_forward(x))))
 
 
-class Stage(nn.Module):
+class UNetStage(nn.Module):
     """A residual block and its transformer blocks."""
 
     def __init__(self, config: EstimatorConfig, channels_in: int, layout: PastLayout) -> None:
@@ -96,10 +96,12 @@ class Estimator(nn.Module):
         self.sinusoid_width = config.in_channels
         self.time_in = nn.Linear(config.in_channels, config.time_width)
         self.time_out = nn.Linear(config.time_width, config.time_width)
-        self.down = Stage(config, config.in_channels, self.layout)
+        self.down = UNetStage(config, config.in_channels, self.layout)
         self.down_conv = CausalConv(channels, channels, CONV_TAPS, self.layout)
-        self.mid = nn.ModuleList(Stage(config, channels, self.layout) for _ in range(config.num_mid_stages))
-        self.up = Stage(config, 2 * channels, self.layout)
+        self.mid = nn.ModuleList(
+            UNetStage(config, channels, self.layout) for _ in range(config.num_mid_stages)
+        )
+        self.up = UNetStage(config, 2 * channels, self.layout)
         self.up_conv = CausalConv(channels, channels, CONV_TAPS, self.layout)
         self.final = ConvBlock(channels, channels, self.layout)
         self.projection = nn.Linear(channels, mel_bins)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.encoder import Encoder
+from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.past import NoPast, Past, visible_keys
 from cosyvoice_runtime.flow.solver import MAX_FRAMES, NUM_STEPS, Conditions, EulerSolver, start_noise
@@ -34,7 +34,7 @@ class FlowPrompt:
 
 
 @dataclass(frozen=True, eq=False)
-class Span:
+class TokenSpan:
     """A stretch of one utterance to turn into mel.
 
     Attributes:
@@ -50,7 +50,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Attention:
+class FlowAttention:
     """What the layers see: masks of the three stacks (None: everything) and what the encoder saw before."""
 
     tokens: Tensor | None
@@ -68,7 +68,7 @@ class FlowNetwork(nn.Module):
         width = config.encoder.width
         self.token_embedding = nn.Embedding(config.token_vocab_size, config.token_width)
         self.speaker = nn.Linear(config.speaker_dim, config.mel_bins)
-        self.encoder = Encoder(
+        self.encoder = FlowEncoder(
             config.encoder, config.token_width, config.lookahead_tokens, config.frames_per_token
         )
         self.encoder_projection = nn.Linear(width, config.mel_bins)
@@ -78,7 +78,7 @@ class FlowNetwork(nn.Module):
 class Flow:
     """Network and solver of one checkpoint on one device.
 
-    Whole utterances go through :meth:`generate`; utterances that arrive piece by piece go through
+    Whole utterances go through :meth:`generate`; utterances whose tokens arrive over time go through
     :class:`~cosyvoice_runtime.flow.stream.FlowStream`, which shares the parts of :meth:`solve`.
     """
 
@@ -120,7 +120,7 @@ class Flow:
 
         Args:
             tokens: speech tokens of each utterance, without the prompt's.
-            streaming: chunk-causal attention, which lets the same utterance be computed in pieces
+            streaming: chunk-causal attention, which lets the same utterance be computed chunk by chunk
                 (:class:`FlowStream`); False is full attention.
             finalize: the tokens are all there are; otherwise the last ``lookahead_tokens`` are only
                 looked at.
@@ -135,7 +135,7 @@ class Flow:
         spans = []
         for prompt, new in zip(map(self.check_prompt, prompts), tokens, strict=True):
             everything = torch.cat([prompt.tokens, self.check_tokens(new, len(prompt.tokens))])
-            spans.append(Span(prompt, 0, len(everything) - held_back, everything))
+            spans.append(TokenSpan(prompt, 0, len(everything) - held_back, everything))
         mel = self.solve(spans, self.attention_of_whole(spans, streaming))
         rate = self.config.frames_per_token
         return [
@@ -143,7 +143,7 @@ class Flow:
             for row, span in zip(mel, spans, strict=True)
         ]
 
-    def solve(self, spans: Sequence[Span], attention: Attention) -> Tensor:
+    def solve(self, spans: Sequence[TokenSpan], attention: FlowAttention) -> Tensor:
         """Mel of utterances from their start: float32 ``[B, frames of the longest, mel]``."""
         mu = self.encode(*self._padded(spans), attention)
         frames = mu.shape[1]
@@ -154,7 +154,7 @@ class Flow:
         conditions = self.conditions(mu, speaker, torch.stack(prompt).to(self.device))
         return self.solver.solve(noise, conditions, attention.estimator)
 
-    def encode(self, tokens: Tensor, present: Tensor, attention: Attention) -> Tensor:
+    def encode(self, tokens: Tensor, present: Tensor, attention: FlowAttention) -> Tensor:
         """What the estimator is told of the tokens: ``[B, frames, mel]``.
 
         Args:
@@ -182,11 +182,11 @@ class Flow:
         return Conditions(mu, self.network.speaker(F.normalize(speaker).to(self.dtype)), prompt)
 
     def noise(self, starts: Tensor, frames: int) -> Tensor:
-        """Start of the solution: float32 ``[B, frames, mel]``, after so many tokens of each utterance."""
+        """Start of the solution: float32 ``[B, frames, mel]``, from token ``starts [B]`` of each row on."""
         frame = self.config.frames_per_token * starts[:, None] + torch.arange(frames, device=starts.device)
         return self._noise[frame.clamp(max=MAX_FRAMES - 1)]  # rows may be padded beyond the longest utterance
 
-    def prompt_frames(self, span: Span, frames: int) -> Tensor:
+    def prompt_frames(self, span: TokenSpan, frames: int) -> Tensor:
         """The prompt's mel of the span's first n ``frames``: float32 ``[n, mel]``; n may be 0."""
         start = self.config.frames_per_token * span.start
         return span.prompt.mel[start : start + frames].float()
@@ -218,7 +218,7 @@ class Flow:
         self.check_tokens(prompt.tokens.tolist(), 0)
         return prompt
 
-    def attention_of_whole(self, spans: Sequence[Span], streaming: bool) -> Attention:
+    def attention_of_whole(self, spans: Sequence[TokenSpan], streaming: bool) -> FlowAttention:
         rate, encoder, estimator = self.config.frames_per_token, self.config.encoder, self.config.estimator
         counts = [span.count for span in spans]
         frames = [rate * count for count in counts]
@@ -226,13 +226,13 @@ class Flow:
         def visible(lengths: list[int], chunk: int) -> Tensor | None:
             return visible_keys(lengths, chunk if streaming else None, self.device)
 
-        return Attention(
+        return FlowAttention(
             tokens=visible(counts, encoder.chunk_tokens),
             frames=visible(frames, rate * encoder.chunk_tokens),
             estimator=visible(frames, estimator.chunk_frames),
         )
 
-    def _padded(self, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
+    def _padded(self, spans: Sequence[TokenSpan]) -> tuple[Tensor, Tensor]:
         length = max(span.count for span in spans) + self.config.lookahead_tokens
         tokens = torch.zeros(len(spans), length, dtype=torch.int64)
         present = torch.zeros(len(spans), length, dtype=torch.bool)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.flow.flow import Attention, Flow
+from cosyvoice_runtime.flow.flow import Flow, FlowAttention
 from cosyvoice_runtime.flow.paged_inputs import PagedInputs
 from cosyvoice_runtime.flow.pages import WASTE_PAGE, PagedPast, PageGeometry, PagePool, Tails
 from cosyvoice_runtime.flow.solver import Conditions
@@ -47,24 +47,29 @@ class Continued(NamedTuple):
 class PagedCall:
     """The call's two parts, :meth:`start` and then every :meth:`step`, on memory that stays in place.
 
-    Nothing in them depends on values that only the host knows, so they can be recorded, and replayed after
-    the inputs have been overwritten.
+    Nothing in them depends on values that only the host knows, so they can be captured as CUDA graphs, and
+    replayed after the inputs have been overwritten.
+
+    Args:
+        new_tails: where the tails go; by default into memory of the call's own.
 
     Attributes:
         mel: float32 ``[B, frames, mel]`` what the solver has so far.
         new_tails: those of the steps that are done.
     """
 
-    def __init__(self, flow: Flow, pool: PagePool, inputs: PagedInputs) -> None:
+    def __init__(
+        self, flow: Flow, pool: PagePool, inputs: PagedInputs, new_tails: Tails | None = None
+    ) -> None:
         self._flow, self._pool, self._inputs = flow, pool, inputs
         shape, config = inputs.shape, flow.config
         frames = config.frames_per_token * shape.tokens
         self.mel = torch.zeros(shape.rows, frames, config.mel_bins, device=flow.device)
-        self.new_tails = Tails(*(torch.zeros_like(part) for part in inputs.tails.parts))
+        self.new_tails = new_tails or Tails(*(torch.zeros_like(part) for part in inputs.tails.parts))
         self._index = torch.zeros(1, dtype=torch.int64, device=flow.device)
 
     def run(self) -> Continued:
-        """All of it, without a recording."""
+        """All of it, without CUDA graphs."""
         started = self.start()
         for _ in range(self._flow.solver.num_steps):
             self.step(started)
@@ -75,16 +80,16 @@ class PagedCall:
         flow, pool, inputs = self._flow, self._pool, self._inputs
         old, new = inputs.tails, self.new_tails
         visible = self._visible(pool.frames.frames)
-        attention = Attention(
+        attention = FlowAttention(
             tokens=self._visible(pool.tokens.frames),
             frames=visible,
             estimator=visible,
             token_past=self._past(pool.token_pages, pool.tokens, old.tokens[0, :, 0], new.tokens[0, :, 0]),
             frame_past=self._past(pool.frame_pages, pool.frames, old.frames[0, :, 0], new.frames[0, :, 0]),
         )
-        place = torch.arange(inputs.tokens.shape[1], device=flow.device)
-        mu = flow.encode(inputs.tokens, place < inputs.given[:, None], attention)
-        self.mel.copy_(flow.noise(inputs.starts, mu.shape[1]))
+        place = torch.arange(inputs.rows.tokens.shape[1], device=flow.device)
+        mu = flow.encode(inputs.rows.tokens, place < inputs.rows.given[:, None], attention)
+        self.mel.copy_(flow.noise(inputs.rows.starts, mu.shape[1]))
         self._index.zero_()
         guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
         places = self._places(pool.estimator)
@@ -108,7 +113,7 @@ class PagedCall:
         )
         self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index))
         self.new_tails.estimator.index_copy_(2, index, new.unflatten(0, (geometry.rows, -1)).unsqueeze(2))
-        index.add_(1).remainder_(solver.num_steps)  # a recording is tried out more often than there are steps
+        index.add_(1).remainder_(solver.num_steps)  # a capture runs it more often than there are steps
 
     def _past(self, pages: Tensor, geometry: PageGeometry, tails: Tensor, new_tails: Tensor) -> PagedPast:
         """Of a part of the network that has one row for an utterance and one step."""
@@ -124,7 +129,7 @@ class PagedCall:
         return self._lengths(geometry.frames).repeat(geometry.rows)
 
     def _lengths(self, page_frames: int) -> Tensor:
-        return self._inputs.counts * (page_frames // self._flow.config.encoder.chunk_tokens)
+        return self._inputs.rows.counts * (page_frames // self._flow.config.encoder.chunk_tokens)
 
     def _frames(self, page_frames: int) -> Tensor:
         """Numbers of the new frames."""
@@ -139,7 +144,7 @@ class PagedCall:
         query = self._frames(page_frames)
         position = shape.before * page_frames
         key = torch.arange(position + len(query), device=query.device)
-        first = self._inputs.unused[:, None] * page_frames
+        first = self._inputs.rows.missing[:, None] * page_frames
         end = position + self._lengths(page_frames)[:, None]
         exists = (key >= first) & (key < end)
         causal = key // page_frames <= shape.before + query[:, None] // page_frames
@@ -150,13 +155,13 @@ class PagedCall:
 
         Guidance rows and steps are flattened into the pages. Padded frames go to waste.
         """
-        inputs = self._inputs
+        table, before = self._inputs.rows.page_table, self._inputs.shape.before
         frame = self._frames(geometry.frames)
-        page = inputs.table[:, inputs.shape.before :][:, frame // geometry.frames]
+        page = table[:, before:][:, frame // geometry.frames]
         page = torch.where(frame < self._lengths(geometry.frames)[:, None], page, WASTE_PAGE)
 
         def flattened(pages: Tensor) -> Tensor:
             rows = torch.cat([pages * geometry.rows + row for row in range(geometry.rows)])
             return rows * geometry.steps
 
-        return flattened(inputs.table), flattened(page), frame % geometry.frames
+        return flattened(table), flattened(page), frame % geometry.frames

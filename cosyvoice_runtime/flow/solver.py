@@ -108,7 +108,7 @@ class EulerSolver:
         Args:
             guided: from :meth:`guided`; ``past`` has as many rows.
             mask: from :meth:`mask`.
-            index: number of the step, int64 ``[1]``: a tensor, so that one recording serves all steps.
+            index: number of the step, int64 ``[1]``: a tensor, so that one captured graph serves all steps.
         """
         biases = self.time_biases.index_select(1, index)
         noisy = torch.cat([x, x]).to(self.dtype)

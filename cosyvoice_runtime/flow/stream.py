@@ -1,4 +1,4 @@
-"""The flow, piece by piece: an utterance's state takes speech tokens and gives the next mel frames.
+"""The flow of an utterance whose tokens arrive over time: its state takes them and gives the next mel frames.
 
 Only whole chunks are computed, counted from the start of the prompt, and each once: what later
 chunks need of earlier ones is read from pages. The frames equal those of
@@ -8,24 +8,22 @@ chunks need of earlier ones is read from pages. The frames equal those of
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import Recorder, groups
+from cosyvoice_runtime.cuda_graphs import GraphCapture, split_graph_rows
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, Span
+from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, TokenSpan
+from cosyvoice_runtime.flow.graphed_calls import CallBuckets, GraphedCalls
 from cosyvoice_runtime.flow.paged_call import Continued, PagedCall
-from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
+from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool, Tails
-from cosyvoice_runtime.flow.recorded_calls import CallSizes, RecordedCalls
 
 logger = logging.getLogger(__name__)
-
-Work = tuple[int, Span]
-"""Row of a batch, and what it has to compute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +34,15 @@ class FlowPrefix:
     pages: list[int]
     tails: Tails
     tokens_done: int
+
+
+@dataclass(frozen=True, eq=False)
+class FlowMark:
+    """Where an utterance was: tokens turned into mel, pages held, tails. Tails are never overwritten."""
+
+    tokens_done: int
+    num_pages: int
+    tails: Tails
 
 
 class FlowState:
@@ -70,7 +77,11 @@ class FlowState:
         """These tokens as int64, if :meth:`push` would take them; otherwise its error."""
         return self._flow.check_tokens(tokens, len(self.tokens))
 
-    def next_span(self) -> Span | None:
+    def mark(self) -> FlowMark:
+        """Where the utterance is, for :meth:`FlowStream.rewind`."""
+        return FlowMark(self.tokens_done, len(self.pages or ()), self.tails)
+
+    def next_span(self) -> TokenSpan | None:
         """The tokens that can be turned into mel now: whole chunks, or at the end all that is left."""
         left = len(self.tokens) - self.tokens_done
         if self.last:
@@ -80,14 +91,26 @@ class FlowState:
         count = max(left - lookahead, 0) // chunk * chunk
         return self._span(count, count + lookahead) if count else None
 
-    def whole(self, span: Span) -> Span:
+    def whole(self, span: TokenSpan) -> TokenSpan:
         """The same stretch, computed from the start of the utterance."""
         end = span.start + len(span.tokens)
-        return Span(self.prompt, 0, span.start + span.count, self.tokens[:end])
+        return TokenSpan(self.prompt, 0, span.start + span.count, self.tokens[:end])
 
-    def _span(self, count: int, length: int) -> Span:
+    def _span(self, count: int, length: int) -> TokenSpan:
         start = self.tokens_done
-        return Span(self.prompt, start, count, self.tokens[start : start + length])
+        return TokenSpan(self.prompt, start, count, self.tokens[start : start + length])
+
+
+class FlowWork(NamedTuple):
+    """What the utterance in a row of a batch has to compute next."""
+
+    row: int
+    state: FlowState
+    span: TokenSpan
+
+
+Call = tuple[Sequence[FlowWork], Callable[[Sequence[FlowWork]], list[Tensor]]]
+"""Work that is computed side by side, and what computes it: new frames ``[T, mel]`` of each."""
 
 
 class FlowStream:
@@ -97,6 +120,10 @@ class FlowStream:
         num_pages: chunks (1 s each) of finished work held for all utterances and voices together;
             the memory is ``num_pages * page_bytes``. An utterance that finds no free page
             recomputes its chunks from the start each time: the same audio, more work.
+
+    Attributes:
+        recomputing: utterances so far that ran out of pages.
+        eager_calls: calls so far that no captured graph held, where there are graphs.
     """
 
     def __init__(self, flow: Flow, num_pages: int) -> None:
@@ -109,19 +136,20 @@ class FlowStream:
         self.flow = flow
         self.pool = PagePool(flow, num_pages)
         self.recomputing = 0
-        """Utterances so far that ran out of pages."""
-        self._recorded: RecordedCalls | None = None
+        self.eager_calls = 0
+        self._graphs: GraphedCalls | None = None
 
-    def record(self, sizes: CallSizes, recorder: Recorder) -> int:
-        """Replay calls of these sizes from now on; larger ones are computed as before.
+    def capture(self, buckets: CallBuckets, capture: GraphCapture) -> int:
+        """Replay calls of these sizes from now on. Longer new speech is computed in several calls; a call
+        that looks back further than all buckets runs eagerly.
 
         Returns:
-            the number of recordings; none without pages, where every call is computed from the start.
+            the number of captured calls; none without pages, where every call is computed from the start.
         """
         if not self.pool.num_pages:
             return 0
-        self._recorded = RecordedCalls(self.flow, self.pool, sizes, recorder)
-        return len(self._recorded)
+        self._graphs = GraphedCalls(self.flow, self.pool, buckets, capture)
+        return len(self._graphs)
 
     def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
         """Compute the chunks that hold only prompt (their look-ahead included), once per voice.
@@ -151,6 +179,13 @@ class FlowStream:
             self.pool.release(held.pages)
             held.pages.clear()
 
+    def rewind(self, state: FlowState, mark: FlowMark) -> None:
+        """Be again where the utterance was, and free the pages it took since; it may have lost all pages."""
+        state.tokens_done, state.tails = mark.tokens_done, mark.tails
+        if state.pages is not None:
+            self.pool.release(state.pages[mark.num_pages :])
+            del state.pages[mark.num_pages :]
+
     @torch.inference_mode()
     def advance(self, states: Sequence[FlowState]) -> list[Tensor]:
         """Turn all tokens that are ready into mel, utterances side by side.
@@ -159,29 +194,40 @@ class FlowStream:
             float32 ``[mel, T]`` per state: the frames after those returned before, without the
             prompt's; T is 0 where no chunk is complete.
         """
-        mels = [torch.zeros(self.flow.config.mel_bins, 0, device=self.flow.device) for _ in states]
-        work = [(row, span) for row, state in enumerate(states) if (span := state.next_span()) is not None]
-        paged = [(row, span) for row, span in work if self._reserve(states[row], span)]
-        recomputed = [(row, span) for row, span in work if states[row].pages is None]
-        calls = [(group, self._continue) for group in self._groups(paged)]
-        for group, compute in [*calls, (recomputed, self._recompute)]:
-            if group:
-                spans = [span for _, span in group]
-                group_states = [states[row] for row, _ in group]
-                for (row, _), state, span, frames in zip(
-                    group, group_states, spans, compute(group_states, spans), strict=True
-                ):
-                    mels[row] = self._emit(state, span, frames)
-        return mels
+        mels: list[list[Tensor]] = [[] for _ in states]
+        while work := self._next_work(states):
+            for batch, compute in self._calls(work):
+                for (row, state, span), frames in zip(batch, compute(batch), strict=True):
+                    mels[row].append(self._emit(state, span, frames))
+        nothing = torch.zeros(self.flow.config.mel_bins, 0, device=self.flow.device)
+        return [torch.cat(mel, dim=1) if len(mel) > 1 else next(iter(mel), nothing) for mel in mels]
 
-    def _groups(self, work: list[Work]) -> Iterable[list[Work]]:
-        """What goes into one call each."""
-        recorded = self._recorded
-        if recorded is None:
-            return [work]
-        return groups(work, lambda item: recorded.holds(item[1]), recorded.max_rows)
+    def _next_work(self, states: Sequence[FlowState]) -> list[FlowWork]:
+        """What can be computed now: of a state with pages, at most what a captured graph holds."""
+        graphs, work = self._graphs, []
+        for row, state in enumerate(states):
+            span = state.next_span()
+            if span is not None:
+                cut = graphs is not None and state.pages is not None
+                work.append(FlowWork(row, state, graphs.first_part(span) if graphs and cut else span))
+        return work
 
-    def _reserve(self, state: FlowState, span: Span) -> bool:
+    def _calls(self, work: Sequence[FlowWork]) -> Iterator[Call]:
+        """The calls that the work takes, once its pages are reserved."""
+        paged = [item for item in work if self._reserve(item.state, item.span)]
+        recomputed = [item for item in work if item.state.pages is None]
+        for batch in self._batches(paged):
+            yield batch, self._continue
+        if recomputed:
+            yield recomputed, self._recompute
+
+    def _batches(self, work: Sequence[FlowWork]) -> Iterator[Sequence[FlowWork]]:
+        graphs = self._graphs
+        if graphs is None:
+            return iter([work] if work else [])
+        return split_graph_rows(work, lambda item: graphs.fits(item.span), graphs.max_rows)
+
+    def _reserve(self, state: FlowState, span: TokenSpan) -> bool:
         """Make sure the state has pages for the span."""
         if state.pages is None:
             return False
@@ -196,30 +242,43 @@ class FlowStream:
         state.pages.extend(pages)
         return True
 
-    def _emit(self, state: FlowState, span: Span, frames: Tensor) -> Tensor:
+    def _emit(self, state: FlowState, span: TokenSpan, frames: Tensor) -> Tensor:
         """Advance the state past the span and cut padding and prompt off its frames ``[T, mel]``."""
         rate = self.flow.config.frames_per_token
         state.tokens_done = span.start + span.count
         hidden = max(len(state.prompt.tokens) - span.start, 0)
         return frames[rate * hidden : rate * span.count].T
 
-    def _recompute(self, states: Sequence[FlowState], spans: Sequence[Span]) -> list[Tensor]:
-        whole = [state.whole(span) for state, span in zip(states, spans, strict=True)]
+    def _recompute(self, work: Sequence[FlowWork]) -> list[Tensor]:
+        self._count_eager("they found no free page")
+        whole = [state.whole(span) for _, state, span in work]
         mel = self.flow.solve(whole, self.flow.attention_of_whole(whole, streaming=True))
         rate = self.flow.config.frames_per_token
-        return [row[rate * span.start :] for row, span in zip(mel, spans, strict=True)]
+        return [frames[rate * span.start :] for frames, (_, _, span) in zip(mel, work, strict=True)]
 
-    def _continue(self, states: Sequence[FlowState], spans: Sequence[Span]) -> list[Tensor]:
-        mel, tails = self._run(states, spans)
-        for state, new_tails in zip(states, tails.rows(), strict=False):  # recorded calls may have more rows
-            state.tails = new_tails
-        return list(mel[: len(states)])
+    def _continue(self, work: Sequence[FlowWork]) -> list[Tensor]:
+        mel, tails = self._run(work)
+        for item, new_tails in zip(work, tails.rows(), strict=False):  # captured calls may have more rows
+            item.state.tails = new_tails
+        return list(mel[: len(work)])
 
-    def _run(self, states: Sequence[FlowState], spans: Sequence[Span]) -> Continued:
-        pages, tails = [state.pages or [] for state in states], [state.tails for state in states]
+    def _run(self, work: Sequence[FlowWork]) -> Continued:
+        spans = [item.span for item in work]
         shape = BatchShape.of(spans, self.flow.config.encoder.chunk_tokens)
-        recorded = None if self._recorded is None else self._recorded.fitting(shape)
-        if recorded is not None:
-            return recorded.run(PagedInputs.of(self.flow, self.pool, recorded.shape, spans, pages, tails))
-        inputs = PagedInputs.of(self.flow, self.pool, shape, spans, pages, tails)
-        return PagedCall(self.flow, self.pool, inputs).run()
+        call = None if self._graphs is None else self._graphs.fitting(shape)
+        if call is None:
+            self._count_eager(f"they look back on {shape.before} chunks")
+            return PagedCall(self.flow, self.pool, self._inputs(shape, work)).run()
+        return call.run(self._inputs(call.shape, work))
+
+    def _inputs(self, shape: BatchShape, work: Sequence[FlowWork]) -> PagedInputs:
+        tails = batch_tails(self.pool, shape.rows, [item.state.tails for item in work])
+        pages = [item.state.pages or [] for item in work]
+        return PagedInputs.of(self.flow, shape, tails, [item.span for item in work], pages)
+
+    def _count_eager(self, reason: str) -> None:
+        if self._graphs is None:
+            return
+        if not self.eager_calls:
+            logger.warning("utterances run without CUDA graphs, several times slower: %s", reason)
+        self.eager_calls += 1

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import Recorder
+from cosyvoice_runtime.cuda_graphs import GraphCapture
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.cache import KVCache
 from cosyvoice_runtime.lm.decode_steps import DecodeSteps, EagerSteps
@@ -54,8 +54,8 @@ class BatchDecoder:
         fixed_batch: run all slots over the whole ``max_len`` in each step. Shapes are then static, and what
             the neighbours are doing doesn't change an utterance's logits in the last bit (the slot it is
             in can); idle slots cost as much as busy ones.
-        record: steps are recorded with it and replayed, on a GPU with `CudaRecorder`. Recorded steps come in
-            few sizes, so this changes logits as much as neighbours do.
+        capture: steps are captured with it and replayed, on a GPU with `CudaGraphCapture`. Captured steps
+            come in few sizes, so this changes logits as much as neighbours do.
         prefill_rows: prompts fed in one pass. More than one is faster where a pass costs the same for any
             number of rows, as on a GPU.
     """
@@ -66,15 +66,15 @@ class BatchDecoder:
         slots: int,
         max_len: int,
         fixed_batch: bool = False,
-        record: Recorder | None = None,
+        capture: GraphCapture | None = None,
         prefill_rows: int = 1,
     ) -> None:
         self._lm = lm
         self._prefill_rows = prefill_rows
         self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
         self._steps: DecodeSteps = EagerSteps(lm, self._cache, fixed_batch)
-        if record is not None:
-            self._steps = GraphedSteps(lm, self._cache, record)
+        if capture is not None:
+            self._steps = GraphedSteps(lm, self._cache, capture)
         self._running: dict[int, Generation] = {}
 
     @property

@@ -1,4 +1,4 @@
-"""Decode steps recorded once and replayed, at any batch size that is served."""
+"""Decode steps captured once as CUDA graphs and replayed, at any batch size that is served."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import Recorder, Recording, next_size
+from cosyvoice_runtime.cuda_graphs import CapturedGraph, GraphCapture, bucket_for
 from cosyvoice_runtime.lm.cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.transfer import moved
@@ -19,43 +19,43 @@ BATCH_STEP = 16
 
 
 class GraphedSteps:
-    """Decode steps with one recording for each pair of batch size and span, all made at the start.
+    """Decode steps with one captured graph for each pair of batch size and span, all made at the start.
 
     Args:
-        cache: whose memory the recordings read and write; nobody may use it yet.
+        cache: whose memory the graphs read and write; nobody may use it yet.
     """
 
-    def __init__(self, lm: SpeechLM, cache: KVCache, record: Recorder) -> None:
+    def __init__(self, lm: SpeechLM, cache: KVCache, capture: GraphCapture) -> None:
         self._lm = lm
         self._cache = cache
-        self._record = record
+        self._capture = capture
         self._sizes = batch_sizes(cache.slots)
         self._spans = span_sizes(cache.max_len)
         self._fed = torch.zeros(2, cache.slots, dtype=torch.int64, device=lm.device)
         # Largest first: the smaller ones then find their memory in the pool.
-        self._recordings = {shape: self._recorded(*shape) for shape in self._shapes()}
+        self._graphs = {shape: self._captured(*shape) for shape in self._shapes()}
 
     def size(self, needed: int) -> int:
-        return next_size(self._sizes, needed)
+        return bucket_for(self._sizes, needed)
 
     def span(self, needed: int) -> int:
-        return next_size(self._spans, needed)
+        return bucket_for(self._spans, needed)
 
     def run(self, tokens: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], span: int) -> Tensor:
         """As `DecodeSteps.run`; the logits are overwritten by the next step."""
         size = len(tokens)
         self._fed[:, :size] = moved(torch.from_numpy(np.stack([tokens, positions])), self._fed.device)
-        recording = self._recordings[size, span]
-        recording.replay()
-        return recording.result
+        graph = self._graphs[size, span]
+        graph.replay()
+        return graph.result
 
     def _shapes(self) -> Iterator[tuple[int, int]]:
         return ((size, span) for size in reversed(self._sizes) for span in reversed(self._spans))
 
-    def _recorded(self, size: int, span: int) -> Recording[Tensor]:
+    def _captured(self, size: int, span: int) -> CapturedGraph[Tensor]:
         tokens, positions = self._fed[:, :size]
         view = self._cache.view(0, size)
-        return self._record(lambda: self._lm.decode_step(tokens, positions, view, span))
+        return self._capture(lambda: self._lm.decode_step(tokens, positions, view, span))
 
 
 def batch_sizes(slots: int) -> list[int]:

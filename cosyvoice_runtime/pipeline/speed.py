@@ -9,9 +9,11 @@ from torch import Tensor
 
 from cosyvoice_runtime.vocoder.speed import check_speed
 
+SpeedMark = tuple[int, int, Tensor | None]
+
 
 class SpeedChange:
-    """Linear interpolation of mel frames that may arrive in any portions.
+    """Linear interpolation of mel frames that may arrive in any number of parts.
 
     Output frame j is read at input position ``(j + 0.5) * speed - 0.5``. The published code stretches a
     whole utterance by the ratio of the rounded lengths instead, which is not known while it is spoken;
@@ -27,6 +29,14 @@ class SpeedChange:
         self._received = 0
         self._emitted = 0
         self._kept: Tensor | None = None
+
+    def mark(self) -> SpeedMark:
+        """Where it is, for :meth:`rewind`."""
+        return self._received, self._emitted, self._kept
+
+    def rewind(self, mark: SpeedMark) -> None:
+        """Be again where it was."""
+        self._received, self._emitted, self._kept = mark
 
     def push(self, mel: Tensor, last: bool) -> Tensor:
         """The frames that mel ``[bins, T]`` makes possible; with ``last``, all that are left."""

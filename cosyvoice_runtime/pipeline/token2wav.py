@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import Recorder
+from cosyvoice_runtime.cuda_graphs import GraphCapture
 from cosyvoice_runtime.flow.flow import FlowPrompt
-from cosyvoice_runtime.flow.recorded_calls import CallSizes
+from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.stream import FlowPrefix, FlowState, FlowStream
 from cosyvoice_runtime.pipeline.speed import SpeedChange
 from cosyvoice_runtime.vocoder.geometry import context
+from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.noise import SourceNoise
-from cosyvoice_runtime.vocoder.recorded_windows import RecordedWindows
 from cosyvoice_runtime.vocoder.state import VocoderState
 from cosyvoice_runtime.vocoder.stream import stream as vocode
 
@@ -57,21 +58,19 @@ class Token2Wav:
         self.flow = flow
         self.vocoder = vocoder
         self.lookahead_frames = lookahead_frames
-        self._windows: RecordedWindows | None = None
+        self._windows: GraphedWindows | None = None
 
-    def record(self, sizes: CallSizes, recorder: Recorder) -> int:
+    def capture(self, buckets: CallBuckets, capture: GraphCapture) -> int:
         """Replay chunks of these sizes from now on; to be called before anything is opened.
 
-        Larger ones are computed as before.
-
         Returns:
-            the number of recordings.
+            the number of captured calls.
         """
         config, around = self.flow.flow.config, context(self.vocoder.config)
         chunk = config.frames_per_token * config.encoder.chunk_tokens
-        frames = [around.left + chunk * chunks + around.lookahead for chunks in sizes.chunks]
-        calls = self.flow.record(sizes, recorder)
-        self._windows = RecordedWindows(self.vocoder, sizes.rows, frames, recorder)
+        frames = [around.left + chunk * chunks + around.lookahead for chunks in buckets.chunks]
+        calls = self.flow.capture(buckets, capture)
+        self._windows = GraphedWindows(self.vocoder, buckets.rows, frames, capture)
         return calls + len(self._windows)
 
     def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> WaveState:
@@ -95,6 +94,22 @@ class Token2Wav:
             state.speed.push(mel, is_last) for state, mel, is_last in zip(states, mels, last, strict=True)
         ]
         return vocode(self.vocoder, [state.vocoder for state in states], stretched, last, self._windows)
+
+    @contextmanager
+    def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[None]:
+        """Context in which these utterances advance; after an exception they are where they were before.
+
+        Whoever advances then gets the same audio as if nothing had been tried.
+        """
+        marks = [(state.flow.mark(), state.speed.mark(), state.vocoder.mark()) for state in states]
+        try:
+            yield
+        except BaseException:
+            for state, (flow, speed, vocoder) in zip(states, marks, strict=True):
+                self.flow.rewind(state.flow, flow)
+                state.speed.rewind(speed)
+                state.vocoder.rewind(vocoder)
+            raise
 
     def close(self, state: WaveState) -> None:
         self.flow.close(state.flow)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.vocoder.fourier import Fourier
-from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, Stage, stages
+from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, UpsamplingStage, stages
 from cosyvoice_runtime.vocoder.resblock import ResBlock
 from cosyvoice_runtime.vocoder.rows import Rows
 
@@ -81,9 +81,9 @@ def _edge(inputs: int, outputs: int) -> nn.Conv1d:
     return nn.Conv1d(inputs, outputs, EDGE_KERNEL, padding=EDGE_KERNEL // 2)
 
 
-def _upsampling(stage: Stage) -> nn.ConvTranspose1d:
+def _upsampling(stage: UpsamplingStage) -> nn.ConvTranspose1d:
     return nn.ConvTranspose1d(2 * stage.channels, stage.channels, stage.kernel, stage.rate, stage.padding)
 
 
-def _source_conv(stage: Stage, inputs: int) -> nn.Conv1d:
+def _source_conv(stage: UpsamplingStage, inputs: int) -> nn.Conv1d:
     return nn.Conv1d(inputs, stage.channels, stage.source_kernel, stage.source_stride, stage.source_padding)

@@ -22,7 +22,7 @@ F0_LAYERS = 5
 
 
 @dataclass(frozen=True)
-class Stage:
+class UpsamplingStage:
     """One upsampling stage: transposed convolution of the mel branch, strided one of the source branch."""
 
     channels: int
@@ -39,7 +39,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Context:
+class VocoderContext:
     """Mel frames that must surround the frames being vocoded, for a result that more would not change."""
 
     left: int
@@ -51,7 +51,7 @@ class Context:
     """Frames to the right that fix the phase of a frame's last sample; with fewer the pitch is guessed."""
 
 
-def stages(config: VocoderConfig) -> list[Stage]:
+def stages(config: VocoderConfig) -> list[UpsamplingStage]:
     """Upsampling stages in order.
 
     Raises:
@@ -64,10 +64,10 @@ def stages(config: VocoderConfig) -> list[Stage]:
     return [_stage(config, index) for index in range(len(rates))]
 
 
-def _stage(config: VocoderConfig, index: int) -> Stage:
+def _stage(config: VocoderConfig, index: int) -> UpsamplingStage:
     rate, kernel = config.upsample_rates[index], config.upsample_kernels[index]
     stride = prod(config.upsample_rates[index + 1 :])
-    return Stage(
+    return UpsamplingStage(
         channels=config.base_channels // 2 ** (index + 1),
         rate=rate,
         kernel=kernel,
@@ -81,45 +81,45 @@ def _stage(config: VocoderConfig, index: int) -> Stage:
 
 
 @dataclass(frozen=True)
-class Span:
+class IndexRange:
     """Inclusive range of indices of one signal."""
 
     first: int
     last: int
 
-    def conv(self, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> Span:
+    def conv(self, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> IndexRange:
         """Input range of a convolution that writes this range."""
         first, last = self.first * stride - padding, self.last * stride - padding
-        return Span(first, last + dilation * (kernel - 1))
+        return IndexRange(first, last + dilation * (kernel - 1))
 
-    def same(self, kernel: int, dilation: int = 1) -> Span:
+    def same(self, kernel: int, dilation: int = 1) -> IndexRange:
         """Input range of a convolution that keeps the length."""
         return self.conv(kernel, padding=dilation * (kernel - 1) // 2, dilation=dilation)
 
-    def transposed(self, kernel: int, stride: int, padding: int) -> Span:
+    def transposed(self, kernel: int, stride: int, padding: int) -> IndexRange:
         """Input range of a transposed convolution that writes this range."""
-        return Span(-((kernel - 1 - padding - self.first) // stride), (self.last + padding) // stride)
+        return IndexRange(-((kernel - 1 - padding - self.first) // stride), (self.last + padding) // stride)
 
-    def resblock(self, kernel: int, dilations: tuple[int, ...]) -> Span:
+    def resblock(self, kernel: int, dilations: tuple[int, ...]) -> IndexRange:
         """Input range of a residual block that writes this range."""
         span = self
         for dilation in dilations:
             span = span.same(kernel, dilation).same(kernel)
         return span
 
-    def __or__(self, other: Span) -> Span:
-        return Span(min(self.first, other.first), max(self.last, other.last))
+    def __or__(self, other: IndexRange) -> IndexRange:
+        return IndexRange(min(self.first, other.first), max(self.last, other.last))
 
 
 @cache
-def context(config: VocoderConfig) -> Context:
+def context(config: VocoderConfig) -> VocoderContext:
     """Context in whole frames: 15 left, 15 right, 21 ahead (6 for the phase) with the published kernels."""
     (left_mel, left_source), (right_mel, right_source) = _inputs(config, 0), _inputs(config, -1)
     radius = F0_LAYERS * (F0_KERNEL // 2)
     # The phase between two frame centres is interpolated: a source frame reads the next frame's F0 as well.
     f0_lookahead = 1 + radius
     source_right = -(-(right_source.last + 1) // config.hop)
-    return Context(
+    return VocoderContext(
         left=max(-left_mel.first, -(left_source.first // config.hop), radius),
         right=max(right_mel.last + 1, source_right),
         lookahead=max(right_mel.last + 1, source_right + f0_lookahead),
@@ -127,10 +127,10 @@ def context(config: VocoderConfig) -> Context:
     )
 
 
-def _inputs(config: VocoderConfig, sample: int) -> tuple[Span, Span]:
+def _inputs(config: VocoderConfig, sample: int) -> tuple[IndexRange, IndexRange]:
     """Mel frames and source samples that one output sample depends on."""
     size, hop = config.istft_size, config.istft_hop
-    span = Span(sample, sample).transposed(size, hop, size // 2).same(EDGE_KERNEL)
+    span = IndexRange(sample, sample).transposed(size, hop, size // 2).same(EDGE_KERNEL)
     sources = []
     for index, stage in reversed(list(enumerate(stages(config)))):
         span = _residual_mean(config, span)
@@ -146,7 +146,7 @@ def _inputs(config: VocoderConfig, sample: int) -> tuple[Span, Span]:
     return span.same(EDGE_KERNEL), widest
 
 
-def _residual_mean(config: VocoderConfig, span: Span) -> Span:
+def _residual_mean(config: VocoderConfig, span: IndexRange) -> IndexRange:
     widest = span
     for kernel, dilations in zip(config.resblock_kernels, config.resblock_dilations, strict=True):
         widest |= span.resblock(kernel, dilations)

@@ -6,7 +6,10 @@ import torch
 from torch import Tensor
 
 BLOCK = 16
-"""torch's CPU normal generator works in blocks of 16 values; whole blocks can be drawn in any portions."""
+"""torch's CPU normal generator works in blocks of 16 values; whole blocks can be drawn in any parts."""
+
+
+NoiseMark = tuple[Tensor, Tensor]
 
 
 class SourceNoise:
@@ -41,6 +44,15 @@ class SourceNoise:
     def _fresh(self, frames: int) -> Tensor:
         whole_blocks = -(-self.hop // BLOCK) * BLOCK
         return torch.randn(frames, whole_blocks, generator=self._generator)[:, : self.hop]
+
+    def mark(self) -> NoiseMark:
+        """Where it is, for :meth:`rewind`."""
+        return self._ahead, self._generator.get_state()
+
+    def rewind(self, mark: NoiseMark) -> None:
+        """Be again where it was: the same frames come next."""
+        self._ahead = mark[0]
+        self._generator.set_state(mark[1])
 
     @property
     def nbytes(self) -> int:

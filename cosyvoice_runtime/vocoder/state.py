@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder.geometry import Context, context
-from cosyvoice_runtime.vocoder.noise import SourceNoise
+from cosyvoice_runtime.vocoder.geometry import VocoderContext, context
+from cosyvoice_runtime.vocoder.noise import NoiseMark, SourceNoise
 
 
 @dataclass(frozen=True)
@@ -23,11 +25,21 @@ class Window:
     """All frames whose F0 is computed; those beyond the mel received so far repeat its last frame."""
     decoded: int
     """Frames that the decoder reads, counted like ``frames`` from the window's start."""
+    guessed: bool = False
+    """Some of the frames still to come are a guess: the newest one repeated."""
 
     @property
     def end(self) -> int:
         """First frame that stays unsaid."""
         return self.past + self.emit
+
+
+@dataclass(frozen=True)
+class VocoderMark:
+    """Where an utterance was."""
+
+    attributes: Mapping[str, Any]
+    noise: NoiseMark | None
 
 
 class VocoderState:
@@ -61,7 +73,7 @@ class VocoderState:
         Raises:
             InvalidInput: a lookahead outside these bounds.
         """
-        self.context: Context = context(config)
+        self.context: VocoderContext = context(config)
         self.lookahead = _checked(lookahead, self.context.lookahead)
         self.noise = noise
         self.received = self.emitted = 0
@@ -85,14 +97,30 @@ class VocoderState:
         self.received += mel.shape[1]
         self.is_last = is_last
 
-    def window(self) -> Window:
-        """What to compute next. Nothing is to be emitted if ``emit`` is 0."""
+    def window(self, more: bool = False) -> Window:
+        """What to compute next. Nothing is to be emitted if ``emit`` is 0.
+
+        Args:
+            more: mel that is here already comes next, so that nothing has to be guessed.
+        """
         past = min(self.emitted, self.context.left)
         pending = self.received - self.emitted
         if self.is_last:
             return Window(past, pending, past + pending, past + pending)
-        end = past + max(0, pending - self.lookahead)
-        return Window(past, end - past, end + self.context.lookahead, end + self.context.right)
+        lookahead = self.context.lookahead if more else self.lookahead
+        end = past + max(0, pending - lookahead)
+        guessed = lookahead < self.context.lookahead
+        return Window(past, end - past, end + self.context.lookahead, end + self.context.right, guessed)
+
+    def mark(self) -> VocoderMark:
+        """Where the utterance is, for :meth:`rewind`."""
+        return VocoderMark(dict(vars(self)), None if self.noise is None else self.noise.mark())
+
+    def rewind(self, mark: VocoderMark) -> None:
+        """Be again where it was. Tensors of a state are replaced and never overwritten."""
+        vars(self).update(mark.attributes)
+        if self.noise is not None and mark.noise is not None:
+            self.noise.rewind(mark.noise)
 
     @property
     def nbytes(self) -> int:

@@ -8,14 +8,14 @@ error at the join is faded out over a few milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import groups
+from cosyvoice_runtime.cuda_graphs import split_rows
+from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.vocoder.recorded_windows import RecordedWindows
 from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.state import VocoderState, Window
 from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows
@@ -27,7 +27,7 @@ def stream(
     states: Sequence[VocoderState],
     mels: Sequence[Tensor],
     last: Sequence[bool],
-    recorded: RecordedWindows | None = None,
+    graphs: GraphedWindows | None = None,
 ) -> list[Tensor]:
     """Take the next mel of each utterance and return its next samples.
 
@@ -35,7 +35,7 @@ def stream(
         states: one per utterance; advanced in place.
         mels: [bins, n] each, n >= 0, on the network's device.
         last: the utterance ends with this chunk.
-        recorded: replayed where one is large enough.
+        graphs: replayed for all calls; longer mel is then vocoded in several.
 
     Returns:
         One [hop * m] float32 waveform per utterance: all frames received less its lookahead, less what was
@@ -46,16 +46,19 @@ def stream(
     """
     for state, mel in zip(states, mels, strict=True):
         state.check(mel)
-    for state, mel, is_last in zip(states, mels, last, strict=True):
-        state.take(mel, is_last)
-    windows = [state.window() for state in states]
-    waves = [hift.m_source.offsets.new_zeros(0) for _ in states]
-    for rows in _groups(windows, recorded):
-        call_states, call_windows = [states[row] for row in rows], [windows[row] for row in rows]
-        outputs = _compute(hift, call_states, call_windows, recorded)
-        for index, row in enumerate(rows):
-            waves[row] = _advance(states[row], windows[row], hift.config.hop, *(x[index] for x in outputs))
-    return waves
+    waves: list[list[Tensor]] = [[] for _ in states]
+    parts = [mel.split(graphs.max_new_frames, dim=1) if graphs else (mel,) for mel in mels]
+    for turn in range(max(map(len, parts), default=0)):
+        windows: dict[int, Window] = {}
+        for row, state in enumerate(states):
+            if turn < len(parts[row]):
+                more = turn + 1 < len(parts[row])
+                state.take(parts[row][turn], last[row] and not more)
+                windows[row] = state.window(more)
+        for row, wave in _vocode(hift, states, windows, graphs):
+            waves[row].append(wave)
+    nothing = hift.m_source.offsets.new_zeros(0)
+    return [torch.cat(wave) if len(wave) > 1 else next(iter(wave), nothing) for wave in waves]
 
 
 def fade_length(hop: int) -> int:
@@ -63,23 +66,28 @@ def fade_length(hop: int) -> int:
     return max(1, hop // 4)
 
 
-def _groups(windows: Sequence[Window], recorded: RecordedWindows | None) -> Iterable[list[int]]:
-    """Rows that emit something, as they go into one call each."""
-    active = [row for row, window in enumerate(windows) if window.emit]
-    if recorded is None:
-        return [active] if active else []
-    return groups(active, lambda row: recorded.holds(windows[row]), recorded.max_rows)
+def _vocode(
+    hift: HiFT,
+    states: Sequence[VocoderState],
+    windows: Mapping[int, Window],
+    graphs: GraphedWindows | None,
+) -> Iterator[tuple[int, Tensor]]:
+    """Rows that emit something, and their new samples."""
+    emitting = [row for row, window in windows.items() if window.emit]
+    for rows in split_rows(emitting, graphs.max_rows if graphs else max(1, len(emitting))):
+        outputs = _compute(hift, [states[row] for row in rows], [windows[row] for row in rows], graphs)
+        for index, row in enumerate(rows):
+            yield row, _advance(states[row], windows[row], hift.config.hop, *(x[index] for x in outputs))
 
 
 def _compute(
     hift: HiFT,
     states: Sequence[VocoderState],
     windows: Sequence[Window],
-    recorded: RecordedWindows | None,
+    graphs: GraphedWindows | None,
 ) -> WindowOutputs:
-    call = None if recorded is None else recorded.fitting(windows)
-    if call is not None:
-        return call.run(states, windows)
+    if graphs is not None:
+        return graphs.fitting(windows).run(states, windows)
     rows = Rows.of([window.frames for window in windows], hift.device)
     decoded = Rows.of([window.decoded for window in windows], hift.device)
     inputs = WindowInputs.of(hift, len(states), rows.width, states, windows)
@@ -102,7 +110,7 @@ def _advance(
     state.continuation = None
     if not state.is_last:
         state.f0, state.cycles = f0[window.end].clone(), cycles[window.end].clone()
-        if state.lookahead < state.context.lookahead:
+        if window.guessed:
             state.continuation = wave[end : end + fade_length(hop)].clone()
     return samples
 

@@ -15,21 +15,60 @@ from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.source import PhaseCarry
 from cosyvoice_runtime.vocoder.state import VocoderState, Window
 
+FROM_THE_START = -1
+"""In place of the frame at which the phase goes on, where nothing has been emitted yet."""
+
+
+class WindowLengths(NamedTuple):
+    """The whole numbers of every row, [B] int64; they travel as columns of one tensor.
+
+    Attributes:
+        frames: whose F0 is computed.
+        decoded: frames that the decoder reads.
+        go_on: the frame at which the phase goes on, or ``FROM_THE_START``.
+        known: samples of the source that are known.
+    """
+
+    frames: Tensor
+    decoded: Tensor
+    go_on: Tensor
+    known: Tensor
+
+    @classmethod
+    def of(
+        cls, rows: int, width: int, states: Sequence[VocoderState], windows: Sequence[Window]
+    ) -> WindowLengths:
+        """Of a call with ``rows`` rows, the first of them of these utterances."""
+        idle = [(width, width, FROM_THE_START, 0)] * (rows - len(windows))
+        taken = [
+            (window.frames, window.decoded, window.past or FROM_THE_START, len(state.source))
+            for state, window in zip(states, windows, strict=True)
+        ]
+        return cls.unpack(torch.tensor([*taken, *idle]))
+
+    def pack(self) -> Tensor:
+        """[B, 4]."""
+        return torch.stack(self, dim=1)
+
+    @classmethod
+    def unpack(cls, packed: Tensor) -> WindowLengths:
+        """Views of a packed tensor."""
+        return cls(*packed.unbind(1))
+
 
 @dataclass(frozen=True, eq=False)
 class WindowInputs:
     """Row i of each tensor starts at the i-th window's first frame; rows without an utterance are zeros.
 
     Attributes:
-        numbers: [B, 4] int64; for each row: frames whose F0 is computed, frames that the decoder reads, the
-            frame at which the phase goes on (-1: from the start), samples of the source that are known.
+        packed: [B, 4] int64, :class:`WindowLengths` in one tensor.
         mel: [B, bins, W] float32.
         noise: [B, hop * W] float32.
         source: [B, hop * W] float32, of emitted frames as it was used.
         f0, cycles: float64, [B] and [B, harmonics], of the frame at which the phase goes on.
     """
 
-    numbers: Tensor
+    packed: Tensor
     mel: Tensor
     noise: Tensor
     source: Tensor
@@ -45,11 +84,11 @@ class WindowInputs:
         states: Sequence[VocoderState] = (),
         windows: Sequence[Window] = (),
     ) -> WindowInputs:
-        """So many rows of so many frames, the first of them of these utterances."""
+        """``rows`` rows of ``width`` frames, the first of them of these utterances."""
         config, device = hift.config, hift.device
         samples = config.hop * width
         inputs = cls(
-            numbers=torch.zeros(rows, 4, dtype=torch.int64, device=device),
+            packed=torch.zeros(rows, 4, dtype=torch.int64, device=device),
             mel=torch.zeros(rows, config.mel_bins, width, device=device),
             noise=torch.zeros(rows, samples, device=device),
             source=torch.zeros(rows, samples, device=device),
@@ -65,7 +104,7 @@ class WindowInputs:
         hop = self.noise.shape[1] // width
         for values in (self.mel, self.noise, self.f0, self.cycles):
             values[rows:] = 0
-        numbers = torch.tensor([width, width, -1, 0]).repeat(len(self.numbers), 1)
+        lengths = WindowLengths.of(len(self.packed), width, states, windows)
         noise = torch.zeros(rows, hop * width)
         for row, (state, window) in enumerate(zip(states, windows, strict=True)):
             known = state.mel.shape[1]
@@ -73,20 +112,23 @@ class WindowInputs:
             self.mel[row, :, known : window.frames] = state.mel[:, -1:]
             self.mel[row, :, window.frames :] = 0
             self.source[row, : len(state.source)] = state.source
-            numbers[row] = torch.tensor([window.frames, window.decoded, window.past or -1, len(state.source)])
             if state.noise is not None:
                 fresh = state.noise.peek(window.frames - window.past)
                 noise[row, hop * window.past : hop * window.frames] = fresh
-        self.numbers.copy_(moved(numbers, self.numbers.device))
+        self.packed.copy_(moved(lengths.pack(), self.packed.device))
         self.noise[:rows] = moved(noise, self.noise.device)
         if rows:
             torch.stack([state.f0 for state in states], out=self.f0[:rows])
             torch.stack([state.cycles for state in states], out=self.cycles[:rows])
 
+    @property
+    def lengths(self) -> WindowLengths:
+        return WindowLengths.unpack(self.packed)
+
     def rows(self) -> tuple[Rows, Rows]:
         """Of F0 and source, and of the decoder, whatever their lengths are."""
         width = self.mel.shape[2]
-        return Rows(self.numbers[:, 0], width), Rows(self.numbers[:, 1], width)
+        return Rows(self.lengths.frames, width), Rows(self.lengths.decoded, width)
 
 
 class WindowOutputs(NamedTuple):
@@ -109,7 +151,7 @@ def compute_windows(hift: HiFT, inputs: WindowInputs, rows: Rows, decoded: Rows)
     """
     frames = torch.arange(rows.width, device=rows.device)
     samples = torch.arange(hift.config.hop * rows.width, device=rows.device)
-    _, _, go_on, known = inputs.numbers.unbind(1)
+    _, _, go_on, known = inputs.lengths
     f0 = hift.f0_predictor(inputs.mel, rows)
     f0 = torch.where(frames == go_on[:, None], inputs.f0[:, None], f0)
     carry = PhaseCarry(go_on, inputs.cycles, inputs.f0)

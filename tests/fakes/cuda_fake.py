@@ -1,4 +1,4 @@
-"""Streams and graphs of CUDA without a GPU: work is recorded, and done when something waits for it.
+"""Streams and graphs of CUDA without a GPU: work is noted down, and done when something waits for it.
 
 Work that nothing waits for is never done, so a missing wait shows in the results.
 """
@@ -102,5 +102,5 @@ class FakeCuda:
         self.log(f"capture on {stream.name}")
         stream.capturing = []
         work()
-        recorded, stream.capturing = stream.capturing, None
-        return FakeGraph(self, recorded)
+        captured, stream.capturing = stream.capturing, None
+        return FakeGraph(self, captured)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.cuda_graphs import Recording
+from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.cache import CacheFullError
 from cosyvoice_runtime.lm.decoder import BatchDecoder
@@ -62,13 +62,13 @@ utterances = st.lists(
 )
 
 
-def play_back(compute: Callable[[], torch.Tensor]) -> Recording:
-    """Records as CUDA graphs do: the same memory in, the same memory out."""
+def play_back(compute: Callable[[], torch.Tensor]) -> CapturedGraph:
+    """Captures as CUDA graphs do: the same memory in, the same memory out."""
     result = compute()
-    return Recording(lambda: result.copy_(compute()), result, compute)
+    return CapturedGraph(lambda: result.copy_(compute()), result, compute)
 
 
-@given(utterances, st.sampled_from([{}, {"fixed_batch": True}, {"record": play_back}, {"prefill_rows": 3}]))
+@given(utterances, st.sampled_from([{}, {"fixed_batch": True}, {"capture": play_back}, {"prefill_rows": 3}]))
 @settings(max_examples=30)
 def test_tokens_do_not_depend_on_neighbours(
     lm: SpeechLM, utterances: list[tuple[int, int, int, str, int | None]], way: dict[str, Any]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cosyvoice_runtime.cuda_graphs import Recording
+from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.lm.cache import KVCache
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, batch_sizes, span_sizes
 
@@ -20,19 +20,19 @@ def test_spans_grow_to_all_positions(max_len, sizes):
     assert span_sizes(max_len) == sizes
 
 
-def test_a_step_takes_the_next_larger_recording(lm, config):
+def test_a_step_takes_the_next_larger_graph(lm, config):
     replayed = []
 
-    def record(compute):
+    def capture(compute):
         result = compute()
-        shape = (len(result), len(recorded))
-        recorded.append(shape)
-        return Recording(lambda: replayed.append(shape), result, compute)
+        shape = (len(result), len(captured))
+        captured.append(shape)
+        return CapturedGraph(lambda: replayed.append(shape), result, compute)
 
-    recorded = []
-    steps = GraphedSteps(lm, KVCache(config, 5, 300), record)
-    assert [size for size, _ in recorded] == [5, 5, 4, 4, 2, 2, 1, 1]
+    captured = []
+    steps = GraphedSteps(lm, KVCache(config, 5, 300), capture)
+    assert [size for size, _ in captured] == [5, 5, 4, 4, 2, 2, 1, 1]
     assert (steps.size(3), steps.span(10), steps.span(257)) == (4, 256, 300)
     tokens = torch.arange(4).numpy()
     steps.run(tokens, tokens, 300)
-    assert replayed == [recorded[2]]
+    assert replayed == [captured[2]]

@@ -14,8 +14,8 @@ from cosyvoice_runtime.compiled.export.graph import BOOL, FLOAT, INT64, Graph, V
 from cosyvoice_runtime.flow.encoder import (
     LOOKAHEAD_SLOPE,
     UPSAMPLE_TAPS,
-    Encoder,
     EncoderLayer,
+    FlowEncoder,
     ScaledEmbedding,
 )
 
@@ -24,7 +24,7 @@ LEFT_TAPS = 3
 """Of the look-ahead layer's second convolution."""
 
 
-def encoder_graph(encoder: Encoder, config: FlowConfig, dtype: str) -> onnx.ModelProto:
+def encoder_graph(encoder: FlowEncoder, config: FlowConfig, dtype: str) -> onnx.ModelProto:
     """Hidden states of new tokens after tokens done before.
 
     Inputs: ``x`` ``[B, T + lookahead, width_in]`` embeddings and ``present`` bool ``[B, T + lookahead]``;
@@ -41,7 +41,7 @@ class _EncoderGraph:
         self.config, self.encoder_config = config, config.encoder
         self.graph = Graph(NAME, dtype)
 
-    def build(self, encoder: Encoder) -> onnx.ModelProto:
+    def build(self, encoder: FlowEncoder) -> onnx.ModelProto:
         graph, rate = self.graph, self.config.frames_per_token
         x = graph.input("x", graph.type, ("batch", "padded", self.config.token_width))
         present = graph.input("present", BOOL, ("batch", "padded"))
@@ -76,7 +76,7 @@ class _EncoderGraph:
         )
         return normed * module.scale
 
-    def _look_ahead(self, encoder: Encoder, x: Value, past: Carried) -> Value:
+    def _look_ahead(self, encoder: FlowEncoder, x: Value, past: Carried) -> Value:
         graph, module = self.graph, encoder.look_ahead
         ahead = layers.linear(
             graph, "look_ahead.right", module.right, layers.windows(graph, x, module.tokens + 1)

@@ -15,8 +15,8 @@ from cosyvoice_runtime.flow.estimator import (
     ConvBlock,
     Estimator,
     ResnetBlock,
-    Stage,
     TransformerBlock,
+    UNetStage,
 )
 from cosyvoice_runtime.flow.layers import CausalConv
 
@@ -65,14 +65,14 @@ class _EstimatorGraph:
         bias = [graph.slice(biases, 0, index, index + 1) for index in range(self.config.num_stages)]
         skip = self._stage("down", estimator.down, packed, bias[0])
         hidden = self._conv("down_conv", estimator.down_conv, skip)
-        for index, stage in enumerate(layers.members(estimator.mid, Stage)):
+        for index, stage in enumerate(layers.members(estimator.mid, UNetStage)):
             hidden = self._stage(f"mid.{index}", stage, hidden, bias[1 + index])
         hidden = self._stage("up", estimator.up, graph.concat([hidden, skip], 2), bias[-1])
         hidden = self._conv("up_conv", estimator.up_conv, hidden)
         hidden = self._conv_block("final", estimator.final, hidden)
         return layers.linear(graph, "projection", estimator.projection, hidden)
 
-    def _stage(self, name: str, stage: Stage, x: Value, bias: Value) -> Value:
+    def _stage(self, name: str, stage: UNetStage, x: Value, bias: Value) -> Value:
         x = self._resnet(f"{name}.resnet", stage.resnet, x, bias)
         for index, block in enumerate(layers.members(stage.blocks, TransformerBlock)):
             x = self._transformer(f"{name}.blocks.{index}", block, x)

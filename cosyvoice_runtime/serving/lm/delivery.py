@@ -31,10 +31,10 @@ class Delivery:
         """There is something new about a job."""
         self._ready.put(job)
 
-    def close(self) -> None:
-        """Return when everything told so far has been handed over."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Return when everything told so far has been handed over, or after the timeout."""
         self._ready.put(None)
-        self._thread.join()
+        self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while (job := self._ready.get()) is not None:

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.lm.delivery import Delivery
@@ -18,6 +19,9 @@ from cosyvoice_runtime.serving.lm.job import Job, Reader
 from cosyvoice_runtime.serving.lm.request import Request
 
 logger = logging.getLogger(__name__)
+
+LAST_WORDS_S = 2.0
+"""Longest time for handing over errors before the process ends: a reader that is stuck must not keep it."""
 
 
 class Load(NamedTuple):
@@ -40,7 +44,8 @@ class Scheduler:
     """Runs requests through an engine; `submit`, `stop` and `close` may be called by any thread.
 
     If the engine breaks down, the requests in it end with an `EngineError`, and a fresh engine takes the
-    waiting ones. If there is no fresh engine either, those and all later ones get the error.
+    waiting ones. If there is no fresh engine either, those and all later ones get the error. If the GPU is
+    lost, all get the error and the process ends.
 
     Args:
         open_engine: makes an engine.
@@ -48,6 +53,7 @@ class Scheduler:
         idle_timeout_s: longest time that a reader may take over its tokens before the request loses its slot.
         watch: told the load whenever the readers have everything, by one thread.
         clock: seconds.
+        end_process: told why this process can't go on.
     """
 
     def __init__(
@@ -57,12 +63,14 @@ class Scheduler:
         idle_timeout_s: float,
         watch: Callable[[Load], None],
         clock: Callable[[], float] = time.monotonic,
+        end_process: Callable[[str], None] = end_process,
     ) -> None:
         self._open_engine = open_engine
         self._engine: Engine = open_engine()
         self._max_waiting = max_waiting
         self._idle_timeout_s = idle_timeout_s
         self._clock = clock
+        self._end_process = end_process
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._running: dict[object, Job] = {}
@@ -157,6 +165,9 @@ class Scheduler:
         except Exception as error:
             logger.error("the engine of the speech LM broke down", exc_info=error)
             self._fail(self._running.values(), _breakdown(error))
+            if is_fatal(error):
+                self._lose_gpu(error)
+                return False
             return True
         return False
 
@@ -247,6 +258,12 @@ class Scheduler:
         with self._changed:
             self._refusal = failure
         self._fail(self._waiting, failure)
+
+    def _lose_gpu(self, error: Exception) -> None:
+        """Answer everybody and end the process: no engine can be opened in it any more."""
+        self._give_up(error)
+        self._delivery.close(LAST_WORDS_S)
+        self._end_process(f"the speech LM has lost its GPU ({type(error).__name__})")
 
 
 def _breakdown(error: Exception) -> EngineError:

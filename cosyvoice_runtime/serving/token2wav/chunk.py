@@ -9,8 +9,11 @@ from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import FlowPrompt
+from cosyvoice_runtime.vocoder.speed import check_speed
 
 MAX_KEY_LENGTH = 256
+MAX_CUSHION_S = 3600.0
+SEED_LIMIT = 2**63
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +73,40 @@ class WaveChunk:
     rest: Sequence[int] = ()
     cushion_s: float = 0.0
 
-    def check_names(self) -> None:
-        """
+    @classmethod
+    def forgetting(cls, utterance_id: str) -> WaveChunk:
+        """What has an utterance forgotten."""
+        return cls(utterance_id, (), 0, True, "", 0, cancel=True)
+
+    def check(self) -> None:
+        """Check everything that doesn't depend on the utterance's state; of a cancel, its id alone.
+
         Raises:
-            InvalidInput: a name is empty or too long.
+            InvalidInput: naming the input.
         """
-        for field, name in (("utterance_id", self.utterance_id), ("voice_key", self.voice_key)):
-            if not 0 < len(name) <= MAX_KEY_LENGTH:
-                raise InvalidInput(field, name, f"1 to {MAX_KEY_LENGTH} characters are expected")
+        _check_name("utterance_id", self.utterance_id)
+        if self.cancel:
+            return
+        if self.position < 0:
+            raise InvalidInput("position", self.position, "0 or more tokens")
+        if not 0 <= self.cushion_s <= MAX_CUSHION_S:
+            raise InvalidInput("cushion", self.cushion_s, f"0 to {MAX_CUSHION_S:g} s")
+        for token in (*self.tokens, *self.rest):
+            if not isinstance(token, int):
+                raise InvalidInput("speech_tokens", token, "whole numbers are expected")
+
+    def check_opening(self) -> None:
+        """Check what is read when the utterance is opened.
+
+        Raises:
+            InvalidInput: naming the input.
+        """
+        _check_name("voice_key", self.voice_key)
+        if not 0 <= self.noise_seed < SEED_LIMIT:
+            raise InvalidInput("noise_seed", self.noise_seed, "an integer from 0 to 2**63 - 1")
+        check_speed(self.speed)
+
+
+def _check_name(field: str, name: object) -> None:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_KEY_LENGTH:
+        raise InvalidInput(field, name, f"1 to {MAX_KEY_LENGTH} characters are expected")

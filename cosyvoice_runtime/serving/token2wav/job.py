@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.service import Outcome, Waveform
+from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome
 
 
 @dataclass(eq=False)
@@ -18,11 +18,13 @@ class WaveJob:
     Attributes:
         deliver: takes the outcome, once.
         deadline: when the listener runs dry, by the scheduler's clock.
+        needs_voice: the networks have to run over the prompt of its voice first.
     """
 
     chunk: WaveChunk
-    deliver: Callable[[Outcome], None]
+    deliver: Callable[[WaveOutcome], None]
     deadline: float
+    needs_voice: bool = False
     _done: int = 0
     _waves: list[Waveform] = field(default_factory=list)
 
@@ -31,7 +33,7 @@ class WaveJob:
         return len(self.chunk.tokens) - self._done
 
     def part(self, tokens: int) -> WaveChunk:
-        """The next so many tokens as a chunk of their own: any cut gives the same audio."""
+        """The next ``tokens`` tokens as a chunk of their own: any cut gives the same audio."""
         start, end = self._done, self._done + tokens
         whole = self.chunk
         last = whole.last and end == len(whole.tokens)
@@ -43,7 +45,7 @@ class WaveJob:
             last=last,
         )
 
-    def take(self, tokens: int, outcome: Outcome) -> Outcome | None:
+    def take(self, tokens: int, outcome: WaveOutcome) -> WaveOutcome | None:
         """Note what came of the last part; the whole chunk's outcome, or None while parts are left."""
         if isinstance(outcome, Exception):
             return outcome

@@ -12,9 +12,9 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
-from cosyvoice_runtime.cuda_graphs import CudaRecorder
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
-from cosyvoice_runtime.flow.recorded_calls import CallSizes
+from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
@@ -57,7 +57,7 @@ def load_warm(settings: Token2WavSettings) -> Token2Wav:
         token2wav = load_token2wav(settings)
         on_gpu = token2wav.vocoder.device.type == "cuda"
         if on_gpu and settings.backend == "torch":
-            record(token2wav, settings)
+            capture_graphs(token2wav, settings)
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, settings.max_batch if on_gpu else 1)
     return token2wav
@@ -101,18 +101,19 @@ def _open_engines(settings: Token2WavSettings, config: ModelConfig) -> Engines |
     return open_engines(settings, config)
 
 
-def record(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
-    """Record what a GPU repeats, if the settings say so."""
+def capture_graphs(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
+    """Capture what a GPU repeats, if the settings say so."""
     if not settings.cuda_graphs:
         logger.info("backend torch: every kernel is launched")
         return
     started = time.monotonic()
-    recordings = token2wav.record(CallSizes.up_to(settings.max_batch), CudaRecorder(token2wav.vocoder.device))
-    logger.info("backend torch: %d recordings made in %.1f s", recordings, time.monotonic() - started)
+    buckets, capture = CallBuckets.up_to(settings.max_batch), CudaGraphCapture(token2wav.vocoder.device)
+    calls = token2wav.capture(buckets, capture)
+    logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
 
 
 def warm_up(token2wav: Token2Wav, rows: int) -> None:
-    """Speak a short utterance in so many rows, prompt and both kinds of chunk included; nothing stays."""
+    """Speak ``rows`` short utterances, prompt and both kinds of chunk included; nothing stays."""
     started = time.monotonic()
     flow, config = token2wav.flow, token2wav.flow.flow.config
     chunk = config.encoder.chunk_tokens
@@ -130,5 +131,5 @@ def warm_up(token2wav: Token2Wav, rows: int) -> None:
     for state in states:
         token2wav.close(state)
     flow.close(prefix)
-    flow.recomputing = 0
+    flow.recomputing = flow.eager_calls = 0
     logger.info("warm after %.1f s", time.monotonic() - started)

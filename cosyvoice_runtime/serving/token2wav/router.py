@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveScheduler
-from cosyvoice_runtime.serving.token2wav.service import Outcome
+from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
 
 
 class WaveRouter:
@@ -22,7 +22,7 @@ class WaveRouter:
     def __init__(self, schedulers: Sequence[WaveScheduler]) -> None:
         self._schedulers = schedulers
 
-    def submit(self, chunk: WaveChunk, deliver: Callable[[Outcome], None]) -> None:
+    def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
         """See `WaveScheduler.submit`. To be called by one thread."""
         self._home(chunk.utterance_id).submit(chunk, deliver)
 

@@ -1,33 +1,33 @@
-"""The order in which chunks are computed: whoever runs dry first comes first."""
+"""The order in which chunks are computed: earliest deadline first."""
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 
-from cosyvoice_runtime.errors import InvalidInput, OverloadedError
+from cosyvoice_runtime.cuda_errors import end_process, is_fatal
+from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import as_current
 from cosyvoice_runtime.serving.token2wav.job import WaveJob
-from cosyvoice_runtime.serving.token2wav.service import Outcome, WaveService
-from cosyvoice_runtime.serving.token2wav.turn import Share, TurnBudget, plan_turn
+from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
+from cosyvoice_runtime.serving.token2wav.turn import Share, TurnBudget, plan_turn, priority
 
 logger = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
-MAX_CUSHION_S = 3600.0
-NEW_VOICE_DELAY_S = 0.5
-"""How much later a new voice's first chunk is due: computing its prompt makes everybody else wait."""
 
 
 class WaveScheduler:
     """A thread that runs the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
 
-    Chunks of one utterance are computed in the order they came.
+    Chunks of one utterance are computed in the order they came. Every chunk that was taken gets an outcome,
+    whatever goes wrong; if the GPU is lost, all get an error and the process ends.
 
     Args:
         max_rows: utterances in a turn.
@@ -36,6 +36,7 @@ class WaveScheduler:
         on_waiting: told the number of chunks that wait, whenever it has changed.
         device: of the networks; the thread works on no other.
         clock: monotonic seconds.
+        end_process: told why this process can't go on.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class WaveScheduler:
         on_waiting: Callable[[int], None] = lambda _: None,
         device: torch.device = CPU,
         clock: Callable[[], float] = time.monotonic,
+        end_process: Callable[[str], None] = end_process,
     ) -> None:
         self._service = service
         self._max_rows = max_rows
@@ -57,26 +59,30 @@ class WaveScheduler:
         self._on_waiting = on_waiting
         self._device = device
         self._clock = clock
+        self._end_process = end_process
         self._jobs: list[WaveJob] = []
         self._wake = threading.Condition()
         self._closed = False
+        self._refusal: CosyVoiceError | None = None
         self._thread = threading.Thread(target=self._run, name="token2wav")
         self._thread.start()
 
-    def submit(self, chunk: WaveChunk, deliver: Callable[[Outcome], None]) -> None:
+    def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
         """Queue a chunk; ``deliver`` is called with its outcome from the scheduler's thread.
 
         Raises:
-            InvalidInput: the cushion is out of range.
+            InvalidInput: the chunk says something impossible.
             OverloadedError: too many wait.
+            CosyVoiceError: the GPU is lost.
         """
-        if not 0 <= chunk.cushion_s <= MAX_CUSHION_S:
-            raise InvalidInput("cushion", chunk.cushion_s, f"0 to {MAX_CUSHION_S:g} s")
+        chunk.check()
         with self._wake:
+            if self._refusal is not None:
+                raise copy.copy(self._refusal)
             if len(self._jobs) >= self._max_waiting and not chunk.cancel:
                 raise OverloadedError(f"{len(self._jobs)} chunks wait, the limit; try again later")
             self._jobs.append(WaveJob(chunk, deliver, self._clock() + chunk.cushion_s))
-            self._on_waiting(len(self._jobs))
+            self._tell_waiting()
             self._wake.notify()
 
     @property
@@ -101,50 +107,98 @@ class WaveScheduler:
         self._service.close()
 
     def _run(self) -> None:
-        with as_current(self._device):
-            while (jobs := self._wait()) is not None:
-                self._compute(jobs)
+        try:
+            with as_current(self._device):
+                while jobs := self._wait():
+                    self._serve(jobs)
+        except BaseException as error:
+            self._give_up(error)
 
-    def _compute(self, jobs: list[WaveJob]) -> None:
-        """One turn."""
-        voices = {id(job) for job in jobs if self._service.computes_voice(job.chunk)}
-        jobs.sort(key=lambda job: job.deadline + NEW_VOICE_DELAY_S * (id(job) in voices))
-        if id(jobs[0]) in voices:
-            self._take_turn(plan_turn(jobs[:1], 1, self._budget.tokens, self._block_tokens))
-            return
-        known = [job for job in jobs if id(job) not in voices]
-        shares = plan_turn(known, self._max_rows, self._budget.tokens, self._block_tokens)
-        started = self._clock()
-        self._take_turn(shares)
-        padded = len(shares) * max(share.tokens for share in shares)
-        self._budget.learn(padded, self._clock() - started)
-
-    def _wait(self) -> list[WaveJob] | None:
-        """The first job of each utterance; None at the end."""
+    def _wait(self) -> list[WaveJob]:
+        """The first job of each utterance; none at the end."""
         with self._wake:
             self._wake.wait_for(lambda: self._jobs or self._closed)
             first: dict[str, WaveJob] = {}
             for job in self._jobs:
                 first.setdefault(job.chunk.utterance_id, job)
-            self._service.touch(first)
-        return list(first.values()) or None
+        return list(first.values())
+
+    def _serve(self, jobs: list[WaveJob]) -> None:
+        """One turn. An error that belongs to no single chunk is the outcome of all that were looked at."""
+        try:
+            self._service.touch(job.chunk.utterance_id for job in jobs)
+            self._compute(self._with_voices(jobs))
+        except Exception as error:
+            if is_fatal(error):
+                raise
+            logger.exception("a turn of token2wav failed")
+            self._end_all(jobs, error)
+
+    def _with_voices(self, jobs: Iterable[WaveJob]) -> list[WaveJob]:
+        """These jobs, most urgent first, once it is known who needs a voice; one that can't be asked ends."""
+        known = []
+        for job in jobs:
+            try:
+                job.needs_voice = self._service.computes_voice(job.chunk)
+            except Exception as error:
+                self._end(job, error)
+            else:
+                known.append(job)
+        return sorted(known, key=priority)
+
+    def _compute(self, jobs: list[WaveJob]) -> None:
+        """A new voice is computed in a turn of its own, which says nothing about how long turns are."""
+        if not jobs:
+            return
+        if jobs[0].needs_voice:
+            self._take_turn(self._plan(jobs[:1]))
+            return
+        shares = self._plan([job for job in jobs if not job.needs_voice])
+        started = self._clock()
+        self._take_turn(shares)
+        padded = len(shares) * max(share.tokens for share in shares)
+        self._budget.learn(padded, self._clock() - started)
+
+    def _plan(self, jobs: list[WaveJob]) -> list[Share]:
+        return plan_turn(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
 
     def _take_turn(self, shares: list[Share]) -> None:
-        try:
-            outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
-        except Exception as error:
-            logger.exception("a turn of token2wav failed")
-            outcomes = [error for _ in shares]
+        outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
+        for outcome in outcomes:
+            if isinstance(outcome, Exception) and is_fatal(outcome):
+                raise outcome
         for share, outcome in zip(shares, outcomes, strict=True):
             whole = share.job.take(share.tokens, outcome)
             if whole is not None:
                 self._end(share.job, whole)
 
-    def _end(self, job: WaveJob, outcome: Outcome) -> None:
+    def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:
+            if job not in self._jobs:
+                return
             self._jobs.remove(job)
-            self._on_waiting(len(self._jobs))
+            self._tell_waiting()
         try:
             job.deliver(outcome)
         except Exception:
             logger.exception("an outcome of utterance %s could not be delivered", job.chunk.utterance_id)
+
+    def _end_all(self, jobs: Iterable[WaveJob], error: Exception) -> None:
+        for job in jobs:
+            self._end(job, error)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Answer everybody, then end the process: nothing can be computed here any more."""
+        logger.critical("token2wav can't go on", exc_info=error)
+        reason = f"token2wav can't go on ({type(error).__name__}); its process is started anew"
+        with self._wake:
+            self._refusal = CosyVoiceError(reason)
+            waiting = list(self._jobs)
+        self._end_all(waiting, self._refusal)
+        self._end_process(reason)
+
+    def _tell_waiting(self) -> None:
+        try:
+            self._on_waiting(len(self._jobs))
+        except Exception:
+            logger.exception("the number of waiting chunks could not be told")

@@ -13,19 +13,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.cuda_errors import is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.usage import Usage
-from cosyvoice_runtime.serving.token2wav.utterances import Utterance, Utterances
+from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances
 from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
 
 logger = logging.getLogger(__name__)
 
 Waveform = npt.NDArray[np.float32]
-Outcome = Waveform | Exception
+WaveOutcome = Waveform | Exception
 """Samples ``[n]`` at 24 kHz, or why there are none."""
-SEED_LIMIT = 2**63
 
 
 class WaveService:
@@ -67,9 +67,10 @@ class WaveService:
         """Whether an utterance is in progress. Does not wait for a batch that is being computed."""
         return utterance_id in self._utterances
 
-    def run(self, chunks: Sequence[WaveChunk]) -> list[Outcome]:
+    def run(self, chunks: Sequence[WaveChunk]) -> list[WaveOutcome]:
         """Compute chunks of as many utterances in one batch.
 
+        If the batch fails, each is computed by itself, and only those that fail again get the error.
         An utterance ends, and is freed, with its last chunk, a cancel or an error; later chunks of it get a
         :class:`~cosyvoice_runtime.errors.NotFoundError`.
         """
@@ -107,6 +108,7 @@ class WaveService:
                 pages_in_use=flow.pool.num_pages - flow.pool.free_pages,
                 pages=flow.pool.num_pages,
                 recomputes=flow.recomputing,
+                eager_calls=flow.eager_calls,
                 batches=dict(self._batches),
                 voice_hits=self._voices.hits,
                 voice_misses=self._voices.misses,
@@ -123,22 +125,23 @@ class WaveService:
                 self._timer.cancel()
         self._changed()
 
-    def _run_batch(self, chunks: Sequence[WaveChunk]) -> list[Outcome]:
+    def _run_batch(self, chunks: Sequence[WaveChunk]) -> list[WaveOutcome]:
         taken = [self._take(chunk) for chunk in chunks]
-        utterances = [entry for entry in taken if isinstance(entry, Utterance)]
+        utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
         waves = iter(self._advance(utterances))
-        outcomes = [next(waves) if isinstance(entry, Utterance) else entry for entry in taken]
+        outcomes = [next(waves) if isinstance(entry, OpenUtterance) else entry for entry in taken]
         for chunk, outcome in zip(chunks, outcomes, strict=True):
             if chunk.last or chunk.cancel or isinstance(outcome, Exception):
                 self._drop(chunk.utterance_id)
         self._utterances.touch(chunk.utterance_id for chunk in chunks)
         return outcomes
 
-    def _take(self, chunk: WaveChunk) -> Utterance | Outcome:
+    def _take(self, chunk: WaveChunk) -> OpenUtterance | WaveOutcome:
         """The utterance with its new tokens, or the outcome if there is nothing to compute."""
         if chunk.cancel:
             return np.zeros(0, np.float32)
         try:
+            chunk.check()
             utterance = self._open(chunk) if self._opens(chunk) else self._utterances.get(chunk.utterance_id)
             if chunk.position != utterance.received:
                 limit = f"{utterance.received} tokens of the utterance were received before"
@@ -153,10 +156,8 @@ class WaveService:
     def _opens(self, chunk: WaveChunk) -> bool:
         return not chunk.cancel and chunk.position == 0 and chunk.utterance_id not in self._utterances
 
-    def _open(self, chunk: WaveChunk) -> Utterance:
-        chunk.check_names()
-        if not 0 <= chunk.noise_seed < SEED_LIMIT:
-            raise InvalidInput("noise_seed", chunk.noise_seed, "an integer from 0 to 2**63 - 1")
+    def _open(self, chunk: WaveChunk) -> OpenUtterance:
+        chunk.check_opening()
         self._utterances.check_room()
         voice = self._voices.acquire(chunk.voice_key, chunk.prompt)
         try:
@@ -166,17 +167,25 @@ class WaveService:
             raise
         return self._utterances.add(chunk.utterance_id, state, voice)
 
-    def _advance(self, utterances: Sequence[Utterance]) -> list[Outcome]:
+    def _advance(self, utterances: Sequence[OpenUtterance]) -> list[WaveOutcome]:
         if not utterances:
             return []
+        try:
+            return [_checked(wave) for wave in self._waves(utterances)]
+        except Exception as error:
+            if len(utterances) == 1 or is_fatal(error):
+                return [error for _ in utterances]
+            logger.warning("a batch of %d utterances failed; each is computed alone", len(utterances))
+            logger.debug("the batch's error", exc_info=error)
+        return [outcome for utterance in utterances for outcome in self._advance([utterance])]
+
+    def _waves(self, utterances: Sequence[OpenUtterance]) -> list[Waveform]:
+        """The next samples of each; none of them has moved if there is an error."""
         states = [utterance.state for utterance in utterances]
         self._batches[len(states)] += 1
-        try:
+        with self._token2wav.all_or_nothing(states):
             self._voices.make_room_for(states)
-            waves = _on_host(self._token2wav.advance(states))
-        except Exception as error:  # how far each state got is unknown
-            return [error for _ in states]
-        return [_checked(wave) for wave in waves]
+            return _on_host(self._token2wav.advance(states))
 
     def _drop(self, name: str) -> None:
         utterance = self._utterances.remove(name)
@@ -191,8 +200,11 @@ class WaveService:
 
     def _changed(self) -> None:
         with self._lock:
-            self._on_change(self.usage())
             self._set_timer()
+            try:
+                self._on_change(self.usage())
+            except Exception:
+                logger.exception("the usage of token2wav could not be told")
 
     def _set_timer(self) -> None:
         """Sweep when the next utterance may be idle. A timer that rings too early sets the next one."""
@@ -215,7 +227,7 @@ def _on_host(waves: Sequence[Tensor]) -> list[Waveform]:
     return [wave.numpy() for wave in together.split([len(wave) for wave in waves])]
 
 
-def _checked(wave: Waveform) -> Outcome:
+def _checked(wave: Waveform) -> WaveOutcome:
     if np.isfinite(wave).all():
         return wave
     return CosyVoiceError("waveform: NaN or infinity came out of the networks")

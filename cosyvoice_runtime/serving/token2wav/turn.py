@@ -7,12 +7,20 @@ from typing import NamedTuple
 
 from cosyvoice_runtime.serving.token2wav.job import WaveJob
 
+NEW_VOICE_DELAY_S = 0.5
+"""How much later a new voice's first chunk is due: computing its prompt makes everybody else wait."""
+
 
 class Share(NamedTuple):
-    """So many tokens of a job in the next turn."""
+    """What the next turn computes of a job: its next ``tokens`` tokens."""
 
     job: WaveJob
     tokens: int
+
+
+def priority(job: WaveJob) -> float:
+    """When a job is due, by the scheduler's clock; the earliest comes first."""
+    return job.deadline + NEW_VOICE_DELAY_S if job.needs_voice else job.deadline
 
 
 def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:
@@ -58,7 +66,7 @@ class TurnBudget:
         self.tokens = block_tokens
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Note a turn of so many tokens, padding included."""
+        """Note a turn of ``tokens`` tokens, padding included, that took ``seconds``."""
         fitting = int(tokens * self._limit_s / max(seconds, 1e-6))
         if seconds > self._limit_s:
             self.tokens = max(self._block_tokens, min(fitting, self.tokens))

@@ -11,7 +11,7 @@ from cosyvoice_runtime.serving.token2wav.voices import CachedVoice
 
 
 @dataclass(eq=False)
-class Utterance:
+class OpenUtterance:
     """
     Attributes:
         state: the networks' own.
@@ -38,7 +38,7 @@ class Utterances:
         self._limit = limit
         self._idle_timeout_s = idle_timeout_s
         self._clock = clock
-        self._utterances: dict[str, Utterance] = {}
+        self._utterances: dict[str, OpenUtterance] = {}
 
     def __len__(self) -> int:
         return len(self._utterances)
@@ -59,11 +59,11 @@ class Utterances:
                 f"utterance_id: {self._limit} utterances are in progress, which is the limit; try again later"
             )
 
-    def add(self, name: str, state: Any, voice: CachedVoice) -> Utterance:
-        self._utterances[name] = Utterance(state, voice, self._clock())
+    def add(self, name: str, state: Any, voice: CachedVoice) -> OpenUtterance:
+        self._utterances[name] = OpenUtterance(state, voice, self._clock())
         return self._utterances[name]
 
-    def get(self, name: str) -> Utterance:
+    def get(self, name: str) -> OpenUtterance:
         """
         Raises:
             NotFoundError: it was never opened, or is over.
@@ -73,7 +73,7 @@ class Utterances:
             raise NotFoundError("utterance_id", name, limit)
         return self._utterances[name]
 
-    def remove(self, name: str) -> Utterance | None:
+    def remove(self, name: str) -> OpenUtterance | None:
         return self._utterances.pop(name, None)
 
     def touch(self, names: Iterable[str]) -> None:

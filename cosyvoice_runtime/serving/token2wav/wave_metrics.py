@@ -28,6 +28,9 @@ class WaveMetrics:
             "pages_in_use": gauge("cosyvoice_token2wav_pages_in_use", "Flow pages in use."),
             "pages": gauge("cosyvoice_token2wav_pages", "Flow pages there are."),
             "recomputes": counter("cosyvoice_token2wav_recomputes_total", "Utterances without a free page."),
+            "eager_calls": counter(
+                "cosyvoice_token2wav_eager_calls_total", "Calls of the flow that no CUDA graph held."
+            ),
             "voice_hits": counter(*lookups, result="hit"),
             "voice_misses": counter(*lookups, result="miss"),
         }

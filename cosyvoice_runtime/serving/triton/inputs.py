@@ -39,14 +39,21 @@ class Inputs:
             raise InvalidInput(name, None, "this input is required")
         return array
 
-    def scalar(self, name: str, default: Any = None) -> Any:
+    def scalar(self, name: str, default: Any = None, required: bool = False) -> Any:
         """The single value of an input as a Python number or bool."""
+        if required:
+            self.required(name)
         array = self.array(name)
         if array is None:
             return default
         if array.size != 1:
             raise InvalidInput(name, array.shape, "one value is expected")
         return array[0].item()
+
+    def required_text(self, name: str) -> str:
+        """Like :meth:`text`, for an input that must be there."""
+        self.required(name)
+        return self.text(name) or ""
 
     def text(self, name: str, default: str | None = None) -> str | None:
         """The single string of an input."""

@@ -11,7 +11,7 @@ import torch
 
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.token2wav import Outcome, PromptTensors, WaveChunk, load_wave_service
+from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveOutcome, load_wave_service
 from cosyvoice_runtime.serving.triton.inputs import Inputs
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.reply import answer
@@ -39,7 +39,7 @@ class TritonPythonModel:
                 self._deliver(request, error)
         return [None] * len(requests)
 
-    def _deliver(self, request: Any, outcome: Outcome) -> None:
+    def _deliver(self, request: Any, outcome: WaveOutcome) -> None:
         failed = isinstance(outcome, Exception)
         try:
             answer(request, self._name, outcome if failed else {"waveform": outcome[None]})
@@ -51,17 +51,19 @@ class TritonPythonModel:
 
 
 def decode(inputs: Inputs) -> WaveChunk:
+    utterance_id = inputs.required_text("utterance_id")
+    if inputs.scalar("cancel", default=False):
+        return WaveChunk.forgetting(utterance_id)
     return WaveChunk(
-        utterance_id=inputs.text("utterance_id"),
+        utterance_id=utterance_id,
         tokens=inputs.required("speech_tokens").tolist(),
-        position=inputs.scalar("position"),
-        last=inputs.scalar("last"),
-        voice_key=inputs.text("voice_key"),
-        noise_seed=inputs.scalar("noise_seed"),
-        speed=inputs.scalar("speed"),
+        position=inputs.scalar("position", required=True),
+        last=inputs.scalar("last", required=True),
+        voice_key=inputs.required_text("voice_key"),
+        noise_seed=inputs.scalar("noise_seed", required=True),
+        speed=inputs.scalar("speed", required=True),
         prompt=decode_prompt(inputs),
-        cancel=inputs.scalar("cancel", False),
-        cushion_s=inputs.scalar("cushion", 0.0),
+        cushion_s=inputs.scalar("cushion", default=0.0),
     )
 
 

@@ -232,6 +232,29 @@ def test_without_a_fresh_engine_all_requests_are_refused_and_close_returns(make_
     assert engine.closed == 1
 
 
+def test_lost_gpu_answers_everybody_and_ends_the_process_instead_of_opening_an_engine(
+    make_scheduler, engine, loads
+):
+    gate = close_gate(engine)
+    engines, ended = iter([engine]), threading.Event()
+    answered: list[int] = []
+
+    def end_process(reason: str) -> None:
+        answered.extend(len(reader.ends) for reader in readers)
+        ended.set()
+
+    scheduler = make_scheduler(lambda: next(engines), end_process=end_process)
+    readers = [submit(scheduler, name, 3) for name in (1, 2, 3)]
+    loads.wait_for(lambda load: load.active == 2)
+    engine.failure = RuntimeError("CUDA error: unspecified launch failure")
+    gate.release()
+    assert ended.wait(TIMEOUT_S)
+    assert answered == [1, 1, 1]
+    assert all(isinstance(reader.ends[0], EngineError) for reader in readers)
+    with pytest.raises(EngineError):
+        submit(scheduler, 4, 3)
+
+
 def test_close_lets_running_and_waiting_requests_finish(make_scheduler, engine):
     scheduler = make_scheduler(lambda: engine)
     readers = [submit(scheduler, name, 20) for name in range(6)]

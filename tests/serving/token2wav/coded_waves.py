@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
 from cosyvoice_runtime.serving.token2wav.voices import CachedVoice
 
+LOST_GPU_TOKEN = 997
 NAN_TOKEN = 998
 BROKEN_TOKEN = 999
 BAD_TOKEN = 1000
@@ -24,7 +26,7 @@ class CodedState:
 
 
 class CodedWaves:
-    """One sample per token, at once. Three tokens make trouble: NaN, an exception, a refusal.
+    """One sample per token, at once. Four tokens make trouble: NaN, an exception, a lost GPU, a refusal.
 
     Attributes:
         batches: tokens of every row of every call.
@@ -36,8 +38,6 @@ class CodedWaves:
         self.flow = SimpleNamespace(pool=SimpleNamespace(num_pages=0, free_pages=0), recomputing=0)
 
     def open(self, voice: object, noise_seed: int, speed: float) -> CodedState:
-        if speed <= 0:
-            raise InvalidInput("speed", speed, "a positive number")
         state = CodedState()
         self.open_states.add(state)
         return state
@@ -56,11 +56,23 @@ class CodedWaves:
         for state in states:
             state.pending = []
         if any(BROKEN_TOKEN in row for row in rows):
-            raise RuntimeError("out of memory")
+            raise RuntimeError("this row can't be computed")
+        if any(LOST_GPU_TOKEN in row for row in rows):
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
         return [
             torch.tensor([float("nan") if token == NAN_TOKEN else float(token) for token in row])
             for row in rows
         ]
+
+    @contextmanager
+    def all_or_nothing(self, states: Sequence[CodedState]) -> Iterator[None]:
+        before = [state.pending for state in states]
+        try:
+            yield
+        except BaseException:
+            for state, pending in zip(states, before, strict=True):
+                state.pending = pending
+            raise
 
     def close(self, state: CodedState) -> None:
         self.open_states.discard(state)

@@ -34,11 +34,12 @@ def chunks_of(
     key: str,
     prompt: PromptTensors | None,
     seed: int = 7,
+    speed: float = 1.0,
 ) -> list[WaveChunk]:
     """The utterance cut at ``ends``, the last of which is the number of tokens."""
     starts = [0, *ends[:-1]]
     return [
-        WaveChunk(name, tokens[start:end], start, end == len(tokens), key, seed, 1.0, prompt)
+        WaveChunk(name, tokens[start:end], start, end == len(tokens), key, seed, speed, prompt)
         for start, end in zip(starts, ends, strict=True)
     ]
 

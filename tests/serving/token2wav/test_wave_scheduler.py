@@ -5,9 +5,18 @@ from __future__ import annotations
 import threading
 
 import pytest
-from coded_waves import BAD_TOKEN, BROKEN_TOKEN, PROMPT, CodedWaves, FakeClock, OneVoice, chunk
+from coded_waves import (
+    BAD_TOKEN,
+    BROKEN_TOKEN,
+    LOST_GPU_TOKEN,
+    PROMPT,
+    CodedWaves,
+    FakeClock,
+    OneVoice,
+    chunk,
+)
 
-from cosyvoice_runtime.errors import InvalidInput, OverloadedError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
 
 BLOCK = 25
@@ -109,7 +118,8 @@ def test_chunks_of_one_utterance_stay_in_order(scheduler, waves, outcomes):
 
 
 @pytest.mark.parametrize(
-    ("token", "error"), [(BAD_TOKEN, "speech_tokens: 1000 is not accepted"), (BROKEN_TOKEN, "out of memory")]
+    ("token", "error"),
+    [(BAD_TOKEN, "speech_tokens: 1000 is not accepted"), (BROKEN_TOKEN, "this row can't be computed")],
 )
 def test_error_in_a_part_is_the_chunks_and_ends_its_utterance_alone(scheduler, waves, outcomes, token, error):
     start_busy(scheduler, waves, outcomes)
@@ -167,3 +177,87 @@ def test_waiting_chunks_are_told(waves, outcomes):
     scheduler.submit(chunk("a", [1], last=True), outcomes.of("a"))
     scheduler.close()
     assert told == [1, 0]
+
+
+class FragileService(WaveService):
+    """Breaks where a name says so, and for that utterance alone where it can know it."""
+
+    def computes_voice(self, chunk):
+        if chunk.utterance_id == "breaks voices":
+            raise RuntimeError("computes_voice")
+        return super().computes_voice(chunk)
+
+    def touch(self, names):
+        if "breaks touch" in list(names):
+            raise RuntimeError("touch")
+
+    def run(self, chunks):
+        if any(chunk.utterance_id == "breaks run" for chunk in chunks):
+            raise RuntimeError("run")
+        return super().run(chunks)
+
+
+@pytest.mark.parametrize("where", ["computes_voice", "touch", "run"])
+def test_no_error_of_the_service_ends_the_thread_or_leaves_a_request_waiting(waves, outcomes, where):
+    service = FragileService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK)
+    guilty = f"breaks {'voices' if where == 'computes_voice' else where}"
+    waves.go.set()
+    scheduler.submit(chunk(guilty, [1], last=True), outcomes.of("guilty"))
+    scheduler.submit(chunk("other", [2], last=True), outcomes.of("other"))
+    scheduler.submit(chunk(guilty, [3], last=True), outcomes.of("again"))
+    scheduler.close()
+    found = dict(outcomes.delivered)
+    assert found["guilty"] == found["again"] == where
+    assert len(outcomes.delivered) == 3
+
+
+def test_one_that_can_not_be_asked_about_its_voice_fails_alone_in_a_turn(waves, outcomes):
+    service = FragileService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK)
+    start_busy(scheduler, waves, outcomes)
+    for name in ("a", "breaks voices", "b"):
+        scheduler.submit(chunk(name, [3], last=True), outcomes.of(name))
+    run(scheduler, waves)
+    assert sorted(outcomes.delivered[1:], key=str) == [
+        ("a", [3]), ("b", [3]), ("breaks voices", "computes_voice"),
+    ]  # fmt: skip
+
+
+def test_number_of_waiting_chunks_that_can_not_be_told_costs_no_chunk(waves, outcomes):
+    def broken(_: int) -> None:
+        raise OSError("no space left on device")
+
+    waves.go.set()
+    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK, on_waiting=broken)
+    scheduler.submit(chunk("a", [1], last=True), outcomes.of("a"))
+    scheduler.close()
+    assert outcomes.delivered == [("a", [1])]
+
+
+def test_lost_gpu_answers_everybody_and_ends_the_process(waves, outcomes):
+    ended = []
+    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(
+        service, 4, 8, 1.0, BLOCK, end_process=lambda reason: ended.append((reason, list(outcomes.names)))
+    )
+    start_busy(scheduler, waves, outcomes)
+    scheduler.submit(chunk("bad", [LOST_GPU_TOKEN]), outcomes.of("bad"))
+    scheduler.submit(chunk("beside", [1]), outcomes.of("beside"))
+    scheduler.submit(chunk("beside", [2], 1), outcomes.of("later"))
+    run(scheduler, waves)
+    reason = "token2wav can't go on (RuntimeError); its process is started anew"
+    assert ended == [(reason, ["busy", "bad", "beside", "later"])]
+    assert [text for _, text in outcomes.delivered[1:]] == [reason] * 3
+    with pytest.raises(CosyVoiceError, match="can't go on"):
+        scheduler.submit(chunk("new", [1]), outcomes.of("new"))
+
+
+@pytest.mark.parametrize("wrong", [{"position": -1}, {"utterance": ""}, {"tokens": [None]}])
+def test_impossible_chunk_is_refused_before_it_waits(scheduler, waves, outcomes, wrong):
+    arguments = {"name": wrong.pop("utterance", "a"), "tokens": [1], **wrong}
+    with pytest.raises(InvalidInput):
+        scheduler.submit(chunk(**arguments), outcomes.of("a"))
+    run(scheduler, waves)
+    assert outcomes.delivered == []

@@ -8,6 +8,7 @@ import pytest
 from coded_waves import (
     BAD_TOKEN,
     BROKEN_TOKEN,
+    LOST_GPU_TOKEN,
     NAN_TOKEN,
     CodedWaves,
     FakeClock,
@@ -16,6 +17,7 @@ from coded_waves import (
     results,
 )
 
+from cosyvoice_runtime.cuda_errors import is_fatal
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, OverloadedError
 from cosyvoice_runtime.serving.token2wav import WaveService
 
@@ -88,6 +90,13 @@ def test_cancel_frees_the_utterance_and_may_be_repeated(service, waves, voices):
         ({"noise_seed": -1}, "noise_seed: -1 is not accepted; an integer from 0 to"),
         ({"noise_seed": 2**63}, "noise_seed: 9223372036854775808 is not accepted"),
         ({"speed": 0.0}, "speed: 0.0 is not accepted"),
+        ({"speed": float("nan")}, "speed: nan is not accepted"),
+        ({"position": -1}, "position: -1 is not accepted; 0 or more tokens"),
+        ({"cushion_s": float("nan")}, "cushion: nan is not accepted; 0 to 3600 s"),
+        ({"tokens": [1.5]}, "speech_tokens: 1.5 is not accepted; whole numbers are expected"),
+        ({"tokens": [None]}, "speech_tokens: None is not accepted; whole numbers are expected"),
+        ({"voice_key": "k" * 257}, "voice_key: 'kkk"),
+        ({"voice_key": None}, "voice_key: None is not accepted"),
     ],
 )
 def test_bad_row_fails_alone_and_is_freed(service, waves, voices, bad, error):
@@ -117,11 +126,31 @@ def test_lost_or_repeated_chunk_is_refused(service, waves, voices, position):
     assert_nothing_held(service, waves, voices)
 
 
-def test_failed_batch_ends_its_utterances_and_no_others(service, waves, voices):
-    results(service, chunk("heard", [1]))
-    outcomes = results(service, chunk("a", [BROKEN_TOKEN]), chunk("b", [3]))
-    assert outcomes == ["out of memory", "out of memory"]
-    assert service.usage().utterances == len(waves.open_states) == voices.users == 1
+def test_failed_batch_is_computed_again_row_by_row_and_only_the_guilty_one_fails(service, waves, voices):
+    results(service, chunk("heard", [1]), chunk("a", [5]))
+    outcomes = results(
+        service, chunk("a", [6], 1), chunk("bad", [BROKEN_TOKEN]), chunk("heard", [2], 1, last=True)
+    )
+    assert outcomes == [[6], "this row can't be computed", [2]]
+    assert waves.batches[1:] == [[[6], [BROKEN_TOKEN], [2]], [[6]], [[BROKEN_TOKEN]], [[2]]]
+    assert results(service, chunk("a", [7], 2, last=True)) == [[7]]
+    assert_nothing_held(service, waves, voices)
+
+
+def test_batch_on_a_lost_gpu_is_not_tried_again(service, waves):
+    outcomes = service.run([chunk("a", [LOST_GPU_TOKEN]), chunk("b", [3])])
+    assert all(is_fatal(outcome) for outcome in outcomes)
+    assert waves.batches == [[[LOST_GPU_TOKEN], [3]]]
+
+
+def test_usage_that_can_not_be_told_costs_no_waveform(waves, voices):
+    def broken(_: object) -> None:
+        raise OSError("no space left on device")
+
+    service = WaveService(waves, voices, 3, IDLE_S, broken)
+    assert results(service, chunk("a", [1])) == [[1]]
+    assert results(service, chunk("a", [2], 1, last=True)) == [[2]]
+    service.close()
 
 
 def test_errors_have_types_that_say_what_to_do(service):

@@ -11,7 +11,7 @@ from typing import cast
 import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
-from cosyvoice_runtime.cuda_graphs import CudaRecorder
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.lm import (
     BatchDecoder,
     Emission,
@@ -35,7 +35,7 @@ class TorchEngine:
     """`BatchDecoder` as an engine; its `Generation` objects are the handles.
 
     Args:
-        graphs: on a GPU, replay recorded steps.
+        graphs: on a GPU, replay captured steps.
     """
 
     def __init__(self, lm: SpeechLM, slots: int, max_len: int, graphs: bool = True) -> None:
@@ -46,7 +46,7 @@ class TorchEngine:
             lm,
             slots,
             max_len,
-            record=CudaRecorder(lm.device) if on_gpu and graphs else None,
+            capture=CudaGraphCapture(lm.device) if on_gpu and graphs else None,
             prefill_rows=GPU_PREFILL_ROWS if on_gpu else 1,
         )
         logger.info(
@@ -54,7 +54,7 @@ class TorchEngine:
             slots,
             max_len,
             self._decoder.cache_bytes / 2**20,
-            f"steps recorded in {time.monotonic() - started:.1f} s" if on_gpu and graphs else "eager steps",
+            f"steps captured in {time.monotonic() - started:.1f} s" if on_gpu and graphs else "eager steps",
         )
 
     def add(self, prompt: Prompt, options: SamplingOptions) -> Generation:

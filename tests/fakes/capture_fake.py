@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from cosyvoice_runtime.cuda_graphs import Recording
+from cosyvoice_runtime.cuda_graphs import CapturedGraph
 
 T = TypeVar("T")
 FAR = 2**40
 """No index of anything."""
 
 
-class TracingRecorder:
+class TracingCapture:
     """Traces the operations of a computation with the memory they used and replays just these.
 
-    As with a CUDA graph, what the host decided or computed while recording stays as it was, reading a
-    tensor on the host is an error, and a replay overwrites the results of recordings made later.
+    As with a CUDA graph, what the host decided or computed while capturing stays as it was, reading a
+    tensor on the host is an error, and a replay overwrites the results of graphs captured later.
     """
 
     WARM_UPS = 2
@@ -29,7 +29,7 @@ class TracingRecorder:
         self.replays = 0
         self._results: list[object] = []
 
-    def __call__(self, compute: Callable[[], T]) -> Recording[T]:
+    def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]:
         for _ in range(self.WARM_UPS):
             compute()
         traced = make_fx(lambda: list(tensors(compute())))()
@@ -46,7 +46,7 @@ class TracingRecorder:
 
         replay()
         self.replays -= 1  # of those that the test asked for
-        return Recording(replay, result, compute)
+        return CapturedGraph(replay, result, compute)
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -1,0 +1,134 @@
+"""Calls of the flow at fixed sizes, captured once and replayed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from cosyvoice_runtime.cuda_graphs import GraphCapture, batch_buckets, bucket_for
+from cosyvoice_runtime.flow.flow import Flow, TokenSpan
+from cosyvoice_runtime.flow.paged_call import Continued, PagedCall
+from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.pages import PagePool, Tails
+
+MOST_ROWS = 16
+"""More utterances are computed in several calls: a GPU gains little from more, and graphs take memory."""
+
+
+@dataclass(frozen=True)
+class CallBuckets:
+    """The sizes that are captured, every combination of them, each ascending.
+
+    A chunk is a second: finished chunks cover a prompt of 30 s and 30 s of speech, and more.
+
+    Attributes:
+        rows: utterances.
+        chunks: new ones of a row; a row with more is computed in several calls.
+        before: finished ones that a row looks back on, prompt included.
+    """
+
+    rows: Sequence[int]
+    chunks: Sequence[int] = (1, 2, 4)
+    before: Sequence[int] = (2, 4, 8, 16, 32, 64)
+
+    @classmethod
+    def up_to(cls, max_rows: int) -> CallBuckets:
+        """For batches of at most ``max_rows`` utterances."""
+        return cls(batch_buckets(min(max_rows, MOST_ROWS)))
+
+    def shapes(self, chunk_tokens: int) -> list[BatchShape]:
+        """Largest first."""
+        return [
+            BatchShape(rows, chunk_tokens * chunks, before)
+            for rows in reversed(self.rows)
+            for before in reversed(self.before)
+            for chunks in reversed(self.chunks)
+        ]
+
+    def fitting(self, shape: BatchShape, chunk_tokens: int) -> BatchShape | None:
+        """The smallest that holds a call; None if it is too large for all."""
+        chunks = -(-shape.tokens // chunk_tokens)
+        if shape.rows > self.rows[-1] or chunks > self.chunks[-1] or shape.before > self.before[-1]:
+            return None
+        tokens = chunk_tokens * bucket_for(self.chunks, chunks)
+        return BatchShape(bucket_for(self.rows, shape.rows), tokens, bucket_for(self.before, shape.before))
+
+
+class GraphedCall:
+    """A :class:`PagedCall` of one shape: its start, and one step that is replayed for all.
+
+    Args:
+        old_tails, new_tails: memory that the call may use while it runs.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        pool: PagePool,
+        shape: BatchShape,
+        old_tails: Tails,
+        new_tails: Tails,
+        capture: GraphCapture,
+    ) -> None:
+        self.shape = shape
+        self._inputs = PagedInputs.of(flow, shape, old_tails)
+        self._call = PagedCall(flow, pool, self._inputs, new_tails)
+        self._start = capture(self._call.start)
+        self._step = capture(lambda: self._call.step(self._start.result))
+        self._num_steps = flow.solver.num_steps
+
+    def run(self, inputs: PagedInputs) -> Continued:
+        """As :meth:`PagedCall.run` for inputs of this shape."""
+        self._inputs.copy_(inputs)
+        self._start.replay()
+        for _ in range(self._num_steps):
+            self._step.replay()
+        tails = Tails(*(part.clone() for part in self._call.new_tails.parts))
+        return Continued(self._call.mel.clone(), tails)
+
+
+class GraphedCalls:
+    """A captured call for every shape of the buckets, all made at the start.
+
+    One runs at a time, so calls of as many rows share their tails' memory.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, flow: Flow, pool: PagePool, buckets: CallBuckets, capture: GraphCapture) -> None:
+        self._chunk, self._lookahead = flow.config.encoder.chunk_tokens, flow.config.lookahead_tokens
+        self._buckets = buckets
+        tails = {rows: (batch_tails(pool, rows), batch_tails(pool, rows)) for rows in buckets.rows}
+        # Largest first: the smaller ones then find their memory in the pool.
+        self._calls = {
+            shape: GraphedCall(flow, pool, shape, *tails[shape.rows], capture)
+            for shape in buckets.shapes(self._chunk)
+        }
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def max_rows(self) -> int:
+        return self._buckets.rows[-1]
+
+    def fits(self, span: TokenSpan) -> bool:
+        """Whether there is a captured call for this stretch."""
+        return self.fitting(BatchShape.of([span], self._chunk)) is not None
+
+    def fitting(self, shape: BatchShape) -> GraphedCall | None:
+        """The captured call for a shape; None for one larger than all."""
+        bucket = self._buckets.fitting(shape, self._chunk)
+        return None if bucket is None else self._calls[bucket]
+
+    def first_part(self, span: TokenSpan) -> TokenSpan:
+        """As much of a stretch as a captured call holds; all of it if none looks back that far.
+
+        Stretches that follow each other give what one call would: attention is chunk-causal.
+        """
+        count = self._chunk * self._buckets.chunks[-1]
+        if span.count <= count or span.start // self._chunk > self._buckets.before[-1]:
+            return span
+        return dataclasses.replace(span, count=count, tokens=span.tokens[: count + self._lookahead])

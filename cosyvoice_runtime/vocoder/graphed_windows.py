@@ -1,0 +1,62 @@
+"""Calls of the vocoder at fixed sizes, captured once and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from cosyvoice_runtime.cuda_graphs import GraphCapture, bucket_for
+from cosyvoice_runtime.vocoder.geometry import context
+from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.vocoder.state import VocoderState, Window
+from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows
+
+
+class GraphedWindow:
+    """A call of one shape."""
+
+    def __init__(self, hift: HiFT, rows: int, width: int, capture: GraphCapture) -> None:
+        self._inputs = WindowInputs.of(hift, rows, width)
+        self._graph = capture(lambda: compute_windows(hift, self._inputs, *self._inputs.rows()))
+
+    def run(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
+        """As :func:`compute_windows` for these utterances."""
+        self._inputs.fill_(states, windows)
+        self._graph.replay()
+        return WindowOutputs(*(output.clone() for output in self._graph.result))
+
+
+class GraphedWindows:
+    """A captured call for every combination of rows and frames, both ascending, all made at the start.
+
+    Raises:
+        ValueError: the most frames are too few for any new ones.
+
+    Attributes:
+        max_rows: most windows of a call.
+        max_new_frames: most mel frames that an utterance may take in between two calls.
+    """
+
+    @torch.no_grad()
+    def __init__(self, hift: HiFT, rows: Sequence[int], frames: Sequence[int], capture: GraphCapture) -> None:
+        around = context(hift.config)
+        self.max_rows = rows[-1]
+        self.max_new_frames = frames[-1] - around.left - around.lookahead
+        if self.max_new_frames < 1:
+            raise ValueError(f"windows of {frames[-1]} frames hold no new ones")
+        self._rows, self._frames = rows, frames
+        # Largest first: the smaller ones then find their memory in the pool.
+        self._windows = {
+            (count, width): GraphedWindow(hift, count, width, capture)
+            for count in reversed(rows)
+            for width in reversed(frames)
+        }
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def fitting(self, windows: Sequence[Window]) -> GraphedWindow:
+        """The smallest for a call of up to :attr:`max_rows` windows."""
+        width = max(window.frames for window in windows)
+        return self._windows[bucket_for(self._rows, len(windows)), bucket_for(self._frames, width)]

@@ -1,0 +1,92 @@
+"""token2wav with a stand-in for CUDA graphs, as a GPU's server has it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+
+import numpy as np
+import pytest
+import torch
+from spoken import alone, prompt_tensors, speech_tokens
+
+from capture_fake import TracingCapture
+from cosyvoice_runtime.flow.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.paged_inputs import BatchShape
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.serving.token2wav import load
+
+BUCKETS = CallBuckets(rows=(2,), chunks=(1, 2), before=(2, 6))
+CALLS = 4 + 2
+TOLERANCE = 1e-3
+
+
+@pytest.fixture(scope="module")
+def capture() -> TracingCapture:
+    return TracingCapture()
+
+
+@pytest.fixture(scope="module")
+def graphed(settings, capture) -> Token2Wav:
+    token2wav = load.load_token2wav(settings)
+    assert token2wav.capture(BUCKETS, capture) == CALLS
+    return token2wav
+
+
+def test_every_chunk_of_a_stream_is_replayed(graphed, capture, shared_token2wav):
+    """Of each call: a start, a step for each step of the solver, a vocoder."""
+    prompts = [prompt_tensors(graphed, tokens, seed) for seed, tokens in enumerate((30, 35))]
+    tokens = [speech_tokens(140, seed) for seed in range(2)]
+    states = [graphed.open(prompt.flow_prompt(), noise_seed=7) for prompt in prompts]
+    waves: list[list[torch.Tensor]] = [[], []]
+    edges = [0, 28, 53, 103, 140]
+    for start, end in itertools.pairwise(edges):
+        before = capture.replays
+        for state, row in zip(states, tokens, strict=True):
+            graphed.push(state, row[start:end], last=end == 140)
+        for kept, wave in zip(waves, graphed.advance(states), strict=True):
+            kept.append(wave)
+        assert capture.replays == before + 1 + graphed.flow.flow.solver.num_steps + 1
+    for state, prompt, row, wave in zip(states, prompts, tokens, waves, strict=True):
+        graphed.close(state)
+        whole = alone(shared_token2wav, prompt, row)
+        np.testing.assert_allclose(torch.cat(wave).numpy(), whole, atol=TOLERANCE)
+
+
+def test_graphs_are_captured_where_the_settings_want_them(settings, monkeypatch, caplog):
+    monkeypatch.setattr(load, "CudaGraphCapture", lambda _: TracingCapture())
+    few = {"chunks": (1,), "before": (2,)}
+    monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows: CallBuckets((rows,), **few))
+    caplog.set_level(logging.INFO)
+    token2wav = load.load_token2wav(settings)
+    load.capture_graphs(token2wav, dataclasses.replace(settings, cuda_graphs=False))
+    assert "every kernel is launched" in caplog.text
+    load.capture_graphs(token2wav, dataclasses.replace(settings, max_batch=1))
+    assert "CUDA graphs of 2 calls" in caplog.text
+
+
+def test_more_rows_than_a_gpu_gains_from_are_not_captured():
+    assert CallBuckets.up_to(5).rows == [1, 2, 4, 5]
+    assert CallBuckets.up_to(1024).rows == [1, 2, 4, 8, 16]
+
+
+def test_graphs_cover_a_prompt_of_30_s_and_30_s_of_speech():
+    """The last call of 60 s looks back on 59 chunks of a second."""
+    assert CallBuckets.up_to(8).fitting(BatchShape(8, 25, 59), 25) == BatchShape(8, 25, 64)
+    assert CallBuckets.up_to(8).fitting(BatchShape(8, 100, 56), 25) == BatchShape(8, 100, 64)
+
+
+def test_long_slow_speech_is_replayed_part_by_part(graphed, capture, shared_token2wav):
+    prompt, tokens = prompt_tensors(graphed, 30, 3), speech_tokens(110, 3)
+    waves: list[torch.Tensor] = []
+    before = capture.replays
+    for token2wav in (graphed, shared_token2wav):
+        state = token2wav.open(prompt.flow_prompt(), noise_seed=7, speed=0.5)
+        token2wav.push(state, tokens, last=True)
+        waves += token2wav.advance([state])
+        token2wav.close(state)
+    np.testing.assert_allclose(waves[0].numpy(), waves[1].numpy(), atol=TOLERANCE)
+    assert graphed.flow.eager_calls == 0
+    calls, windows = 3, 5  # of 2 chunks, and of 100 frames at half the speed
+    assert capture.replays == before + calls * (1 + graphed.flow.flow.solver.num_steps) + windows
