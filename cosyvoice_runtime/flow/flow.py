@@ -17,6 +17,9 @@ from cosyvoice_runtime.flow.past import NoPast, Past, visible_keys
 from cosyvoice_runtime.flow.solver import MAX_FRAMES, NUM_STEPS, Conditions, EulerSolver, start_noise
 from cosyvoice_runtime.flow.weights import from_published
 
+MAX_PROMPT_S = 30
+"""Longest reference (CosyVoice's front end refuses longer ones): a prompt is computed and kept as a whole."""
+
 
 @dataclass(frozen=True, eq=False)
 class FlowPrompt:
@@ -207,8 +210,17 @@ class Flow:
         return torch.tensor(tokens, dtype=torch.int64)
 
     def check_prompt(self, prompt: FlowPrompt) -> FlowPrompt:
-        """The prompt itself, after checking that its parts fit each other and this checkpoint."""
+        """The prompt itself, after checking that its parts fit each other and this checkpoint.
+
+        Raises:
+            InvalidInput: it is longer than 30 s, a part has another shape, or a token is out of range.
+        """
         config = self.config
+        limit = MAX_PROMPT_S * config.token_rate
+        if len(prompt.tokens) > limit:
+            raise InvalidInput(
+                "speech_tokens", len(prompt.tokens), f"a prompt has at most {limit} tokens ({MAX_PROMPT_S} s)"
+            )
         for name, tensor, shape in (
             ("prompt_mel", prompt.mel, (config.frames_per_token * len(prompt.tokens), config.mel_bins)),
             ("speaker_embedding", prompt.speaker, (config.speaker_dim,)),

@@ -6,6 +6,5 @@ from cosyvoice_runtime.vocoder.noise import SourceNoise
 from cosyvoice_runtime.vocoder.speed import change_speed
 from cosyvoice_runtime.vocoder.state import VocoderState
 from cosyvoice_runtime.vocoder.stream import stream
-from cosyvoice_runtime.vocoder.upstream import UpstreamStream
 
-__all__ = ["HiFT", "SourceNoise", "UpstreamStream", "VocoderState", "change_speed", "context", "stream"]
+__all__ = ["HiFT", "SourceNoise", "VocoderState", "change_speed", "context", "stream"]

@@ -138,6 +138,16 @@ def test_prompt_whose_parts_do_not_fit_is_refused():
         stream.open(dataclasses.replace(prompt, speaker=prompt.speaker[:3]))
 
 
+def test_prompt_over_30_seconds_is_refused_before_a_page_is_taken():
+    stream = FlowStream(FLOW, num_pages=1)
+    with pytest.raises(
+        InvalidInput,
+        match=r"speech_tokens: 7400 is not accepted; a prompt has at most 750 tokens \(30 s\)",
+    ):
+        stream.prefix(random_prompt(7400, 1))
+    assert stream.pool.free_pages == 1
+
+
 def test_utterance_over_300_seconds_is_refused():
     with pytest.raises(InvalidInput, match=r"at most 7500 tokens \(300 s\), prompt included"):
         FlowStream(FLOW, num_pages=1).open(random_prompt(1, 1)).push([0] * 7500)

@@ -1,4 +1,4 @@
-"""Upstream's chunk schedule, flow calls and joins, from tokens to waveform.
+"""The reference's chunk schedule, flow calls and joins, from tokens to waveform.
 
 The phase is a running sum of F0, so float32 rounding in F0, which differs from machine to machine, moves
 the waveform by more than the tolerance of its parts (test_vocoder.py holds those tightly). What such
@@ -7,34 +7,24 @@ rounding does is measured in each case, and the waveform must be as near to the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import pytest
 import torch
 from goldens import Case, cases, config, tensors
+from reference_streaming import fade_window, streamed, whole
 
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
-from cosyvoice_runtime.pipeline.schedule import OneChunk, Portions, Schedule, UpstreamSchedule
-from cosyvoice_runtime.pipeline.session import Session
-from cosyvoice_runtime.pipeline.upstream import UpstreamToken2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.vocoder.upstream import fade_window
 
+Way = Callable[..., list[torch.Tensor]]
+"""From networks, prompt, tokens and noise to chunks of samples."""
 TOLERANCE = 1e-3
 F0_ROUNDING = 1e-6
 """Of the largest F0: what ten float32 operations in a row leave."""
-
-
-class RecordedNoise(UpstreamToken2Wav):
-    """Upstream's token2wav with the noise that was drawn when the case was recorded."""
-
-    def __init__(self, flow: Flow, vocoder: HiFT, draws: list[torch.Tensor]) -> None:
-        super().__init__(flow, vocoder)
-        self.draws = draws
-
-    def _noise(self, state, frames):
-        return self.draws.pop(0) if self.draws else None
 
 
 def rms(difference: torch.Tensor) -> torch.Tensor:
@@ -78,24 +68,25 @@ def recorded(case: Case, prefix: str) -> list[torch.Tensor]:
     return [case[name] for name in sorted(names, key=lambda name: int(name.removeprefix(prefix)))]
 
 
-def chunks_of(case: Case, schedule: Schedule, speed: float = 1.0) -> list[torch.Tensor]:
+def chunks_of(case: Case, way: Way) -> list[torch.Tensor]:
+    """With the noise that was drawn when the case was recorded."""
     prompt = FlowPrompt(case["prompt_token"][0].long(), case["prompt_feat"][0], case["embedding"][0])
-    synthesis = RecordedNoise(*networks(), recorded(case, "sine_noise_"))
-    portions = Portions(schedule, len(prompt.tokens), config().flow.lookahead_tokens)
-    with Session(synthesis, synthesis.open(prompt, None, speed), portions) as session:
-        return [chunk[None] for chunk in session.chunks(case["token"][0].tolist())]
+    tokens, noise = case["token"][0].tolist(), recorded(case, "sine_noise_")
+    return [chunk[None] for chunk in way(*networks(), prompt, tokens, noise)]
 
 
-def chunks_and_rounding(
-    case: Case, schedule: Schedule, speed: float = 1.0
-) -> tuple[list[torch.Tensor], list[Effect]]:
+def in_one_chunk(*arguments: Any, speed: float = 1.0) -> list[torch.Tensor]:
+    return [whole(*arguments, speed=speed)]
+
+
+def chunks_and_rounding(case: Case, way: Way) -> tuple[list[torch.Tensor], list[Effect]]:
     """The chunks, and what rounding in F0 does to each."""
     _, vocoder = networks()
-    chunks = chunks_of(case, schedule, speed)
+    chunks = chunks_of(case, way)
     effects = [Effect(TOLERANCE, TOLERANCE)] * len(chunks)
     for seed in range(4):
         vocoder.rounding = torch.Generator().manual_seed(seed)
-        for index, moved in enumerate(chunks_of(case, schedule, speed)):
+        for index, moved in enumerate(chunks_of(case, way)):
             effects[index] = effects[index].joined(moved - chunks[index])
     vocoder.rounding = None
     return chunks, effects
@@ -112,8 +103,8 @@ def test_fade_window(compare):
 
 
 @pytest.mark.parametrize("case", cases("token2wav"), ids=str)
-def test_upstream_streaming(case, compare):
-    chunks, effects = chunks_and_rounding(case, UpstreamSchedule())
+def test_reference_streaming(case, compare):
+    chunks, effects = chunks_and_rounding(case, streamed)
     waves = recorded(case, "wav_")
     assert len(chunks) == len(waves) == len(case.settings["chunks"])
     for index, (chunk, expected) in enumerate(zip(chunks, waves, strict=True)):
@@ -121,8 +112,8 @@ def test_upstream_streaming(case, compare):
 
 
 @pytest.mark.parametrize("case", [case for case in cases("token2wav") if "wav_offline" in case], ids=str)
-def test_upstream_offline(case, compare):
-    [wave], [effect] = chunks_and_rounding(case, OneChunk())
+def test_reference_offline(case, compare):
+    [wave], [effect] = chunks_and_rounding(case, in_one_chunk)
     compare_waves(compare, "wav_offline", wave, case["wav_offline"], effect)
 
 
@@ -131,7 +122,7 @@ def test_upstream_offline(case, compare):
     [(case, name) for case in cases("token2wav") for name in case.tensors if name.startswith("wav_speed")],
     ids=str,
 )
-def test_upstream_speed(case, name, compare):
+def test_reference_speed(case, name, compare):
     speed = int(name.removeprefix("wav_speed")) / 10
-    [wave], [effect] = chunks_and_rounding(case, OneChunk(), speed)
+    [wave], [effect] = chunks_and_rounding(case, partial(in_one_chunk, speed=speed))
     compare_waves(compare, name, wave, case[name], effect)

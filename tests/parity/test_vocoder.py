@@ -13,11 +13,11 @@ import goldens
 import pytest
 import torch
 from goldens import Compare
+from reference_streaming import single_precision_source, vocode
 from torch import Tensor
 
 from cosyvoice_runtime.vocoder import HiFT, VocoderState, stream
 from cosyvoice_runtime.vocoder.rows import Rows
-from cosyvoice_runtime.vocoder.upstream import single_precision_source, vocode
 
 WAVE = 1e-3
 F0_ROUNDING = 1e-6

@@ -33,9 +33,15 @@ class PromptTensors:
     def flow_prompt(self) -> FlowPrompt:
         """
         Raises:
-            InvalidInput: a tensor holds NaN or infinity.
+            InvalidInput: a tensor has another type, or holds NaN or infinity.
         """
+        if self.tokens.dim() != 1 or self.tokens.is_floating_point():
+            raise InvalidInput(
+                "prompt_speech_tokens", _kind(self.tokens), "a row of whole numbers is expected"
+            )
         for name, tensor in (("prompt_speech_feat", self.mel), ("prompt_spk_embedding", self.speaker)):
+            if not tensor.is_floating_point():
+                raise InvalidInput(name, _kind(tensor), "floats are expected")
             if not tensor.isfinite().all():
                 raise InvalidInput(name, "NaN or infinity", "finite values are expected")
         return FlowPrompt(self.tokens.long(), self.mel.float(), self.speaker.float())
@@ -87,9 +93,9 @@ class WaveChunk:
         _check_name("utterance_id", self.utterance_id)
         if self.cancel:
             return
-        if self.position < 0:
+        if not isinstance(self.position, int) or self.position < 0:
             raise InvalidInput("position", self.position, "0 or more tokens")
-        if not 0 <= self.cushion_s <= MAX_CUSHION_S:
+        if not isinstance(self.cushion_s, float | int) or not 0 <= self.cushion_s <= MAX_CUSHION_S:
             raise InvalidInput("cushion", self.cushion_s, f"0 to {MAX_CUSHION_S:g} s")
         for token in (*self.tokens, *self.rest):
             if not isinstance(token, int):
@@ -102,11 +108,17 @@ class WaveChunk:
             InvalidInput: naming the input.
         """
         _check_name("voice_key", self.voice_key)
-        if not 0 <= self.noise_seed < SEED_LIMIT:
+        if not isinstance(self.noise_seed, int) or not 0 <= self.noise_seed < SEED_LIMIT:
             raise InvalidInput("noise_seed", self.noise_seed, "an integer from 0 to 2**63 - 1")
+        if not isinstance(self.speed, float | int):
+            raise InvalidInput("speed", self.speed, "a number is expected")
         check_speed(self.speed)
 
 
 def _check_name(field: str, name: object) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_KEY_LENGTH:
         raise InvalidInput(field, name, f"1 to {MAX_KEY_LENGTH} characters are expected")
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

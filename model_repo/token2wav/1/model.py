@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveOutcome, load_wave_service
@@ -35,7 +36,7 @@ class TritonPythonModel:
             self._count.enter()
             try:
                 self._service.submit(decode(Inputs(request)), partial(self._deliver, request))
-            except Exception as error:  # of whatever kind: the other rows go on
+            except Exception as error:  # of whatever kind: the other requests go on
                 self._deliver(request, error)
         return [None] * len(requests)
 
@@ -68,9 +69,11 @@ def decode(inputs: Inputs) -> WaveChunk:
 
 
 def decode_prompt(inputs: Inputs) -> PromptTensors | None:
-    if inputs.shaped("prompt_speech_feat") is None:
+    mel = inputs.shaped("prompt_speech_feat")
+    if mel is None:
         return None
+    if mel.ndim < 2 or mel.size != mel.shape[-2] * mel.shape[-1]:
+        raise InvalidInput("prompt_speech_feat", mel.shape, "one matrix of frames and mel bins is expected")
     # Copies: the request's memory is the server's again after the answer, the voice stays.
     tensors = [torch.from_numpy(np.array(inputs.required(name))) for name in PROMPT_INPUTS]
-    frames, bins = inputs.shaped("prompt_speech_feat").shape[-2:]
-    return PromptTensors(tensors[0], tensors[1].view(frames, bins), tensors[2])
+    return PromptTensors(tensors[0], tensors[1].view(mel.shape[-2:]), tensors[2])

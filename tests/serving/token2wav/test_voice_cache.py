@@ -62,6 +62,20 @@ def test_unknown_voice_says_what_to_send(voices):
         ({"mel": torch.full((60, 80), torch.nan)}, "prompt_speech_feat: 'NaN or infinity'"),
         ({"speaker": torch.zeros(3)}, "prompt_spk_embedding: .*its shape must be"),
         ({"speaker": torch.full((192,), torch.inf)}, "prompt_spk_embedding: 'NaN or infinity'"),
+        ({"tokens": torch.zeros(30)}, "prompt_speech_tokens: .*float32 .* a row of whole numbers"),
+        (
+            {"tokens": torch.zeros(1, 30, dtype=torch.int32)},
+            "prompt_speech_tokens: .* a row of whole numbers",
+        ),
+        (
+            {"mel": torch.zeros(60, 80, dtype=torch.int32)},
+            "prompt_speech_feat: .*int32 .* floats are expected",
+        ),
+        ({"mel": torch.zeros(60)}, "prompt_speech_feat: .* its shape must be"),
+        (
+            {"tokens": torch.zeros(751, dtype=torch.int32), "mel": torch.zeros(1502, 80)},
+            r"prompt_speech_tokens: .751. is not accepted; a prompt has at most 750 tokens \(30 s\)",
+        ),
     ],
 )
 def test_tensors_that_are_no_prompt_are_refused_by_name(token2wav, voices, change, error):

@@ -1,8 +1,11 @@
-import torch
-from small_hift import PUBLISHED, random_mel, small_hift
+"""The reference's own streaming behaves as its description says."""
 
-from cosyvoice_runtime.vocoder import UpstreamStream
-from cosyvoice_runtime.vocoder.upstream import single_precision_source, vocode
+from itertools import islice
+
+import pytest
+import torch
+from reference_streaming import ReferenceVocoder, chunk_ends, single_precision_source, vocode
+from small_hift import PUBLISHED, random_mel, small_hift
 
 HOP = PUBLISHED.hop
 HELD = 8 * HOP
@@ -11,7 +14,7 @@ HELD = 8 * HOP
 def test_single_chunk_is_the_whole_utterance() -> None:
     hift, mel = small_hift(), random_mel(20)[None]
     noise = torch.randn(1, 20 * HOP, PUBLISHED.num_harmonics + 1)
-    found = UpstreamStream(hift).next(mel, is_last=True, noise=noise)
+    found = ReferenceVocoder(hift).next(mel, is_last=True, noise=noise)
     assert torch.equal(found, vocode(hift, mel, noise)[0])
     assert (found - hift(mel, hift.m_source.merge_noise(noise))).abs().max() < 1e-3
 
@@ -25,9 +28,9 @@ def test_single_precision_source_drifts_slowly() -> None:
 
 def test_last_frames_are_said_again_and_cross_faded() -> None:
     hift, mel = small_hift(), random_mel(50)[None]
-    upstream = UpstreamStream(hift)
-    first = upstream.next(mel[..., :30], is_last=False)
-    second = upstream.next(mel[..., 30:], is_last=True)
+    vocoder = ReferenceVocoder(hift)
+    first = vocoder.next(mel[..., :30], is_last=False)
+    second = vocoder.next(mel[..., 30:], is_last=True)
     assert first.shape == (1, 22 * HOP)
     assert second.shape == (1, 28 * HOP)
     held = vocode(hift, mel[..., :30])[0][:, -HELD:]
@@ -38,3 +41,11 @@ def test_last_frames_are_said_again_and_cross_faded() -> None:
     expected = fresh[:, :HELD] * window[:HELD] + held * window[HELD:]
     torch.testing.assert_close(second[:, :HELD], expected.float())
     assert torch.equal(second[:, HELD:], fresh[:, HELD:])
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "ends"),
+    [(0, [25, 75, 175, 275]), (1, [49, 99, 199, 299]), (24, [26, 76, 176, 276]), (50, [25, 75, 175, 275])],
+)
+def test_hops_double_after_one_that_fills_the_prompts_last_block(prompt_tokens: int, ends: list[int]) -> None:
+    assert list(islice(chunk_ends(prompt_tokens), 4)) == ends
