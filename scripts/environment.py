@@ -192,7 +192,7 @@ def find_uv(venv: Path) -> Installer:
     if path is None:
         _install(find_pip(venv), ["--no-deps", UV])
         path = str(venv / "bin" / "uv")
-    command = [path, "pip", "install", "--python", str(venv / "bin" / "python"), "--compile-bytecode"]
+    command = [path, "pip", "install", "--python", str(venv / "bin" / "python")]
     return Installer("uv", command, _uv_variables(venv) | os.environ)
 
 
@@ -203,7 +203,9 @@ def _install_all(installer: Installer, parts: list[str]) -> None:
     # nvidia-pytriton asks for beside its server is not wanted.
     _install(installer, ["--constraint", str(REQUIREMENTS / "cpu.txt"), "torch"])
     _install(installer, ["--no-deps", *files])
-    _install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+    # uv compiles no Python unless told to, and then all that is there: once, so that no first start has to.
+    last = installer._replace(environment=installer.environment | {"UV_COMPILE_BYTECODE": "1"})
+    _install(last, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
 
 
 def _uv_variables(venv: Path) -> dict[str, str]:

@@ -32,7 +32,7 @@ def parse_substitutions(text: str) -> dict[str, str]:
         match = SUBSTITUTION.fullmatch(part)
         if match is None:
             raise TemplateError(f"substitution {part!r} is not key:value (a comma in a value is written \\,)")
-        key, value = (re.sub(r"\\(.)", r"\1", piece, flags=re.DOTALL) for piece in match.groups())
+        key, value = (re.sub(r"\\(.)", r"\1", side, flags=re.DOTALL) for side in match.groups())
         if key in values:
             raise TemplateError(f"substitution for ${{{key}}} is given twice")
         values[key] = value
