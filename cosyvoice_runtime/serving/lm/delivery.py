@@ -38,12 +38,9 @@ class Delivery:
 
     def _run(self) -> None:
         while (job := self._ready.get()) is not None:
-            try:
-                self._look(job)
-                if self._ready.empty():
-                    self._caught_up()
-            except Exception:
-                logger.exception("a reader's end or the load could not be told")
+            _guarded(self._look, job)
+            if self._ready.empty():
+                _guarded(self._caught_up)
 
     def _look(self, job: Job) -> None:
         if job.closed:
@@ -65,3 +62,11 @@ class Delivery:
             self._cancel(job)
             return error
         return None
+
+
+def _guarded(function: Callable[..., None], *arguments: object) -> None:
+    """Call a function of others: its error is theirs, and the other readers still get their tokens."""
+    try:
+        function(*arguments)
+    except Exception:
+        logger.exception("%s failed", getattr(function, "__qualname__", function))

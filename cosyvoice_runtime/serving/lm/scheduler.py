@@ -27,12 +27,14 @@ class Load(NamedTuple):
         active: requests that hold a slot.
         waiting: requests that wait for one.
         tokens_per_step: drawn in the last step; 0 when idle.
+        tokens: speech tokens drawn so far.
         finished: requests ended so far, by reason.
     """
 
     active: int
     waiting: int
     tokens_per_step: int
+    tokens: int
     finished: Mapping[FinishReason, int]
 
 
@@ -71,6 +73,7 @@ class Scheduler:
         self._refusal: CosyVoiceError | None = None
         self._closing = False
         self._tokens_per_step = 0
+        self._tokens = 0
         self._finished: Counter[FinishReason] = Counter()
         self._delivery = Delivery(self._cancel, lambda: watch(self.load))
         self._thread = threading.Thread(target=self._run, name="speech-lm-scheduler")
@@ -79,8 +82,8 @@ class Scheduler:
     @property
     def load(self) -> Load:
         active = len(self._running)
-        tokens = self._tokens_per_step if active else 0
-        return Load(active, len(self._waiting), tokens, Counter(self._finished))
+        per_step = self._tokens_per_step if active else 0
+        return Load(active, len(self._waiting), per_step, self._tokens, Counter(self._finished))
 
     def submit(self, request: Request, reader: Reader) -> None:
         """Queue a request; everything further goes to the reader, its end included.
@@ -183,10 +186,18 @@ class Scheduler:
     def _admit(self) -> None:
         while self._waiting and len(self._running) < self._engine.slots:
             job = self._waiting[0]
+            if not self._has_ended(job):
+                self._start(job)
+
+    def _has_ended(self, job: Job) -> bool:
+        """End a waiting request that its reader no longer wants; a reader that fails ends its own alone."""
+        try:
             if job.reader.cancelled:
                 self._finish(job, FinishReason.CANCELLED)
-            else:
-                self._start(job)
+        except Exception as error:
+            logger.warning("the reader of a waiting request failed", exc_info=error)
+            self._finish(job, FinishReason.ERROR, _reader_failure(error))
+        return job.finish_reason is not None
 
     def _start(self, job: Job) -> None:
         try:
@@ -207,6 +218,7 @@ class Scheduler:
             return
         progress = self._engine.step()
         self._tokens_per_step = sum(len(row.tokens) for row in progress)
+        self._tokens += self._tokens_per_step
         for row in progress:
             self._advance(self._running[row.handle], row)
         now = self._clock()
@@ -247,6 +259,10 @@ class Scheduler:
         with self._changed:
             self._refusal = failure
         self._fail(self._waiting, failure)
+
+
+def _reader_failure(error: Exception) -> CosyVoiceError:
+    return CosyVoiceError(f"the reader of the speech tokens failed ({type(error).__name__})")
 
 
 def _breakdown(error: Exception) -> EngineError:

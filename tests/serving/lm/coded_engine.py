@@ -104,21 +104,32 @@ class CodedEngine:
 
 
 @dataclass
-class RecordingReader:
+class CollectingReader:
     """
     Attributes:
         hold: `send` waits for it, if there is one.
         leave_after: tokens after which the reader is gone.
+        gone: whether it wants no further tokens.
+        failure: raised by `cancelled`.
+        end_failure: raised by `finish` after it has noted the end.
     """
 
     hold: threading.Event | None = None
     leave_after: int | None = None
-    cancelled: bool = False
+    gone: bool = False
+    failure: Exception | None = None
+    end_failure: Exception | None = None
     groups: list[list[int]] = field(default_factory=list)
     reasons: list[FinishReason | None] = field(default_factory=list)
     ends: list[Exception | None] = field(default_factory=list)
     sending: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def cancelled(self) -> bool:
+        if self.failure is not None:
+            raise self.failure
+        return self.gone
 
     @property
     def tokens(self) -> list[int]:
@@ -133,8 +144,8 @@ class RecordingReader:
         if self.hold is not None:
             assert self.hold.wait(TIMEOUT_S)
         if self.leave_after is not None and len(self.tokens) >= self.leave_after:
-            self.cancelled = True
-        if self.cancelled:
+            self.gone = True
+        if self.gone:
             raise ConnectionError("the reader has gone")
         self.groups.append(list(tokens))
         self.reasons.append(finish_reason)
@@ -142,8 +153,10 @@ class RecordingReader:
     def finish(self, error: Exception | None) -> None:
         self.ends.append(error)
         self.ended.set()
+        if self.end_failure is not None:
+            raise self.end_failure
 
-    def wait(self) -> RecordingReader:
+    def wait(self) -> CollectingReader:
         """Return when the request has ended, which it must do once."""
         assert self.ended.wait(TIMEOUT_S)
         return self

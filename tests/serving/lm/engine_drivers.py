@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from coded_engine import TIMEOUT_S, RecordingReader
+from coded_engine import TIMEOUT_S, CollectingReader
 from coded_utterances import coded
 
 from cosyvoice_runtime.errors import CosyVoiceError
@@ -34,9 +34,9 @@ def own_threads() -> set[threading.Thread]:
 
 def submit(
     scheduler: Scheduler, name: int, strategy: str = "greedy", request_id: str = ""
-) -> RecordingReader:
+) -> CollectingReader:
     """Ask for the coded utterance."""
-    reader = RecordingReader()
+    reader = CollectingReader()
     options = SamplingOptions(strategy, min_tokens=0, max_tokens=60, seed=name)
     scheduler.submit(Request(Prompt([name]), options, True, id=request_id), reader)
     return reader
@@ -44,7 +44,7 @@ def submit(
 
 def check_many_threads(scheduler: Scheduler) -> None:
     """Twelve of them ask for the utterances 1 to 48, of which ``n`` has ``n`` codes."""
-    readers: dict[int, RecordingReader] = {}
+    readers: dict[int, CollectingReader] = {}
 
     def ask(names: range) -> None:
         for name in names:
@@ -89,11 +89,11 @@ def tokens(rows: list) -> list[int]:
     return [token for row in rows for token in row.tokens]
 
 
-def speak(scheduler: Scheduler, options: Sequence[SamplingOptions]) -> list[RecordingReader]:
+def speak(scheduler: Scheduler, options: Sequence[SamplingOptions]) -> list[CollectingReader]:
     """The prompts, each with its options, side by side to their ends."""
     readers = []
     for prompt, one in zip(PROMPTS, options, strict=True):
-        readers.append(RecordingReader())
+        readers.append(CollectingReader())
         scheduler.submit(Request(prompt, one, streaming=True), readers[-1])
     return [reader.wait() for reader in readers]
 

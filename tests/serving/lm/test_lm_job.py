@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from coded_engine import RecordingReader, coded_request, coded_tokens
+from coded_engine import CollectingReader, coded_request, coded_tokens
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason
@@ -14,7 +14,7 @@ from cosyvoice_runtime.serving.lm.job import MAX_GROUP, NOTHING, Job, Portion
 
 def make_job(**fields) -> Job:
     request = coded_request(1, 1, streaming=True)
-    return Job(dataclasses.replace(request, **fields), RecordingReader())
+    return Job(dataclasses.replace(request, **fields), CollectingReader())
 
 
 @pytest.fixture
