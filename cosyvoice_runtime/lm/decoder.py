@@ -51,9 +51,6 @@ class BatchDecoder:
         lm: the network; cache and decoding take its device and dtype.
         slots: utterances at a time.
         max_len: positions per utterance, prompt and generated tokens together.
-        fixed_batch: run all slots over the whole ``max_len`` in each step. Shapes are then static, and what
-            the neighbours are doing doesn't change an utterance's logits in the last bit (the slot it is
-            in can); idle slots cost as much as busy ones.
         record: steps are recorded with it and replayed, on a GPU with `CudaRecorder`. Recorded steps come in
             few sizes, so this changes logits as much as neighbours do.
         prefill_rows: prompts fed in one pass. More than one is faster where a pass costs the same for any
@@ -65,14 +62,13 @@ class BatchDecoder:
         lm: SpeechLM,
         slots: int,
         max_len: int,
-        fixed_batch: bool = False,
         record: Recorder | None = None,
         prefill_rows: int = 1,
     ) -> None:
         self._lm = lm
         self._prefill_rows = prefill_rows
         self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
-        self._steps: DecodeSteps = EagerSteps(lm, self._cache, fixed_batch)
+        self._steps: DecodeSteps = EagerSteps(lm, self._cache)
         if record is not None:
             self._steps = GraphedSteps(lm, self._cache, record)
         self._running: dict[int, Generation] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cosyvoice_runtime.text.bound import bounded
 
@@ -57,10 +57,6 @@ class SplitStyle:
     marks: str
     final: str
     keep_words: bool = True
-
-    def with_commas(self) -> SplitStyle:
-        """The same style, splitting at commas as well."""
-        return replace(self, marks=self.marks + "，,")
 
     def ends_sentence(self, text: str, index: int) -> bool:
         """Whether the character at ``index`` ends a sentence."""

@@ -87,7 +87,7 @@ def test_idle_row_leaves_what_is_attended_to(lm: SpeechLM, config: SpeechLMConfi
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_row_of_a_fixed_batch_does_not_change_in_the_last_bit(
+def test_slot_in_a_step_of_one_size_does_not_change_in_the_last_bit(
     config: SpeechLMConfig, published: dict[str, torch.Tensor], dtype: torch.dtype
 ) -> None:
     """Whatever the other slots hold and feed."""

@@ -138,5 +138,5 @@ def test_split_equals_upstream(case: Case, suffix: str, limits: SplitLimits, com
         ("split_en", UPSTREAM_WESTERN, StandInTokenizer().count),
     ):
         if (golden := case.get(name + suffix)) is not None:
-            style = style.with_commas() if commas else style
+            style = replace(style, marks=style.marks + "，,") if commas else style
             assert split(case["text"], style, limits, count) == golden
