@@ -20,10 +20,10 @@ class DecodeSteps(Protocol):
     """Steps over the first slots of a cache."""
 
     def size(self, needed: int) -> int:
-        """How many slots a step takes that needs so many of them."""
+        """Slots that a step takes when it needs at least ``needed`` of them."""
 
     def span(self, needed: int) -> int:
-        """How many positions a step attends to that needs so many of them."""
+        """Positions that a step attends to when it needs at least ``needed`` of them."""
 
     def run(self, tokens: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], span: int) -> Tensor:
         """Feed one token to each slot; see :meth:`SpeechLM.decode_step`.

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from cosyvoice_runtime.serving.lm.job import Job, Portion
+from cosyvoice_runtime.serving.lm.job import Job, Unread
 
 logger = logging.getLogger(__name__)
 
@@ -45,17 +45,17 @@ class Delivery:
     def _look(self, job: Job) -> None:
         if job.closed:
             return
-        portion = job.take()
-        error = portion.error or self._send(job, portion)
-        if error is not None or portion.finish_reason is not None:
+        unread = job.take()
+        error = unread.error or self._send(job, unread)
+        if error is not None or unread.finish_reason is not None:
             job.closed = True
             job.reader.finish(error)
 
-    def _send(self, job: Job, portion: Portion) -> Exception | None:
+    def _send(self, job: Job, unread: Unread) -> Exception | None:
         """Pass tokens on; returns why that could not be done."""
         try:
-            if portion.tokens or portion.finish_reason is not None:
-                job.reader.send(portion.tokens, portion.finish_reason)
+            if unread.tokens or unread.finish_reason is not None:
+                job.reader.send(unread.tokens, unread.finish_reason)
             elif job.reader.cancelled:
                 self._cancel(job)
         except Exception as error:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.lm.delivery import Delivery
-from cosyvoice_runtime.serving.lm.engine import Engine, EngineError, OpenEngine, Progress
+from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, OpenEngine, Progress
 from cosyvoice_runtime.serving.lm.job import Job, Reader
 from cosyvoice_runtime.serving.lm.request import Request
 
@@ -61,7 +61,7 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_engine = open_engine
-        self._engine: Engine = open_engine()
+        self._engine: LmEngine = open_engine()
         self._max_waiting = max_waiting
         self._idle_timeout_s = idle_timeout_s
         self._clock = clock
@@ -217,19 +217,19 @@ class Scheduler:
         if not self._running:
             return
         progress = self._engine.step()
-        self._tokens_per_step = sum(len(row.tokens) for row in progress)
+        self._tokens_per_step = sum(len(each.tokens) for each in progress)
         self._tokens += self._tokens_per_step
-        for row in progress:
-            self._advance(self._running[row.handle], row)
+        for each in progress:
+            self._advance(self._running[each.handle], each)
         now = self._clock()
         for job in list(self._running.values()):
             if job.unread_s(now) > self._idle_timeout_s:
                 self._remove(job, CosyVoiceError(f"nobody took new tokens for {self._idle_timeout_s:g} s"))
 
-    def _advance(self, job: Job, row: Progress) -> None:
-        if row.finish_reason is not None:
-            self._finish(job, row.finish_reason, row.error, row.tokens)
-        elif job.put(row.tokens, self._clock()):
+    def _advance(self, job: Job, progress: Progress) -> None:
+        if progress.finish_reason is not None:
+            self._finish(job, progress.finish_reason, progress.error, progress.tokens)
+        elif job.put(progress.tokens, self._clock()):
             self._delivery.tell(job)
 
     def _finish(

@@ -13,7 +13,7 @@ from coded_utterances import coded
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.serving.lm.engine import Engine, prepare_engine
+from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
@@ -73,7 +73,7 @@ def check_stops_that_race(scheduler: Scheduler) -> None:
     assert all(readers[name].reason is FinishReason.STOP for name in itertools.islice(readers, 1, None, 2))
 
 
-def run(engine: Engine, handles: set) -> dict:
+def run(engine: LmEngine, handles: set) -> dict:
     """Progress of each utterance to its end."""
     seen: dict = {handle: [] for handle in handles}
     left = set(handles)

@@ -221,8 +221,8 @@ def test_request_that_the_engine_refuses_fails_alone(scheduler, engine):
     assert engine.closed == 0
 
 
-def test_row_that_breaks_fails_alone(scheduler, engine):
-    engine.broken_rows = {1}
+def test_sequence_that_breaks_fails_alone(scheduler, engine):
+    engine.broken = {1}
     broken, other = submit(scheduler, 1, 3), submit(scheduler, 2, 3)
     assert str(broken.wait().ends[0]) == "1 is broken"
     assert other.wait().tokens == coded_tokens(2, 3)
