@@ -25,7 +25,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.serving.lm.engine import Engine, OpenEngine, prepare_engine
+from cosyvoice_runtime.serving.lm.engine import LmEngine, OpenEngine, prepare_engine
 from cosyvoice_runtime.serving.lm.engines.vllm.export import export
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings
 from measuring import vllm_alone
@@ -121,7 +121,7 @@ def measure_engine(
         engine.close()
 
 
-def opened(name: str, open_engine: OpenEngine) -> Engine:
+def opened(name: str, open_engine: OpenEngine) -> LmEngine:
     begin = time.perf_counter()
     engine = open_engine()
     print(f"{name}: opened in {time.perf_counter() - begin:.1f} s", flush=True)
@@ -134,7 +134,7 @@ def told(figures: Figures) -> Figures:
 
 
 def measure(
-    engine: Engine, prompts: Sequence[Prompt], options: SamplingOptions, repeats: int
+    engine: LmEngine, prompts: Sequence[Prompt], options: SamplingOptions, repeats: int
 ) -> tuple[float, float, float, list[float]]:
     """Tokens per second, milliseconds per token of a request, milliseconds to the first, and all runs."""
     run(engine, prompts, options)  # the first one of its size is slower
@@ -146,7 +146,7 @@ def measure(
     return median(rates), decode_ms, first_ms, rates
 
 
-def run(engine: Engine, prompts: Sequence[Prompt], options: SamplingOptions) -> Run:
+def run(engine: LmEngine, prompts: Sequence[Prompt], options: SamplingOptions) -> Run:
     """All prompts together, to their ends.
 
     Raises:

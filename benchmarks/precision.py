@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.lm import KVCache, SpeechLM
 from cosyvoice_runtime.vocoder.hift import HiFT

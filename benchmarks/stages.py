@@ -28,7 +28,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
-from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate

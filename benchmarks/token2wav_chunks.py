@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
-from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.vocoder import HiFT, VocoderState, change_speed, context, stream
 
 FRAMES = 160

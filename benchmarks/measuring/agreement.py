@@ -16,8 +16,8 @@ from cosyvoice_runtime.lm import (
     SpeechLM,
     generate,
 )
-from cosyvoice_runtime.lm.prompt import Segment, Table
-from cosyvoice_runtime.serving.lm.engine import Engine
+from cosyvoice_runtime.lm.prompt import PromptPart, Table
+from cosyvoice_runtime.serving.lm.engine import LmEngine
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Agreement:
     worst: float
 
 
-def speak(engine: Engine, prompts: Sequence[Prompt], options: SamplingOptions) -> list[Spoken]:
+def speak(engine: LmEngine, prompts: Sequence[Prompt], options: SamplingOptions) -> list[Spoken]:
     """All prompts at a time, as far as there are slots.
 
     Raises:
@@ -81,9 +81,9 @@ def agreement(lm: SpeechLM, prompt: Prompt, options: SamplingOptions, spoken: Sp
 @torch.inference_mode()
 def _gaps(lm: SpeechLM, prompt: Prompt, spoken: Spoken) -> list[float]:
     """By how much the best logit exceeds that of each token, and of every stop id if one followed."""
-    fed = prompt.segments()
+    fed = prompt.parts()
     start = len(lm.embed(fed)) - 1
-    embeddings = lm.embed([*fed, Segment(Table.SPEECH, spoken.tokens)])
+    embeddings = lm.embed([*fed, PromptPart(Table.SPEECH, spoken.tokens)])
     length = len(embeddings)
     cache = KVCache(lm.config, 1, length, lm.device, lm.dtype).view(0, 1)
     positions = torch.arange(length, device=lm.device)[None]

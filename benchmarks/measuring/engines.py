@@ -128,4 +128,4 @@ def _load(weights: Path, checkpoint: Path, like: SpeechLM) -> SpeechLM:
 def _positions(job: Job) -> int:
     """Prompt and longest possible output."""
     most = TokenLimits.of(job.options, len(job.prompt.text)).max_tokens
-    return num_positions(job.prompt.segments()) + most
+    return num_positions(job.prompt.parts()) + most

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
+
 # CAM++ front end: Kaldi's defaults (25 ms frames, 10 ms hop, no frame beyond the signal) without
 # dither, on samples in [-1, 1] rather than Kaldi's 16-bit range.
-FBANK_SAMPLE_RATE = 16_000
 FBANK_BINS = 80
 FRAME_SIZE = 400
 FRAME_HOP = 160
@@ -59,10 +60,10 @@ def _filters() -> Tensor:
     In float32 step by step, as Kaldi does: at the foot of a narrow low triangle the last bit of its
     edge is 1e-4 of the energy it lets through.
     """
-    low, high = _mel(LOW_HZ), _mel(FBANK_SAMPLE_RATE / 2)
+    low, high = _mel(LOW_HZ), _mel(EXTRACTOR_SAMPLE_RATE / 2)
     spacing = (high - low) / (FBANK_BINS + 1)
     left, centre, right = (low + (torch.arange(FBANK_BINS)[:, None] + shift) * spacing for shift in (0, 1, 2))
-    hz = torch.arange(FFT_SIZE // 2) * (FBANK_SAMPLE_RATE / FFT_SIZE)
+    hz = torch.arange(FFT_SIZE // 2) * (EXTRACTOR_SAMPLE_RATE / FFT_SIZE)
     # A float32 logarithm differs between processors; the rounded float64 one doesn't.
     mels = MEL_SCALE * (1.0 + hz / MEL_BREAK_HZ).double().log().float()
     triangles = torch.minimum((mels - left) / (centre - left), (right - mels) / (right - centre))

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.audio.filters import slaney_filters
+from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 
 # Whisper (large-v3) front end; 100 frames per second.
-LOG_MEL_SAMPLE_RATE = 16_000
 LOG_MEL_HOP = 160
 LOG_MEL_BINS = 128
 FFT_SIZE = 400
@@ -30,6 +30,6 @@ def log_mel_spectrogram(samples: Tensor) -> Tensor:
     window = torch.hann_window(FFT_SIZE)
     spectrum = torch.stft(samples, FFT_SIZE, LOG_MEL_HOP, window=window, return_complex=True)
     power = spectrum[:, :-1].abs().square()
-    mel = slaney_filters(LOG_MEL_SAMPLE_RATE, FFT_SIZE, LOG_MEL_BINS, HIGH_HZ) @ power
+    mel = slaney_filters(EXTRACTOR_SAMPLE_RATE, FFT_SIZE, LOG_MEL_BINS, HIGH_HZ) @ power
     log_mel = mel.clamp(min=POWER_FLOOR).log10()
     return (log_mel.clamp(min=log_mel.max().item() - DYNAMIC_RANGE) + 4.0) / 4.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.errors import InvalidInput
 
 MIN_SECONDS = 0.5
 MAX_SECONDS = 30.0  # what the speech tokenizer was made for (upstream's frontend refuses more, too)
-MIN_RATE = 16_000  # the speech tokenizer and the speaker encoder read up to 8 kHz
 MAX_RATE = 192_000  # the highest rate of recorders; bounds the work that a request can ask for
 PEAK_LIMIT = 1.5  # lossy codecs overshoot full scale by up to 3 dB; integers sent as floats are far above
 SILENCE_RMS = 1e-3  # -60 dBFS: 40 dB below ordinary speech, what is left is the noise of a room
@@ -48,8 +48,9 @@ def check_reference(audio: Audio) -> None:
         InvalidInput: the sample rate is outside 16 to 192 kHz; the duration outside 0.5 to 30 s; a
             sample is not finite or far outside [-1, 1]; the audio is silent or heavily clipped.
     """
-    if not MIN_RATE <= audio.rate <= MAX_RATE:
-        raise InvalidInput("reference_sample_rate", audio.rate, f"expected {MIN_RATE} to {MAX_RATE} Hz")
+    if not EXTRACTOR_SAMPLE_RATE <= audio.rate <= MAX_RATE:
+        limit = f"expected {EXTRACTOR_SAMPLE_RATE} to {MAX_RATE} Hz"
+        raise InvalidInput("reference_sample_rate", audio.rate, limit)
     if not MIN_SECONDS <= audio.seconds <= MAX_SECONDS:
         _refuse(f"{audio.seconds:.2f} s", f"expected {MIN_SECONDS:g} to {MAX_SECONDS:g} s")
     _check_values(audio.samples)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,53 +30,13 @@ from cosyvoice_runtime.checkpoint.sections import load_config, read_json
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids, tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE, Tensors, load_tensors, read_tensors
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
 
 SILENT = -16384.0
-ROWS_MULTIPLE = 128
 PREFIX = "llm.model."
 """What ``llm.pt`` puts before the names of Qwen2ForCausalLM."""
 SPARE_ROWS = "spare_text_rows.safetensors"
 """Text table rows that no token uses: they have no place in the merged vocabulary, but in ``llm.pt``."""
-
-
-@dataclass(frozen=True)
-class MergedVocabulary:
-    """Where text, speech and control ids lie in the merged vocabulary."""
-
-    text_tokens: int
-    speech_rows: int
-
-    @property
-    def speech_offset(self) -> int:
-        return self.text_tokens
-
-    @property
-    def sos_id(self) -> int:
-        return self.text_tokens + self.speech_rows
-
-    @property
-    def task_id(self) -> int:
-        return self.sos_id + 1
-
-    @property
-    def length(self) -> int:
-        """Number of ids in use."""
-        return self.task_id + 1
-
-    @property
-    def rows(self) -> int:
-        """Rows of the embedding and of the head, padding included."""
-        return self.length + -self.length % ROWS_MULTIPLE
-
-    @property
-    def tokens(self) -> list[str]:
-        """Text forms of everything after the text tokens."""
-        codes = [f"<|s_{code}|>" for code in range(self.speech_rows - 3)]
-        return [*codes, "<|eos1|>", "<|eos2|>", "<|eos3|>", "<|sos|>", "<|task_id|>"]
-
-    @property
-    def speech(self) -> slice:
-        return slice(self.speech_offset, self.sos_id)
 
 
 def export_merged(layout: Layout, out_dir: str | Path, dtype: torch.dtype, force: bool = False) -> Path:

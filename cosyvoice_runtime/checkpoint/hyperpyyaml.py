@@ -1,7 +1,7 @@
 """HyperPyYAML as plain data: nothing that a tag names is ever imported or called.
 
 ``!new:a.b.C`` (likewise ``!name:``, ``!apply:``, ``!module:`` and any other tag) becomes a :class:`Tagged`
-node, ``!ref <key>`` a :class:`Reference`. References are resolved on request, to scalars only, so that a
+node, ``!ref <key>`` a :class:`YamlReference`. References are resolved on request, to scalars only, so that a
 hostile file can neither run code nor grow in memory.
 """
 
@@ -47,7 +47,7 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class Reference:
+class YamlReference:
     """``!ref``: one ``<key>``, or arithmetic over such keys and numbers."""
 
     expression: str
@@ -61,9 +61,9 @@ class _Loader(yaml.SafeLoader):
             raise yaml.composer.ComposerError(problem="aliases are not accepted")
         return super().compose_node(parent, index)
 
-    def construct_tagged(self, suffix: str, node: yaml.Node) -> Tagged | Reference:
+    def construct_tagged(self, suffix: str, node: yaml.Node) -> Tagged | YamlReference:
         if suffix == "ref":
-            return Reference(str(node.value))
+            return YamlReference(str(node.value))
         return Tagged(f"!{suffix}", self._construct_plain(node))
 
     def _construct_plain(self, node: yaml.Node) -> Any:
@@ -81,7 +81,7 @@ class _Dumper(yaml.SafeDumper):
     def represent_tagged(self, node: Tagged) -> yaml.Node:
         return self.represent_mapping(node.tag, node.arguments)
 
-    def represent_reference(self, node: Reference) -> yaml.Node:
+    def represent_reference(self, node: YamlReference) -> yaml.Node:
         return self.represent_scalar("!ref", node.expression)
 
 
@@ -91,7 +91,7 @@ _Loader.add_implicit_resolver(
 )
 _Loader.add_multi_constructor("!", _Loader.construct_tagged)
 _Dumper.add_representer(Tagged, _Dumper.represent_tagged)
-_Dumper.add_representer(Reference, _Dumper.represent_reference)
+_Dumper.add_representer(YamlReference, _Dumper.represent_reference)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Resolver:
         Raises:
             CheckpointError: a reference names an unknown key, itself, or something that is no scalar.
         """
-        if isinstance(node, Reference):
+        if isinstance(node, YamlReference):
             return self._expression(node.expression)
         if isinstance(node, Tagged):
             return Tagged(node.tag, self.resolve(node.arguments))

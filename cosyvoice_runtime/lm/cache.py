@@ -24,17 +24,17 @@ def cache_bytes(config: SpeechLMConfig, slots: int, max_len: int, dtype: torch.d
 
 
 class CacheView:
-    """Consecutive slots of a cache; row ``b`` of a batch lives in slot ``first + b``."""
+    """Consecutive slots of a cache; sequence ``b`` of a batch lives in slot ``first + b``."""
 
     def __init__(self, data: Tensor) -> None:
         self.data = data
         self.max_len = data.shape[4]
-        self._rows = torch.arange(data.shape[2], device=data.device)[:, None]
+        self._slots = torch.arange(data.shape[2], device=data.device)[:, None]
 
     def write(self, layer: int, positions: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store keys and values [B, T, kv_heads, head_dim] at positions [B, T] of their rows."""
-        self.data[layer, 0][self._rows, :, positions] = keys
-        self.data[layer, 1][self._rows, :, positions] = values
+        """Store keys and values [B, T, kv_heads, head_dim] at positions [B, T] of their slots."""
+        self.data[layer, 0][self._slots, :, positions] = keys
+        self.data[layer, 1][self._slots, :, positions] = values
 
     def read(self, layer: int, span: int) -> tuple[Tensor, Tensor]:
         """Keys and values [B, kv_heads, span, head_dim] of the first ``span`` positions, without a copy."""
@@ -48,10 +48,10 @@ class GatheredView(CacheView):
     def __init__(self, data: Tensor, slots: Tensor) -> None:
         self.data = data
         self.max_len = data.shape[4]
-        self._rows = slots[:, None]
+        self._slots = slots[:, None]
 
     def read(self, layer: int, span: int) -> tuple[Tensor, Tensor]:
-        keys, values = self.data[layer][:, self._rows[:, 0], :, :span]
+        keys, values = self.data[layer][:, self._slots[:, 0], :, :span]
         return keys, values
 
 

@@ -20,10 +20,10 @@ class DecodeSteps(Protocol):
     """Steps over the first slots of a cache."""
 
     def size(self, needed: int) -> int:
-        """How many slots a step takes that needs so many of them."""
+        """Slots that a step takes when it needs at least ``needed`` of them."""
 
     def span(self, needed: int) -> int:
-        """How many positions a step attends to that needs so many of them."""
+        """Positions that a step attends to when it needs at least ``needed`` of them."""
 
     def run(self, tokens: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], span: int) -> Tensor:
         """Feed one token to each slot; see :meth:`SpeechLM.decode_step`.
@@ -38,23 +38,16 @@ class DecodeSteps(Protocol):
 
 
 class EagerSteps:
-    """Steps as large as needed.
+    """Steps as large as needed."""
 
-    Args:
-        fixed: always all slots and positions.
-    """
-
-    def __init__(self, lm: SpeechLM, cache: KVCache, fixed: bool = False) -> None:
+    def __init__(self, lm: SpeechLM, cache: KVCache) -> None:
         self._lm = lm
         self._cache = cache
-        self._fixed = fixed
 
     def size(self, needed: int) -> int:
-        return self._cache.slots if self._fixed else needed
+        return needed
 
     def span(self, needed: int) -> int:
-        if self._fixed:
-            return self._cache.max_len
         return min(-(-needed // SPAN_STEP) * SPAN_STEP, self._cache.max_len)
 
     def run(self, tokens: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], span: int) -> Tensor:

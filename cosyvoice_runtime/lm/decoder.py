@@ -18,7 +18,7 @@ from cosyvoice_runtime.lm.limits import FinishReason, TokenLimits
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import (
     Prompt,
-    Segment,
+    PromptPart,
     check_speech,
     check_text,
     num_positions,
@@ -38,8 +38,8 @@ DEFAULT_OPTIONS = SamplingOptions()
 class Fresh(NamedTuple):
     """An utterance and what it has to be fed."""
 
-    row: Generation
-    segments: Sequence[Segment]
+    sequence: Generation
+    parts: Sequence[PromptPart]
 
 
 class BatchDecoder:
@@ -51,13 +51,10 @@ class BatchDecoder:
         lm: the network; cache and decoding take its device and dtype.
         slots: utterances at a time.
         max_len: positions per utterance, prompt and generated tokens together.
-        fixed_batch: run all slots over the whole ``max_len`` in each step. Shapes are then static, and what
-            the neighbours are doing doesn't change an utterance's logits in the last bit (the slot it is
-            in can); idle slots cost as much as busy ones.
-        capture: steps are captured with it and replayed, on a GPU with `CudaGraphCapture`. Captured steps
-            come in few sizes, so this changes logits as much as neighbours do.
-        prefill_rows: prompts fed in one pass. More than one is faster where a pass costs the same for any
-            number of rows, as on a GPU.
+        capture: steps are captured with it and replayed, on a GPU with `CudaGraphCapture`. Captured steps come in
+            few sizes, so this changes logits as much as neighbours do.
+        prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
+            for one as for several, as on a GPU.
     """
 
     def __init__(
@@ -65,14 +62,13 @@ class BatchDecoder:
         lm: SpeechLM,
         slots: int,
         max_len: int,
-        fixed_batch: bool = False,
         capture: GraphCapture | None = None,
-        prefill_rows: int = 1,
+        prefill_batch: int = 1,
     ) -> None:
         self._lm = lm
-        self._prefill_rows = prefill_rows
+        self._prefill_batch = prefill_batch
         self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
-        self._steps: DecodeSteps = EagerSteps(lm, self._cache, fixed_batch)
+        self._steps: DecodeSteps = EagerSteps(lm, self._cache)
         if capture is not None:
             self._steps = GraphedSteps(lm, self._cache, capture)
         self._running: dict[int, Generation] = {}
@@ -105,10 +101,10 @@ class BatchDecoder:
             CacheFullError: no slot is free.
         """
         prompt.check(self._lm.config)
-        segments = prompt.segments()
-        self._check_room(num_positions(segments), options)
+        parts = prompt.parts()
+        self._check_room(num_positions(parts), options)
         limits = TokenLimits.of(options, len(prompt.text))
-        return self._admit(Generation(self._lm.config, options, prompt.prompt_speech, limits, feed=segments))
+        return self._admit(Generation(self._lm.config, options, prompt.prompt_speech, limits, feed=parts))
 
     def add_stream(
         self,
@@ -166,11 +162,11 @@ class BatchDecoder:
             at most one emission per utterance. One that drew a fill marker has none, one without room
             for its next text ends with reason ``length``.
         """
-        rows, logits = self._feed()
+        sequences, logits = self._feed()
         tokens: dict[Generation, int | None] = {}
-        if rows:
-            ids = self._draw(rows, torch.cat(logits))
-            tokens = {row: self._accept(row, drawn) for row, drawn in zip(rows, ids, strict=True)}
+        if sequences:
+            drawn = zip(sequences, self._draw(sequences, torch.cat(logits)), strict=True)
+            tokens = {sequence: self._accept(sequence, token) for sequence, token in drawn}
         return list(self._emissions(tokens))
 
     def _admit(self, generation: Generation) -> Generation:
@@ -192,27 +188,28 @@ class BatchDecoder:
                 raise InvalidInput(field, wanted, f"after this prompt there is room for {room}")
 
     def _feed(self) -> tuple[list[Generation], list[Tensor]]:
-        """Feed what is ready: the utterances concerned, and their logits as parts of [rows, V]."""
-        rows = [row for row in self._running.values() if row.unfed]
-        logits = [self._decode(rows)] if rows else []
+        """Feed what is ready: the utterances concerned, and their logits as parts of [sequences, V]."""
+        sequences = [sequence for sequence in self._running.values() if sequence.unfed]
+        logits = [self._decode(sequences)] if sequences else []
         for group in self._prompts():
-            rows += [prompt.row for prompt in group]
+            sequences += [prompt.sequence for prompt in group]
             logits.append(self._prefill(group))
-        return rows, logits
+        return sequences, logits
 
     def _prompts(self) -> Iterator[list[Fresh]]:
         """Prompts to prefill now, in groups for one pass."""
         group: list[Fresh] = []
-        for row in self._running.values():
-            segments = row.take_feed()
-            if segments is None:
+        for sequence in self._running.values():
+            parts = sequence.take_feed()
+            if parts is None:
                 continue
-            if self._cache.lengths[row.slot] + num_positions(segments) > self._cache.max_len:
-                row.finish(FinishReason.LENGTH)
+            if self._cache.lengths[sequence.slot] + num_positions(parts) > self._cache.max_len:
+                sequence.finish(FinishReason.LENGTH)
                 continue
-            prompt = Fresh(row, segments)
-            longest = max(num_positions(other.segments) for other in [*group, prompt])
-            if group and (len(group) == self._prefill_rows or (len(group) + 1) * longest > PREFILL_POSITIONS):
+            prompt = Fresh(sequence, parts)
+            longest = max(num_positions(other.parts) for other in [*group, prompt])
+            padded = (len(group) + 1) * longest
+            if group and (len(group) == self._prefill_batch or padded > PREFILL_POSITIONS):
                 yield group
                 group = []
             group.append(prompt)
@@ -220,53 +217,53 @@ class BatchDecoder:
             yield group
 
     def _prefill(self, group: list[Fresh]) -> Tensor:
-        embeddings = [self._lm.embed(prompt.segments) for prompt in group]
-        slots = [prompt.row.slot for prompt in group]
+        embeddings = [self._lm.embed(prompt.parts) for prompt in group]
+        slots = [prompt.sequence.slot for prompt in group]
         starts = self._cache.lengths[slots].tolist()
-        self._cache.lengths[slots] += [len(row) for row in embeddings]
+        self._cache.lengths[slots] += [len(embedded) for embedded in embeddings]
         if len(group) == 1:
             view = self._cache.view(slots[0], slots[0] + 1)
             return self._lm.prefill(embeddings[0], starts[0], view)[None]
-        return self._lm.prefill_rows(embeddings, starts, self._cache.gathered(slots))
+        return self._lm.prefill_batch(embeddings, starts, self._cache.gathered(slots))
 
-    def _decode(self, rows: list[Generation]) -> Tensor:
-        slots = [row.slot for row in rows]
+    def _decode(self, sequences: list[Generation]) -> Tensor:
+        slots = [sequence.slot for sequence in sequences]
         size = self._steps.size(max(slots) + 1)
         tokens = np.zeros(size, dtype=np.int64)
-        tokens[slots] = [row.tokens[-1] for row in rows]
+        tokens[slots] = [sequence.tokens[-1] for sequence in sequences]
         span = self._steps.span(min(int(self._cache.lengths[:size].max()) + 1, self._cache.max_len))
         # A stream that waits with a full cache has no next position; it can only end from there.
         positions = np.minimum(self._cache.lengths[:size], span - 1)
         logits = self._steps.run(tokens, positions, span)
         self._cache.lengths[slots] += 1
-        for row in rows:
-            row.unfed = False
+        for sequence in sequences:
+            sequence.unfed = False
         return logits if slots == list(range(size)) else logits[integers(slots, logits.device)]
 
-    def _draw(self, rows: list[Generation], logits: Tensor) -> list[int]:
-        ids = [self._lm.config.fill_id] * len(rows)
-        drawing = [index for index, row in enumerate(rows) if not row.must_fill]
+    def _draw(self, sequences: list[Generation], logits: Tensor) -> list[int]:
+        ids = [self._lm.config.fill_id] * len(sequences)
+        drawing = [index for index, sequence in enumerate(sequences) if not sequence.must_fill]
         if not drawing:
             return ids
-        if len(drawing) < len(rows):
+        if len(drawing) < len(sequences):
             logits = logits[drawing]
-        blocked = [rows[index].blocked for index in drawing]
+        blocked = [sequences[index].blocked for index in drawing]
         mask = torch.tensor(blocked) if any(map(any, blocked)) else None
-        drawn = sample_batch(logits, [rows[index].sampler for index in drawing], mask)
+        drawn = sample_batch(logits, [sequences[index].sampler for index in drawing], mask)
         for index, token in zip(drawing, drawn, strict=True):
             ids[index] = token
         return ids
 
-    def _accept(self, row: Generation, drawn: int) -> int | None:
-        token = row.accept(drawn)
-        if row.unfed and self._cache.lengths[row.slot] == self._cache.max_len:
-            row.finish(FinishReason.LENGTH)
+    def _accept(self, sequence: Generation, drawn: int) -> int | None:
+        token = sequence.accept(drawn)
+        if sequence.unfed and self._cache.lengths[sequence.slot] == self._cache.max_len:
+            sequence.finish(FinishReason.LENGTH)
         return token
 
     def _emissions(self, tokens: dict[Generation, int | None]) -> Iterator[Emission]:
-        for row in self.active:
-            token = tokens.get(row)
-            if token is not None or row.finish_reason is not None:
-                yield Emission(row, token, row.finish_reason)
-            if row.finish_reason is not None:
-                self._release(row)
+        for sequence in self.active:
+            token = tokens.get(sequence)
+            if token is not None or sequence.finish_reason is not None:
+                yield Emission(sequence, token, sequence.finish_reason)
+            if sequence.finish_reason is not None:
+                self._release(sequence)

@@ -23,7 +23,7 @@ def generate(
         CosyVoiceError: decoding failed.
     """
     most = TokenLimits.of(options, len(prompt.text)).max_tokens
-    decoder = BatchDecoder(lm, slots=1, max_len=num_positions(prompt.segments()) + most)
+    decoder = BatchDecoder(lm, slots=1, max_len=num_positions(prompt.parts()) + most)
     generation = decoder.add(prompt, options)
     while generation.finish_reason is None:
         for emission in decoder.step():

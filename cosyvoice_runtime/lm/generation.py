@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm.limits import FinishReason, TokenLimits, is_runaway
-from cosyvoice_runtime.lm.prompt import Segment
+from cosyvoice_runtime.lm.prompt import PromptPart
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplerState
 from cosyvoice_runtime.lm.sampling_options import SamplingOptions
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
@@ -30,7 +30,7 @@ class Generation:
         options: SamplingOptions,
         prompt_speech: Sequence[int],
         limits: TokenLimits,
-        feed: list[Segment] | None = None,
+        feed: list[PromptPart] | None = None,
         stream: TextStream | None = None,
     ) -> None:
         self.slot = -1
@@ -70,7 +70,7 @@ class Generation:
         others = not self._options.upstream_min_length_mask
         return True, others, others
 
-    def take_feed(self) -> list[Segment] | None:
+    def take_feed(self) -> list[PromptPart] | None:
         """Segments to prefill now, if there are any."""
         if self.stream is not None:
             return self.stream.take()
@@ -115,7 +115,7 @@ class Generation:
 
     def _open_stream(self) -> TextStream:
         if self.stream is None or self.stream.ended:
-            raise InvalidInput("text", "a further piece", "the text of this utterance is complete")
+            raise InvalidInput("text", "further text", "the text of this utterance is complete")
         return self.stream
 
     def _append(self, token: int) -> None:

@@ -1,6 +1,7 @@
 """Qwen2 decoder with speech tokens in and out.
 
-B: batch rows, T: positions fed at once, S: decode rows, D: head_dim, span: cache positions attended to.
+B: sequences, T: positions fed at once, S: slots of a decode step, D: head_dim, span: cache positions that
+are attended to.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from torch.nn import functional as F
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.lm.cache import CacheView
-from cosyvoice_runtime.lm.prompt import SOS, TASK, Segment, Table
-from cosyvoice_runtime.lm.weights import check_tensors, fused_tensors
+from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
+from cosyvoice_runtime.lm.published_tensors import check_tensors, fused_tensors
 
 
 class Placement(NamedTuple):
@@ -30,7 +31,7 @@ class Placement(NamedTuple):
     mask: Tensor
 
 
-class Attention(nn.Module):
+class CachedAttention(nn.Module):
     """Grouped-query attention over the cache; biases on q, k and v only (Qwen2)."""
 
     def __init__(self, config: SpeechLMConfig) -> None:
@@ -83,7 +84,7 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: SpeechLMConfig) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.attention = Attention(config)
+        self.attention = CachedAttention(config)
         self.mlp_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = GatedMLP(config)
 
@@ -135,20 +136,21 @@ class SpeechLM(nn.Module):
     def dtype(self) -> torch.dtype:
         return self.norm.weight.dtype
 
-    def embed(self, segments: Sequence[Segment]) -> Tensor:
-        """Embeddings [T, hidden] of segments, in order."""
-        return torch.cat([self._table(table)(self._ids(ids)) for table, ids in segments])
+    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
+        """Embeddings [T, hidden] of parts, in order."""
+        return torch.cat([self._table(table)(self._ids(ids)) for table, ids in parts])
 
     def embed_prompt(self, text_ids: Sequence[int], speech_prompt: Sequence[int] = ()) -> Tensor:
         """Embeddings [T, hidden] of ``[sos] [text] [task_id] [speech]``; transcript and text go first."""
-        return self.embed([SOS, Segment(Table.TEXT, text_ids), TASK, Segment(Table.SPEECH, speech_prompt)])
+        text, speech = PromptPart(Table.TEXT, text_ids), PromptPart(Table.SPEECH, speech_prompt)
+        return self.embed([SOS, text, TASK, speech])
 
     def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
         """Run the decoder over new positions, whose keys and values are written to the cache.
 
         Args:
             embeddings: [B, T, hidden].
-            positions: [B, T] int64, each below ``span``; rows may be at different positions.
+            positions: [B, T] int64, each below ``span``; sequences may be at different positions.
             cache: view of B slots that holds everything before these positions.
             span: cache positions read; those after a query's own position are masked.
 
@@ -175,24 +177,24 @@ class SpeechLM(nn.Module):
         hidden = self(embeddings[None], positions[None], cache, start + len(embeddings))
         return self.logits(hidden[0, -1])
 
-    def prefill_rows(self, rows: Sequence[Tensor], starts: Sequence[int], cache: CacheView) -> Tensor:
+    def prefill_batch(self, prompts: Sequence[Tensor], starts: Sequence[int], cache: CacheView) -> Tensor:
         """`prefill` of several slots in one pass.
 
-        Shorter rows repeat their last position up to the longest row's length, which writes what is there
-        already.
+        Shorter prompts repeat their last position up to the length of the longest, which writes what is
+        there already.
 
         Args:
-            rows: [T, hidden] embeddings of each slot of ``cache``.
-            starts: position of each row's first one.
+            prompts: [T, hidden] embeddings for each slot of ``cache``, T of its own.
+            starts: position of each prompt's first embedding.
 
         Returns:
-            float32 logits [B, speech_rows] after the last position of each row.
+            float32 logits [B, speech_rows] after the last position of each prompt.
         """
-        lengths = torch.tensor([len(row) for row in rows], device=self.device)
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
         steps = torch.arange(int(lengths.max()), device=self.device).minimum(lengths[:, None] - 1)
-        embeddings = torch.cat(list(rows))[steps + (lengths.cumsum(0) - lengths)[:, None]]
+        embeddings = torch.cat(list(prompts))[steps + (lengths.cumsum(0) - lengths)[:, None]]
         positions = steps + torch.tensor(starts, device=self.device)[:, None]
-        span = max(start + len(row) for start, row in zip(starts, rows, strict=True))
+        span = max(start + len(prompt) for start, prompt in zip(starts, prompts, strict=True))
         return self.logits(self(embeddings, positions, cache, span)[:, -1])
 
     def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
@@ -234,9 +236,9 @@ class SpeechLM(nn.Module):
 
 
 def _store_by_columns(model: nn.Module) -> None:
-    """Lay linear weights out column by column: a CPU multiplies one row by them in 0.6 of the time.
+    """Lay linear weights out column by column: a CPU multiplies one vector by them in 0.6 of the time.
 
-    It costs more rows nothing, and a GPU has no need for it.
+    It costs nothing with more vectors, and a GPU has no need for it.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -19,20 +19,20 @@ class Table(Enum):
     SPEECH = "speech"
 
 
-class Segment(NamedTuple):
+class PromptPart(NamedTuple):
     """Consecutive ids of one table."""
 
     table: Table
     ids: Sequence[int]
 
 
-SOS = Segment(Table.CONTROL, (0,))
-TASK = Segment(Table.CONTROL, (1,))
+SOS = PromptPart(Table.CONTROL, (0,))
+TASK = PromptPart(Table.CONTROL, (1,))
 
 
-def num_positions(segments: Sequence[Segment]) -> int:
-    """Positions that segments take up in the sequence."""
-    return sum(len(segment.ids) for segment in segments)
+def num_positions(parts: Sequence[PromptPart]) -> int:
+    """Positions that parts take up in the sequence."""
+    return sum(len(part.ids) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Prompt:
         check_text("prompt_text", self.prompt_text, config)
         check_speech("prompt_speech", self.prompt_speech, config)
 
-    def segments(self) -> list[Segment]:
+    def parts(self) -> list[PromptPart]:
         """Layout ``[sos] [prompt_text text] [task_id] [prompt_speech]``."""
-        text = Segment(Table.TEXT, [*self.prompt_text, *self.text])
-        return [SOS, text, TASK, Segment(Table.SPEECH, self.prompt_speech)]
+        text = PromptPart(Table.TEXT, [*self.prompt_text, *self.text])
+        return [SOS, text, TASK, PromptPart(Table.SPEECH, self.prompt_speech)]
 
 
 def check_text(field: str, ids: Sequence[int], config: SpeechLMConfig) -> None:

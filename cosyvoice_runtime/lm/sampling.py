@@ -1,9 +1,9 @@
-"""Drawing speech tokens: each row of a batch by its own options and its own generator.
+"""Drawing speech tokens: each sequence of a batch by its own options and its own generator.
 
 Selection runs where the logits are; then scores and candidates come to the host in one transfer and the
 draws happen there. So a seed gives the same draws on every device.
 
-B: rows, V: speech rows, K: candidates.
+B: sequences, V: speech rows of the head, K: candidates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 NOT_FINITE = -1
-"""Drawn for a row whose logits are no distribution."""
+"""Drawn for a sequence whose logits are no distribution."""
 
 
 class SamplerState:
@@ -51,20 +51,20 @@ class SamplerState:
 
 
 def sample(logits: Tensor, state: SamplerState) -> int:
-    """Draw from the logits [V] of one row; see `sample_batch`."""
+    """Draw from the logits [V] of one sequence; see `sample_batch`."""
     return sample_batch(logits[None], [state])[0]
 
 
 def sample_batch(logits: Tensor, states: Sequence[SamplerState], blocked: Tensor | None = None) -> list[int]:
-    """Draw one token per row; a row's draw does not depend on the others.
+    """Draw one token per sequence; its draw does not depend on the others.
 
     Args:
         logits: [B, V] float32.
-        states: one per row; the caller appends the token to ``history`` if it counts.
+        states: one per sequence; the caller appends the token to ``history`` if it counts.
         blocked: [B, 3] bool on the host, control ids (the last three) that must not be drawn.
 
     Returns:
-        B ids, `NOT_FINITE` for rows whose logits hold nan or +inf.
+        B ids, `NOT_FINITE` for sequences whose logits hold nan or +inf.
     """
     scores = _scores(logits, states)
     if blocked is not None:
@@ -116,9 +116,9 @@ def _scores(logits: Tensor, states: Sequence[SamplerState]) -> Tensor:
 
 def _seen(logits: Tensor, states: Sequence[SamplerState]) -> Tensor:
     seen = np.zeros(logits.shape, dtype=bool)
-    for row, state in zip(seen, states, strict=True):
+    for ids, state in zip(seen, states, strict=True):
         if state.options.repetition_penalty != 1:
-            row[[*state.prompt, *state.history]] = True
+            ids[[*state.prompt, *state.history]] = True
     return torch.from_numpy(seen).to(logits.device)
 
 
@@ -130,25 +130,25 @@ def _to_host(scores: Tensor, probs: Tensor, ids: Tensor) -> tuple[Tensor, Tensor
 
 
 def _draw(probs: Tensor, sizes: IntArray, states: Sequence[SamplerState]) -> Tensor:
-    """Index [B, 1] of one candidate per row: the largest ratio of probability to exponential noise.
+    """Index [B, 1] of one candidate per sequence: the largest ratio of probability to exponential noise.
 
     This is what `torch.multinomial` does on the CPU, with one fill of as many values as candidates.
     """
     noise = torch.ones(probs.shape)
-    for row, size, state in zip(noise, sizes.tolist(), states, strict=True):
+    for fill, size, state in zip(noise, sizes.tolist(), states, strict=True):
         if state.options.strategy != "greedy":
-            row[:size].exponential_(generator=state.generator)
+            fill[:size].exponential_(generator=state.generator)
     outside = torch.from_numpy(np.arange(probs.shape[1]) >= sizes[:, None])
     return (probs / noise).masked_fill_(outside, -1).argmax(dim=1, keepdim=True)
 
 
 def _redraw_repeats(tokens: Tensor, scores: Tensor, states: Sequence[SamplerState]) -> None:
     """Replace draws that RAS rejects by one from all other tokens, in place."""
-    rows = [row for row, token in enumerate(tokens.tolist()) if states[row].repeats(token)]
-    if not rows:
+    repeating = [index for index, token in enumerate(tokens.tolist()) if states[index].repeats(token)]
+    if not repeating:
         return
-    others = scores[rows].scatter_(1, tokens[rows, None], -torch.inf)
+    others = scores[repeating].scatter_(1, tokens[repeating, None], -torch.inf)
     noise = torch.empty(others.shape)
-    for fill, row in zip(noise, rows, strict=True):
-        fill.exponential_(generator=states[row].generator)
-    tokens[rows] = (others.softmax(dim=1) / noise).argmax(dim=1)
+    for fill, index in zip(noise, repeating, strict=True):
+        fill.exponential_(generator=states[index].generator)
+    tokens[repeating] = (others.softmax(dim=1) / noise).argmax(dim=1)

@@ -87,21 +87,6 @@ class SamplingOptions:
         if self.max_tokens is not None and self.max_tokens > (self.ceiling or math.inf):
             raise InvalidInput("max_tokens", self.max_tokens, f"at most {self.ceiling}")
 
-    @classmethod
-    def tensorrt_llm(cls, **changes: Any) -> SamplingOptions:
-        """Defaults of CosyVoice2's TensorRT-LLM runtime: nucleus sampling, no minimum, 750 tokens at most."""
-        defaults: dict[str, Any] = {
-            "strategy": "nucleus",
-            "top_k": 50,
-            "top_p": 0.95,
-            "temperature": 0.8,
-            "repetition_penalty": 1.1,
-            "seed": 42,
-            "min_tokens": 0,
-            "max_tokens": 750,
-        }
-        return cls(**(defaults | changes))
-
     @property
     def candidates(self) -> float:
         """Most tokens that a draw chooses from."""

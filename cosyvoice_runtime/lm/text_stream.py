@@ -1,4 +1,4 @@
-"""Text that arrives in pieces while speech leaves: what to feed, and when to wait.
+"""Text that arrives bit by bit while speech leaves: what to feed, and when to wait.
 
 Text and speech are fed in blocks (5 text tokens, then 15 speech tokens, in the published model). After a
 block's speech the model draws the fill marker, which asks for the next text and is itself never fed.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm.prompt import SOS, TASK, Segment, Table
+from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 
 
 class StreamState(Enum):
@@ -54,7 +54,7 @@ class TextStream:
         self._text = deque(prompt_text)
         self._prompt_speech = deque(prompt_speech)
         self._opening = [SOS]
-        self._fed: list[Segment] = []
+        self._fed: list[PromptPart] = []
         self._speech_left = self._speech_per_block - len(prompt_speech) % self._speech_per_block
         self.state = StreamState.WAITING
         self.num_text = 0
@@ -73,7 +73,7 @@ class TextStream:
         return self.ended or self._opens_with_speech() or self._has_block()
 
     def push(self, ids: Sequence[int]) -> None:
-        """Add a piece of text; any length."""
+        """Add text of any length."""
         self._text.extend(ids)
         self.num_text += len(ids)
         self._interleave_prompt()
@@ -82,21 +82,21 @@ class TextStream:
         """No further text follows."""
         self.ended = True
 
-    def take(self) -> list[Segment] | None:
+    def take(self) -> list[PromptPart] | None:
         """What to feed before the next draw; None while decoding, or while more text is needed."""
         if not self.ready:
             return None
         if self._opens_with_speech():
             return self._start(StreamState.DECODING, [])
         if self.ended:
-            return self._start(StreamState.FINISHING, self._final_segments())
+            return self._start(StreamState.FINISHING, self._final_parts())
         return self._start(StreamState.DECODING, [self._next_text()])
 
     def accept(self, token: int) -> None:
         """Register a drawn id: a speech token or, within a block, the fill marker."""
         if token != self._fill_id:
             self._speech_left -= 1
-            self._fed = [Segment(Table.SPEECH, (token,))]
+            self._fed = [PromptPart(Table.SPEECH, (token,))]
         elif self.state is StreamState.DECODING:
             self._speech_left = self._speech_per_block
             self.state = StreamState.WAITING
@@ -105,7 +105,7 @@ class TextStream:
         while self._prompt_speech and len(self._text) >= self._text_per_block:
             size = min(self._speech_per_block, len(self._prompt_speech))
             speech = [self._prompt_speech.popleft() for _ in range(size)]
-            self._opening += [self._next_text(), Segment(Table.SPEECH, speech)]
+            self._opening += [self._next_text(), PromptPart(Table.SPEECH, speech)]
 
     def _opens_with_speech(self) -> bool:
         """Whether the prompt ended within a block, whose speech is now drawn to its end."""
@@ -116,16 +116,16 @@ class TextStream:
     def _has_block(self) -> bool:
         return not self._prompt_speech and len(self._text) >= self._text_per_block
 
-    def _final_segments(self) -> list[Segment]:
+    def _final_parts(self) -> list[PromptPart]:
         repeated = self._fed if self._upstream else []
         speech = [] if self._upstream else list(self._prompt_speech)
-        return [*repeated, Segment(Table.TEXT, list(self._text)), TASK, Segment(Table.SPEECH, speech)]
+        return [*repeated, PromptPart(Table.TEXT, list(self._text)), TASK, PromptPart(Table.SPEECH, speech)]
 
-    def _next_text(self) -> Segment:
-        return Segment(Table.TEXT, [self._text.popleft() for _ in range(self._text_per_block)])
+    def _next_text(self) -> PromptPart:
+        return PromptPart(Table.TEXT, [self._text.popleft() for _ in range(self._text_per_block)])
 
-    def _start(self, state: StreamState, segments: list[Segment]) -> list[Segment]:
+    def _start(self, state: StreamState, parts: list[PromptPart]) -> list[PromptPart]:
         self.state = state
-        self._fed = [*self._opening, *segments]
+        self._fed = [*self._opening, *parts]
         self._opening = []
         return self._fed

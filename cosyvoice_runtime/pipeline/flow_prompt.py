@@ -6,7 +6,7 @@ import dataclasses
 
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.voice.digest import content_hash
-from cosyvoice_runtime.voice.voice import FRAMES_PER_TOKEN, Voice
+from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 
 
 def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
@@ -28,7 +28,7 @@ def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
         voice,
         key=content_hash(voice.key, cut),
         speech_tokens=voice.speech_tokens[cut:],
-        prompt_mel=voice.prompt_mel[FRAMES_PER_TOKEN * cut :],
+        prompt_mel=voice.prompt_mel[FLOW_FRAMES_PER_TOKEN * cut :],
     )
 
 

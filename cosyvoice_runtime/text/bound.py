@@ -13,7 +13,7 @@ _PAUSES = frozenset(",，、;；:：…—–)）।۔؟،")
 _JOINER = "\u200d"
 _LONGEST_TOKEN = max(map(len, SPECIAL_TOKENS))
 _CHARACTERS_PER_TOKEN = 16
-"""A part has at most so many characters per unit of its limit, which keeps the cost linear."""
+"""Most characters of a part for each unit of its limit: a bound that keeps the cost linear."""
 
 
 def bounded(text: str, limit: int, count: Callable[[str], int]) -> Iterator[str]:
@@ -36,7 +36,7 @@ def _cut(text: str, limit: int, count: Callable[[str], int]) -> int:
     fitting = bisect_right(places, limit, key=lambda place: count(text[:place]))
     if fitting == 0:
         return next(_places(text, len(text)), len(text))
-    # The later half only: a comma near the start would make a tiny piece.
+    # The later half only: a comma near the start would make a tiny segment.
     candidates = places[fitting // 2 : fitting]
     for is_good in (_PAUSES.__contains__, str.isspace):
         for place in reversed(candidates):

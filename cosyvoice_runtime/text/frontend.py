@@ -1,4 +1,4 @@
-"""From what a user wrote to pieces that the speech LM can speak."""
+"""From what a user wrote to the segments that the speech LM speaks one after another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cosyvoice_runtime.text.bound import bounded
 from cosyvoice_runtime.text.language import AUTO, counts_characters, resolve
 from cosyvoice_runtime.text.marks import holds_control_token
 from cosyvoice_runtime.text.normalise import Mode, Normaliser
-from cosyvoice_runtime.text.pieces import TextPieces
+from cosyvoice_runtime.text.segment_stream import SegmentStream
 from cosyvoice_runtime.text.split import CHINESE, WESTERN, Count, SplitLimits, SplitStyle, split
 from cosyvoice_runtime.text.validate import (
     MAX_PROMPT_CHARACTERS,
@@ -23,7 +23,7 @@ CACHED_TEXTS = 1024
 """Normalised texts kept; at 10,000 characters each at most 40 MB."""
 
 
-class Counter(Protocol):
+class TokenCounter(Protocol):
     """The part of a tokenizer that splitting needs."""
 
     def count(self, text: str) -> int: ...
@@ -35,13 +35,13 @@ class TextFrontEnd:
     Args:
         tokenizer: counts the tokens of a text.
         normaliser: ``wetext`` (default), ``rules`` or ``none``; see :class:`Normaliser`.
-        limits: lengths of the pieces.
+        limits: lengths of the segments.
         cached_texts: size of the cache; 0 for none.
     """
 
     def __init__(
         self,
-        tokenizer: Counter,
+        tokenizer: TokenCounter,
         normaliser: Mode = "wetext",
         limits: SplitLimits | None = None,
         cached_texts: int = CACHED_TEXTS,
@@ -53,7 +53,7 @@ class TextFrontEnd:
         self._cached_normalised = lru_cache(cached_texts)(self._normaliser)
 
     def segments(self, text: str, language: str = AUTO) -> list[str]:
-        """Pieces to synthesise one after another, in order; their leading spaces belong to them.
+        """Segments to synthesise one after another, in order; their leading spaces belong to them.
 
         Args:
             text: what is to be spoken.
@@ -70,7 +70,7 @@ class TextFrontEnd:
         return list(segments)
 
     def transcript(self, text: str, language: str = AUTO) -> str:
-        """The words of a reference, normalised as its target is, in one piece.
+        """The words of a reference, normalised as its target is and not split.
 
         Raises:
             InvalidInput: ``reference_text`` is empty, too long or malformed.
@@ -78,19 +78,19 @@ class TextFrontEnd:
         require_text("reference_text", text, MAX_PROMPT_CHARACTERS)
         return self._cached_normalised(text, language)
 
-    def pieces(self, language: str = AUTO, limits: SplitLimits | None = None) -> TextPieces:
-        """A splitter for text that arrives over time; see :class:`TextPieces`."""
-        return TextPieces(self._normaliser, self._rules, limits or self._limits, language)
+    def stream(self, language: str = AUTO, limits: SplitLimits | None = None) -> SegmentStream:
+        """A splitter for text that arrives over time; see :class:`SegmentStream`."""
+        return SegmentStream(self._normaliser, self._rules, limits or self._limits, language)
 
     def _segments(self, text: str, language: str) -> tuple[str, ...]:
         normalised = self._normaliser(text, language)
         style, count = self._rules(resolve(text, language))
         if holds_control_token(text):
             hard = self._limits.hard
-            pieces = [normalised] if hard is None else list(bounded(normalised, hard, count))
+            segments = [normalised] if hard is None else list(bounded(normalised, hard, count))
         else:
-            pieces = split(normalised, style, self._limits, count)
-        return tuple(filter(is_speakable, pieces))
+            segments = split(normalised, style, self._limits, count)
+        return tuple(filter(is_speakable, segments))
 
     def _rules(self, language: str) -> tuple[SplitStyle, Count]:
         """How a language is split: its marks and the unit of its lengths."""

@@ -45,5 +45,5 @@ def resolve(text: str, language: str) -> str:
 
 
 def counts_characters(language: str) -> bool:
-    """Whether pieces of this language are measured in characters (one character is about one syllable)."""
+    """Whether segments of this language are measured in characters (one character is about one syllable)."""
     return language in _CHINESE_STYLE

@@ -17,7 +17,7 @@ MAX_PROMPT_TOKENS = 1_000
 """Of a transcript or an instruction; a 30 s reference has about 200."""
 
 
-class Encoder(Protocol):
+class TokenEncoder(Protocol):
     """The part of a tokenizer that prompts need."""
 
     def encode(self, text: str) -> list[int]: ...
@@ -40,7 +40,7 @@ class TextPrompt:
         return self.prompt_ids + self.target_ids
 
 
-def zero_shot(tokenizer: Encoder, reference_text: str, target_text: str) -> TextPrompt:
+def zero_shot(tokenizer: TokenEncoder, reference_text: str, target_text: str) -> TextPrompt:
     """Continue the reference: its transcript, then the target (both normalised).
 
     Raises:
@@ -50,7 +50,7 @@ def zero_shot(tokenizer: Encoder, reference_text: str, target_text: str) -> Text
     return TextPrompt(prompt, _target(tokenizer, target_text))
 
 
-def cross_lingual(tokenizer: Encoder, target_text: str) -> TextPrompt:
+def cross_lingual(tokenizer: TokenEncoder, target_text: str) -> TextPrompt:
     """Only the target: the reference gives the voice, not the words.
 
     Raises:
@@ -59,7 +59,7 @@ def cross_lingual(tokenizer: Encoder, target_text: str) -> TextPrompt:
     return TextPrompt((), _target(tokenizer, target_text))
 
 
-def instruct(tokenizer: Encoder, instruct_text: str, target_text: str) -> TextPrompt:
+def instruct(tokenizer: TokenEncoder, instruct_text: str, target_text: str) -> TextPrompt:
     """An instruction on how to speak, ended by ``<|endofprompt|>`` (added if missing), then the target.
 
     Raises:
@@ -74,11 +74,11 @@ def instruct(tokenizer: Encoder, instruct_text: str, target_text: str) -> TextPr
     return TextPrompt(prompt, _target(tokenizer, target_text))
 
 
-def _target(tokenizer: Encoder, text: str) -> tuple[int, ...]:
+def _target(tokenizer: TokenEncoder, text: str) -> tuple[int, ...]:
     return _ids(tokenizer, "target_text", text, MAX_TARGET_TOKENS)
 
 
-def _ids(tokenizer: Encoder, field: str, text: str, limit: int) -> tuple[int, ...]:
+def _ids(tokenizer: TokenEncoder, field: str, text: str, limit: int) -> tuple[int, ...]:
     require_text(field, text)
     ids: Sequence[int] = tokenizer.encode(text)
     if len(ids) > limit:

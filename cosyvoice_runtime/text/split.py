@@ -1,10 +1,10 @@
-"""Splitting of a long text into pieces that are synthesised one after another."""
+"""Splitting of a long text into segments that are synthesised one after another."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cosyvoice_runtime.text.bound import bounded
 
@@ -27,9 +27,9 @@ _CLOSING_QUOTES = ('"', "”")
 class SplitLimits:
     """Lengths that steer :func:`split`, in the unit of its ``count``; defaults are upstream's.
 
-    A piece is closed when the next sentence would take it past ``maximum`` and it is longer than
-    ``minimum``. A last piece shorter than ``merge`` joins the one before. A sentence longer than ``hard`` is
-    cut (upstream never cuts one; ``None`` does the same). So no piece is longer than ``longest``.
+    A segment is closed when the next sentence would take it past ``maximum`` and it is longer than
+    ``minimum``. A last segment shorter than ``merge`` joins the one before. A sentence longer than ``hard``
+    is cut (upstream never cuts one; ``None`` does the same). So no segment is longer than ``longest``.
     """
 
     maximum: int = 80
@@ -39,7 +39,7 @@ class SplitLimits:
 
     @property
     def longest(self) -> int | None:
-        """Bound of every piece, the final mark that is added apart; ``None`` without ``hard``."""
+        """Bound of every segment, the final mark that is added apart; ``None`` without ``hard``."""
         return None if self.hard is None else max(self.maximum, self.minimum + self.hard) + self.merge
 
 
@@ -58,10 +58,6 @@ class SplitStyle:
     final: str
     keep_words: bool = True
 
-    def with_commas(self) -> SplitStyle:
-        """The same style, splitting at commas as well."""
-        return replace(self, marks=self.marks + "，,")
-
     def ends_sentence(self, text: str, index: int) -> bool:
         """Whether the character at ``index`` ends a sentence."""
         if text[index] not in self.marks:
@@ -74,12 +70,12 @@ WESTERN = SplitStyle(marks=".?!;:", final=".")
 
 
 def split(text: str, style: SplitStyle, limits: SplitLimits, count: Count) -> list[str]:
-    """Pieces of a text, in order, the last with a final mark."""
+    """Segments of a text, in order, the last with a final mark."""
     grouping = Grouping(limits, count)
-    pieces: list[str] = []
+    segments: list[str] = []
     for sentence in sentences(complete(text, style), style):
-        pieces += grouping.add(sentence)
-    return pieces + grouping.finish()
+        segments += grouping.add(sentence)
+    return segments + grouping.finish()
 
 
 def complete(text: str, style: SplitStyle) -> str:
@@ -109,7 +105,7 @@ def sentences(text: str, style: SplitStyle) -> Iterator[str]:
 
 
 class Grouping:
-    """Joins sentences into pieces as they come; a piece leaves as soon as no later sentence can change it."""
+    """Joins sentences into segments as they come; each leaves as soon as no later sentence can change it."""
 
     def __init__(self, limits: SplitLimits, count: Count) -> None:
         self.count = count
@@ -118,33 +114,33 @@ class Grouping:
         self._current = ""
 
     def add(self, sentence: str) -> list[str]:
-        """Take the next sentence; return the pieces that are final now."""
+        """Take the next sentence; return the segments that are final now."""
         parts = [sentence] if self._limits.hard is None else bounded(sentence, self._limits.hard, self.count)
-        return [piece for part in parts for piece in self._add(part)]
+        return [segment for part in parts for segment in self._add(part)]
 
     def finish(self) -> list[str]:
-        """Return the rest; a short last piece joins the one before."""
+        """Return the rest; a short last segment joins the one before."""
         if self._closed and self.count(self._current) < self._limits.merge:
             rest = [self._closed + self._current]
         else:
             rest = [self._closed, self._current]
         self._closed = self._current = ""
-        return [piece for piece in rest if piece]
+        return [segment for segment in rest if segment]
 
     def _add(self, part: str) -> list[str]:
-        pieces: list[str] = []
+        segments: list[str] = []
         if self._is_full(self._current + part):
-            pieces.append(self._closed)
+            segments.append(self._closed)
             self._closed, self._current = self._current, ""
         self._current += part
         length = self.count(self._current)
         if length >= self._limits.merge:
-            pieces.append(self._closed)
+            segments.append(self._closed)
             self._closed = ""
         if self._limits.merge == 0 and length > max(self._limits.maximum, self._limits.minimum):
-            pieces.append(self._current)
+            segments.append(self._current)
             self._current = ""
-        return [piece for piece in pieces if piece]
+        return [segment for segment in segments if segment]
 
     def _is_full(self, longer: str) -> bool:
         if self.count(longer) <= self._limits.maximum:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT, SPECIAL_TOKENS
+from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 
 _WORDS = (
@@ -56,11 +56,6 @@ class TextTokenizer:
     def __len__(self) -> int:
         """Number of tokens; ids run from 0 to ``len - 1``."""
         return self._tokenizer.get_vocab_size(with_added_tokens=True)
-
-    @property
-    def end_of_prompt_id(self) -> int:
-        """Id of ``<|endofprompt|>``, which ends an instruction."""
-        return self.id_of(END_OF_PROMPT)
 
     def id_of(self, token: str) -> int:
         """Id of one token, special or not.

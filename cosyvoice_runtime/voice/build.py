@@ -10,12 +10,12 @@ from torch import Tensor
 
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.mel import MEL_SAMPLE_RATE, mel_spectrogram
+from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import check_reference
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.voice.digest import content_hash
-from cosyvoice_runtime.voice.voice import FRAMES_PER_TOKEN, Voice
+from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 
-EXTRACTOR_SAMPLE_RATE = 16_000
 """Rate that the speech tokenizer and the speaker encoder read."""
 
 RECIPE = 1
@@ -78,12 +78,12 @@ def assemble_voice(
     audio: Audio, transcript: str, mel: Tensor, tokens: Tensor, embedding: Tensor, checkpoint_id: str
 ) -> Voice:
     """The voice of what the three extractors made of a reference; mel and tokens get one length."""
-    count = min(mel.shape[0] // FRAMES_PER_TOKEN, tokens.shape[0])
+    count = min(mel.shape[0] // FLOW_FRAMES_PER_TOKEN, tokens.shape[0])
     return Voice(
         key=voice_key(audio, transcript, checkpoint_id),
         transcript=_canonical(transcript),
         speech_tokens=tokens[:count].clone(),
-        prompt_mel=mel[: FRAMES_PER_TOKEN * count].clone(),
+        prompt_mel=mel[: FLOW_FRAMES_PER_TOKEN * count].clone(),
         speaker_embedding=embedding,
         checkpoint_id=checkpoint_id,
     )

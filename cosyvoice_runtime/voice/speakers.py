@@ -10,7 +10,7 @@ from torch import Tensor
 from cosyvoice_runtime.audio.mel import MEL_BINS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.voice.digest import content_hash
-from cosyvoice_runtime.voice.voice import FRAMES_PER_TOKEN, Voice
+from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 
 Speaker = Mapping[str, Tensor]
 Decode = Callable[[list[int]], str]
@@ -54,8 +54,8 @@ def _prompt(entry: Speaker) -> tuple[Tensor, Tensor]:
     tokens = entry["flow_prompt_speech_token"].flatten().int()
     mel = entry["prompt_speech_feat"].float()
     mel = mel.reshape(-1, mel.shape[-1])
-    count = min(mel.shape[0] // FRAMES_PER_TOKEN, tokens.shape[0])
-    return tokens[:count].clone(), mel[: FRAMES_PER_TOKEN * count].clone()
+    count = min(mel.shape[0] // FLOW_FRAMES_PER_TOKEN, tokens.shape[0])
+    return tokens[:count].clone(), mel[: FLOW_FRAMES_PER_TOKEN * count].clone()
 
 
 def _embedding(entry: Speaker) -> Tensor:

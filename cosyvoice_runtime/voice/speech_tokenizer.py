@@ -9,13 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.audio.log_mel import LOG_MEL_BINS, LOG_MEL_SAMPLE_RATE, log_mel_spectrogram
+from cosyvoice_runtime.audio.log_mel import LOG_MEL_BINS, log_mel_spectrogram
+from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import MAX_SECONDS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.voice.onnx_model import BATCH, ExtractorModel, OnnxModel, Port
 
 NUM_CODES = 3**8  # finite scalar quantisation of 8 values to 3 levels: ids 0..6560
-FRAMES_PER_TOKEN = 4  # log-mel frames at 100 Hz, tokens at 25 Hz
+LOG_MEL_FRAMES_PER_TOKEN = 4
+"""Log-mel frames (100 Hz) per speech token (25 Hz) of the published tokenizer; no configuration has it."""
 INPUTS = (
     Port(("tensor(float)",), (BATCH, LOG_MEL_BINS, "frames")),
     Port(("tensor(int32)",), (BATCH,)),
@@ -71,10 +73,9 @@ class SpeechTokenizer:
 
     def _check_tokens(self, tokens: Tensor, frames: int) -> None:
         count = tokens.shape[1]
-        if abs(count - frames / FRAMES_PER_TOKEN) >= 1:
-            raise CheckpointError(
-                f"{self._path}: {count} tokens for {frames} frames, expected one per {FRAMES_PER_TOKEN}"
-            )
+        if abs(count - frames / LOG_MEL_FRAMES_PER_TOKEN) >= 1:
+            expected = f"expected one per {LOG_MEL_FRAMES_PER_TOKEN}"
+            raise CheckpointError(f"{self._path}: {count} tokens for {frames} frames, {expected}")
         strangers = tokens[(tokens < 0) | (tokens >= self._num_codes)]
         if strangers.numel():
             raise CheckpointError(
@@ -83,6 +84,6 @@ class SpeechTokenizer:
 
 
 def _check_length(samples: Tensor) -> None:
-    seconds = samples.shape[0] / LOG_MEL_SAMPLE_RATE
+    seconds = samples.shape[0] / EXTRACTOR_SAMPLE_RATE
     if seconds > MAX_SECONDS:
         raise InvalidInput("reference_wav", f"{seconds:.2f} s", f"expected at most {MAX_SECONDS:g} s")

@@ -10,8 +10,11 @@ from torch import Tensor
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.voice.digest import KEY
 
-FRAMES_PER_TOKEN = 2
-"""Mel frames (50 Hz) per speech token (25 Hz); `token_mel_ratio` of the published configuration."""
+FLOW_FRAMES_PER_TOKEN = 2
+"""Mel frames of the flow (50 Hz) per speech token (25 Hz): ``token_mel_ratio`` of the configuration.
+
+Stored voices have no configuration beside them; a flow with another ratio refuses them (`check_prompt`).
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class Voice:
         _check("speech_tokens", self.speech_tokens, 1, torch.int32)
         _check("prompt_mel", self.prompt_mel, 2, torch.float32)
         _check("speaker_embedding", self.speaker_embedding, 1, torch.float32)
-        frames, expected = self.prompt_mel.shape[0], FRAMES_PER_TOKEN * self.speech_tokens.shape[0]
+        frames, expected = self.prompt_mel.shape[0], FLOW_FRAMES_PER_TOKEN * self.speech_tokens.shape[0]
         if frames != expected:
             raise InvalidInput("prompt_mel", f"{frames} frames", f"the speech tokens span {expected}")
 

@@ -13,12 +13,12 @@ from cosyvoice_runtime.checkpoint.huggingface import (
     PREFIX,
     SILENT,
     SPARE_ROWS,
-    MergedVocabulary,
     export_merged,
     read_merged,
 )
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
-from cosyvoice_runtime.checkpoint.hyperpyyaml import Reference, Resolver, Tagged
+from cosyvoice_runtime.checkpoint.hyperpyyaml import Resolver, Tagged, YamlReference
 from cosyvoice_runtime.errors import CheckpointError
 
 
@@ -125,7 +125,7 @@ def test_binary_file_is_named(tmp_path: Path) -> None:
 def test_written_tree_is_read_back(tmp_path: Path) -> None:
     shared = [1, 2]
     tree = {
-        "a": Tagged("!new:a.B", {"size": Reference("<c> * 2"), "b": 1e-6}),
+        "a": Tagged("!new:a.B", {"size": YamlReference("<c> * 2"), "b": 1e-6}),
         "c": 3,
         "d": shared,
         "e": shared,

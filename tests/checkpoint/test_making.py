@@ -21,9 +21,9 @@ from cosyvoice_runtime.checkpoint import (
     verify_checkpoint,
 )
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
-from cosyvoice_runtime.checkpoint.making import directory as making
+from cosyvoice_runtime.checkpoint.making import checkpoint_directory as making
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
-from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.checkpoint.special_tokens import QWEN2_TOKENS, tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE

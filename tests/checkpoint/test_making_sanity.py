@@ -11,7 +11,7 @@ from transformers import Qwen2Config, Qwen2Model
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_tensors
 from cosyvoice_runtime.checkpoint.making.architecture import TINY, qwen2_json
-from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.vocoder.hift import HiFT

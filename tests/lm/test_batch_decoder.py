@@ -68,7 +68,7 @@ def play_back(compute: Callable[[], torch.Tensor]) -> CapturedGraph:
     return CapturedGraph(lambda: result.copy_(compute()), result, compute)
 
 
-@given(utterances, st.sampled_from([{}, {"fixed_batch": True}, {"capture": play_back}, {"prefill_rows": 3}]))
+@given(utterances, st.sampled_from([{}, {"capture": play_back}, {"prefill_batch": 3}]))
 @settings(max_examples=30)
 def test_tokens_do_not_depend_on_neighbours(
     lm: SpeechLM, utterances: list[tuple[int, int, int, str, int | None]], way: dict[str, Any]

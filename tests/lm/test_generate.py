@@ -26,9 +26,10 @@ def test_tokens_come_one_by_one_and_the_reason_last(lm: SpeechLM) -> None:
     assert all(0 <= token < lm.config.speech_tokens for token in tokens)
 
 
-def test_tensorrt_llm_defaults_run(lm: SpeechLM) -> None:
-    tokens, _ = run(lm, Prompt([3, 1], prompt_speech=[5]), SamplingOptions.tensorrt_llm(max_tokens=30))
-    assert len(tokens) <= 30
+def test_nucleus_with_a_repetition_penalty_runs_to_its_limit(lm: SpeechLM) -> None:
+    options = SamplingOptions("nucleus", 50, 0.95, 0.8, 1.1, seed=42, min_tokens=30, max_tokens=30)
+    tokens, reason = run(lm, Prompt([3, 1], prompt_speech=[5]), options)
+    assert (len(tokens), reason) == (30, FinishReason.LENGTH)
 
 
 def test_bad_prompt_raises(lm: SpeechLM) -> None:

@@ -51,10 +51,5 @@ def test_message_tells_the_range() -> None:
         SamplingOptions(top_p=3)
 
 
-def test_defaults_of_the_tensorrt_llm_path_can_be_changed() -> None:
-    options = SamplingOptions.tensorrt_llm(top_k=7)
-    assert options == SamplingOptions("nucleus", 7, 0.95, 0.8, 1.1, seed=42, min_tokens=0, max_tokens=750)
-
-
 def test_whole_numbers_pass_as_numbers() -> None:
     assert SamplingOptions(temperature=1, top_p=1).top_p == 1

@@ -46,7 +46,7 @@ def test_rows_prefilled_together_equal_single_ones(lm: SpeechLM, lengths: list[i
     for cache in (together, single):
         for slot in slots:
             lm.prefill(random_embeddings(lm, 9, seed=slot), 0, cache.view(slot, slot + 1))
-    logits = lm.prefill_rows(rows, starts, together.gathered(slots))
+    logits = lm.prefill_batch(rows, starts, together.gathered(slots))
     expected = [
         lm.prefill(row, begin, single.view(slot, slot + 1))
         for row, begin, slot in zip(rows, starts, slots, strict=True)
@@ -68,9 +68,9 @@ def test_prefill_in_parts_equals_one_prefill(lm: SpeechLM, first: int, second: i
 
 def test_token_fed_by_step_equals_token_in_prompt(lm: SpeechLM, config: SpeechLMConfig) -> None:
     prompt = Prompt([3, 1, 4], prompt_speech=[9, 2, 6])
-    whole = lm.prefill(lm.embed(prompt.segments()), 0, KVCache(config, 1, 9).view(0, 1))
+    whole = lm.prefill(lm.embed(prompt.parts()), 0, KVCache(config, 1, 9).view(0, 1))
     view = KVCache(config, 1, 9).view(0, 1)
-    lm.prefill(lm.embed(Prompt([3, 1, 4], prompt_speech=[9, 2]).segments()), 0, view)
+    lm.prefill(lm.embed(Prompt([3, 1, 4], prompt_speech=[9, 2]).parts()), 0, view)
     stepped = lm.decode_step(torch.tensor([6]), torch.tensor([7]), view, 9)[0]
     torch.testing.assert_close(stepped, whole, rtol=0, atol=1e-4)
 
@@ -87,7 +87,7 @@ def test_idle_row_leaves_what_is_attended_to(lm: SpeechLM, config: SpeechLMConfi
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_row_of_a_fixed_batch_does_not_change_in_the_last_bit(
+def test_slot_in_a_step_of_one_size_does_not_change_in_the_last_bit(
     config: SpeechLMConfig, published: dict[str, torch.Tensor], dtype: torch.dtype
 ) -> None:
     """Whatever the other slots hold and feed."""
@@ -120,7 +120,7 @@ def test_prompt_layout_is_sos_text_task_speech(lm: SpeechLM) -> None:
     )
     expected = torch.cat([control[:1], text[[7, 8]], control[1:], speech[[5]]])
     assert torch.equal(lm.embed_prompt([7, 8], [5]), expected)
-    assert torch.equal(lm.embed(Prompt([8], [7], [5]).segments()), expected)
+    assert torch.equal(lm.embed(Prompt([8], [7], [5]).parts()), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -128,11 +128,11 @@ def test_half_precision_stays_close(
     config: SpeechLMConfig, published: dict[str, torch.Tensor], lm: SpeechLM, dtype: torch.dtype
 ) -> None:
     half = SpeechLM.from_tensors(config, published, dtype=dtype)
-    segments = Prompt([3, 1, 4], prompt_speech=[9, 2, 6]).segments()
+    parts = Prompt([3, 1, 4], prompt_speech=[9, 2, 6]).parts()
     logits = []
     for model in (half, lm):
         view = KVCache(config, 1, 12, dtype=model.dtype).view(0, 1)
-        model.prefill(model.embed(segments), 0, view)
+        model.prefill(model.embed(parts), 0, view)
         logits.append(model.decode_step(torch.tensor([6]), torch.tensor([8]), view, 12)[0])
     assert logits[0].dtype is torch.float32
     assert torch.nn.functional.cosine_similarity(*logits, dim=0) > 0.99

@@ -14,6 +14,7 @@ from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplerState, sample, samp
 from cosyvoice_runtime.lm.sampling_options import SamplingOptions
 
 ROWS = 40
+PENALISED = SamplingOptions("nucleus", 50, 0.95, 0.8, 1.1, seed=42)
 
 options_strategy = st.builds(
     SamplingOptions,
@@ -136,7 +137,7 @@ def test_blocked_control_ids_are_never_drawn() -> None:
 def test_input_logits_are_left_as_they_were() -> None:
     logits = torch.randn(2, ROWS)
     before = logits.clone()
-    states = make_states([(SamplingOptions(), [1]), (SamplingOptions.tensorrt_llm(), [2])])
+    states = make_states([(SamplingOptions(), [1]), (PENALISED, [2])])
     sample_batch(logits, states, torch.ones(2, 3, dtype=torch.bool))
     assert torch.equal(logits, before)
 

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm.prompt import Segment, Table
+from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 
 TEXT = list(range(100, 200))
 SPEECH = list(range(30))
 
 
-def flat(segments: list[Segment] | None) -> list[int | str]:
+def flat(parts: list[PromptPart] | None) -> list[int | str]:
     """Ids in order; control ids by name."""
-    assert segments is not None
+    assert parts is not None
     names = ("sos", "task")
-    return [names[i] if table is Table.CONTROL else i for table, ids in segments for i in ids]
+    return [names[i] if table is Table.CONTROL else i for table, ids in parts for i in ids]
 
 
 def speak(stream: TextStream, token: int = 9) -> int:
@@ -142,7 +142,7 @@ def test_everything_is_fed_once_and_in_order(
     text = list(range(100, 100 + num_prompt_text + sum(pieces)))
     speech = list(range(num_prompt_speech))
     stream = TextStream(config, text[:num_prompt_text], speech)
-    fed: list[Segment] = []
+    fed: list[PromptPart] = []
     at = num_prompt_text
     for size in pieces:
         stream.push(text[at : at + size])

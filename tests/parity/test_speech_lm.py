@@ -14,7 +14,7 @@ from cosyvoice_runtime.lm.cache import KVCache
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.limits import FinishReason
 from cosyvoice_runtime.lm.network import SpeechLM
-from cosyvoice_runtime.lm.prompt import Prompt, Segment, Table, num_positions
+from cosyvoice_runtime.lm.prompt import Prompt, PromptPart, Table, num_positions
 from cosyvoice_runtime.lm.sampling_options import SamplingOptions
 from cosyvoice_runtime.lm.text_stream import TextStream
 
@@ -39,7 +39,7 @@ def prompt_of(case: goldens.Case) -> Prompt:
 
 
 def needed_len(case: goldens.Case) -> int:
-    return num_positions(prompt_of(case).segments()) + case.settings["max_len"]
+    return num_positions(prompt_of(case).parts()) + case.settings["max_len"]
 
 
 def options_of(case: goldens.Case) -> SamplingOptions:
@@ -80,7 +80,7 @@ def test_prompt_hidden_states_and_logits(case: goldens.Case, compare: Compare) -
 def test_log_probabilities_of_every_step(case: goldens.Case, compare: Compare) -> None:
     lm, expected = speech_lm(), case["logp"]
     fed = ids(case, "tokens")[: len(expected) - 1]
-    logp = teacher_forced(lm, lm.embed(prompt_of(case).segments()), fed).log_softmax(-1)
+    logp = teacher_forced(lm, lm.embed(prompt_of(case).parts()), fed).log_softmax(-1)
     compare("logp", logp, expected, TOLERANCE)
 
 
@@ -104,7 +104,7 @@ def test_tokens_of_all_cases_decoded_together() -> None:
     assert [g.tokens for g in generations] == [ids(case, "tokens") for case in GREEDY + RAS]
 
 
-def next_feed(stream: TextStream, pieces: Iterator[torch.Tensor]) -> list[Segment]:
+def next_feed(stream: TextStream, pieces: Iterator[torch.Tensor]) -> list[PromptPart]:
     """The reference reads one piece whenever it waits."""
     feed = None
     while feed is None:
@@ -126,7 +126,7 @@ def stream_text(case: goldens.Case) -> tuple[torch.Tensor, list[int]]:
     pieces = iter(torch.split(case["text"].flatten(), case.settings["pieces"]))
     view = KVCache(CONFIG, 1, len(case["fed"]) + 1).view(0, 1)
     fed, tokens, start = [], [], 0
-    feed: list[Segment] | None = None
+    feed: list[PromptPart] | None = None
     while feed or len(tokens) < case.settings["n_yielded"]:
         fed.append(lm.embed(feed or next_feed(stream, pieces)))
         logits = lm.prefill(fed[-1], start, view)
@@ -137,7 +137,7 @@ def stream_text(case: goldens.Case) -> tuple[torch.Tensor, list[int]]:
         elif len(tokens) < case.settings["n_yielded"]:
             tokens.append(int(logits[: CONFIG.speech_tokens].argmax()))
             stream.accept(tokens[-1])
-            feed = [Segment(Table.SPEECH, tokens[-1:])]
+            feed = [PromptPart(Table.SPEECH, tokens[-1:])]
     return torch.cat(fed), tokens
 
 

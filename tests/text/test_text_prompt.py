@@ -25,7 +25,7 @@ def test_cross_lingual_has_no_prompt(tokenizer: TextTokenizer) -> None:
 )
 def test_instruction_ends_with_one_end_of_prompt(tokenizer: TextTokenizer, instruction: str) -> None:
     prompt = instruct(tokenizer, instruction, "你好")
-    assert prompt.prompt_ids == (*tokenizer.encode("用四川话说"), tokenizer.end_of_prompt_id)
+    assert prompt.prompt_ids == (*tokenizer.encode("用四川话说"), tokenizer.id_of("<|endofprompt|>"))
 
 
 @pytest.mark.parametrize("bad", ["", " ", "a\x00"])

@@ -64,7 +64,7 @@ def test_special_tokens_follow_the_vocabulary_in_order(
     first = len(json.loads((tokenizer_directory / "vocab.json").read_text(encoding="utf-8")))
     ids = [tokenizer.id_of(token) for token in SPECIAL_TOKENS]
     assert ids == list(range(first, first + len(SPECIAL_TOKENS)))
-    assert tokenizer.end_of_prompt_id == tokenizer.id_of("<|im_end|>") + 1
+    assert tokenizer.id_of("<|endofprompt|>") == tokenizer.id_of("<|im_end|>") + 1
     assert len(tokenizer) == ids[-1] + 1
 
 

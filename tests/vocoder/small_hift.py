@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
-from cosyvoice_runtime.checkpoint.making.weights import random_tensors
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.vocoder import HiFT, SourceNoise, VocoderState, stream
 
 PUBLISHED = replace(TINY.vocoder, base_channels=16, f0_channels=12)

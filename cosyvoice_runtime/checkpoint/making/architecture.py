@@ -14,7 +14,7 @@ from cosyvoice_runtime.checkpoint.config import (
     SpeechLMConfig,
     VocoderConfig,
 )
-from cosyvoice_runtime.checkpoint.hyperpyyaml import Reference, Tagged
+from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged, YamlReference
 
 FULL = ModelConfig(
     speech_lm=SpeechLMConfig(
@@ -148,8 +148,8 @@ def _llm(config: SpeechLMConfig) -> Tagged:
     return Tagged(
         "!new:cosyvoice.llm.llm.Qwen2LM",
         {
-            "llm_input_size": Reference("<llm_input_size>"),
-            "llm_output_size": Reference("<llm_output_size>"),
+            "llm_input_size": YamlReference("<llm_input_size>"),
+            "llm_output_size": YamlReference("<llm_output_size>"),
             "speech_token_size": config.speech_tokens,
             "length_normalized_loss": True,
             "lsm_weight": 0,
@@ -164,11 +164,11 @@ def _flow(config: FlowConfig) -> Tagged:
         {
             "input_size": config.token_width,
             "output_size": config.mel_bins,
-            "spk_embed_dim": Reference("<spk_embed_dim>"),
+            "spk_embed_dim": YamlReference("<spk_embed_dim>"),
             "output_type": "mel",
             "vocab_size": config.token_vocab_size,
-            "input_frame_rate": Reference("<token_frame_rate>"),
-            "token_mel_ratio": Reference("<token_mel_ratio>"),
+            "input_frame_rate": YamlReference("<token_frame_rate>"),
+            "token_mel_ratio": YamlReference("<token_mel_ratio>"),
             "pre_lookahead_len": config.lookahead_tokens,
             "encoder": _encoder(config.encoder, config.token_width),
             "decoder": _decoder(config),
@@ -191,7 +191,7 @@ def _encoder(config: EncoderConfig, token_width: int) -> Tagged:
             "input_size": token_width,
             "use_cnn_module": False,
             "macaron_style": False,
-            "static_chunk_size": Reference("<chunk_size>"),
+            "static_chunk_size": YamlReference("<chunk_size>"),
         },
     )
 
@@ -229,7 +229,7 @@ def _estimator(config: EstimatorConfig, mel_bins: int) -> Tagged:
             "num_mid_blocks": config.num_mid_stages,
             "num_heads": config.num_heads,
             "act_fn": "gelu",
-            "static_chunk_size": Reference("<chunk_size> * <token_mel_ratio>"),
+            "static_chunk_size": YamlReference("<chunk_size> * <token_mel_ratio>"),
             "num_decoding_left_chunks": -1,
         },
     )
@@ -243,7 +243,7 @@ def _hift(config: VocoderConfig) -> Tagged:
             "in_channels": config.mel_bins,
             "base_channels": config.base_channels,
             "nb_harmonics": config.num_harmonics,
-            "sampling_rate": Reference("<sample_rate>"),
+            "sampling_rate": YamlReference("<sample_rate>"),
             "nsf_alpha": config.sine_amplitude,
             "nsf_sigma": config.noise_std,
             "nsf_voiced_threshold": config.voiced_threshold_hz,

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from cosyvoice_runtime.serving.lm.job import Job, Portion
+from cosyvoice_runtime.serving.lm.job import Job, Unread
 
 logger = logging.getLogger(__name__)
 
@@ -38,30 +38,35 @@ class Delivery:
 
     def _run(self) -> None:
         while (job := self._ready.get()) is not None:
-            try:
-                self._look(job)
-                if self._ready.empty():
-                    self._caught_up()
-            except Exception:
-                logger.exception("a reader's end or the load could not be told")
+            _guarded(self._look, job)
+            if self._ready.empty():
+                _guarded(self._caught_up)
 
     def _look(self, job: Job) -> None:
         if job.closed:
             return
-        portion = job.take()
-        error = portion.error or self._send(job, portion)
-        if error is not None or portion.finish_reason is not None:
+        unread = job.take()
+        error = unread.error or self._send(job, unread)
+        if error is not None or unread.finish_reason is not None:
             job.closed = True
             job.reader.finish(error)
 
-    def _send(self, job: Job, portion: Portion) -> Exception | None:
+    def _send(self, job: Job, unread: Unread) -> Exception | None:
         """Pass tokens on; returns why that could not be done."""
         try:
-            if portion.tokens or portion.finish_reason is not None:
-                job.reader.send(portion.tokens, portion.finish_reason)
+            if unread.tokens or unread.finish_reason is not None:
+                job.reader.send(unread.tokens, unread.finish_reason)
             elif job.reader.cancelled:
                 self._cancel(job)
         except Exception as error:
             self._cancel(job)
             return error
         return None
+
+
+def _guarded(function: Callable[..., None], *arguments: object) -> None:
+    """Call a function of others: its error is theirs, and the other readers still get their tokens."""
+    try:
+        function(*arguments)
+    except Exception:
+        logger.exception("%s failed", getattr(function, "__qualname__", function))

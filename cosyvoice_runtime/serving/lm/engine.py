@@ -26,7 +26,7 @@ class Progress(NamedTuple):
     """What a step brought to one utterance.
 
     Attributes:
-        handle: as `Engine.add` returned it.
+        handle: as `LmEngine.add` returned it.
         tokens: new speech tokens.
         finish_reason: set once, with the last tokens; the slot is free then.
         error: what went wrong with this utterance alone, if the reason is ``error``.
@@ -38,7 +38,7 @@ class Progress(NamedTuple):
     error: CosyVoiceError | None = None
 
 
-class Engine(Protocol):
+class LmEngine(Protocol):
     """Decodes several utterances together; called by one thread only.
 
     A `CosyVoiceError` from `add` concerns that utterance; any other exception, the whole engine.
@@ -62,7 +62,7 @@ class Engine(Protocol):
         """Give everything back; also called after a breakdown."""
 
 
-OpenEngine = Callable[[], Engine]
+OpenEngine = Callable[[], LmEngine]
 """Makes a fresh engine from weights already loaded: at the start, and again after a breakdown."""
 
 

@@ -11,8 +11,8 @@ from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.lm.request import Request
 
 
-class Portion(NamedTuple):
-    """What has come since the last look."""
+class Unread(NamedTuple):
+    """What the reader has not got yet."""
 
     tokens: Sequence[int]
     finish_reason: FinishReason | None
@@ -20,11 +20,11 @@ class Portion(NamedTuple):
 
 
 MAX_GROUP = 8
-"""Most tokens that are held back for company; more leave together when the reader is slow."""
+"""Tokens that a stream's group grows to; more leave together when the reader is slow."""
 GROUP_GROWTH = 4
-"""A group is larger by one for this many tokens sent: early ones are waited for, later ones are plenty."""
+"""Every four tokens sent make the next group larger by one: only the first ones are waited for."""
 
-NOTHING = Portion((), None, None)
+NOTHING = Unread((), None, None)
 
 
 class Reader(Protocol):
@@ -78,7 +78,7 @@ class Job:
                 self._unread_since = now
             return not told
 
-    def take(self) -> Portion:
+    def take(self) -> Unread:
         """What is there for the reader: when streaming, whole groups; at the end, the rest."""
         with self._lock:
             self._unread_since = None
@@ -86,7 +86,7 @@ class Job:
                 return NOTHING
             tokens, self._tokens = self._tokens, []
             self._sent += len(tokens)
-            return Portion(tokens, self.finish_reason, self._error)
+            return Unread(tokens, self.finish_reason, self._error)
 
     def unread_s(self, now: float) -> float:
         """Seconds for which the reader has not looked although there was something new."""

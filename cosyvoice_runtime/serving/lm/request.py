@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.serving.lm.merged_ids import read_prompt, stop_ids
+from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.serving.lm.merged_prompt import read_prompt
 
 OPTION_FIELDS = {
     "runtime_top_k": "top_k",
@@ -112,7 +112,7 @@ class RequestReader:
         return wanted
 
     def _check_end(self, end_id: int | None) -> None:
-        stops = stop_ids(self.vocabulary)
+        stops = self.vocabulary.stop_ids
         if end_id is not None and end_id not in stops:
             limit = f"one of the stop ids {stops.start} to {stops.stop - 1}, all of which end the speech"
             raise InvalidInput("end_id", end_id, limit)

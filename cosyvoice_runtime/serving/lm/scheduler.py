@@ -14,7 +14,7 @@ from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.lm.delivery import Delivery
-from cosyvoice_runtime.serving.lm.engine import Engine, EngineError, OpenEngine, Progress
+from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, OpenEngine, Progress
 from cosyvoice_runtime.serving.lm.job import Job, Reader
 from cosyvoice_runtime.serving.lm.request import Request
 
@@ -31,12 +31,14 @@ class Load(NamedTuple):
         active: requests that hold a slot.
         waiting: requests that wait for one.
         tokens_per_step: drawn in the last step; 0 when idle.
+        tokens: speech tokens drawn so far.
         finished: requests ended so far, by reason.
     """
 
     active: int
     waiting: int
     tokens_per_step: int
+    tokens: int
     finished: Mapping[FinishReason, int]
 
 
@@ -66,7 +68,7 @@ class Scheduler:
         end_process: Callable[[str], None] = end_process,
     ) -> None:
         self._open_engine = open_engine
-        self._engine: Engine = open_engine()
+        self._engine: LmEngine = open_engine()
         self._max_waiting = max_waiting
         self._idle_timeout_s = idle_timeout_s
         self._clock = clock
@@ -79,6 +81,7 @@ class Scheduler:
         self._refusal: CosyVoiceError | None = None
         self._closing = False
         self._tokens_per_step = 0
+        self._tokens = 0
         self._finished: Counter[FinishReason] = Counter()
         self._delivery = Delivery(self._cancel, lambda: watch(self.load))
         self._thread = threading.Thread(target=self._run, name="speech-lm-scheduler")
@@ -87,8 +90,8 @@ class Scheduler:
     @property
     def load(self) -> Load:
         active = len(self._running)
-        tokens = self._tokens_per_step if active else 0
-        return Load(active, len(self._waiting), tokens, Counter(self._finished))
+        per_step = self._tokens_per_step if active else 0
+        return Load(active, len(self._waiting), per_step, self._tokens, Counter(self._finished))
 
     def submit(self, request: Request, reader: Reader) -> None:
         """Queue a request; everything further goes to the reader, its end included.
@@ -194,10 +197,18 @@ class Scheduler:
     def _admit(self) -> None:
         while self._waiting and len(self._running) < self._engine.slots:
             job = self._waiting[0]
+            if not self._has_ended(job):
+                self._start(job)
+
+    def _has_ended(self, job: Job) -> bool:
+        """End a waiting request that its reader no longer wants; a reader that fails ends its own alone."""
+        try:
             if job.reader.cancelled:
                 self._finish(job, FinishReason.CANCELLED)
-            else:
-                self._start(job)
+        except Exception as error:
+            logger.warning("the reader of a waiting request failed", exc_info=error)
+            self._finish(job, FinishReason.ERROR, _reader_failure(error))
+        return job.finish_reason is not None
 
     def _start(self, job: Job) -> None:
         try:
@@ -217,18 +228,19 @@ class Scheduler:
         if not self._running:
             return
         progress = self._engine.step()
-        self._tokens_per_step = sum(len(row.tokens) for row in progress)
-        for row in progress:
-            self._advance(self._running[row.handle], row)
+        self._tokens_per_step = sum(len(each.tokens) for each in progress)
+        self._tokens += self._tokens_per_step
+        for each in progress:
+            self._advance(self._running[each.handle], each)
         now = self._clock()
         for job in list(self._running.values()):
             if job.unread_s(now) > self._idle_timeout_s:
                 self._remove(job, CosyVoiceError(f"nobody took new tokens for {self._idle_timeout_s:g} s"))
 
-    def _advance(self, job: Job, row: Progress) -> None:
-        if row.finish_reason is not None:
-            self._finish(job, row.finish_reason, row.error, row.tokens)
-        elif job.put(row.tokens, self._clock()):
+    def _advance(self, job: Job, progress: Progress) -> None:
+        if progress.finish_reason is not None:
+            self._finish(job, progress.finish_reason, progress.error, progress.tokens)
+        elif job.put(progress.tokens, self._clock()):
             self._delivery.tell(job)
 
     def _finish(
@@ -264,6 +276,10 @@ class Scheduler:
         self._give_up(error)
         self._delivery.close(LAST_WORDS_S)
         self._end_process(f"the speech LM has lost its GPU ({type(error).__name__})")
+
+
+def _reader_failure(error: Exception) -> CosyVoiceError:
+    return CosyVoiceError(f"the reader of the speech tokens failed ({type(error).__name__})")
 
 
 def _breakdown(error: Exception) -> EngineError:

@@ -6,8 +6,8 @@ import logging
 import os
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
-from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm.sampling_options import SamplingOptions
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.serving.speech.admission import Admission

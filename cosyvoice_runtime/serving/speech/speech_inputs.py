@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.sampling_options import SamplingOptions
@@ -16,7 +17,6 @@ from cosyvoice_runtime.pipeline.request import SpeechRequest
 from cosyvoice_runtime.serving.triton.inputs import Inputs
 from cosyvoice_runtime.voice import Voice
 
-REFERENCE_RATE = 16_000
 SAMPLING_INPUTS = ("top_k", "top_p", "temperature", "repetition_penalty", "max_tokens")
 """Inputs that are sampling options of the same name."""
 
@@ -100,7 +100,7 @@ def _target_text(inputs: Inputs, max_characters: int) -> str:
 
 def _reference(inputs: Inputs) -> Audio | None:
     samples = inputs.array("reference_wav")
-    rate = inputs.scalar("reference_sample_rate", default=REFERENCE_RATE)
+    rate = inputs.scalar("reference_sample_rate", default=EXTRACTOR_SAMPLE_RATE)
     length = inputs.scalar("reference_wav_len")
     if samples is None:
         if length is not None:

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.serving.triton.inputs import Inputs
-
-EXTRACTOR_SAMPLE_RATE = 16_000
 
 
 def references(requests: Sequence[Any]) -> list[Audio | Exception]:

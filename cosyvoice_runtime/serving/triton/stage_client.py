@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.limits import FinishReason, TokenLimits
+from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling_options import SamplingOptions
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings

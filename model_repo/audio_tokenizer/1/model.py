@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.compiled.export.extractors import TOKENIZER_NAME
 from cosyvoice_runtime.compiled.extractor import open_extractor
@@ -19,7 +20,7 @@ from cosyvoice_runtime.settings import AudioTokenizerSettings
 from cosyvoice_runtime.voice.extract import Outcome, extract_rows
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 
-WARM_UP_SAMPLES = 16_000
+WARM_UP_SAMPLES = EXTRACTOR_SAMPLE_RATE
 
 
 class TritonPythonModel:

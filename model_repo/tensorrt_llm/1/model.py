@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
-from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
-from cosyvoice_runtime.serving.lm.merged_ids import shortest_prompt
+from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
 from cosyvoice_runtime.serving.lm.request import FIELDS, TEXT_FIELDS, Request, RequestReader
-from cosyvoice_runtime.serving.lm.scheduler import Load, Scheduler
+from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.triton.inputs import Inputs
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.reply import Reply
@@ -62,7 +62,7 @@ class TritonPythonModel:
 
     def _read(self, inputs: Inputs, request_id: str) -> Request:
         if inputs.scalar("self_test", default=False):
-            return self.reader.read(shortest_prompt(self.vocabulary), {"request_output_len": 1})
+            return self.reader.read(self.vocabulary.shortest_prompt, {"request_output_len": 1})
         fields = {name: inputs.text(name) if name in TEXT_FIELDS else inputs.scalar(name) for name in FIELDS}
         return self.reader.read(inputs.required("input_ids").tolist(), fields, request_id)
 
@@ -92,23 +92,3 @@ class TokenReply:
     def finish(self, error: Exception | None = None) -> None:
         self._reply.finish(error)
         self._count.leave()
-
-
-class LoadMetrics:
-    """The scheduler's load as gauges and counters."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._active = metrics.gauge("cosyvoice_lm_active_slots", "Requests being decoded.")
-        self._waiting = metrics.gauge("cosyvoice_lm_waiting_requests", "Requests that wait for a slot.")
-        self._tokens = metrics.gauge("cosyvoice_lm_tokens_per_step", "Speech tokens drawn in the last step.")
-        self._finished = {
-            reason: metrics.counter("cosyvoice_lm_finished_total", "Ended requests.", reason=reason.value)
-            for reason in FinishReason
-        }
-
-    def __call__(self, load: Load) -> None:
-        self._active.set(load.active)
-        self._waiting.set(load.waiting)
-        self._tokens.set(load.tokens_per_step)
-        for reason, count in load.finished.items():
-            self._finished[reason].set(count)

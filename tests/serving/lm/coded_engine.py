@@ -25,7 +25,7 @@ def coded_tokens(name: int, tokens: int) -> list[int]:
 
 
 @dataclass
-class Row:
+class CodedSequence:
     """An utterance in the engine."""
 
     name: int
@@ -41,7 +41,7 @@ class CodedEngine:
         gate: when not None, every step takes one permit.
         arrived: gets a permit whenever a step begins, and so everything before it is done.
         refused: names that `add` does not accept.
-        broken_rows: names that end with an error of their own at the next step.
+        broken: names that end with an error of their own at the next step.
         failure, add_failure: raised by the next step, or by every `add`.
     """
 
@@ -51,16 +51,16 @@ class CodedEngine:
         self.gate: threading.Semaphore | None = None
         self.arrived = threading.Semaphore(0)
         self.refused: set[int] = set()
-        self.broken_rows: set[int] = set()
+        self.broken: set[int] = set()
         self.failure: Exception | None = None
         self.add_failure: Exception | None = None
         self.closed = 0
-        self._rows: dict[int, Row] = {}
+        self._sequences: dict[int, CodedSequence] = {}
         self._next_handle = 0
 
     @property
     def names(self) -> list[int]:
-        return [row.name for row in self._rows.values()]
+        return [sequence.name for sequence in self._sequences.values()]
 
     def add(self, prompt: Prompt, options: SamplingOptions) -> int:
         name = prompt.text[0]
@@ -68,10 +68,10 @@ class CodedEngine:
             raise CosyVoiceError(f"{name} is refused")
         if self.add_failure is not None:
             raise self.add_failure
-        assert len(self._rows) < self.slots
+        assert len(self._sequences) < self.slots
         assert options.max_tokens is not None
         self._next_handle += 1
-        self._rows[self._next_handle] = Row(name, options.max_tokens)
+        self._sequences[self._next_handle] = CodedSequence(name, options.max_tokens)
         return self._next_handle
 
     def step(self) -> list[Progress]:
@@ -81,44 +81,55 @@ class CodedEngine:
         if self.failure is not None:
             raise self.failure
         self.steps.append(self.names)
-        return [self._draw(handle) for handle in list(self._rows)]
+        return [self._draw(handle) for handle in list(self._sequences)]
 
     def cancel(self, handle: object) -> None:
         assert isinstance(handle, int)
-        del self._rows[handle]
+        del self._sequences[handle]
 
     def close(self) -> None:
         self.closed += 1
 
     def _draw(self, handle: int) -> Progress:
-        row = self._rows[handle]
-        if row.name in self.broken_rows:
-            del self._rows[handle]
-            return Progress(handle, [], FinishReason.ERROR, CosyVoiceError(f"{row.name} is broken"))
-        token = row.name * SPAN + row.drawn
-        row.drawn += 1
-        if row.drawn < row.tokens:
+        sequence = self._sequences[handle]
+        if sequence.name in self.broken:
+            del self._sequences[handle]
+            return Progress(handle, [], FinishReason.ERROR, CosyVoiceError(f"{sequence.name} is broken"))
+        token = sequence.name * SPAN + sequence.drawn
+        sequence.drawn += 1
+        if sequence.drawn < sequence.tokens:
             return Progress(handle, [token])
-        del self._rows[handle]
+        del self._sequences[handle]
         return Progress(handle, [token], FinishReason.LENGTH)
 
 
 @dataclass
-class RecordingReader:
+class CollectingReader:
     """
     Attributes:
         hold: `send` waits for it, if there is one.
         leave_after: tokens after which the reader is gone.
+        gone: whether it wants no further tokens.
+        failure: raised by `cancelled`.
+        end_failure: raised by `finish` after it has noted the end.
     """
 
     hold: threading.Event | None = None
     leave_after: int | None = None
-    cancelled: bool = False
+    gone: bool = False
+    failure: Exception | None = None
+    end_failure: Exception | None = None
     groups: list[list[int]] = field(default_factory=list)
     reasons: list[FinishReason | None] = field(default_factory=list)
     ends: list[Exception | None] = field(default_factory=list)
     sending: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def cancelled(self) -> bool:
+        if self.failure is not None:
+            raise self.failure
+        return self.gone
 
     @property
     def tokens(self) -> list[int]:
@@ -133,8 +144,8 @@ class RecordingReader:
         if self.hold is not None:
             assert self.hold.wait(TIMEOUT_S)
         if self.leave_after is not None and len(self.tokens) >= self.leave_after:
-            self.cancelled = True
-        if self.cancelled:
+            self.gone = True
+        if self.gone:
             raise ConnectionError("the reader has gone")
         self.groups.append(list(tokens))
         self.reasons.append(finish_reason)
@@ -142,8 +153,10 @@ class RecordingReader:
     def finish(self, error: Exception | None) -> None:
         self.ends.append(error)
         self.ended.set()
+        if self.end_failure is not None:
+            raise self.end_failure
 
-    def wait(self) -> RecordingReader:
+    def wait(self) -> CollectingReader:
         """Return when the request has ended, which it must do once."""
         assert self.ended.wait(TIMEOUT_S)
         return self

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from coded_engine import TIMEOUT_S, RecordingReader
+from coded_engine import TIMEOUT_S, CollectingReader
 from coded_utterances import coded
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.serving.lm.engine import Engine, prepare_engine
+from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
@@ -33,9 +33,9 @@ def own_threads() -> set[threading.Thread]:
 
 def submit(
     scheduler: Scheduler, name: int, strategy: str = "greedy", request_id: str = ""
-) -> RecordingReader:
+) -> CollectingReader:
     """Ask for the coded utterance."""
-    reader = RecordingReader()
+    reader = CollectingReader()
     options = SamplingOptions(strategy, min_tokens=0, max_tokens=60, seed=name)
     scheduler.submit(Request(Prompt([name]), options, True, id=request_id), reader)
     return reader
@@ -43,7 +43,7 @@ def submit(
 
 def check_many_threads(scheduler: Scheduler) -> None:
     """Twelve of them ask for the utterances 1 to 48, of which ``n`` has ``n`` codes."""
-    readers: dict[int, RecordingReader] = {}
+    readers: dict[int, CollectingReader] = {}
 
     def ask(names: range) -> None:
         for name in names:
@@ -72,7 +72,7 @@ def check_stops_that_race(scheduler: Scheduler) -> None:
     assert all(readers[name].reason is FinishReason.STOP for name in itertools.islice(readers, 1, None, 2))
 
 
-def run(engine: Engine, handles: set) -> dict:
+def run(engine: LmEngine, handles: set) -> dict:
     """Progress of each utterance to its end."""
     seen: dict = {handle: [] for handle in handles}
     left = set(handles)
@@ -88,11 +88,11 @@ def tokens(rows: list) -> list[int]:
     return [token for row in rows for token in row.tokens]
 
 
-def speak(scheduler: Scheduler, options: Sequence[SamplingOptions]) -> list[RecordingReader]:
+def speak(scheduler: Scheduler, options: Sequence[SamplingOptions]) -> list[CollectingReader]:
     """The prompts, each with its options, side by side to their ends."""
     readers = []
     for prompt, one in zip(PROMPTS, options, strict=True):
-        readers.append(RecordingReader())
+        readers.append(CollectingReader())
         scheduler.submit(Request(prompt, one, streaming=True), readers[-1])
     return [reader.wait() for reader in readers]
 

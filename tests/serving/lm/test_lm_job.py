@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from coded_engine import RecordingReader, coded_request, coded_tokens
+from coded_engine import CollectingReader, coded_request, coded_tokens
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.serving.lm.job import MAX_GROUP, NOTHING, Job, Portion
+from cosyvoice_runtime.serving.lm.job import MAX_GROUP, NOTHING, Job, Unread
 
 
 def make_job(**fields) -> Job:
     request = coded_request(1, 1, streaming=True)
-    return Job(dataclasses.replace(request, **fields), RecordingReader())
+    return Job(dataclasses.replace(request, **fields), CollectingReader())
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_first_group_is_as_large_as_the_reader_wants():
 def test_end_comes_before_the_first_group_is_full():
     job = make_job(first_tokens=23)
     job.put([7], 0.0, FinishReason.STOP)
-    assert job.take() == Portion([7], FinishReason.STOP, None)
+    assert job.take() == Unread([7], FinishReason.STOP, None)
 
 
 def test_groups_grow_up_to_a_limit(groups):
@@ -74,7 +74,7 @@ def test_end_brings_the_rest():
     job.put([7], now=0.0)
     assert job.take() == NOTHING
     job.put([8], 0.0, FinishReason.STOP)
-    assert job.take() == Portion([7, 8], FinishReason.STOP, None)
+    assert job.take() == Unread([7, 8], FinishReason.STOP, None)
 
 
 def test_reader_is_told_once_until_it_looks():
@@ -105,4 +105,4 @@ def test_error_comes_with_the_end():
     job = make_job()
     error = CosyVoiceError("broken")
     job.put([], 0.0, FinishReason.ERROR, error)
-    assert job.take() == Portion([], FinishReason.ERROR, error)
+    assert job.take() == Unread([], FinishReason.ERROR, error)

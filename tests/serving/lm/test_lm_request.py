@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.serving.lm.merged_ids import read_prompt, shortest_prompt
+from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.serving.lm.merged_prompt import read_prompt
 from cosyvoice_runtime.serving.lm.request import RequestReader, read_options
 
 VOCABULARY = MergedVocabulary(text_tokens=50, speech_rows=33)
@@ -32,7 +32,7 @@ def test_prompt_survives_the_merged_vocabulary(text, speech):
 
 
 def test_shortest_prompt_can_be_read():
-    assert read_prompt(shortest_prompt(VOCABULARY), VOCABULARY) == Prompt((0,))
+    assert read_prompt(VOCABULARY.shortest_prompt, VOCABULARY) == Prompt((0,))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from coded_engine import TIMEOUT_S, CodedEngine, RecordingReader, coded_request, coded_tokens
+from coded_engine import TIMEOUT_S, CodedEngine, CollectingReader, coded_request, coded_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +18,8 @@ ENDLESS = 10**7
 """Tokens of a request that only a stop ends."""
 
 
-def submit(scheduler: Scheduler, name: int, tokens: int, request_id: str = "", **reader) -> RecordingReader:
-    recorder = RecordingReader(**reader)
+def submit(scheduler: Scheduler, name: int, tokens: int, request_id: str = "", **reader) -> CollectingReader:
+    recorder = CollectingReader(**reader)
     scheduler.submit(coded_request(name, tokens, request_id), recorder)
     return recorder
 
@@ -74,7 +74,7 @@ def test_requests_join_a_running_batch_and_leave_it_between_two_tokens(scheduler
 
 
 def test_request_that_does_not_stream_gets_everything_at_once(scheduler):
-    reader = RecordingReader()
+    reader = CollectingReader()
     scheduler.submit(coded_request(1, 40, streaming=False), reader)
     assert reader.wait().groups == [coded_tokens(1, 40)]
 
@@ -142,11 +142,11 @@ def test_reader_that_has_gone_frees_its_slot_and_its_neighbours_finish(scheduler
 
 def test_reader_of_a_whole_answer_that_goes_before_its_end_frees_the_slot(scheduler, engine, loads):
     gate = close_gate(engine)
-    reader = RecordingReader()
+    reader = CollectingReader()
     scheduler.submit(coded_request(1, ENDLESS, streaming=False), reader)
     gate.release()
     loads.wait_for(lambda load: load.active == 1)
-    reader.cancelled = True
+    reader.gone = True
     open_gate(engine)
     reader.wait()
     assert reader.groups == []
@@ -158,11 +158,49 @@ def test_reader_that_has_gone_while_waiting_never_gets_a_slot(scheduler, engine,
     running = [submit(scheduler, name, 3) for name in (1, 2)]
     waiting = submit(scheduler, 3, 3)
     loads.wait_for(lambda load: load.waiting == 1)
-    waiting.cancelled = True
+    waiting.gone = True
     open_gate(engine)
     waiting.wait()
     assert all(reader.wait().ends == [None] for reader in running)
     assert not any(3 in names for names in engine.steps)
+
+
+def test_reader_that_fails_while_waiting_ends_its_own_request_alone(scheduler, engine, loads):
+    gate = close_gate(engine)
+    running = [submit(scheduler, name, 3) for name in (1, 2)]
+    broken, waiting = submit(scheduler, 3, 3), submit(scheduler, 4, 3)
+    loads.wait_for(lambda load: (load.active, load.waiting) == (2, 2))
+    broken.failure = OSError("/a/path in a message")
+    gate.release()
+    open_gate(engine)
+    assert str(broken.wait().ends[0]) == "the reader of the speech tokens failed (OSError)"
+    for name, reader in zip((1, 2, 4), (*running, waiting), strict=True):
+        assert reader.wait().tokens == coded_tokens(name, 3)
+    assert engine.closed == 0
+    assert not any(3 in names for names in engine.steps)
+
+
+def test_reader_that_fails_while_its_answer_grows_ends_its_own_request_alone(scheduler, engine, loads):
+    gate = close_gate(engine)
+    broken = CollectingReader()
+    scheduler.submit(coded_request(1, ENDLESS, streaming=False), broken)
+    neighbour = submit(scheduler, 2, 40)
+    gate.release()
+    loads.wait_for(lambda load: load.active == 2)
+    broken.failure = OSError()
+    open_gate(engine)
+    assert isinstance(broken.wait().ends[0], OSError)
+    assert neighbour.wait().tokens == coded_tokens(2, 40)
+    loads.wait_for(lambda load: load.active == 0 and load.finished.get(FinishReason.CANCELLED) == 1)
+    assert engine.closed == 0
+
+
+def test_reader_that_fails_at_its_end_disturbs_nobody_and_the_load_is_still_told(scheduler, loads):
+    broken = submit(scheduler, 1, 3, end_failure=OSError())
+    assert broken.wait().tokens == coded_tokens(1, 3)
+    loads.wait_for(lambda load: load.active == 0 and load.finished == {FinishReason.LENGTH: 1})
+    assert submit(scheduler, 2, 3).wait().tokens == coded_tokens(2, 3)
+    assert broken.ends == [None]
 
 
 def test_full_queue_refuses_one_more_and_serves_the_rest(make_scheduler, engine):
@@ -183,8 +221,8 @@ def test_request_that_the_engine_refuses_fails_alone(scheduler, engine):
     assert engine.closed == 0
 
 
-def test_row_that_breaks_fails_alone(scheduler, engine):
-    engine.broken_rows = {1}
+def test_sequence_that_breaks_fails_alone(scheduler, engine):
+    engine.broken = {1}
     broken, other = submit(scheduler, 1, 3), submit(scheduler, 2, 3)
     assert str(broken.wait().ends[0]) == "1 is broken"
     assert other.wait().tokens == coded_tokens(2, 3)
@@ -293,7 +331,21 @@ def test_load_tells_slots_queue_and_tokens_and_returns_to_zero(scheduler, engine
     open_gate(engine)
     for reader in readers:
         reader.wait()
-    loads.wait_for(lambda load: load == Load(0, 0, 0, {FinishReason.LENGTH: 3}))
+    loads.wait_for(lambda load: load == Load(0, 0, 0, 6, {FinishReason.LENGTH: 3}))
+
+
+def test_tokens_are_counted_step_by_step_while_the_streams_run(scheduler, engine, loads):
+    gate = close_gate(engine)
+    readers = [submit(scheduler, name, 900) for name in (1, 2)]
+    loads.wait_for(lambda load: load.active == 2)
+    counts = []
+    for _ in range(3):
+        gate.release()
+        before = counts[-1] if counts else 0
+        counts.append(loads.wait_for(lambda load, before=before: load.tokens > before).tokens)
+    assert counts in ([1, 3, 5], [2, 4, 6])  # the first request may have begun alone
+    assert not any(reader.ends for reader in readers)
+    open_gate(engine)
 
 
 def test_failing_watcher_disturbs_nobody(engine, caplog):

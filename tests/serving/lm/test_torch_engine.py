@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from coded_engine import RecordingReader
+from coded_engine import CollectingReader
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.errors import InvalidInput
@@ -39,7 +39,7 @@ def test_scheduled_requests_equal_single_generation(settings, lm, make_scheduler
         )
     ]
     scheduler = make_scheduler(prepare_engine(settings))
-    readers = [RecordingReader() for _ in requests]
+    readers = [CollectingReader() for _ in requests]
     for request, reader in zip(requests, readers, strict=True):
         scheduler.submit(request, reader)
     for request, reader in zip(requests, readers, strict=True):

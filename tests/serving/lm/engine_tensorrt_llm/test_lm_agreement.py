@@ -9,7 +9,7 @@ import torch
 
 import lm_agreement
 from cosyvoice_runtime.lm import FinishReason, KVCache, Prompt, SamplingOptions, generate
-from cosyvoice_runtime.lm.prompt import Segment, Table
+from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, ConversionOptions, convert
@@ -75,7 +75,7 @@ def test_gap_is_how_much_better_the_best_token_was(lm):
     assert (same.tokens, same.equal) == (len(own), len(own))
     assert same.worst == pytest.approx(0, abs=1e-4)
     other = [*own[:3], (own[3] + 1) % 6561]
-    embeddings = lm.embed([*prompt.segments(), Segment(Table.SPEECH, own[:3])])
+    embeddings = lm.embed([*prompt.parts(), PromptPart(Table.SPEECH, own[:3])])
     cache = KVCache(lm.config, 1, len(embeddings)).view(0, 1)
     logits = lm.prefill(embeddings, 0, cache)
     worse = agreement(lm, prompt, GREEDY, Spoken(other, FinishReason.LENGTH))
@@ -87,7 +87,7 @@ def test_end_counts_as_a_token(lm):
     prompt = Prompt([5, 6, 7])
     spoken = Spoken([], FinishReason.STOP)
     found = agreement(lm, prompt, GREEDY, spoken)
-    embeddings = lm.embed(prompt.segments())
+    embeddings = lm.embed(prompt.parts())
     logits = lm.prefill(embeddings, 0, KVCache(lm.config, 1, len(embeddings)).view(0, 1))
     assert found.tokens == 1
     assert found.worst == pytest.approx(float(logits.max() - logits[6561:].max()), abs=1e-3)

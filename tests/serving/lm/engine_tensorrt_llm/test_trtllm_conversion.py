@@ -108,7 +108,7 @@ def test_forward_pass_of_the_converted_names_equals_the_torch_lm(converted, lm):
     logits = ConvertedLM(converted)(ids)
     if vocabulary.layout == "merged":
         logits = logits + load_file(converted / BIAS_FILE)["embedding_bias"]
-    embeddings = lm.embed(PROMPT.segments())
+    embeddings = lm.embed(PROMPT.parts())
     view = KVCache(lm.config, 1, len(ids)).view(0, 1)
     expected = lm.logits(lm(embeddings[None], torch.arange(len(ids))[None], view, len(ids))[0])
     torch.testing.assert_close(logits[:, vocabulary.speech], expected, rtol=1e-6, atol=2e-5)

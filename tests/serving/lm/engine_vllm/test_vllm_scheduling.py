@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from coded_engine import TIMEOUT_S, RecordingReader
+from coded_engine import TIMEOUT_S, CollectingReader
 from coded_utterances import coded
 from coded_vllm import CodedModel
 from engine_drivers import check_many_threads, check_stops_that_race, submit
@@ -37,7 +37,7 @@ def test_stop_through_the_scheduler_races_with_the_end(make_scheduler, vllm, vll
 def test_reader_that_leaves_frees_its_slot(make_scheduler, vllm, vllm_settings, lengths):
     lengths[2] = 5
     scheduler = make_scheduler(prepare_engine(vllm_settings(max_slots=1, kv_cache_tokens=256)))
-    gone = RecordingReader(leave_after=4)
+    gone = CollectingReader(leave_after=4)
     options = SamplingOptions("ras", min_tokens=0, max_tokens=60, seed=1)
     scheduler.submit(Request(Prompt([1]), options, True), gone)
     assert submit(scheduler, 2).wait().tokens == coded(2, 5)

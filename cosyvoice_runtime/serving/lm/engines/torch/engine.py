@@ -27,8 +27,8 @@ from cosyvoice_runtime.settings import TensorrtLlmSettings
 logger = logging.getLogger(__name__)
 
 
-GPU_PREFILL_ROWS = 16
-"""A GPU takes about as long for so many prompts of usual length as for one."""
+GPU_PREFILL_BATCH = 16
+"""Prompts in one pass: a GPU takes about as long for 16 of usual length as for one."""
 
 
 class TorchEngine:
@@ -47,7 +47,7 @@ class TorchEngine:
             slots,
             max_len,
             capture=CudaGraphCapture(lm.device) if on_gpu and graphs else None,
-            prefill_rows=GPU_PREFILL_ROWS if on_gpu else 1,
+            prefill_batch=GPU_PREFILL_BATCH if on_gpu else 1,
         )
         logger.info(
             "engine torch: %d slots of %d positions, %.0f MiB of cache, %s",

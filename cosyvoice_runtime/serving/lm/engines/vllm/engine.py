@@ -64,7 +64,7 @@ class VllmEngine:
 
     def add(self, prompt: Prompt, options: SamplingOptions) -> int:
         prompt.check(self._config)
-        embeddings = self._tables.embed(prompt.segments())
+        embeddings = self._tables.embed(prompt.parts())
         room = self._room(len(embeddings), options)
         limits = TokenLimits.of(options, len(prompt.text))
         generation = Generation(self._config, options, prompt.prompt_speech, limits)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.tensors import read_tensors
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError
-from cosyvoice_runtime.lm.prompt import Segment, Table
+from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from cosyvoice_runtime.serving.lm.engines.vllm.export import PROMPT_TABLES
 
 
@@ -33,8 +33,8 @@ class PromptTables:
         except (CheckpointError, KeyError, OSError) as error:
             raise EngineFileError(f"{path}: missing or damaged: {error}") from error
 
-    def embed(self, segments: Sequence[Segment]) -> Tensor:
-        """Embeddings [positions, hidden] of segments, in order."""
+    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
+        """Embeddings [positions, hidden] of parts, in order."""
         return torch.cat(
-            [self._tables[table][torch.as_tensor(ids, dtype=torch.int64)] for table, ids in segments]
+            [self._tables[table][torch.as_tensor(ids, dtype=torch.int64)] for table, ids in parts]
         )

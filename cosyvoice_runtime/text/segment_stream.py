@@ -13,7 +13,7 @@ from cosyvoice_runtime.text.split import Count, Grouping, SplitLimits, SplitStyl
 from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS, is_speakable, require_characters
 
 EAGER = SplitLimits(maximum=0, minimum=10, merge=0)
-"""Limits for a quick start: a piece leaves at the first sentence end after ten tokens or characters."""
+"""Limits for a quick start: a segment leaves at the first sentence end after ten tokens or characters."""
 
 Rules = Callable[[str], tuple[SplitStyle, Count]]
 """Language to its marks and its unit of length."""
@@ -22,10 +22,10 @@ Rules = Callable[[str], tuple[SplitStyle, Count]]
 _SENTENCE_END = re.compile(r"([。？！；：、.?!;:])(?:[\"”]|(?![\"”]))(\s*)(?=([^\W_]|[“\"'\[<(（]))")
 
 
-class TextPieces:
-    """Takes text as it comes, gives pieces as soon as later text can't change them.
+class SegmentStream:
+    """Takes text as it comes, gives segments as soon as later text can't change them.
 
-    All pieces together equal :meth:`TextFrontEnd.segments` of the whole text with the same limits, except
+    All segments together equal :meth:`TextFrontEnd.segments` of the whole text with the same limits, except
     where the whole text would have changed an early decision:
 
     - the language with ``auto`` is that of the text so far: a Chinese word later on doesn't reach back;
@@ -34,7 +34,7 @@ class TextPieces:
 
     Args:
         rules: marks and unit of length for a language.
-        limits: upstream's wait for about 80 tokens per piece, :data:`EAGER` for a sentence.
+        limits: upstream's wait for about 80 tokens per segment, :data:`EAGER` for a sentence.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TextPieces:
         self._has_spoken = False
 
     def push(self, text: str) -> list[str]:
-        """Take more text; return the pieces that are final now.
+        """Take more text; return the segments that are final now.
 
         Raises:
             InvalidInput: ``target_text`` is malformed, or too long by now.
@@ -59,10 +59,10 @@ class TextPieces:
         received = len(self._taken) + len(self._raw)
         require_characters("target_text", text, MAX_TARGET_CHARACTERS, before=received)
         self._raw += text if received else text.lstrip()
-        pieces: list[str] = []
+        segments: list[str] = []
         while cut := self._sentence_end() or self._forced_cut():
-            pieces += self._take(cut, last=False)
-        return self._speakable(pieces)
+            segments += self._take(cut, last=False)
+        return self._speakable(segments)
 
     def end(self) -> list[str]:
         """No more text: return the rest.
@@ -70,11 +70,11 @@ class TextPieces:
         Raises:
             InvalidInput: nothing in all of the text can be spoken.
         """
-        pieces = self._take(len(self._raw.rstrip()), last=True) + self._grouping.finish()
-        pieces = self._speakable(pieces)
+        segments = self._take(len(self._raw.rstrip()), last=True) + self._grouping.finish()
+        segments = self._speakable(segments)
         if not self._has_spoken:
             raise InvalidInput("target_text", self._taken, "it must hold something to speak")
-        return pieces
+        return segments
 
     def _take(self, cut: int, last: bool) -> list[str]:
         """Normalise and group the first ``cut`` characters of what is left."""
@@ -88,7 +88,7 @@ class TextPieces:
         parts = list(sentences(text, style))
         # Spaces after the last mark open the next sentence.
         self._spaces = parts.pop() if parts and parts[-1].isspace() else ""
-        return [piece for part in parts for piece in self._grouping.add(part)]
+        return [segment for part in parts for segment in self._grouping.add(part)]
 
     def _sentence_end(self) -> int:
         """Length of the first sentence that is complete whatever follows; 0 if none is yet."""
@@ -111,7 +111,7 @@ class TextPieces:
         """Language of the text up to ``cut`` characters from here."""
         return resolve(self._taken + self._raw[:cut], self._asked_language)
 
-    def _speakable(self, pieces: list[str]) -> list[str]:
-        pieces = list(filter(is_speakable, pieces))
-        self._has_spoken = self._has_spoken or bool(pieces)
-        return pieces
+    def _speakable(self, segments: list[str]) -> list[str]:
+        segments = list(filter(is_speakable, segments))
+        self._has_spoken = self._has_spoken or bool(segments)
+        return segments

@@ -7,7 +7,7 @@ from small_tokenizer import WordCounter
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.text.pieces import EAGER, TextPieces
+from cosyvoice_runtime.text.segment_stream import EAGER, SegmentStream
 from cosyvoice_runtime.text.split import SplitLimits
 
 LIMITS = SplitLimits(maximum=12, minimum=6, merge=3)
@@ -45,52 +45,53 @@ def streams(draw: st.DrawFn) -> tuple[str, list[str]]:
     return language, [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-def collect(pieces: TextPieces, fragments: list[str]) -> list[str]:
-    return [piece for fragment in fragments for piece in pieces.push(fragment)] + pieces.end()
+def collect(segments: SegmentStream, fragments: list[str]) -> list[str]:
+    return [segment for fragment in fragments for segment in segments.push(fragment)] + segments.end()
 
 
 @given(stream=streams(), limits=st.sampled_from([LIMITS, EAGER, SplitLimits()]))
-def test_pieces_equal_the_segments_of_the_whole(stream: tuple[str, list[str]], limits: SplitLimits) -> None:
+def test_segments_equal_the_segments_of_the_whole(stream: tuple[str, list[str]], limits: SplitLimits) -> None:
     language, fragments = stream
     front_end = TextFrontEnd(WordCounter(), limits=limits)
     try:
         expected = front_end.segments("".join(fragments), language)
     except InvalidInput:
         with pytest.raises(InvalidInput):
-            collect(front_end.pieces(language), fragments)
+            collect(front_end.stream(language), fragments)
     else:
-        assert collect(front_end.pieces(language), fragments) == expected
+        assert collect(front_end.stream(language), fragments) == expected
 
 
 @given(text=st.text(alphabet="你好ab ，3", min_size=1, max_size=300), size=st.integers(1, 40))
-def test_text_without_marks_leaves_in_bounded_pieces(text: str, size: int) -> None:
+def test_text_without_marks_leaves_in_bounded_segments(text: str, size: int) -> None:
     limits = SplitLimits(maximum=12, minimum=6, merge=3, hard=20)
     front_end = TextFrontEnd(WordCounter(), normaliser="none", limits=limits)
-    pieces = front_end.pieces("zh")
-    left = [piece for start in range(0, len(text), size) for piece in pieces.push(text[start : start + size])]
+    segments = front_end.stream("zh")
+    fragments = [text[start : start + size] for start in range(0, len(text), size)]
+    left = [segment for fragment in fragments for segment in segments.push(fragment)]
     assert limits.longest is not None
-    assert all(len(piece) <= limits.longest for piece in left)
+    assert all(len(segment) <= limits.longest for segment in left)
     assert len(text) - len("".join(left)) <= limits.longest + limits.hard + 1 + len(text) - len(text.strip())
 
 
-def test_eager_piece_leaves_with_its_sentence() -> None:
-    pieces = TextFrontEnd(WordCounter()).pieces("en", EAGER)
-    assert pieces.push("The cat that I saw had 2 or 3 small kittens.") == []
-    assert pieces.push(" T") == ["The cat that I saw had two or three small kittens."]
-    assert pieces.push("hen it left.") == []
-    assert pieces.end() == [" Then it left."]
+def test_eager_segment_leaves_with_its_sentence() -> None:
+    segments = TextFrontEnd(WordCounter()).stream("en", EAGER)
+    assert segments.push("The cat that I saw had 2 or 3 small kittens.") == []
+    assert segments.push(" T") == ["The cat that I saw had two or three small kittens."]
+    assert segments.push("hen it left.") == []
+    assert segments.end() == [" Then it left."]
 
 
 def test_language_follows_the_text_so_far() -> None:
-    pieces = TextFrontEnd(WordCounter()).pieces(limits=EAGER)
-    assert pieces.push("I am number 5 and you are not, so there you are. 价") == [
+    segments = TextFrontEnd(WordCounter()).stream(limits=EAGER)
+    assert segments.push("I am number 5 and you are not, so there you are. 价") == [
         "I am number five and you are not, so there you are."
     ]
 
 
 def test_two_streams_do_not_share_state() -> None:
     front_end = TextFrontEnd(WordCounter())
-    first, second = front_end.pieces("en"), front_end.pieces("en")
+    first, second = front_end.stream("en"), front_end.stream("en")
     first.push("One")
     second.push("Two")
     assert (first.end(), second.end()) == (["One."], ["Two."])
@@ -99,12 +100,12 @@ def test_two_streams_do_not_share_state() -> None:
 @pytest.mark.parametrize("fragments", [[], [""], [" ", "\n"], ["。", "！"], ["... ", "!"]])
 def test_stream_with_nothing_to_speak_is_invalid_input(fragments: list[str]) -> None:
     with pytest.raises(InvalidInput, match="target_text"):
-        collect(TextFrontEnd(WordCounter()).pieces(), fragments)
+        collect(TextFrontEnd(WordCounter()).stream(), fragments)
 
 
 @pytest.mark.parametrize("fragment", ["\x00", "\ud800", "a" * 9_990])
 def test_malformed_or_too_long_stream_is_invalid_input(fragment: str) -> None:
-    pieces = TextFrontEnd(WordCounter()).pieces("en")
-    pieces.push("Hello there. ")
+    segments = TextFrontEnd(WordCounter()).stream("en")
+    segments.push("Hello there. ")
     with pytest.raises(InvalidInput, match="target_text"):
-        pieces.push(fragment)
+        segments.push(fragment)

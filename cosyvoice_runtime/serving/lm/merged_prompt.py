@@ -1,30 +1,14 @@
-"""Prompts and speech tokens as ids of the merged vocabulary (`checkpoint.huggingface`)."""
+"""Prompts as ids of the merged vocabulary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cosyvoice_runtime.checkpoint.huggingface import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt
+from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
 
 FIELD = "input_ids"
-NUM_STOPS = 3
-
-
-def code_ids(vocabulary: MergedVocabulary) -> range:
-    """Ids of the speech codes."""
-    return range(vocabulary.speech_offset, vocabulary.sos_id - NUM_STOPS)
-
-
-def stop_ids(vocabulary: MergedVocabulary) -> range:
-    """Ids that end the speech."""
-    return range(vocabulary.sos_id - NUM_STOPS, vocabulary.sos_id)
-
-
-def shortest_prompt(vocabulary: MergedVocabulary) -> list[int]:
-    """Ids of the least that can be spoken."""
-    return [vocabulary.sos_id, 0, vocabulary.task_id]
 
 
 def read_prompt(ids: Sequence[int], vocabulary: MergedVocabulary) -> Prompt:
@@ -41,8 +25,8 @@ def read_prompt(ids: Sequence[int], vocabulary: MergedVocabulary) -> Prompt:
     task = ids.index(vocabulary.task_id)
     if task == 1:
         raise InvalidInput(FIELD, list(ids[:2]), "at least one text id stands between sos and task_id")
-    codes = code_ids(vocabulary)
-    _check("text", ids, range(1, task), range(vocabulary.text_tokens))
+    codes = vocabulary.code_ids
+    _check("text", ids, range(1, task), vocabulary.text_ids)
     _check("prompt speech", ids, range(task + 1, len(ids)), codes)
     speech = tuple(id_ - codes.start for id_ in ids[task + 1 :])
     return Prompt(tuple(ids[1:task]), prompt_speech=speech)

@@ -33,7 +33,7 @@ def check_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> None
 
 
 def fused_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """State of `network.SpeechLM` from published tensors; q, k, v and gate, up are joined row-wise.
+    """State of `network.SpeechLM` from published tensors; q, k, v and gate, up are joined by rows.
 
     The backbone's own text head is left out: nothing reads it.
     """

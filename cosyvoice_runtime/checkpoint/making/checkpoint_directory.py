@@ -15,8 +15,8 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY, qwen2_json, yaml_tree
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.making.speakers import write_speakers
-from cosyvoice_runtime.checkpoint.making.weights import random_tensors
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS, special_token_ids

@@ -1,0 +1,43 @@
+"""The numbers that an operator sees of the speech LM's batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.metrics import Metrics, read_series
+from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
+from cosyvoice_runtime.serving.lm.scheduler import Load
+
+
+@pytest.fixture
+def load_metrics(tmp_path: Path) -> LoadMetrics:
+    return LoadMetrics(Metrics("tensorrt_llm", tmp_path))
+
+
+def shown(directory: Path) -> dict[str, float]:
+    """Values that are not 0, by name and reason."""
+    found = {
+        " ".join([series.name, dict(series.labels).get("reason", "")]).strip(): numbers[0]
+        for series, numbers in read_series(directory).items()
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def test_counters_grow_with_every_load_and_gauges_follow_it(load_metrics, tmp_path):
+    load_metrics(Load(2, 1, 2, 10, {}))
+    assert shown(tmp_path) == {
+        "cosyvoice_lm_active_slots": 2,
+        "cosyvoice_lm_waiting_requests": 1,
+        "cosyvoice_lm_tokens_per_step": 2,
+        "cosyvoice_lm_tokens_total": 10,
+    }
+    load_metrics(Load(1, 0, 1, 25, {FinishReason.STOP: 1}))
+    load_metrics(Load(0, 0, 0, 30, {FinishReason.STOP: 1, FinishReason.ERROR: 1}))
+    assert shown(tmp_path) == {
+        "cosyvoice_lm_tokens_total": 30,
+        "cosyvoice_lm_finished_total stop": 1,
+        "cosyvoice_lm_finished_total error": 1,
+    }
