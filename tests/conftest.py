@@ -1,4 +1,15 @@
-"""The tiny checkpoint, made once per run; properties are tried on the same examples in every run."""
+"""What all tests share: the tiny checkpoint, hypothesis' profiles, and the marks ``server``, ``slow`` and ``gpu``.
+
+``pytest`` tries every property on the same examples in every run. New examples come with
+
+    OMP_NUM_THREADS=1 pytest -m "hypothesis and not server" --hypothesis-profile=fresh
+
+which a nightly run or a developer starts, as often as there is time: a failure prints a line that reproduces
+it, and the example is kept in ``.hypothesis`` and tried first from then on. An example that found a fault goes
+into its test as ``@example``.
+
+``pytest -m "not slow and not server"`` takes less than three minutes; ``pytest -m gpu tests/gpu`` needs a GPU.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +22,9 @@ from cosyvoice_runtime.checkpoint import make_checkpoint
 
 settings.register_profile(
     "suite", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "fresh", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
 
