@@ -1,14 +1,15 @@
-"""What all tests share: the tiny checkpoint, hypothesis' profiles, and the marks ``server``, ``slow`` and ``gpu``.
+"""What all tests share: the tiny checkpoint, hypothesis' profiles, the marks ``server``, ``slow``, ``gpu``.
 
 ``pytest`` tries every property on the same examples in every run. New examples come with
 
     OMP_NUM_THREADS=1 pytest -m "hypothesis and not server" --hypothesis-profile=fresh
 
-which a nightly run or a developer starts, as often as there is time: a failure prints a line that reproduces
-it, and the example is kept in ``.hypothesis`` and tried first from then on. An example that found a fault goes
-into its test as ``@example``.
+which a nightly run or a developer starts, as often as there is time. A failure prints a line that reproduces
+it, and its example is kept in ``.hypothesis`` and tried first from then on. An example that found a fault
+goes into its test as ``@example``.
 
-``pytest -m "not slow and not server"`` takes less than three minutes; ``pytest -m gpu tests/gpu`` needs a GPU.
+``pytest -m "not slow and not server"`` takes less than three minutes; ``pytest -m gpu tests/gpu`` needs a
+GPU.
 """
 
 from __future__ import annotations

@@ -164,12 +164,15 @@ def test_cancelling_after_the_first_chunk_frees_every_stage(server, metric, even
         ({"reference": reference(), "voice": "default"}, "voice: 'default' is not accepted; it can't be"),
         ({"instruct_text": "slowly", "cross_lingual": True}, "cross_lingual"),
         ({"language": "not a language"}, "language"),
+        ({"language": "Exceeds maximum queue size"}, "language: 'Exceeds maximum queue size'"),
+        ({"sampling_strategy": "UNAVAILABLE: it is unknown; x"}, "sampling_strategy: 'UNAVAILABLE: it is"),
     ],
 )
 def test_bad_request_gets_an_error_that_names_the_field(server, options, message):
     with pytest.raises(RefusedError) as caught:
         spoken(server, SpeechRequest(**({"text": TEXT} | options)))
     assert message in str(caught.value)
+    assert caught.value.kind == "invalid_argument"
     assert "Traceback" not in str(caught.value)
     assert ".py" not in str(caught.value)
 
