@@ -1,18 +1,17 @@
 """Upstream's chunk schedule, flow calls and joins, from tokens to waveform.
 
-The phase is a running sum of F0, so float32 rounding in F0, which differs from machine to machine, moves
-the waveform by more than the tolerance of its parts (test_vocoder.py holds those tightly). What such
-rounding does is measured in each case, and the waveform must be as near to the reference as that.
+Each waveform must be as near to the reference as rounding in F0 allows (rounding.py), measured in each case.
+test_flow.py holds the mel tightly, and test_vocoder.py the waveform of the reference's own mel and F0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import pytest
 import torch
-from goldens import Case, cases, config, tensors
+from goldens import Case, Compare, cases, config, tensors
+from rounding import DRAWS, compare_waves, rounded, rounding_effect
 
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.pipeline.schedule import OneChunk, Portions, Schedule, UpstreamSchedule
@@ -22,8 +21,6 @@ from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.upstream import fade_window
 
 TOLERANCE = 1e-3
-F0_ROUNDING = 1e-6
-"""Of the largest F0: what ten float32 operations in a row leave."""
 
 
 class RecordedNoise(UpstreamToken2Wav):
@@ -37,32 +34,14 @@ class RecordedNoise(UpstreamToken2Wav):
         return self.draws.pop(0) if self.draws else None
 
 
-def rms(difference: torch.Tensor) -> torch.Tensor:
-    return difference.square().mean().sqrt()
-
-
-@dataclass(frozen=True)
-class Effect:
-    """Largest and root-mean-square change of a waveform."""
-
-    largest: float
-    rms: float
-
-    def joined(self, change: torch.Tensor) -> Effect:
-        return Effect(max(self.largest, change.abs().max().item()), max(self.rms, rms(change).item()))
-
-
 class RoundedHiFT(HiFT):
     """The vocoder with its F0 moved within the rounding of float32."""
 
-    rounding: torch.Generator | None = None
+    rounding: int | None = None
 
     def f0(self, mel: torch.Tensor) -> torch.Tensor:
         exact = super().f0(mel)
-        if self.rounding is None:
-            return exact
-        draw = 2 * torch.rand(exact.shape, generator=self.rounding) - 1
-        return exact + F0_ROUNDING * exact.max() * draw
+        return exact if self.rounding is None else rounded(exact, self.rounding)
 
 
 @cache
@@ -86,24 +65,25 @@ def chunks_of(case: Case, schedule: Schedule, speed: float = 1.0) -> list[torch.
         return [chunk[None] for chunk in session.chunks(case["token"][0].tolist())]
 
 
-def chunks_and_rounding(
-    case: Case, schedule: Schedule, speed: float = 1.0
-) -> tuple[list[torch.Tensor], list[Effect]]:
-    """The chunks, and what rounding in F0 does to each."""
+def chunks_of_draw(case: Case, schedule: Schedule, seed: int, speed: float) -> list[torch.Tensor]:
+    """The same with F0 moved within its rounding."""
     _, vocoder = networks()
+    vocoder.rounding = seed
+    try:
+        return chunks_of(case, schedule, speed)
+    finally:
+        vocoder.rounding = None
+
+
+def check(
+    compare: Compare, case: Case, schedule: Schedule, expected: dict[str, torch.Tensor], speed: float = 1.0
+) -> None:
+    """The chunks are those expected, by name, as far as rounding in F0 allows."""
     chunks = chunks_of(case, schedule, speed)
-    effects = [Effect(TOLERANCE, TOLERANCE)] * len(chunks)
-    for seed in range(4):
-        vocoder.rounding = torch.Generator().manual_seed(seed)
-        for index, moved in enumerate(chunks_of(case, schedule, speed)):
-            effects[index] = effects[index].joined(moved - chunks[index])
-    vocoder.rounding = None
-    return chunks, effects
-
-
-def compare_waves(compare, name: str, wave: torch.Tensor, expected: torch.Tensor, effect: Effect) -> None:
-    compare(name, wave, expected, effect.largest)
-    compare(f"{name} rms", rms(wave - expected), torch.tensor(0.0), effect.rms)
+    moved = [chunks_of_draw(case, schedule, seed, speed) for seed in range(DRAWS)]
+    for index, (chunk, (name, wave)) in enumerate(zip(chunks, expected.items(), strict=True)):
+        effect = rounding_effect(chunk, lambda seed, index=index: moved[seed][index])
+        compare_waves(compare, name, chunk, wave, effect, TOLERANCE)
 
 
 def test_fade_window(compare):
@@ -113,17 +93,14 @@ def test_fade_window(compare):
 
 @pytest.mark.parametrize("case", cases("token2wav"), ids=str)
 def test_upstream_streaming(case, compare):
-    chunks, effects = chunks_and_rounding(case, UpstreamSchedule())
     waves = recorded(case, "wav_")
-    assert len(chunks) == len(waves) == len(case.settings["chunks"])
-    for index, (chunk, expected) in enumerate(zip(chunks, waves, strict=True)):
-        compare_waves(compare, f"wav_{index}", chunk, expected, effects[index])
+    assert len(waves) == len(case.settings["chunks"])
+    check(compare, case, UpstreamSchedule(), {f"wav_{index}": wave for index, wave in enumerate(waves)})
 
 
 @pytest.mark.parametrize("case", [case for case in cases("token2wav") if "wav_offline" in case], ids=str)
 def test_upstream_offline(case, compare):
-    [wave], [effect] = chunks_and_rounding(case, OneChunk())
-    compare_waves(compare, "wav_offline", wave, case["wav_offline"], effect)
+    check(compare, case, OneChunk(), {"wav_offline": case["wav_offline"]})
 
 
 @pytest.mark.parametrize(
@@ -133,5 +110,4 @@ def test_upstream_offline(case, compare):
 )
 def test_upstream_speed(case, name, compare):
     speed = int(name.removeprefix("wav_speed")) / 10
-    [wave], [effect] = chunks_and_rounding(case, OneChunk(), speed)
-    compare_waves(compare, name, wave, case[name], effect)
+    check(compare, case, OneChunk(), {name: case[name]}, speed)
