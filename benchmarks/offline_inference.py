@@ -23,9 +23,9 @@ from typing import Any
 
 import torch
 
+from cosyvoice_client.writer import audio_writer
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.read import read_audio
-from cosyvoice_runtime.audio.write import audio_writer
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import SamplingOptions
@@ -275,7 +275,7 @@ def save(folder: Path, rate: int, pieces: list[Piece], waves: list[torch.Tensor]
     for name, of_name in parts.items():
         with audio_writer(folder / f"{name}.wav", rate) as write:
             for wave in of_name:
-                write(wave)
+                write(wave.cpu().numpy())
     return sum(len(wave) for wave in waves)
 
 

@@ -1,4 +1,16 @@
-"""The tiny checkpoint, made once per run; properties are tried on the same examples in every run."""
+"""What all tests share: the tiny checkpoint, hypothesis' profiles, the marks ``server``, ``slow``, ``gpu``.
+
+``pytest`` tries every property on the same examples in every run. New examples come with
+
+    OMP_NUM_THREADS=1 pytest -m "hypothesis and not server" --hypothesis-profile=fresh
+
+which a nightly run or a developer starts, as often as there is time. A failure prints a line that reproduces
+it, and its example is kept in ``.hypothesis`` and tried first from then on. An example that found a fault
+goes into its test as ``@example``.
+
+``pytest -m "not slow and not server"`` takes less than three minutes; ``pytest -m gpu tests/gpu`` needs a
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +24,42 @@ from cosyvoice_runtime.checkpoint import make_checkpoint
 settings.register_profile(
     "suite", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile(
+    "fresh", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
+
+SERVER_PLACES = ("deployment/test_container_start.py", "models/", "server/")
+SERVER_FIXTURES = {"server", "serve", "serve_all"}
+SLOW = (
+    "checkpoint/test_making.py",
+    "compiled/test_tensorrt_rtx.py",
+    "demo_voice/test_demo_voice.py",
+    "flow/test_flow_stream.py::test_any_batch_of_streams_equals_whole_utterances",
+    "flow/test_recorded_calls.py",
+    "lm/test_batch_decoder.py::test_tokens_do_not_depend_on_neighbours",
+    "lm/test_streamed_generation.py::test_neighbours_do_not_change_a_stream",
+    "metrics/test_metrics.py::test_readers_see_whole_numbers_while_another_thread_writes",
+    "models/",
+    "pipeline/test_session.py::test_streamed_equals_offline",
+    "scripts/test_readme.py",
+    "scripts/test_render_model_repo.py",
+    "serving/token2wav/test_recorded_token2wav.py",
+    "serving/token2wav/test_wave_parity.py",
+)
+"""Beginnings of the names of tests that take more than about three seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``."""
+    for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        if name.startswith(SERVER_PLACES) or SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("server")
+        if name.startswith("gpu/"):
+            item.add_marker("gpu")
+        if name.startswith(SLOW):
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

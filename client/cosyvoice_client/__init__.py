@@ -8,9 +8,13 @@
 
 ``cosyvoice_client.http_client.HttpSpeechClient`` does the same in one piece over HTTP; it alone needs
 ``tritonclient[http]``.
+
+The gRPC clients are imported when first named, so that the rest works without ``tritonclient[grpc]``.
 """
 
-from cosyvoice_client.async_client import AsyncSpeechClient
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from cosyvoice_client.chunk import SAMPLE_RATE, AudioChunk
 from cosyvoice_client.errors import (
     ClientError,
@@ -19,11 +23,14 @@ from cosyvoice_client.errors import (
     ServerTimeoutError,
     UnavailableError,
 )
-from cosyvoice_client.grpc_client import SpeechClient
 from cosyvoice_client.reference import Reference, read_reference
 from cosyvoice_client.request import SpeechRequest
 from cosyvoice_client.timeline import Timeline
 from cosyvoice_client.writer import audio_writer
+
+if TYPE_CHECKING:
+    from cosyvoice_client.async_client import AsyncSpeechClient
+    from cosyvoice_client.grpc_client import SpeechClient
 
 __all__ = [
     "SAMPLE_RATE",
@@ -41,3 +48,12 @@ __all__ = [
     "audio_writer",
     "read_reference",
 ]
+
+GRPC_CLIENTS = {"AsyncSpeechClient": "async_client", "SpeechClient": "grpc_client"}
+"""Modules of the classes that need tritonclient."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in GRPC_CLIENTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{GRPC_CLIENTS[name]}"), name)

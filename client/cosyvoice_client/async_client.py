@@ -15,7 +15,7 @@ import tritonclient.grpc.aio as triton_aio
 from tritonclient.utils import InferenceServerException
 
 from cosyvoice_client.chunk import AudioChunk, read_chunk
-from cosyvoice_client.errors import RefusedError, ServerTimeoutError, server_error
+from cosyvoice_client.errors import RefusedError, ServerTimeoutError, server_error, split_status
 from cosyvoice_client.request import OFFLINE_MODEL, STREAMING_MODEL, SpeechRequest, infer_inputs
 
 END_WAIT_S = 2.0
@@ -63,8 +63,8 @@ class AsyncSpeechClient:
             "request_id": request_id,
         }
         started = time.perf_counter()
-        # Without the header triton_grpc_error, which would end a failed stream with gRPC's status: it makes
-        # Triton 24.10 crash when an error follows chunks closely.
+        # Without the header triton_grpc_error, which ends a failed stream with gRPC's status: Triton 24.10
+        # crashes, for all its clients, if an error comes while a chunk is still on its way.
         responses = self._client.stream_infer(_once(call))
         try:
             while (result := await self._next(responses)) is not None:
@@ -74,7 +74,8 @@ class AsyncSpeechClient:
         except grpc.RpcError as error:
             raise server_error(str(error.code()), error.details(), self.url) from error
         except InferenceServerException as error:
-            raise server_error(error.status(), error.message(), self.url) from error
+            status, text = split_status(error.message())
+            raise server_error(status or await self._refusal(), text, self.url) from error
         finally:
             responses.cancel()
 
@@ -140,6 +141,14 @@ class AsyncSpeechClient:
             await self._drain(responses)
             raise error
         return result
+
+    async def _refusal(self) -> str | None:
+        """The status with which Triton refuses a call to the streaming model; None if it doesn't."""
+        try:
+            await self._client.get_model_metadata(self.streaming_model, client_timeout=self.timeout_s)
+        except InferenceServerException as error:
+            return error.status()
+        return None
 
     async def _drain(self, responses: Any) -> None:
         """Let the server end a failed stream: cancelling it just then can crash Triton 24.10."""

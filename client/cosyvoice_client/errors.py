@@ -44,34 +44,45 @@ class ServerTimeoutError(ClientError):
     exit_code = 4
 
 
-UNAVAILABLE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "503")
-TIMEOUT = ("DEADLINE_EXCEEDED", "504")
-PASSING = (
-    "unavailable",
-    "try again later",
-    "shutting down",
-    "exceeds maximum queue size",
-    "request timeout expired",
-    "has no available versions",
-    "is not ready",
-    "is not healthy",
-    "server not ready",
-)
-"""What Triton and the models say when trying again can help. Errors within a stream come without a status."""
+UNAVAILABLE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
+TIMEOUT = ("DEADLINE_EXCEEDED",)
+GRPC_STATUSES = {
+    "400": "INVALID_ARGUMENT",
+    "404": "NOT_FOUND",
+    "409": "ALREADY_EXISTS",
+    "499": "CANCELLED",
+    "500": "INTERNAL",
+    "501": "UNIMPLEMENTED",
+    "503": "UNAVAILABLE",
+    "504": "DEADLINE_EXCEEDED",
+}
+"""gRPC's name for each HTTP status of Triton."""
+STATUSES = frozenset([*GRPC_STATUSES.values(), *UNAVAILABLE, "UNKNOWN"])
 
 
 def server_error(status: str | None, message: str | None, server: str) -> ClientError:
-    """The error for what a server, or the way to it, reported.
+    """The error for what a server, or the way to it, reported. The status alone decides which it is.
 
     Args:
-        status: gRPC's (``StatusCode.UNAVAILABLE``) or HTTP's (``503``); None if only a message came.
+        status: gRPC's (``StatusCode.UNAVAILABLE`` or ``UNAVAILABLE``) or HTTP's (``503``); None for unknown.
         server: where the request went, for the text.
     """
-    code = (status or "").removeprefix("StatusCode.")
-    reason = (message or "no reason given").strip()
-    text = f"{server}: {reason}"
-    if code in UNAVAILABLE or (not code and any(words in reason.lower() for words in PASSING)):
+    given = (status or "UNKNOWN").removeprefix("StatusCode.")
+    code = GRPC_STATUSES.get(given, given)
+    text = f"{server}: {(message or 'no reason given').strip()}"
+    if code in UNAVAILABLE:
         return UnavailableError(text)
     if code in TIMEOUT:
         return ServerTimeoutError(text)
-    return RefusedError(text, code.lower() or "refused")
+    return RefusedError(text, code.lower())
+
+
+def split_status(message: str) -> tuple[str | None, str]:
+    """Status and text of an error within a stream, which Triton sends as a message alone.
+
+    The entry models begin the message with the status: ``UNAVAILABLE: 2 utterances are in progress``. Nothing
+    behind that first word matters, so that no text which an error repeats can change the status. What Triton
+    itself refuses, or a server that doesn't name the status, has none.
+    """
+    status, separator, text = message.partition(": ")
+    return (status, text) if separator and status in STATUSES else (None, message)

@@ -1,7 +1,7 @@
 """Audio in and out, resampling, and the features that the networks read.
 
-Reading and writing files needs soundfile; ``audio.read`` and ``audio.write`` are imported by themselves,
-so that the rest runs without it.
+Reading files needs soundfile; ``audio.read`` is imported by itself, so that the rest runs without it.
+Files are written by ``cosyvoice_client.writer``.
 """
 
 from cosyvoice_runtime.audio.audio import Audio

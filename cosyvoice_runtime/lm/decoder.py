@@ -51,8 +51,8 @@ class BatchDecoder:
         lm: the network; cache and decoding take its device and dtype.
         slots: utterances at a time.
         max_len: positions per utterance, prompt and generated tokens together.
-        capture: steps are captured with it and replayed, on a GPU with `CudaGraphCapture`. Captured steps come in
-            few sizes, so this changes logits as much as neighbours do.
+        capture: steps are captured with it and replayed, on a GPU with `CudaGraphCapture`. Captured steps
+            come in few sizes, so this changes logits as much as neighbours do.
         prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
             for one as for several, as on a GPU.
     """

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import torch
 
+from cosyvoice_client.errors import ClientError
+from cosyvoice_client.writer import audio_writer
 from cosyvoice_runtime.audio.read import read_audio
-from cosyvoice_runtime.audio.write import audio_writer
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(options.threads)
     try:
         options.run(options)
-    except CosyVoiceError as error:
+    except (CosyVoiceError, ClientError) as error:
         print(f"cosyvoice: {error}", file=sys.stderr)
         return 1
     return 0
@@ -111,7 +112,7 @@ def speak(options: argparse.Namespace) -> None:
     )
     with audio_writer(options.output, synthesizer.sample_rate) as write:
         for chunk in _with_progress(synthesizer.synthesize(request)):
-            write(chunk.samples)
+            write(chunk.samples.cpu().numpy())
     print(options.output)
 
 

@@ -56,7 +56,7 @@ def test_errors_are_counted_by_kind(server, tmp_path):
     texts = manifest(tmp_path, "fail=UNAVAILABLE", "fail=INTERNAL fail_after=1 chunks=2", "chunks=0", "id=1")
     _, report = run(server, tmp_path, *texts, "--concurrency", "2", "--requests", "8", "--warmup", "0")
     figures = report["levels"][0]["figures"]
-    assert figures["errors"] == {"unavailable": 2, "refused": 2, "no_audio": 2}
+    assert figures["errors"] == {"unavailable": 2, "internal": 2, "no_audio": 2}
     assert figures["continuous_share"] == 0.25
 
 

@@ -107,7 +107,7 @@ def test_killed_client_leaves_a_valid_wav(server, tmp_path):
     [
         (["--url", NOWHERE], 3, b"Connection refused"),
         (["--text", "fail=UNAVAILABLE"], 3, b"told to fail"),
-        (["--text", "fail=INVALID_ARG"], 1, b"told to fail"),
+        (["--text", "fail=INVALID_ARGUMENT"], 1, b"told to fail"),
         (["--text", "chunks=0"], 1, b"no audio"),
         (["--text", "pause_ms=60000", "--timeout", "2"], 4, b"nothing came for 2 s"),
         (["-o", "a.mp3"], 2, b"expected a name ending in .wav"),

@@ -136,13 +136,50 @@ def test_offline_over_grpc(server):
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"), [("fail=UNAVAILABLE", UnavailableError), ("fail=INVALID_ARG", RefusedError)]
+    ("status", "error", "kind"),
+    [
+        ("UNAVAILABLE", UnavailableError, "unavailable"),
+        ("INVALID_ARGUMENT", RefusedError, "invalid_argument"),
+        ("NOT_FOUND", RefusedError, "not_found"),
+        ("INTERNAL", RefusedError, "internal"),
+    ],
 )
-def test_errors_say_what_the_server_said(server, text, kind):
-    with pytest.raises(kind, match=r"127\.0\.0\.1:\d+: [A-Z_]+: told to fail$"):
-        list(SpeechClient(server.grpc_url).speak(SpeechRequest(text)))
-    with pytest.raises(kind, match=r"127\.0\.0\.1:\d+: [A-Z_]+: told to fail$"):
-        HttpSpeechClient(server.http_url).synthesize(SpeechRequest(text))
+def test_every_way_to_speak_reports_the_status_and_what_the_server_said(server, status, error, kind):
+    request = SpeechRequest(f"fail={status}")
+
+    async def synthesize():
+        async with AsyncSpeechClient(server.grpc_url) as client:
+            await client.synthesize(request)
+
+    for speak in (
+        lambda: list(SpeechClient(server.grpc_url).speak(request)),
+        lambda: asyncio.run(synthesize()),
+        lambda: HttpSpeechClient(server.http_url).synthesize(request),
+    ):
+        with pytest.raises(error, match=r"^127\.0\.0\.1:\d+: told to fail$") as caught:
+            speak()
+        assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    "words", ["Exceeds maximum queue size", "'try again later' is unknown; UNAVAILABLE: x", "UNAVAILABLE: x"]
+)
+def test_words_that_an_error_repeats_do_not_change_its_status(server, words):
+    request = SpeechRequest(f"fail=INVALID_ARGUMENT says={words.replace(' ', '_')}")
+    for speak in (
+        lambda: list(SpeechClient(server.grpc_url).speak(request)),
+        lambda: HttpSpeechClient(server.http_url).synthesize(request),
+    ):
+        with pytest.raises(RefusedError, match=f"{words}$") as caught:
+            speak()
+        assert caught.value.kind == "invalid_argument"
+
+
+def test_error_without_a_status_is_unknown_whatever_it_says(server):
+    request = SpeechRequest("fail=UNAVAILABLE unnamed=1 says=request_timeout_expired")
+    with pytest.raises(RefusedError, match=r"request timeout expired$") as caught:
+        list(SpeechClient(server.grpc_url).speak(request))
+    assert caught.value.kind == "unknown"
 
 
 def test_error_after_chunks_comes_after_them(server):
@@ -153,10 +190,13 @@ def test_error_after_chunks_comes_after_them(server):
 
 
 def test_unknown_model_is_refused(server):
-    with pytest.raises(RefusedError, match="unknown model"):
-        list(SpeechClient(server.grpc_url, "none").speak(SpeechRequest("hello")))
-    with pytest.raises(RefusedError, match="unknown model"):
-        HttpSpeechClient(server.http_url, "none").synthesize(SpeechRequest("hello"))
+    for speak in (
+        lambda: list(SpeechClient(server.grpc_url, "none").speak(SpeechRequest("hello"))),
+        lambda: HttpSpeechClient(server.http_url, "none").synthesize(SpeechRequest("hello")),
+    ):
+        with pytest.raises(RefusedError, match="unknown model") as caught:
+            speak()
+        assert caught.value.kind == "not_found"
 
 
 def test_absent_server_is_unavailable():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import soundfile
@@ -39,6 +42,25 @@ def test_file_is_valid_after_every_chunk(tmp_path, name):
         assert read(tmp_path / name) == BOTH[:3]
         write(SECOND)
         assert read(tmp_path / name) == BOTH
+
+
+def test_audio_read_and_written_again_is_the_same_bytes(tmp_path):
+    samples = np.sin(np.arange(2000, dtype=np.float32))
+    for source, target in ((samples, "first.wav"), (None, "second.wav")):
+        with audio_writer(tmp_path / target, 16_000) as write:
+            write(soundfile.read(tmp_path / "first.wav", dtype="float32")[0] if source is None else source)
+    assert (tmp_path / "first.wav").read_bytes() == (tmp_path / "second.wav").read_bytes()
+    assert soundfile.info(tmp_path / "first.wav").samplerate == 16_000
+
+
+def test_files_are_written_without_the_clients_of_triton(tmp_path):
+    program = (
+        "import sys; sys.modules['tritonclient'] = None\n"
+        "from cosyvoice_client import audio_writer\n"
+        "with audio_writer(sys.argv[1]): pass"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path / "a.wav"], check=True)
+    assert read(tmp_path / "a.wav") == []
 
 
 def test_standard_output_is_raw(capfdbinary):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from speaking import TEXT, client, outcome, reference
+from speaking import TEXT, assert_same_audio, client, outcome, reference, spoken
 
 from cosyvoice_client import ClientError, SpeechRequest, UnavailableError
 from cosyvoice_runtime.supervisor import Server, processes
@@ -28,20 +28,53 @@ def test_utterance_over_the_limit_is_unavailable_and_the_others_finish(serve_all
         assert "2 utterances are in progress" in str(refusals[0])
 
 
-@pytest.mark.parametrize("model", ["tensorrt_llm", "token2wav", "audio_tokenizer"])
-def test_killed_stage_is_one_clear_error_and_the_server_recovers(serve_all, tmp_path, eventually, model):
-    def speaks() -> bool:
-        return isinstance(outcome(server, SpeechRequest(TEXT, reference(), seed=1)), np.ndarray)
-
-    texts = {"cosyvoice2.voices_dir": tmp_path, "cosyvoice2.child_timeout_s": 5}
-    with serve_all(**texts) as server:
-        eventually(speaks)
+@pytest.mark.parametrize("model", ["tensorrt_llm", "token2wav"])
+def test_stage_killed_during_an_utterance_ends_it_with_one_error_and_the_server_recovers(
+    serve_all, tmp_path, eventually, model
+):
+    request = SpeechRequest(TEXT, reference(), seed=1)
+    with serve_all(**{"cosyvoice2.voices_dir": tmp_path, "cosyvoice2.child_timeout_s": 5}) as server:
+        before = spoken(server, request)
+        chunks = client(server).speak(SpeechRequest(f"{TEXT} " * 60, seed=1))
+        next(chunks)
         os.kill(stub_of(server, model), signal.SIGKILL)
-        result = outcome(server, SpeechRequest(TEXT, reference(190), seed=1))
-        assert isinstance(result, np.ndarray | ClientError)
-        if isinstance(result, ClientError):
-            assert "Traceback" not in str(result)
-        eventually(speaks, timeout_s=300)
+        with pytest.raises(ClientError) as caught:
+            list(chunks)
+        assert_tells(caught.value, model)
+        after = spoken_again(server, request, eventually)
+        assert_same_audio(after, before)
+
+
+def test_extractor_killed_spoils_no_voice(serve_all, tmp_path, eventually):
+    """A new voice right after the kill is an error or, when the extractor is back by then, its own audio."""
+    request = SpeechRequest(TEXT, reference(190), seed=1)
+    with serve_all(**{"cosyvoice2.voices_dir": tmp_path, "cosyvoice2.child_timeout_s": 5}) as server:
+        os.kill(stub_of(server, "audio_tokenizer"), signal.SIGKILL)
+        first = outcome(server, request)
+        after = spoken_again(server, request, eventually)
+        if isinstance(first, ClientError):
+            assert_tells(first, "audio_tokenizer")
+        else:
+            assert_same_audio(first, after)
+
+
+def assert_tells(error: ClientError, model: str) -> None:
+    """The failure of a stage, named, and nothing of the server's inside."""
+    assert model in str(error)
+    assert error.kind in ("internal", "unavailable", "not_found")
+    assert "Traceback" not in str(error)
+
+
+def spoken_again(server: Server, request: SpeechRequest, eventually) -> np.ndarray:
+    """The audio as soon as the server speaks."""
+    outcomes: list[np.ndarray | ClientError] = []
+
+    def speaks() -> bool:
+        outcomes.append(outcome(server, request))
+        return isinstance(outcomes[-1], np.ndarray)
+
+    eventually(speaks, timeout_s=300)
+    return outcomes[-1]
 
 
 def stub_of(server: Server, model: str) -> int:

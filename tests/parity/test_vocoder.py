@@ -1,8 +1,9 @@
 """The vocoder against the reference, stage by stage and from mel to waveform.
 
-Each stage is compared on the reference's own input to it, within the plain tolerance. The chain as a whole is
-compared within what it makes of float32 rounding in F0: random weights magnify a change of the source a
-hundredfold, so that the reference moved to another machine would not meet the plain tolerance either.
+Each stage, and all that follows F0, is compared on the reference's own input to it, within the plain
+tolerance. The chain as a whole is compared within what it makes of rounding in F0 (rounding.py): random
+weights magnify a change of the source a hundredfold, so that the reference moved to another machine would not
+meet the plain tolerance either.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ import pytest
 import torch
 from goldens import Compare
 from reference_streaming import single_precision_source, vocode
+from rounding import F0_ROUNDING, compare_waves, rounded, rounding_effect
 from torch import Tensor
 
 from cosyvoice_runtime.vocoder import HiFT, VocoderState, stream
 from cosyvoice_runtime.vocoder.rows import Rows
 
 WAVE = 1e-3
-F0_ROUNDING = 1e-6
-"""Relative float32 rounding of F0, a difference of larger terms after five layers."""
 CASES = goldens.cases("hift")
 WITH_F0 = [case for case in CASES if "f0" in case]
 WITH_CACHE = [case for case in CASES if "cache_source" in case]
@@ -33,15 +33,15 @@ def hift(dtype: torch.dtype = torch.float32) -> HiFT:
     return HiFT.from_tensors(goldens.config().vocoder, goldens.tensors("tiny_hift"), dtype=dtype)
 
 
-def rounding_effect(case: goldens.Case) -> float:
+def wave_of_f0(case: goldens.Case, f0: Tensor) -> Tensor:
+    return hift().decode(case["mel"], single_precision_source(hift(), f0, case.tensors.get("sine_noise")))
+
+
+def effect(case: goldens.Case) -> float:
     """How far rounding in F0 moves the waveform."""
-    mel, f0, noise = case["mel"], case["f0"], case.tensors.get("sine_noise")
-    generator = torch.Generator().manual_seed(0)
-    draws = 2 * torch.rand(4, f0.shape[1], generator=generator) - 1
-    rounded = [f0] + [f0 + F0_ROUNDING * f0.max() * draw for draw in draws]
-    source = torch.cat([single_precision_source(hift(), each, noise) for each in rounded])
-    waves = hift().decode(mel.expand(len(rounded), -1, -1), source)
-    return (waves[1:] - waves[0]).abs().max().item()
+    return rounding_effect(
+        wave_of_f0(case, case["f0"]), lambda seed: wave_of_f0(case, rounded(case["f0"], seed))
+    )
 
 
 @pytest.mark.parametrize("case", WITH_F0, ids=str)
@@ -65,14 +65,15 @@ def test_decode_of_given_source(case: goldens.Case, compare: Compare) -> None:
 @pytest.mark.parametrize("case", WITH_F0, ids=str)
 def test_mel_to_waveform(case: goldens.Case, compare: Compare) -> None:
     wave, _ = vocode(hift(), case["mel"], case.tensors.get("sine_noise"))
-    compare("wave", wave, case["wav"], max(WAVE, rounding_effect(case)))
+    compare_waves(compare, "wave", wave, case["wav"], effect(case), WAVE)
+    compare("wave of given F0", wave_of_f0(case, case["f0"]), case["wav"], WAVE)
 
 
 @pytest.mark.parametrize("case", WITH_CACHE, ids=str)
 def test_cached_source_overwrites_the_first_samples(case: goldens.Case, compare: Compare) -> None:
     wave, source = vocode(hift(), case["mel"], cached_source=case["cache_source"][:, 0])
     compare("source", source, case["s_c"][:, 0], WAVE)
-    compare("wave", wave, case["wav_c"], max(WAVE, rounding_effect(case)))
+    compare_waves(compare, "wave", wave, case["wav_c"], effect(case), WAVE)
     compare("wave of given source", hift().decode(case["mel"], case["s_c"][:, 0]), case["wav_c"], WAVE)
 
 

@@ -4,7 +4,9 @@ A target text of ``key=value`` words steers it:
 
     id, chunks, samples   sample values are code(id, chunk) / 32768, ``samples`` of them per chunk
     pause_ms              wait before each chunk, unless the client leaves
-    fail, fail_after      error code of pb_utils.TritonError, raised after so many chunks
+    fail, fail_after      gRPC's status of an error, and the number of chunks before it
+    says                  what the error says, with _ for blanks
+    unnamed               the error of a stream does not begin with its status
     silent                chunks without a single sample are sent as well, first
 
 Any other text speaks one chunk per eight characters. The text ``report`` answers with what the model has
@@ -18,7 +20,19 @@ import time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-DEFAULTS = {"id": 1, "chunks": 1, "samples": 2400, "pause_ms": 0, "fail": "", "fail_after": 0, "silent": 0}
+DEFAULTS = {
+    "id": 1,
+    "chunks": 1,
+    "samples": 2400,
+    "pause_ms": 0,
+    "fail": "",
+    "fail_after": 0,
+    "says": "told_to_fail",
+    "unnamed": 0,
+    "silent": 0,
+}
+TRITON_CODES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
+"""Triton's names of statuses that gRPC calls otherwise."""
 LOOK_S = 0.02
 
 
@@ -77,10 +91,7 @@ class TritonPythonModel:
             yield answer(np.zeros((1, 0), np.float32), "")
         for index in range(wanted["chunks"]):
             if wanted["fail"] and index == wanted["fail_after"]:
-                code = getattr(pb_utils.TritonError, wanted["fail"])
-                yield pb_utils.InferenceResponse(
-                    error=pb_utils.TritonError(f"{wanted['fail']}: told to fail", code)
-                )
+                yield self.failure(wanted)
                 return
             pause(request, wanted["pause_ms"] / 1000)
             if request.is_cancelled():
@@ -88,6 +99,13 @@ class TritonPythonModel:
             value = (wanted["id"] * 64 + index) / 32768
             last = index == wanted["chunks"] - 1
             yield answer(np.full((1, wanted["samples"]), value, np.float32), "stop" if last else "")
+
+    def failure(self, wanted):
+        status, message = wanted["fail"], wanted["says"].replace("_", " ")
+        code = getattr(pb_utils.TritonError, TRITON_CODES.get(status, status))
+        if self.decoupled and not wanted["unnamed"]:
+            message = f"{status}: {message}"
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, code))
 
     def count(self, **changes):
         with self.lock:

@@ -1,0 +1,73 @@
+"""Decode steps of the speech LM, replayed, against the same network launched kernel by kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.serving.lm.engine import Engine, prepare_engine
+from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+
+SLOTS = 6
+POSITIONS = 512
+
+
+def open_engine(checkpoint: Path, cuda_graphs: bool) -> Engine:
+    settings = TensorrtLlmSettings(
+        checkpoint_dir=checkpoint,
+        engine="torch",
+        device="cuda",
+        dtype="float32",
+        cuda_graphs=cuda_graphs,
+        max_slots=SLOTS,
+        max_tokens=200,
+        max_sequence_tokens=POSITIONS,
+        kv_cache_tokens=SLOTS * POSITIONS,
+    )
+    return prepare_engine(settings.resolved(Machine(cores=1, gpu=True)))()
+
+
+@pytest.fixture(scope="module")
+def eager(checkpoint: Path) -> Engine:
+    return open_engine(checkpoint, cuda_graphs=False)
+
+
+@pytest.fixture(scope="module")
+def graphed(checkpoint: Path) -> Engine:
+    return open_engine(checkpoint, cuda_graphs=True)
+
+
+def decoded(engine: Engine, prompts: list[int], strategy: str, joins: int = 0) -> list[list[int]]:
+    """Tokens of utterances with so many text tokens each; the last one joins after ``joins`` steps."""
+    found: dict[object, list[int]] = {}
+    waiting = list(enumerate(prompts))
+    running = 0
+    steps = 0
+    while waiting or running:
+        while waiting and (len(waiting) > 1 or steps >= joins):
+            seed, length = waiting.pop(0)
+            options = SamplingOptions(strategy, min_tokens=50, max_tokens=50 + 10 * seed, seed=seed)
+            found[engine.add(Prompt(list(range(1, length + 1))), options)] = []
+            running += 1
+        for progress in engine.step():
+            found[progress.handle] += progress.tokens
+            assert progress.error is None
+            running -= progress.finish_reason is not None
+        steps += 1
+    return list(found.values())
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "ras"])
+@pytest.mark.parametrize("prompts", [[9], [5, 200], [3, 8, 250, 40, 17, 90]], ids=len)
+def test_replayed_steps_give_the_tokens_of_eager_steps(eager, graphed, prompts, strategy, replays):
+    expected = decoded(eager, prompts, strategy)
+    assert not replays
+    actual = decoded(graphed, prompts, strategy)
+    assert len(replays) >= 49
+    assert actual == expected
+
+
+def test_sequence_that_joins_later_gets_its_own_tokens(eager, graphed):
+    assert decoded(graphed, [30, 7, 60], "ras", joins=20) == decoded(eager, [30, 7, 60], "ras")
