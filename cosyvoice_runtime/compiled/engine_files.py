@@ -65,7 +65,7 @@ def _wanted(
 ) -> Manifest:
     graph = graph_of(directory, name)
     if not graph.is_file():
-        raise EngineFileError(f"{graph} is missing: scripts/export_onnx.py writes it")
+        raise EngineFileError(f"{graph} is missing: stage 1 writes it")
     gpu = present_gpu(device)
     return Manifest(
         sources={f"{name}.onnx": sha256_of(graph)},
