@@ -25,10 +25,10 @@ TensorIOMode = enum.Enum("TensorIOMode", "NONE INPUT OUTPUT")
 Strategy = enum.IntEnum(
     "ExecutionContextAllocationStrategy", "STATIC ON_PROFILE_CHANGE USER_MANAGED", start=0
 )
-PreviewFeature = enum.IntEnum("PreviewFeature", "PROFILE_SHARING_0806 RUNTIME_ACTIVATION_RESIZE_10_10")
+PreviewFeature = enum.IntEnum("PreviewFeature", "RUNTIME_ACTIVATION_RESIZE_10_10")
 NETWORK_FLAGS = {
     10: enum.IntEnum("NetworkDefinitionCreationFlag", "EXPLICIT_BATCH STRONGLY_TYPED", start=0),
-    11: enum.IntEnum("NetworkDefinitionCreationFlag", {"STRONGLY_TYPED": 1}),
+    11: enum.IntEnum("NetworkDefinitionCreationFlag", {"STRONGLY_TYPED": 0}),
 }
 BUILDER_FLAGS = {
     10: enum.IntEnum("BuilderFlag", "FP16 BF16 INT8 DEBUG REFIT TF32 OBEY_PRECISION_CONSTRAINTS", start=0),
