@@ -24,6 +24,7 @@ from pathlib import Path
 import torch
 
 from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.engine_files import build, engine_of
 from cosyvoice_runtime.compiled.export.extractors import ENCODER_NAME, PROFILE, TOKENIZER_NAME
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
@@ -135,23 +136,23 @@ def make_networks(settings: Token2WavSettings) -> None:
         print("token2wav: backend torch reads the checkpoint as it is, nothing to do")
         return
     directory, shapes = settings.backend_dir, shapes_of(settings, load_config(settings.checkpoint_dir))
-    device = torch.device(settings.devices[0])  # of several; a server refuses the engine on other kinds
+    cuda = Cuda(torch.device(settings.devices[0]))  # of several; a server refuses the engine on other kinds
     for name in NETWORKS:
         tell(
             graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, settings.dtype)
         )
         if settings.backend == "tensorrt":
             profiles = shapes.profiles()[name]
-            tell(engine_of(directory, name), build(directory, name, profiles, device))
+            tell(engine_of(directory, name), build(directory, name, profiles, cuda))
 
 
 def make_extractor(settings: ExtractorSettings, name: str) -> None:
     if settings.backend == "onnx":
         print(f"{settings.name}: backend onnx reads the checkpoint as it is, nothing to do")
         return
-    directory, device = settings.backend_dir, torch.device(settings.device)
+    directory, cuda = settings.backend_dir, Cuda(torch.device(settings.device))
     tell(graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, "float32"))
-    tell(engine_of(directory, name), build(directory, name, [PROFILE], device))
+    tell(engine_of(directory, name), build(directory, name, [PROFILE], cuda))
 
 
 def show(name: str, number: int, total: int) -> None:

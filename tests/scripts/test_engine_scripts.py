@@ -78,7 +78,7 @@ def test_one_engine_serves_several_gpus(tiny_checkpoint: Path, monkeypatch: pyte
     script, devices = load("build_engines"), []
     monkeypatch.setattr(script, "export_graph", lambda *arguments: [])
     monkeypatch.setattr(
-        script, "build", lambda directory, name, profiles, device: devices.append(device) or []
+        script, "build", lambda directory, name, profiles, cuda: devices.append(cuda.device) or []
     )
     settings = ["token2wav.device=cuda:1,cuda:2", "token2wav.backend=tensorrt"]
     assert script.main([f"checkpoint_dir={tiny_checkpoint}", *settings]) == 0
