@@ -78,7 +78,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--checkpoint", type=Path, help="default: one with random weights is made")
     parser.add_argument("--size", choices=("tiny", "full"), default="full", help="of the one that is made")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["torch", "vllm"])
-    parser.add_argument("--tensorrt-llm-dir", type=Path, help="what scripts/build_speech_lm.py wrote")
+    parser.add_argument("--tensorrt-llm-dir", type=Path, help="an engine of stage 1")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))
     parser.add_argument("--tokens", type=int, default=100, help="of each request (default: %(default)s)")

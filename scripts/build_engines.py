@@ -3,32 +3,37 @@
 
     build_engines.py tensorrt_llm.engine=tensorrt_llm token2wav.backend=tensorrt \\
         checkpoint_dir=checkpoints/CosyVoice2-0.5B
+    build_engines.py --only tensorrt_llm --explain tensorrt_llm.engine=tensorrt_llm
 
 Reads the same settings as render_model_repo.py. What was made from the same files, for the same GPU and
-sizes, by the same libraries, is left alone.
+sizes, by the same libraries, is left alone. Converted checkpoints and ONNX graphs need no GPU: they are
+written before what needs one.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import logging
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.engine_files import build, engine_of
-from cosyvoice_runtime.compiled.export import extractors
+from cosyvoice_runtime.compiled.export.extractors import ENCODER_NAME, PROFILE, TOKENIZER_NAME
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
 from cosyvoice_runtime.compiled.install import shapes_of
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError
 from cosyvoice_runtime.preflight.__main__ import main as preflight
 from cosyvoice_runtime.preflight.outcome import FAILED
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build as build_speech_lm
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions, build_flags
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
 from cosyvoice_runtime.serving.lm.engines.vllm.export import export
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
@@ -36,50 +41,93 @@ from cosyvoice_runtime.settings.extractors import ExtractorSettings
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    options = parser.parse_args(arguments)
+    options = parse(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         settings = Settings.read(options.settings, os.environ).resolved(Machine.here())
-        make_speech_lm(settings.tensorrt_llm)
-        make_networks(settings.token2wav)
-        make_extractor(settings.audio_tokenizer, extractors.TOKENIZER_NAME)
-        make_extractor(settings.speaker_embedding, extractors.ENCODER_NAME)
+        if options.explain:
+            explain(settings.tensorrt_llm, options.tp_size)
+            return 0
+        for name in options.only:
+            MAKERS[name](settings, options)
     except CosyVoiceError as error:
         print(f"build_engines: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def make_speech_lm(settings: TensorrtLlmSettings) -> None:
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", choices=tuple(MAKERS), action="append", help="for this model alone; may be repeated"
+    )
+    parser.add_argument(
+        "--tp-size",
+        type=int,
+        default=1,
+        help="GPUs that share the speech LM; this server drives one, NVIDIA's launchers several (default: 1)",
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="print the flags of trtllm-build and why; make nothing"
+    )
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    options = parser.parse_args(arguments)
+    options.only = options.only or list(MAKERS)
+    return options
+
+
+def explain(settings: TensorrtLlmSettings, tp_size: int) -> None:
+    conversion = conversion_options(settings, tp_size)
+    for flag in build_flags(build_options(settings), conversion.layout, conversion.dtype):
+        print(f"--{flag.name} {flag.value}\n    {flag.why}")
+
+
+def make_speech_lm(settings: TensorrtLlmSettings, tp_size: int) -> None:
     if settings.engine == "torch":
         print("tensorrt_llm: engine torch reads the checkpoint as it is, nothing to do")
     elif settings.engine == "vllm":
         tell(settings.engine_dir, export(settings.checkpoint_dir, settings.engine_dir, settings.dtype))
+        check_vllm()
     else:
-        make_tensorrt_llm(settings)
+        make_tensorrt_llm(settings, tp_size)
 
 
-def make_tensorrt_llm(settings: TensorrtLlmSettings) -> None:
+def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
     """Convert, then build; the converted checkpoint lies beside the engine."""
     converted = settings.engine_dir.with_name(f"{settings.engine_dir.name}_checkpoint")
-    tell(converted, convert(settings.checkpoint_dir, converted, ConversionOptions(dtype=settings.dtype)))
+    wanted = conversion_options(settings, tp_size)
+    tell(converted, convert(settings.checkpoint_dir, converted, wanted, show))
+    require = partial(require_preflight, ["--checkpoint", str(converted)])
+    engine = settings.engine_dir
+    tell(engine, build_speech_lm(converted, engine, build_options(settings), before=require))
+
+
+def conversion_options(settings: TensorrtLlmSettings, tp_size: int) -> ConversionOptions:
+    return ConversionOptions(settings.vocabulary, settings.dtype, tp_size, settings.weight_only)
+
+
+def build_options(settings: TensorrtLlmSettings) -> BuildOptions:
     longest = settings.max_sequence_tokens
-    options = BuildOptions(settings.max_slots, longest, max(longest, BuildOptions.max_num_tokens))
-    require = partial(require_preflight, converted)
-    tell(settings.engine_dir, build_speech_lm(converted, settings.engine_dir, options, before=require))
+    return BuildOptions(settings.max_slots, longest, max(longest, BuildOptions.max_num_tokens))
 
 
-def require_preflight(converted: Path) -> None:
+def check_vllm() -> None:
+    """A server's start takes half a minute: what would fail in it is looked for first, where vLLM is."""
+    if importlib.util.find_spec("vllm") is None:
+        print("vllm: not installed here, so nothing is checked")
+    else:
+        require_preflight(["--engine", "vllm"])
+
+
+def require_preflight(arguments: list[str]) -> None:
     """A build takes minutes: what would fail in it or after it is looked for first.
 
     Raises:
         EngineFileError: something would.
     """
-    if preflight(["--checkpoint", str(converted)]) == FAILED:
+    if preflight(arguments) == FAILED:
         raise EngineFileError("the preflight failed, so nothing is built; its table says why")
 
 
@@ -88,29 +136,44 @@ def make_networks(settings: Token2WavSettings) -> None:
         print("token2wav: backend torch reads the checkpoint as it is, nothing to do")
         return
     directory, shapes = settings.backend_dir, shapes_of(settings, load_config(settings.checkpoint_dir))
-    device = torch.device(settings.devices[0])  # of several; a server refuses the engine on other kinds
+    cuda = Cuda(torch.device(settings.devices[0]))  # of several; a server refuses the engine on other kinds
     for name in NETWORKS:
         tell(
             graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, settings.dtype)
         )
         if settings.backend == "tensorrt":
             profiles = shapes.profiles()[name]
-            tell(engine_of(directory, name), build(directory, name, profiles, device))
+            tell(engine_of(directory, name), build(directory, name, profiles, cuda))
 
 
 def make_extractor(settings: ExtractorSettings, name: str) -> None:
     if settings.backend == "onnx":
         print(f"{settings.name}: backend onnx reads the checkpoint as it is, nothing to do")
         return
-    directory, device = settings.backend_dir, torch.device(settings.device)
+    directory, cuda = settings.backend_dir, Cuda(torch.device(settings.device))
     tell(graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, "float32"))
-    tell(engine_of(directory, name), build(directory, name, [extractors.PROFILE], device))
+    tell(engine_of(directory, name), build(directory, name, [PROFILE], cuda))
+
+
+def show(name: str, number: int, total: int) -> None:
+    """One line that tells how far the writing is; a line each where it is not a terminal's."""
+    end = "\n" if number == total or not sys.stdout.isatty() else "\r"
+    print(f"  [{number}/{total}] {name:60}", end=end, flush=True)
 
 
 def tell(path: Path, reasons: list[str]) -> None:
     for reason in reasons:
         print(f"  made because: {reason}")
     print(f"{path}: {'complete' if reasons else 'unchanged, nothing to do'}")
+
+
+MAKERS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
+    "tensorrt_llm": lambda settings, options: make_speech_lm(settings.tensorrt_llm, options.tp_size),
+    "token2wav": lambda settings, _: make_networks(settings.token2wav),
+    "audio_tokenizer": lambda settings, _: make_extractor(settings.audio_tokenizer, TOKENIZER_NAME),
+    "speaker_embedding": lambda settings, _: make_extractor(settings.speaker_embedding, ENCODER_NAME),
+}
+"""By the model that they are for."""
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
+BINDINGS = "bindings"
 VERSIONS = ("3.11", "3.12")
 GLIBC = (2, 35)
 FREE_GIB = 3.0
@@ -105,7 +106,7 @@ def main() -> int:
     try:
         make(
             options.venv.absolute(),
-            ["cpu", "test"] if options.test else ["cpu"],
+            ["cpu", "test", BINDINGS] if options.test else ["cpu"],
             options.python,
             options.installer,
         )
@@ -173,13 +174,13 @@ def install(venv: Path, parts: list[str], installer: str | None = None) -> None:
     """
     if installer != "pip":
         try:
-            _install_all(find_uv(venv), parts)
+            _install_all(find_uv(venv), venv, parts)
             return
         except SetupError as error:
             if installer == "uv":
                 raise
             print(f"  uv can't do it, so pip does: {str(error).splitlines()[0]}", flush=True)
-    _install_all(find_pip(venv), parts)
+    _install_all(find_pip(venv), venv, parts)
 
 
 def find_pip(venv: Path) -> Installer:
@@ -196,9 +197,12 @@ def find_uv(venv: Path) -> Installer:
     return Installer("uv", command, _uv_variables(venv) | os.environ)
 
 
-def _install_all(installer: Installer, parts: list[str]) -> None:
+def _install_all(installer: Installer, venv: Path, parts: list[str]) -> None:
     print(f"  {installer.name} installs", flush=True)
-    files = [argument for part in parts for argument in ("-r", str(REQUIREMENTS / f"{part}.txt"))]
+    if BINDINGS in parts:
+        _install_side_by_side(installer, venv / BINDINGS, REQUIREMENTS / f"{BINDINGS}.txt")
+    wanted = [REQUIREMENTS / f"{part}.txt" for part in parts if part != BINDINGS]
+    files = [argument for path in wanted for argument in ("-r", str(path))]
     # Only torch's own requirements depend on its build (CUDA libraries); all others are listed, and what
     # nvidia-pytriton asks for beside its server is not wanted.
     _install(installer, ["--constraint", str(REQUIREMENTS / "cpu.txt"), "torch"])
@@ -206,6 +210,14 @@ def _install_all(installer: Installer, parts: list[str]) -> None:
     # uv compiles no Python unless told to, and then all that is there: once, so that no first start has to.
     last = installer._replace(environment=installer.environment | {"UV_COMPILE_BYTECODE": "1"})
     _install(last, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+
+
+def _install_side_by_side(installer: Installer, folder: Path, requirements: Path) -> None:
+    """Several versions of a package, each into a folder of its version."""
+    for line in requirements.read_text(encoding="utf-8").splitlines():
+        if pin := line.partition("#")[0].strip():
+            target = folder / pin.partition("==")[2]
+            _install(installer, ["--no-deps", "--upgrade", "--target", str(target), pin])
 
 
 def _uv_variables(venv: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -13,6 +14,14 @@ class Cuda:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+
+    def current(self) -> AbstractContextManager[object]:
+        """Context in which this device is the calling thread's own.
+
+        TensorRT builds, loads and runs on the thread's GPU, which is the first one unless told otherwise
+        (TensorRT's ``NvInferRuntime.h``, ``IRuntime``; ``NvInfer.h``, ``IBuilder``).
+        """
+        return torch.cuda.device(self.device)
 
     def current_stream(self) -> Any:
         return torch.cuda.current_stream(self.device)

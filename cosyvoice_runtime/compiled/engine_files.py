@@ -28,19 +28,20 @@ def engine_of(directory: Path, name: str) -> Path:
     return directory / "tensorrt" / name / "model.engine"
 
 
-def build(directory: Path, name: str, profiles: Sequence[Profile], device: torch.device) -> list[str]:
+def build(directory: Path, name: str, profiles: Sequence[Profile], cuda: Cuda) -> list[str]:
     """Build the engine of a graph unless it is there already; says why it was built.
 
     Raises:
         EngineFileError: TensorRT, a GPU or the graph is missing, or the graph can't be built.
     """
     trt = _tensorrt()
-    wanted, target = _wanted(directory, name, profiles, trt, device), engine_of(directory, name)
+    wanted, target = _wanted(directory, name, profiles, trt, cuda.device), engine_of(directory, name)
     reasons = stale_reasons(target.parent, wanted)
     if reasons:
         cache = directory / TIMING_CACHE
         timings = cache.read_bytes() if cache.is_file() else b""
-        plan, timings = build_engine(trt, graph_of(directory, name), profiles, timings)
+        with cuda.current():
+            plan, timings = build_engine(trt, graph_of(directory, name), profiles, timings)
         cache.write_bytes(timings)
         with fresh_directory(target.parent, force=True) as building:
             (building / target.name).write_bytes(plan)
@@ -65,7 +66,7 @@ def _wanted(
 ) -> Manifest:
     graph = graph_of(directory, name)
     if not graph.is_file():
-        raise EngineFileError(f"{graph} is missing: scripts/export_onnx.py writes it")
+        raise EngineFileError(f"{graph} is missing: stage 1 writes it")
     gpu = present_gpu(device)
     return Manifest(
         sources={f"{name}.onnx": sha256_of(graph)},

@@ -32,7 +32,8 @@ class Engine:
             raise EngineFileError(f"{path} is missing")
         self._trt, self.path, self.cuda = trt, path, cuda
         self._runtime = trt.Runtime(trt.Logger(trt.Logger.WARNING))  # must outlive the engine
-        self._engine = self._runtime.deserialize_cuda_engine(path.read_bytes())
+        with cuda.current():
+            self._engine = self._runtime.deserialize_cuda_engine(path.read_bytes())
         if self._engine is None:
             raise EngineFileError(f"{path}: TensorRT {trt.__version__} can't load this engine")
         names = [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]

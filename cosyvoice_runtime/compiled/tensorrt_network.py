@@ -24,17 +24,20 @@ class TensorRTNetwork:
     """
 
     def __init__(self, engine: Engine, captured: Sequence[Shapes] = (), lanes: int = 1) -> None:
+        self._cuda = engine.cuda
         self._idle: queue.SimpleQueue[Lane] = queue.SimpleQueue()
         for _ in range(lanes):
-            lane = Lane(engine)
-            if captured:
-                lane.capture(captured)
+            with self._cuda.current():
+                lane = Lane(engine)
+                if captured:
+                    lane.capture(captured)
             self._idle.put(lane)
         logger.info("%s: %d lanes, %d CUDA graphs each", engine.path.name, lanes, len(captured))
 
     def run(self, inputs: Tensors) -> dict[str, Tensor]:
         lane = self._idle.get()
         try:
-            return lane.run(inputs)
+            with self._cuda.current():
+                return lane.run(inputs)
         finally:
             self._idle.put(lane)

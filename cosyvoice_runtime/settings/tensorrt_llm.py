@@ -28,6 +28,15 @@ class TensorrtLlmSettings(NetworkSettings):
         description="Directory of the built engine or, with vllm, of the exported weights; "
         "unused by engine torch.",
     )
+    vocabulary: Literal["merged", "speech"] = Field(
+        "merged",
+        description="Engine tensorrt_llm: merged is for NVIDIA's stock model, speech emits speech ids only.",
+    )
+    weight_only: Literal["none", "int8", "int4"] = Field(
+        "none",
+        description="Engine tensorrt_llm: format of the layers' matrices; "
+        "quantised when the engine is built.",
+    )
     max_slots: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
         AUTO_NUMBER, description="Requests decoded together; auto is 16 on a CPU and 64 on a GPU."
     )

@@ -12,7 +12,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.compiled import extractor, install
+from cosyvoice_runtime.compiled import engine_files, extractor, install
 from cosyvoice_runtime.compiled.engine_files import build
 from cosyvoice_runtime.compiled.export import extractors
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
@@ -65,8 +65,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     properties = SimpleNamespace(name="fake H100", major=9, minor=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     monkeypatch.setitem(sys.modules, "tensorrt", fake_tensorrt(cuda))
-    monkeypatch.setattr(install, "Cuda", lambda _: cuda)
-    monkeypatch.setattr(extractor, "Cuda", lambda _: cuda)
+    for module in (engine_files, extractor, install):
+        monkeypatch.setattr(module, "Cuda", lambda _: cuda)
     return cuda
 
 
@@ -77,10 +77,8 @@ def on_gpu(settings: Token2WavSettings) -> Token2WavSettings:
 def built(settings: Token2WavSettings) -> list[list[str]]:
     """Why each engine was built."""
     shapes = install.shapes_of(settings, load_config(settings.checkpoint_dir))
-    device = torch.device(settings.device)
-    return [
-        build(settings.backend_dir, name, profiles, device) for name, profiles in shapes.profiles().items()
-    ]
+    cuda = engine_files.Cuda(torch.device(settings.device))
+    return [build(settings.backend_dir, name, profiles, cuda) for name, profiles in shapes.profiles().items()]
 
 
 def prompt_and_tokens(token2wav: Token2Wav) -> tuple[FlowPrompt, list[int]]:
@@ -210,7 +208,7 @@ def test_extractors_on_tensorrt_make_the_same_voices(settings: Token2WavSettings
         extractor.open_extractor(AudioTokenizerSettings(**given), names[0])
     for name in names:
         export_graph(settings.checkpoint_dir, settings.backend_dir, name, "float32")
-        build(settings.backend_dir, name, [extractors.PROFILE], torch.device("cuda"))
+        build(settings.backend_dir, name, [extractors.PROFILE], gpu)
     tokens = extractor.open_extractor(AudioTokenizerSettings(**given), names[0])
     embeddings = extractor.open_extractor(SpeakerEmbeddingSettings(**given), names[1])
     recordings = [torch.randn(16_000, generator=torch.Generator().manual_seed(row)) for row in range(10)]

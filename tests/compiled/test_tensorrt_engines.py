@@ -53,7 +53,8 @@ def engine(trt: Any, cuda: FakeCuda, decoder_graph: Path, tmp_path: Path) -> Eng
 
 
 def built(trt: Any, cuda: FakeCuda, graph: Path, directory: Path) -> Engine:
-    plan, _ = build_engine(trt, graph, SHAPES.profiles()[graph.stem], b"")
+    with cuda.current():
+        plan, _ = build_engine(trt, graph, SHAPES.profiles()[graph.stem], b"")
     path = directory / f"{graph.stem}.engine"
     path.write_bytes(plan)
     return Engine(trt, path, cuda)
@@ -74,8 +75,11 @@ def same_as_onnx(network: TensorRTNetwork, graph: Path, inputs: Tensors) -> None
     assert torch.equal(network.run(inputs)["wave"], OnnxNetwork(graph).run(inputs)["wave"])
 
 
-def test_the_builder_is_told_types_profiles_and_full_float32(trt: Any, decoder_graph: Path) -> None:
-    plan, timings = build_engine(trt, decoder_graph, SHAPES.profiles()["hift_decoder"], b"")
+def test_the_builder_is_told_types_profiles_and_full_float32(
+    trt: Any, cuda: FakeCuda, decoder_graph: Path
+) -> None:
+    with cuda.current():
+        plan, timings = build_engine(trt, decoder_graph, SHAPES.profiles()["hift_decoder"], b"")
     content = json.loads(plan)
     assert "TF32" not in content["flags"]
     assert content["previews"] == ["RUNTIME_ACTIVATION_RESIZE_10_10"]
@@ -91,10 +95,11 @@ def test_timings_are_kept_for_the_same_gpu_and_dropped_for_another(
 ) -> None:
     profiles = SHAPES.profiles()["hift_decoder"]
     here, elsewhere = fake_tensorrt(cuda), fake_tensorrt(cuda, device="fake L4")
-    _, timings = build_engine(here, decoder_graph, profiles, b"")
-    build_engine(here, decoder_graph, profiles, timings)
-    assert not caplog.records
-    build_engine(elsewhere, decoder_graph, profiles, timings)
+    with cuda.current():
+        _, timings = build_engine(here, decoder_graph, profiles, b"")
+        build_engine(here, decoder_graph, profiles, timings)
+        assert not caplog.records
+        build_engine(elsewhere, decoder_graph, profiles, timings)
     assert "another GPU or version" in caplog.text
 
 

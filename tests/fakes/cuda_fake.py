@@ -74,7 +74,21 @@ class FakeCuda:
     def __init__(self) -> None:
         self._streams = [FakeStream(self, "caller", 0)]
         self._on = threading.local()
+        self._own = threading.local()
         self.events: list[str] = []
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        before, self._own.device = self.is_current, True
+        try:
+            yield
+        finally:
+            self._own.device = before
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this device is the calling thread's own."""
+        return getattr(self._own, "device", False)
 
     def log(self, event: str) -> None:
         self.events.append(event)

@@ -25,10 +25,10 @@ TensorIOMode = enum.Enum("TensorIOMode", "NONE INPUT OUTPUT")
 Strategy = enum.IntEnum(
     "ExecutionContextAllocationStrategy", "STATIC ON_PROFILE_CHANGE USER_MANAGED", start=0
 )
-PreviewFeature = enum.IntEnum("PreviewFeature", "PROFILE_SHARING_0806 RUNTIME_ACTIVATION_RESIZE_10_10")
+PreviewFeature = enum.IntEnum("PreviewFeature", "RUNTIME_ACTIVATION_RESIZE_10_10")
 NETWORK_FLAGS = {
     10: enum.IntEnum("NetworkDefinitionCreationFlag", "EXPLICIT_BATCH STRONGLY_TYPED", start=0),
-    11: enum.IntEnum("NetworkDefinitionCreationFlag", {"STRONGLY_TYPED": 1}),
+    11: enum.IntEnum("NetworkDefinitionCreationFlag", {"STRONGLY_TYPED": 0}),
 }
 BUILDER_FLAGS = {
     10: enum.IntEnum("BuilderFlag", "FP16 BF16 INT8 DEBUG REFIT TF32 OBEY_PRECISION_CONSTRAINTS", start=0),
@@ -45,7 +45,11 @@ SCRATCH_BYTES_A_ELEMENT = 2
 
 
 def fake_tensorrt(cuda: FakeCuda, version: str = "10.14.1.48", device: str = "fake H100") -> Any:
-    """The module. ``device`` is what timing caches are bound to."""
+    """The module. ``device`` is what timing caches are bound to.
+
+    As TensorRT does, it builds, loads and runs on the GPU that is the calling thread's own: elsewhere is an
+    error.
+    """
     major = int(version.split(".")[0])
 
     class Logger:
@@ -88,6 +92,7 @@ def fake_tensorrt(cuda: FakeCuda, version: str = "10.14.1.48", device: str = "fa
             return Profile()
 
         def build_serialized_network(self, network: Network, config: Config) -> bytearray | None:
+            assert cuda.is_current
             strongly_typed = network.flags >> NETWORK_FLAGS[major].STRONGLY_TYPED & 1
             if not strongly_typed or config.timing_cache is None:
                 return None
@@ -111,6 +116,7 @@ def fake_tensorrt(cuda: FakeCuda, version: str = "10.14.1.48", device: str = "fa
             assert isinstance(logger, Logger)
 
         def deserialize_cuda_engine(self, serialized_engine: bytes) -> FakeEngine | None:
+            assert cuda.is_current
             try:
                 content = json.loads(serialized_engine)
             except ValueError:
@@ -286,6 +292,7 @@ class FakeContext:
         return name in self._engine.ports
 
     def execute_async_v3(self, stream_handle: int) -> bool:
+        assert self._cuda.is_current
         if self._scratch < self.update_device_memory_size_for_shapes():
             raise AssertionError("too little device memory")
         if set(self._addresses) != set(self._engine.ports):

@@ -23,38 +23,41 @@ def main_of(script: str) -> Callable[[list[str]], int]:
     return load(script).main
 
 
-def test_export_writes_once_and_says_so(
-    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = [str(tiny_checkpoint), str(tmp_path), "--dtype", "float16"]
-    export = main_of("export_onnx")
-    assert export(arguments) == 0
-    assert capsys.readouterr().out.count(": complete") == 5
-    assert export(arguments) == 0
-    assert capsys.readouterr().out.count(": unchanged, nothing to do") == 5
-    graphs = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.onnx"))
-    assert graphs == [
-        "onnx/flow_encoder/model.onnx", "onnx/flow_estimator/model.onnx", "onnx/hift_decoder/model.onnx",
-        "onnx/speaker_encoder/model.onnx", "onnx/speech_tokenizer/model.onnx",
-    ]  # fmt: skip
-
-
-def test_export_of_no_checkpoint_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main_of("export_onnx")([str(tmp_path / "none"), str(tmp_path)]) == 1
-    assert "does not exist" in capsys.readouterr().err
-
-
 def test_nothing_is_built_for_backends_that_need_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main_of("build_engines")(["checkpoint_dir=none"]) == 0
     assert capsys.readouterr().out.count("nothing to do") == 4
 
 
-def test_graphs_are_made_for_backend_onnx(
+def test_graphs_are_made_once_for_backend_onnx(
     tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = [f"checkpoint_dir={tiny_checkpoint}", f"backend_dir={tmp_path}", "device=cpu"]
-    assert main_of("build_engines")([*settings, "token2wav.backend=onnx"]) == 0
+    make = main_of("build_engines")
+    assert make([*settings, "token2wav.backend=onnx"]) == 0
     assert capsys.readouterr().out.count(": complete") == 3
+    assert make([*settings, "token2wav.backend=onnx"]) == 0
+    assert capsys.readouterr().out.count(": unchanged, nothing to do") == 3
+    graphs = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.onnx"))
+    assert graphs == [
+        f"onnx/{name}/model.onnx" for name in ("flow_encoder", "flow_estimator", "hift_decoder")
+    ]
+
+
+def test_only_the_named_models_are_made(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [f"checkpoint_dir={tiny_checkpoint}", f"backend_dir={tmp_path}", "token2wav.backend=onnx"]
+    only = ["--only", "audio_tokenizer", "--only", "tensorrt_llm"]
+    assert main_of("build_engines")([*only, "device=cpu", *settings]) == 0
+    told = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["audio_tokenizer", "tensorrt_llm"]
+    assert not list(tmp_path.rglob("*.onnx"))
+
+
+def test_missing_checkpoint_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [f"checkpoint_dir={tmp_path / 'none'}", "device=cpu", "token2wav.backend=onnx"]
+    assert main_of("build_engines")(settings) == 1
+    assert "does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["token2wav", "audio_tokenizer", "speaker_embedding"])
@@ -75,7 +78,7 @@ def test_one_engine_serves_several_gpus(tiny_checkpoint: Path, monkeypatch: pyte
     script, devices = load("build_engines"), []
     monkeypatch.setattr(script, "export_graph", lambda *arguments: [])
     monkeypatch.setattr(
-        script, "build", lambda directory, name, profiles, device: devices.append(device) or []
+        script, "build", lambda directory, name, profiles, cuda: devices.append(cuda.device) or []
     )
     settings = ["token2wav.device=cuda:1,cuda:2", "token2wav.backend=tensorrt"]
     assert script.main([f"checkpoint_dir={tiny_checkpoint}", *settings]) == 0

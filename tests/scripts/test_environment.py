@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 COMPILED = ("cpu", "test")
 DIRECT = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)  # \w.+")
-LOCKED = re.compile(r"(?P<name>[\w.-]+)(\[\w+\])?([<>]=?[\w.<>=]+,)?==(?P<version>[\w.]+)(  # .+)?")
+LOCKED = re.compile(r"(?P<name>[\w.-]+)(\[\w+\])?([<>]=?[\w.<>=,]+,)?==(?P<version>[\w.]+)(  # .+)?")
 
 
 def load_script():
@@ -52,6 +52,8 @@ def test_files_agree_on_versions():
     cpu, test, nvidia = pins("cpu"), pins("test"), pins("nvidia")
     assert {name: test[name] for name in test.keys() & cpu.keys()}.items() <= cpu.items()
     assert nvidia.items() <= cpu.items()
+    assert pins("nvidia-trtllm").items() <= cpu.items()
+    assert not pins("nvidia-vllm")
 
 
 def test_locked_versions_are_all_that_the_packages_need():

@@ -21,7 +21,6 @@ from cosyvoice_runtime.vocoder.hift import HiFT
 
 NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocoder.NAME: "hift"}
 """Graphs written here, and the weights that they are written from."""
-EXTRACTORS = (extractors.TOKENIZER_NAME, extractors.ENCODER_NAME)
 """Graphs that are published, and made fit."""
 
 

@@ -97,7 +97,9 @@ def trtllm_settings(
     """``trtllm_settings(layout, **changes)`` for the stand-in and its engines."""
 
     def make(layout: str, **changes: object) -> TensorrtLlmSettings:
-        return _built(tiny_checkpoint, "tensorrt_llm", trtllm_engines[layout], changes)
+        return _built(
+            tiny_checkpoint, "tensorrt_llm", trtllm_engines[layout], {"vocabulary": layout, **changes}
+        )
 
     return make
 

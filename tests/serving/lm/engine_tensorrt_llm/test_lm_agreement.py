@@ -35,7 +35,8 @@ def arguments(request, fake, tiny_checkpoint, tmp_path, monkeypatch) -> list[str
     engine = f"tensorrt_llm.engine_dir={tmp_path / 'engine'}"
     settings = ["device=cuda", "dtype=float32", "max_slots=3", "max_sequence_tokens=256", "max_tokens=50"]
     options = ["--checkpoint", str(tiny_checkpoint), "--utterances", "4", "--tokens", "20"]
-    return [*options, "tensorrt_llm.engine=tensorrt_llm", engine, *settings]
+    kind = ["tensorrt_llm.engine=tensorrt_llm", f"tensorrt_llm.vocabulary={layout}"]
+    return [*options, *kind, engine, *settings]
 
 
 def last_row(network: ConvertedLM):

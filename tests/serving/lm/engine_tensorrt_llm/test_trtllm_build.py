@@ -149,27 +149,3 @@ def test_directory_with_something_else_is_kept(fake, checkpoint, tmp_path):
     with pytest.raises(InvalidInput, match="is not empty"):
         build(checkpoint, tmp_path / "engine", OPTIONS)
     assert (tmp_path / "engine" / "mine.txt").exists()
-
-
-def test_command_builds_once_and_names_errors(fake, checkpoint, tmp_path, capfd, load_script, monkeypatch):
-    engine = tmp_path / "engine"
-
-    def run(*options: str) -> int:
-        return load_script("build_speech_lm").main([str(checkpoint), str(engine), *options])
-
-    assert run("--max-seq-len", "256") == 0
-    assert capfd.readouterr().out.endswith(f"{engine}: complete\n")
-    assert run("--max-seq-len", "256") == 0
-    assert capfd.readouterr().out == f"{engine}: unchanged, nothing to do\n"
-    monkeypatch.setenv("FAKE_BUILD_FAILS", "1")
-    assert run() == 1
-    assert "out of memory" in (error := capfd.readouterr().err)
-    assert "build_speech_lm: trtllm-build failed with status 1" in error
-
-
-def test_command_explains_every_flag_and_builds_nothing(checkpoint, tmp_path, capsys, load_script):
-    assert load_script("build_speech_lm").main([str(checkpoint), str(tmp_path / "out"), "--explain"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    flags = build_flags(BuildOptions(), "merged", "bfloat16")
-    assert lines[::2] == [f"--{flag.name} {flag.value}" for flag in flags]
-    assert not (tmp_path / "out").exists()

@@ -292,23 +292,6 @@ def test_damaged_source_leaves_nothing(tiny_checkpoint, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["merged"]
 
 
-def test_command_converts_once_and_names_errors(tiny_checkpoint, tmp_path, capsys, load_script):
-    out = tmp_path / "out"
-
-    def run(*options: str) -> int:
-        return load_script("convert_checkpoint").main([str(tiny_checkpoint), str(out), *options])
-
-    layout = ["--layout", "speech", "--tp-size", "2", "--weight-only", "int8"]
-    assert run(*layout) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert (lines[39].split(), lines[-1]) == (["[40/40]", "lm_head.bias"], f"{out}: complete")
-    assert run(*layout) == 0
-    assert capsys.readouterr().out == f"{out}: unchanged, nothing to do\n"
-    assert run("--tp-size", "5") == 1
-    refusal = "tp_size: 5 is not accepted; one of 1, 2: every GPU has as many heads"
-    assert capsys.readouterr().err == f"convert_checkpoint: {refusal}\n"
-
-
 def test_nothing_imports_tensorrt_llm():
     module = "cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build"
     code = f"import sys, {module}; print([m for m in sys.modules if m.startswith('tensorrt')])"

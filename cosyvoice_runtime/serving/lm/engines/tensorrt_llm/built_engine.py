@@ -62,6 +62,8 @@ def _wanted(built: Manifest, settings: TensorrtLlmSettings, config: SpeechLMConf
     required = {
         "format": FORMAT,
         "dtype": settings.dtype,
+        "layout": settings.vocabulary,
+        "weight_only": settings.weight_only,
         "tp_size": 1,  # one process drives one GPU
         "text_tokens": tokenizer_length(layout),
         "speech_rows": config.speech_rows,
