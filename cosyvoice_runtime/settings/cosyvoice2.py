@@ -41,6 +41,11 @@ class CosyVoice2Settings(ModelSettings):
         le=4096,
         description="Utterances spoken at once by one instance; one more is refused with UNAVAILABLE.",
     )
+    grpc_url: Annotated[str, Field(pattern=r"^\S+:\d+$"), Accepted("host:port")] = Field(
+        "127.0.0.1:8001",
+        description="Where the models call each other in a server without the supervisor, "
+        "which names its own gRPC port.",
+    )
     child_timeout_s: float = Field(
         30.0, ge=0.1, le=3600.0, description="Longest silence of another model before the utterance fails."
     )

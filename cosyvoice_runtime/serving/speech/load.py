@@ -24,15 +24,12 @@ from cosyvoice_runtime.voice.speakers import import_speakers
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_GRPC_URL = "127.0.0.1:8001"
-"""Where a server listens that was started by hand, without options."""
-
 
 def open_stages(settings: CosyVoice2Settings) -> StageClient:
     """The other models, through the server's own gRPC port; to be called in the service's event loop."""
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     vocabulary = MergedVocabulary(tokenizer_length(layout), config.speech_lm.speech_rows)
-    url = os.environ.get(GRPC_URL_VARIABLE, DEFAULT_GRPC_URL)
+    url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
     logger.info("stages are called through gRPC at %s", url)
     return StageClient(GrpcCalls(url, settings.child_timeout_s), vocabulary)
 
