@@ -30,13 +30,13 @@ from cosyvoice_runtime.lm.text_stream import TextStream
 from cosyvoice_runtime.transfer import integers
 
 PREFILL_POSITIONS = 2048
-"""Most positions, padding included, of several prompts in one pass: more would keep a GPU from the others."""
+"""Most positions, padding included, of several prompts in one pass: a longer one delays running sequences."""
 
 DEFAULT_OPTIONS = SamplingOptions()
 
 
-class Fresh(NamedTuple):
-    """An utterance and what it has to be fed."""
+class Prefill(NamedTuple):
+    """A sequence and the parts of its prompt to feed now."""
 
     sequence: Generation
     parts: Sequence[PromptPart]
@@ -196,9 +196,9 @@ class BatchDecoder:
             logits.append(self._prefill(group))
         return sequences, logits
 
-    def _prompts(self) -> Iterator[list[Fresh]]:
+    def _prompts(self) -> Iterator[list[Prefill]]:
         """Prompts to prefill now, in groups for one pass."""
-        group: list[Fresh] = []
+        group: list[Prefill] = []
         for sequence in self._running.values():
             parts = sequence.take_feed()
             if parts is None:
@@ -206,7 +206,7 @@ class BatchDecoder:
             if self._cache.lengths[sequence.slot] + num_positions(parts) > self._cache.max_len:
                 sequence.finish(FinishReason.LENGTH)
                 continue
-            prompt = Fresh(sequence, parts)
+            prompt = Prefill(sequence, parts)
             longest = max(num_positions(other.parts) for other in [*group, prompt])
             padded = (len(group) + 1) * longest
             if group and (len(group) == self._prefill_batch or padded > PREFILL_POSITIONS):
@@ -216,7 +216,7 @@ class BatchDecoder:
         if group:
             yield group
 
-    def _prefill(self, group: list[Fresh]) -> Tensor:
+    def _prefill(self, group: list[Prefill]) -> Tensor:
         embeddings = [self._lm.embed(prompt.parts) for prompt in group]
         slots = [prompt.sequence.slot for prompt in group]
         starts = self._cache.lengths[slots].tolist()

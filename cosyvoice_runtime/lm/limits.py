@@ -43,7 +43,7 @@ class TokenLimits(NamedTuple):
 def is_runaway(tokens: Sequence[int], span: int, max_period: int) -> bool:
     """Whether the last ``span`` tokens repeat a cycle of at most ``max_period`` tokens.
 
-    A span of 0 asks nothing, and neither does a cycle that doesn't fit into the span twice.
+    False for a span of 0. A cycle counts only if it fits into the span at least twice.
     """
     if not 0 < span <= len(tokens):
         return False

@@ -27,7 +27,7 @@ class StreamState(Enum):
 
 
 class TextStream:
-    """Feeding order of one utterance; knows neither network nor sampler.
+    """Order in which one utterance's text and speech are fed; needs neither network nor sampler.
 
     The driver feeds what `take` returns, then repeats: draw an id (or use the fill marker when
     `must_fill`), `accept` it, feed it if it is speech. When `take` returns None in the waiting state, more

@@ -28,6 +28,7 @@ LONG = {
 LIMITS = {"max_tokens": MOST_TOKENS, "max_sequence_tokens": MOST_TOKENS + 400}
 ACTIVE, WAITING = "cosyvoice_lm_active_slots", "cosyvoice_lm_waiting_requests"
 FINISHED = "cosyvoice_lm_finished_total"
+TOKENS = "cosyvoice_lm_tokens_total"
 
 OpenStream = Callable[..., TokenStream]
 
@@ -198,6 +199,15 @@ def test_client_that_drops_a_request_without_streaming_frees_the_slot(
     running.close()
     eventually(lambda: metric(server, FINISHED, reason="cancelled") == before + 1)
     assert metric(server, ACTIVE) == 0
+
+
+def test_tokens_are_counted_while_a_stream_runs(stream, server, merge, metric, eventually):
+    before = metric(server, TOKENS)
+    running = stream(merge(PROMPT), **LONG)
+    eventually(lambda: metric(server, TOKENS) > before + 20)
+    assert metric(server, ACTIVE) == 1
+    running.close()
+    eventually(lambda: metric(server, ACTIVE) == 0)
 
 
 def test_load_returns_to_zero(stream, server, merge, metric, eventually):

@@ -7,7 +7,7 @@ from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 
 def check_cache_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
-    """For engines that let no request wait for another one's cache once it runs.
+    """For engines in which a running request never waits for cache that another one holds.
 
     Args:
         max_positions: that the network knows.

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Delivery:
-    """Tokens leave in groups that form by themselves: all that came while the thread was busy elsewhere.
+    """Passes on tokens in groups: all that have come while the thread served other readers.
 
     Args:
         cancel: told of a job that nobody reads any more.
