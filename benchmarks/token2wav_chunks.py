@@ -51,7 +51,7 @@ def load(size: str, dtype: str, device: str, pages: int, ode_steps: int) -> Toke
 
 
 def speak(token2wav: Token2Wav, utterances: int, prompt: int, chunk: int, seconds: int) -> Result:
-    """Utterances of so many seconds in chunks of so many tokens."""
+    """Utterances of ``seconds`` seconds in chunks of ``chunk`` tokens."""
     config = token2wav.flow.flow.config
     prefix = token2wav.flow.prefix(random_voice(config, prompt))
     generator = torch.Generator().manual_seed(1)

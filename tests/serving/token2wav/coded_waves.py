@@ -35,7 +35,9 @@ class CodedWaves:
     def __init__(self) -> None:
         self.open_states: set[CodedState] = set()
         self.batches: list[list[list[int]]] = []
-        self.flow = SimpleNamespace(pool=SimpleNamespace(num_pages=0, free_pages=0), recomputing=0)
+        self.flow = SimpleNamespace(
+            pool=SimpleNamespace(num_pages=0, free_pages=0), recomputing=0, eager_calls=0
+        )
 
     def open(self, voice: object, noise_seed: int, speed: float) -> CodedState:
         state = CodedState()

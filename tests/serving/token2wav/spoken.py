@@ -13,7 +13,7 @@ from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk
 
 
 def prompt_tensors(token2wav: Token2Wav, tokens: int, seed: int = 0) -> PromptTensors:
-    """A made-up voice with so many prompt tokens."""
+    """A made-up voice with ``tokens`` prompt tokens."""
     config = token2wav.flow.flow.config
     generator = torch.Generator().manual_seed(seed)
     return PromptTensors(

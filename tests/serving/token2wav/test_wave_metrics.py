@@ -1,0 +1,50 @@
+"""What the service did, as metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cosyvoice_runtime.serving.token2wav import Usage
+from cosyvoice_runtime.serving.token2wav.wave_metrics import WaveMetrics
+
+
+@dataclass
+class FakeMetric:
+    value: float = 0.0
+    observed: list[float] = field(default_factory=list)
+
+    def set(self, value: float) -> None:
+        self.value = value
+
+    def observe(self, value: float) -> None:
+        self.observed.append(value)
+
+
+class FakeMetrics:
+    """Metrics by name and labels."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[str, ...], FakeMetric] = {}
+
+    def gauge(self, name: str, text: str, **labels: str) -> FakeMetric:
+        return self.made.setdefault((name, *sorted(labels.values())), FakeMetric())
+
+    counter = gauge
+
+    def histogram(self, name: str, text: str, bounds: object, **labels: str) -> FakeMetric:
+        return self.gauge(name, text, **labels)
+
+
+def usage(**values) -> Usage:
+    zeros = dict.fromkeys(Usage.__dataclass_fields__, 0)
+    return Usage(**{**zeros, "batches": {}, **values})
+
+
+def test_every_number_is_shown_and_each_batch_once():
+    metrics = FakeMetrics()
+    shown = WaveMetrics(metrics, "cuda:1")
+    shown.show(usage(batches={2: 1}, eager_calls=1))
+    shown.show(usage(batches={2: 1, 3: 2}, eager_calls=4, voice_hits=5))
+    assert metrics.made["cosyvoice_token2wav_eager_calls_total", "cuda:1"].value == 4
+    assert metrics.made["cosyvoice_token2wav_voice_lookups_total", "cuda:1", "hit"].value == 5
+    assert metrics.made["cosyvoice_token2wav_turn_rows", "cuda:1"].observed == [2, 3, 3]
