@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.serving.lm.engine import Engine, prepare_engine
+from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 
 SLOTS = 6
 POSITIONS = 512
 
 
-def open_engine(checkpoint: Path, cuda_graphs: bool) -> Engine:
+def open_engine(checkpoint: Path, cuda_graphs: bool) -> LmEngine:
     settings = TensorrtLlmSettings(
         checkpoint_dir=checkpoint,
         engine="torch",
@@ -30,16 +30,16 @@ def open_engine(checkpoint: Path, cuda_graphs: bool) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def eager(checkpoint: Path) -> Engine:
+def eager(checkpoint: Path) -> LmEngine:
     return open_engine(checkpoint, cuda_graphs=False)
 
 
 @pytest.fixture(scope="module")
-def graphed(checkpoint: Path) -> Engine:
+def graphed(checkpoint: Path) -> LmEngine:
     return open_engine(checkpoint, cuda_graphs=True)
 
 
-def decoded(engine: Engine, prompts: list[int], strategy: str, joins: int = 0) -> list[list[int]]:
+def decoded(engine: LmEngine, prompts: list[int], strategy: str, joins: int = 0) -> list[list[int]]:
     """Tokens of utterances with so many text tokens each; the last one joins after ``joins`` steps."""
     found: dict[object, list[int]] = {}
     waiting = list(enumerate(prompts))
