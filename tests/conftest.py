@@ -36,15 +36,15 @@ SLOW = (
     "compiled/test_tensorrt_rtx.py",
     "demo_voice/test_demo_voice.py",
     "flow/test_flow_stream.py::test_any_batch_of_streams_equals_whole_utterances",
-    "flow/test_recorded_calls.py",
+    "flow/test_graphed_calls.py",
     "lm/test_batch_decoder.py::test_tokens_do_not_depend_on_neighbours",
     "lm/test_streamed_generation.py::test_neighbours_do_not_change_a_stream",
     "metrics/test_metrics.py::test_readers_see_whole_numbers_while_another_thread_writes",
     "models/",
-    "pipeline/test_session.py::test_streamed_equals_offline",
-    "scripts/test_readme.py",
+    "pipeline/test_streamed_waveform.py::test_streamed_equals_offline",
+    "scripts/test_documents.py",
     "scripts/test_render_model_repo.py",
-    "serving/token2wav/test_recorded_token2wav.py",
+    "serving/token2wav/test_graphed_token2wav.py",
     "serving/token2wav/test_wave_parity.py",
 )
 """Beginnings of the names of tests that take more than about three seconds."""
@@ -52,6 +52,9 @@ SLOW = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``."""
+    for place in (*SERVER_PLACES, *SLOW):
+        if not (Path(__file__).parent / place.partition("::")[0]).exists():
+            raise pytest.UsageError(f"tests/conftest.py marks {place}, which does not exist")
     for item in items:
         name = item.nodeid.removeprefix("tests/")
         if name.startswith(SERVER_PLACES) or SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):

@@ -6,7 +6,7 @@
         for chunk in SpeechClient("localhost:8001").speak(SpeechRequest("Hello there.")):
             write(chunk.samples)
 
-``cosyvoice_client.http_client.HttpSpeechClient`` does the same in one piece over HTTP; it alone needs
+``cosyvoice_client.http_client.HttpSpeechClient`` speaks whole utterances over HTTP; it alone needs
 ``tritonclient[http]``.
 
 The gRPC clients are imported when first named, so that the rest works without ``tritonclient[grpc]``.

@@ -18,7 +18,7 @@ class AudioChunk:
     Attributes:
         samples: float32 ``[n]`` at 24 kHz, in [-1, 1]; n may be 0.
         arrived_s: seconds from sending the request to this chunk.
-        finish_reason: why a piece of the text ended (``stop``, ``length``, ...), on its last chunk;
+        finish_reason: why a segment of the text ended (``stop``, ``length``, ...), on its last chunk;
             otherwise empty.
     """
 

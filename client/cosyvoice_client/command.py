@@ -54,10 +54,10 @@ def speech_request(options: argparse.Namespace) -> SpeechRequest:
 
 
 def reference(options: argparse.Namespace) -> Reference | None:
-    """The recording that the options name, read; None without one.
+    """The reference that the options name, read from its file; None without one.
 
     Raises:
-        InvalidArgumentError: it can't be read, or has words but no sound.
+        InvalidArgumentError: it can't be read, or its words are given without its file.
     """
     if options.reference is not None:
         return read_reference(options.reference, options.reference_text, options.reference_rate)
@@ -133,7 +133,7 @@ class Progress:
         for index, chunk in enumerate(chunks, 1):
             yield chunk
             self.timeline.add(chunk.arrived_s, chunk.seconds)
-            ending = f", piece ends: {chunk.finish_reason}" if chunk.finish_reason else ""
+            ending = f", segment ends: {chunk.finish_reason}" if chunk.finish_reason else ""
             waited_ms = 1000 * (chunk.arrived_s - previous_s)
             self._say(f"chunk {index:3}: after {waited_ms:6.0f} ms, {chunk.seconds:5.2f} s of speech{ending}")
             previous_s = chunk.arrived_s
@@ -173,18 +173,22 @@ def add_voice(group: argparse._ArgumentGroup) -> None:
     """Options that say with which voice."""
     group.add_argument("--voice", metavar="NAME", help="a voice that the server knows")
     group.add_argument(
-        "--reference", "--reference-audio", type=Path, metavar="FILE", help="a recording, 0.5 to 30 s"
+        "--reference",
+        "--reference-audio",
+        type=Path,
+        metavar="FILE",
+        help="a recording of the voice, 0.5 to 30 s",
     )
-    group.add_argument("--reference-text", default="", metavar="TEXT", help="what the recording says")
+    group.add_argument("--reference-text", default="", metavar="TEXT", help="what the reference says")
     group.add_argument(
         "--reference-rate",
         type=int,
         default=SERVER_RATE,
         metavar="HZ",
-        help="rate to send the recording at, 16000 to 48000 (%(default)s)",
+        help="rate to send the reference at, 16000 to 48000 (%(default)s)",
     )
     group.add_argument(
-        "--cross-lingual", action="store_true", default=None, help="use only how the recording sounds"
+        "--cross-lingual", action="store_true", default=None, help="use only how the reference sounds"
     )
 
 
@@ -199,7 +203,9 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--top-p", type=float)
     group.add_argument("--temperature", type=float)
     group.add_argument("--repetition-penalty", type=float)
-    group.add_argument("--max-tokens", type=int, help="most speech tokens per piece of text, 25 for a second")
+    group.add_argument(
+        "--max-tokens", type=int, help="most speech tokens of a segment of the text, 25 for a second"
+    )
 
 
 def _tell(line: str) -> None:

@@ -1,4 +1,4 @@
-"""A recording that says how the voice sounds."""
+"""The reference: a recording of the voice to speak with."""
 
 from __future__ import annotations
 

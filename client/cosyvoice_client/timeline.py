@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-CLOCK_S = 1e-6
-"""Silences below this are rounding."""
+ROUNDING_S = 1e-6
+"""Shorter silences are rounding of the clock."""
 
 
 class Arrival(NamedTuple):
@@ -20,12 +20,12 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Timeline:
-    """Chunks of one utterance in the order they arrived. Chunks without samples don't count."""
+    """The chunks of one utterance that hold samples, in the order they arrived."""
 
     arrivals: list[Arrival] = field(default_factory=list)
 
     def add(self, at_s: float, seconds: float) -> None:
-        """Append a chunk."""
+        """Append a chunk; one without samples is left out."""
         if seconds > 0:
             self.arrivals.append(Arrival(at_s, seconds))
 
@@ -45,12 +45,12 @@ class Timeline:
 
     @property
     def underruns_s(self) -> list[float]:
-        """Silences in seconds."""
+        """Seconds of each silence that a listener who plays from the first chunk on hears."""
         return silences(self.arrivals)
 
     @property
     def cushion_s(self) -> float:
-        """How much later playing would have to start for there to be no silence."""
+        """Seconds by which playing must start later to have no silence."""
         return sum(self.underruns_s)
 
 
@@ -65,7 +65,7 @@ def silences(arrivals: Iterable[Arrival]) -> list[float]:
     for at_s, seconds in arrivals:
         if played_until is None:
             played_until = at_s
-        elif at_s > played_until + CLOCK_S:
+        elif at_s > played_until + ROUNDING_S:
             found.append(at_s - played_until)
             played_until = at_s
         played_until += seconds

@@ -95,11 +95,10 @@ def test_container_starts_with_all_stages_and_installs_nothing():
     assert docker_image.environment()["VENV"] == "system"
 
 
-def test_health_check_is_an_inference_with_time_to_start():
+def test_health_check_has_time_to_start():
     check = final("HEALTHCHECK")
     assert check.values == ("CMD", "python3", "scripts/health.py")
     assert {flag.partition("=")[0] for flag in check.flags} >= {"--start-period", "--timeout", "--interval"}
-    assert "Probe.read" in (ROOT / "scripts" / "health.py").read_text("utf-8")
 
 
 @pytest.fixture

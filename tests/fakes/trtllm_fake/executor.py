@@ -94,6 +94,11 @@ class BaseExecutor:
         self.fake.gate.open()
         self._thread.join()
 
+    @property
+    def running(self) -> bool:
+        """For tests: whether its thread still works."""
+        return self._thread.is_alive()
+
     def wait_for_end(self, request_id: int) -> None:
         """For tests: return when the last response to a request waits to be read."""
         with self._changed:

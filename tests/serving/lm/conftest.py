@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from coded_engine import TIMEOUT_S, CodedEngine
 from engine_drivers import own_threads
 
+from cosyvoice_runtime.lm import Generation
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, ConversionOptions, convert
@@ -144,3 +146,15 @@ def _built(
         max_sequence_tokens=256,
     ).resolved(Machine(cores=1, gpu=True))
     return settings.replace(**changes)
+
+
+@pytest.fixture
+def kept() -> Callable[[], int]:
+    """``kept()``: utterances begun in this test whose state is still in memory."""
+
+    def count() -> int:
+        gc.collect()
+        return sum(type(each) is Generation for each in gc.get_objects())
+
+    before = count()
+    return lambda: count() - before

@@ -173,7 +173,7 @@ def test_failed_request_ends_alone_and_tells_nothing_of_the_server(engine, trtll
     assert tokens(seen[other]) == coded(2, 3)
 
 
-def test_cancelled_utterance_brings_nothing_more_and_leaves_the_executor(engine, trtllm, lengths):
+def test_cancelled_utterance_brings_nothing_more_and_leaves_the_executor(engine, trtllm, lengths, kept):
     lengths[2] = 30
     trtllm.gate.hold()
     gone, other = engine.add(Prompt([1]), GREEDY), engine.add(Prompt([2]), GREEDY)
@@ -183,10 +183,11 @@ def test_cancelled_utterance_brings_nothing_more_and_leaves_the_executor(engine,
     engine.cancel(gone)
     trtllm.gate.open()
     assert run(engine, {other}).keys() == {other}
-    assert (trtllm.ended[gone], engine._rows) == (TrtllmEnd.CANCELLED, {})
+    assert trtllm.ended[gone] is TrtllmEnd.CANCELLED
+    assert kept() == 0
 
 
-def test_cancel_of_what_has_just_ended_is_no_error(engine, trtllm, lengths):
+def test_cancel_of_what_has_just_ended_is_no_error(engine, trtllm, lengths, kept):
     """The last response waits in the executor while the cancellation is on its way."""
     lengths |= {1: 2, 2: 2}
     trtllm.gate.hold()
@@ -197,11 +198,11 @@ def test_cancel_of_what_has_just_ended_is_no_error(engine, trtllm, lengths):
     trtllm.gate.open()
     other = engine.add(Prompt([2]), GREEDY)
     assert tokens(run(engine, {other})[other]) == coded(2, 2)
-    assert engine._rows == {}
+    assert kept() == 0
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "ras"])
-def test_cancelled_before_its_first_iteration(engine, trtllm, lengths, strategy):
+def test_cancelled_before_its_first_iteration(engine, trtllm, lengths, strategy, kept):
     lengths[2] = 2
     trtllm.gate.hold()
     gone = engine.add(Prompt([1]), dataclasses.replace(GREEDY, strategy=strategy))
@@ -209,8 +210,7 @@ def test_cancelled_before_its_first_iteration(engine, trtllm, lengths, strategy)
     other = engine.add(Prompt([2]), GREEDY)
     trtllm.gate.open()
     assert tokens(run(engine, {other})[other]) == coded(2, 2)
-    assert engine._rows == {}
-    assert engine._sampler._generations == {}
+    assert kept() == 0
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "ras"])
@@ -229,7 +229,7 @@ def test_runaway_output_is_ended_and_its_request_too(open_engine, trtllm, vocabu
     trtllm.gate.open()
     last = engine.add(Prompt([3]), dataclasses.replace(options, max_tokens=2))
     assert run(engine, {last})[last][-1].finish_reason is FinishReason.LENGTH
-    while engine._rows:
+    while handle not in trtllm.ended:
         engine.step()
     assert trtllm.ended[handle] is not TrtllmEnd.LENGTH
 
@@ -250,7 +250,7 @@ def test_id_that_is_no_speech_is_an_error_of_that_utterance(open_engine, trtllm,
     (row,) = run(engine, {handle})[handle]
     assert str(row.error) == f"TensorRT-LLM emitted id {foreign}, which is no speech"
     trtllm.gate.open()
-    while engine._rows:
+    while handle not in trtllm.ended:
         assert engine.step() == []
     assert trtllm.ended[handle] is TrtllmEnd.CANCELLED
 
@@ -304,7 +304,7 @@ def test_close_does_not_wait_for_those_that_run(open_engine, trtllm, trtllm_sett
         pass
     executor = trtllm.executors[-1]
     engine.close()
-    assert not executor._thread.is_alive()
+    assert not executor.running
     assert trtllm.ended == {handle: TrtllmEnd.CANCELLED}
 
 

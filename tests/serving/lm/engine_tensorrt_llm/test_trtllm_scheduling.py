@@ -62,7 +62,7 @@ def test_breakdown_gives_a_fresh_executor_to_those_that_wait(
         assert str(reader.wait().ends[0]) == "the speech LM's engine broke down (RuntimeError)"
     assert waiting.wait().tokens == coded(3, 4)
     assert len(trtllm.executors) == 2
-    assert not trtllm.executors[0]._thread.is_alive()
+    assert not trtllm.executors[0].running
 
 
 def test_executor_that_can_not_be_opened_again_refuses_everybody(
