@@ -47,7 +47,7 @@ KEPT_PAGES = 0
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextSegment:
     """A stretch of an utterance's text, and what it takes to speak it."""
 
     utterance: str
@@ -168,31 +168,31 @@ def speak_all(
     """One run; returns its log."""
     watch = Stopwatch()
     with watch("pipeline"):
-        pieces = prepare(options, utterances, synthesizer, watch)
+        segments = prepare(options, utterances, synthesizer, watch)
         with watch("llm"):
-            progress = Progress("speech LM", len(pieces))
-            speech = engine.generate([piece.job for piece in pieces], progress.step)
+            progress = Progress("speech LM", len(segments))
+            speech = engine.generate([segment.job for segment in segments], progress.step)
             progress.end()
-        waves = vocode(pieces, speech, token2wav, options.token2wav_batch_size, watch)
+        waves = vocode(segments, speech, token2wav, options.token2wav_batch_size, watch)
         with watch("audio_save"):
-            samples = save(options.output_dir, synthesizer.sample_rate, pieces, waves)
+            samples = save(options.output_dir, synthesizer.sample_rate, segments, waves)
     return make_log(options, watch.seconds, speech, samples / synthesizer.sample_rate)
 
 
 def prepare(
     options: argparse.Namespace, utterances: list[Utterance], synthesizer: Synthesizer, watch: Stopwatch
-) -> list[Piece]:
+) -> list[TextSegment]:
     """Voices, each made once, and prompts of all texts."""
     voices: dict[object, Voice] = {}
-    pieces = []
+    segments = []
     for utterance in utterances:
         recording = utterance.recording
         key = None if recording is None else (str(recording.audio), recording.text)
         if key not in voices:
             voices[key] = make_voice(recording, synthesizer, watch)
         with watch("text_tokenization"):
-            pieces += cut(options, utterance, voices[key], synthesizer)
-    return pieces
+            segments += cut(options, utterance, voices[key], synthesizer)
+    return segments
 
 
 def make_voice(recording: Recording | None, synthesizer: Synthesizer, watch: Stopwatch) -> Voice:
@@ -213,12 +213,12 @@ def make_voice(recording: Recording | None, synthesizer: Synthesizer, watch: Sto
 
 def cut(
     options: argparse.Namespace, utterance: Utterance, voice: Voice, synthesizer: Synthesizer
-) -> list[Piece]:
-    """The pieces of an utterance, with the seeds that a Synthesizer would use."""
+) -> list[TextSegment]:
+    """The segments of an utterance, with the seeds that a Synthesizer would use."""
     request = SpeechRequest(utterance.text, voice)
     prompts = lm_prompts(request, synthesizer.front_end, synthesizer.tokenizer)
     return [
-        Piece(
+        TextSegment(
             utterance.name,
             voice,
             Job(prompt, sampling(options, derived_seed(options.seed, "sampling", segment))),
@@ -240,23 +240,23 @@ def sampling(options: argparse.Namespace, seed: int) -> SamplingOptions:
 
 
 def vocode(
-    pieces: list[Piece],
+    segments: list[TextSegment],
     speech: list[Speech],
     token2wav: Token2Wav,
     batch_size: int,
     watch: Stopwatch,
 ) -> list[torch.Tensor]:
-    """Waveforms in the order of the pieces; those of similar length share a batch, so little is padded."""
-    order = sorted(range(len(pieces)), key=lambda number: len(speech[number].tokens))
+    """Waveforms in the order of the segments; those of similar length share a batch, so little is padded."""
+    order = sorted(range(len(segments)), key=lambda number: len(speech[number].tokens))
     waves: dict[int, torch.Tensor] = {}
-    progress = Progress("token2wav", len(pieces))
+    progress = Progress("token2wav", len(segments))
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         with watch("token2wav"):
             states = []
             for number in batch:
-                prompt = flow_prompt(pieces[number].voice)
-                states.append(token2wav.open(prompt, pieces[number].noise_seed))
+                prompt = flow_prompt(segments[number].voice)
+                states.append(token2wav.open(prompt, segments[number].noise_seed))
                 token2wav.push(states[-1], speech[number].tokens, last=True)
             audible = [wave.cpu() for wave in token2wav.advance(states)]
         for number, state, wave in zip(batch, states, audible, strict=True):
@@ -264,14 +264,14 @@ def vocode(
             waves[number] = wave
             progress.step()
     progress.end()
-    return [waves[number] for number in range(len(pieces))]
+    return [waves[number] for number in range(len(segments))]
 
 
-def save(folder: Path, rate: int, pieces: list[Piece], waves: list[torch.Tensor]) -> int:
+def save(folder: Path, rate: int, segments: list[TextSegment], waves: list[torch.Tensor]) -> int:
     """One wav file per utterance; returns the number of samples."""
     parts: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
-    for piece, wave in zip(pieces, waves, strict=True):
-        parts[piece.utterance].append(wave)
+    for segment, wave in zip(segments, waves, strict=True):
+        parts[segment.utterance].append(wave)
     for name, of_name in parts.items():
         with audio_writer(folder / f"{name}.wav", rate) as write:
             for wave in of_name:
@@ -286,7 +286,7 @@ def make_log(
     frontend_s = sum(
         seconds[name] for name in ("audio_processing", "speech_tokenization", "text_tokenization")
     )
-    tokens = sum(len(piece.tokens) for piece in speech)
+    tokens = sum(len(segment.tokens) for segment in speech)
     settings = {
         name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()
     }
@@ -304,7 +304,7 @@ def make_log(
         "pipeline_time_seconds": seconds["pipeline"],
         "speech_tokens": tokens,
         "speech_tokens_per_second": tokens / seconds["llm"],
-        "finish_reasons": dict(Counter(piece.finish_reason.value for piece in speech)),
+        "finish_reasons": dict(Counter(segment.finish_reason.value for segment in speech)),
         "llm_rtf": seconds["llm"] / audio_s,
         "token2wav_rtf": seconds["token2wav"] / audio_s,
         "llm_and_token2wav_rtf": (seconds["llm"] + seconds["token2wav"]) / audio_s,

@@ -8,19 +8,19 @@ from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer, cross_lingual, i
 
 
 def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:
-    """What to feed the speech LM for each piece of the request's text.
+    """What to feed the speech LM for each segment of the request's text.
 
     Raises:
         InvalidInput: naming the field of the request that can't be served.
     """
-    pieces = front_end.segments(request.text, request.language)
+    segments = front_end.segments(request.text, request.language)
     if request.instruct_text is not None:
-        prompts = [instruct(tokenizer, request.instruct_text, piece) for piece in pieces]
+        prompts = [instruct(tokenizer, request.instruct_text, segment) for segment in segments]
     elif request.cross_lingual or not request.voice.transcript:
-        prompts = [cross_lingual(tokenizer, piece) for piece in pieces]
+        prompts = [cross_lingual(tokenizer, segment) for segment in segments]
     else:
         transcript = front_end.transcript(request.voice.transcript, request.language)
         speech = request.voice.speech_tokens.tolist()
-        texts = [zero_shot(tokenizer, transcript, piece) for piece in pieces]
+        texts = [zero_shot(tokenizer, transcript, segment) for segment in segments]
         return [Prompt(text.target_ids, text.prompt_ids, speech) for text in texts]
     return [Prompt(text.target_ids, text.prompt_ids) for text in prompts]

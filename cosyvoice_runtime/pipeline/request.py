@@ -21,12 +21,12 @@ class SpeechRequest:
     voice without a transcript always does; ``instruct_text`` says how to speak instead.
 
     Attributes:
-        text: what to speak; split into pieces when long.
+        text: what to speak; split into segments when long.
         language: ``auto`` or a tag such as ``zh`` or ``en``.
         speed: 0.5 to 2; 1 is the voice's own.
         seed: the same request with the same seed gives the same audio; None draws one.
         sampling: how speech tokens are drawn; its own ``seed`` is not used.
-        streaming: chunks as soon as they exist; otherwise one chunk per piece of text. Same audio.
+        streaming: chunks as soon as they exist; otherwise one chunk per segment of text. Same audio.
 
     Raises:
         InvalidInput: an option is out of range or contradicts another.
@@ -57,8 +57,8 @@ class AudioChunk:
     Attributes:
         samples: float32 ``[n]`` in [-1, 1].
         sample_rate: per second.
-        segment: index of the piece of text it belongs to.
-        finish_reason: why the piece ended, on its last chunk; None before.
+        segment: index of the segment of text it belongs to.
+        finish_reason: why the segment ended, on its last chunk; None before.
     """
 
     samples: Tensor
