@@ -104,12 +104,8 @@ def main() -> int:
     parser.add_argument("--python", help="base interpreter; default: the first fitting one on PATH")
     options = parser.parse_args()
     try:
-        make(
-            options.venv.absolute(),
-            ["cpu", "test", BINDINGS] if options.test else ["cpu"],
-            options.python,
-            options.installer,
-        )
+        parts = ["cpu", "test", BINDINGS] if options.test else ["cpu"]
+        make(options.venv.absolute(), parts, options.python, options.installer)
     except SetupError as error:
         print(f"environment: {error}", file=sys.stderr)
         return 1
@@ -193,31 +189,21 @@ def find_uv(venv: Path) -> Installer:
     if path is None:
         _install(find_pip(venv), ["--no-deps", UV])
         path = str(venv / "bin" / "uv")
-    command = [path, "pip", "install", "--python", str(venv / "bin" / "python")]
+    command = [path, "pip", "install", "--python", str(venv / "bin" / "python"), "--compile-bytecode"]
     return Installer("uv", command, _uv_variables(venv) | os.environ)
 
 
 def _install_all(installer: Installer, venv: Path, parts: list[str]) -> None:
     print(f"  {installer.name} installs", flush=True)
-    if BINDINGS in parts:
-        _install_side_by_side(installer, venv / BINDINGS, REQUIREMENTS / f"{BINDINGS}.txt")
-    wanted = [REQUIREMENTS / f"{part}.txt" for part in parts if part != BINDINGS]
-    files = [argument for path in wanted for argument in ("-r", str(path))]
+    listed = [part for part in parts if part != BINDINGS]
+    files = [argument for part in listed for argument in ("-r", str(REQUIREMENTS / f"{part}.txt"))]
     # Only torch's own requirements depend on its build (CUDA libraries); all others are listed, and what
     # nvidia-pytriton asks for beside its server is not wanted.
     _install(installer, ["--constraint", str(REQUIREMENTS / "cpu.txt"), "torch"])
     _install(installer, ["--no-deps", *files])
-    # uv compiles no Python unless told to, and then all that is there: once, so that no first start has to.
-    last = installer._replace(environment=installer.environment | {"UV_COMPILE_BYTECODE": "1"})
-    _install(last, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
-
-
-def _install_side_by_side(installer: Installer, folder: Path, requirements: Path) -> None:
-    """Several versions of a package, each into a folder of its version."""
-    for line in requirements.read_text(encoding="utf-8").splitlines():
-        if pin := line.partition("#")[0].strip():
-            target = folder / pin.partition("==")[2]
-            _install(installer, ["--no-deps", "--upgrade", "--target", str(target), pin])
+    _install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+    if BINDINGS in parts:
+        _install_side_by_side(installer, venv / BINDINGS, REQUIREMENTS / f"{BINDINGS}.txt")
 
 
 def _uv_variables(venv: Path) -> dict[str, str]:
@@ -233,6 +219,14 @@ def _uv_variables(venv: Path) -> dict[str, str]:
             words = str(ast.literal_eval(settings[key])).split()
             variables[name] = ("," if name == "UV_FIND_LINKS" else " ").join(words)
     return variables
+
+
+def _install_side_by_side(installer: Installer, folder: Path, requirements: Path) -> None:
+    """Several versions of a package, each into a folder of its version."""
+    for line in requirements.read_text(encoding="utf-8").splitlines():
+        if pin := line.partition("#")[0].strip():
+            target = folder / pin.partition("==")[2]
+            _install(installer, ["--no-deps", "--upgrade", "--target", str(target), pin])
 
 
 def _interpreters() -> Iterator[str]:

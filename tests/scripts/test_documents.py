@@ -45,6 +45,7 @@ def parts(command: str) -> tuple[dict[str, str], list[str]]:
     """Variables and words of a command, the program first and without its path or its interpreter."""
     words = shlex.split(command)
     variables = [words.pop(0) for _ in range(len(words)) if re.fullmatch(r"\w+=\S*", words[0])]
+    words = words or ["export"]  # a variable alone is set for the commands below it
     if Path(words[0]).name in ("python", "python3", "bash"):
         words.pop(0)
     words[0] = Path(words[0]).name

@@ -211,6 +211,15 @@ def test_uv_that_is_asked_for_and_fails_is_an_error(venv):
     assert not (venv.parent / "calls").exists()
 
 
+def test_bindings_of_two_releases_lie_in_folders_of_their_own(venv):
+    environment.install(venv, ["cpu", environment.BINDINGS], "pip")
+    *_, older, newer = calls(venv)
+    for line in (older, newer):
+        target, pin = line.split("--target ")[1].split()
+        assert target == str(venv / "bindings" / pin.split("==")[1])
+    assert older != newer
+
+
 def test_pip_that_is_asked_for_installs_alone(venv):
     environment.install(venv, ["cpu"], "pip")
     assert len(calls(venv)) == 3

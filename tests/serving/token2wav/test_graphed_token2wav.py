@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import logging
 
@@ -60,9 +59,9 @@ def test_graphs_are_captured_where_the_settings_want_them(settings, monkeypatch,
     monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows: CallBuckets((rows,), **few))
     caplog.set_level(logging.INFO)
     token2wav = load.load_token2wav(settings)
-    load.capture_graphs(token2wav, dataclasses.replace(settings, cuda_graphs=False))
+    load.capture_graphs(token2wav, settings.replace(cuda_graphs=False))
     assert "every kernel is launched" in caplog.text
-    load.capture_graphs(token2wav, dataclasses.replace(settings, max_batch=1))
+    load.capture_graphs(token2wav, settings.replace(max_batch=1))
     assert "CUDA graphs of 2 calls" in caplog.text
 
 
