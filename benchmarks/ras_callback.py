@@ -7,8 +7,8 @@
 Every row of the batch asks for it. TensorRT-LLM waits for the callback, so its time is added to each step. It
 also hands over every row's ids so far as Python lists, made anew for each step, although nobody reads them
 (``LogitsPostProcessorBatched`` in TensorRT-LLM's ``executor/types.h``, converted by nanobind's casters of
-``std::vector``). That is measured with numpy's ``tolist``, which makes the same lists of the same numbers: the
-least that it takes. With ``--device cpu`` it is measured alone.
+``std::vector``). That is measured with numpy's ``tolist``, which makes the same lists of the same numbers:
+the least that it takes. With ``--device cpu`` it is measured alone.
 """
 
 from __future__ import annotations

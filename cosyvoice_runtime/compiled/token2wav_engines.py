@@ -20,7 +20,7 @@ from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes, Sizes, VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
 from cosyvoice_runtime.compiled.vocoder_part import EngineDecoder
-from cosyvoice_runtime.flow.encoder import Encoder
+from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.settings import Token2WavSettings
 
@@ -46,7 +46,7 @@ class Token2WavEngines:
         """Of one utterance, prompt included."""
         return self.shapes.max_tokens * self.shapes.config.flow.frames_per_token
 
-    def encoding(self, encoder: Encoder) -> EngineEncoder:
+    def encoding(self, encoder: FlowEncoder) -> EngineEncoder:
         return EngineEncoder(self.encoder, encoder, self.shapes, self.fit_flow)
 
     def velocity(self, estimator: Estimator) -> EngineEstimator:

@@ -94,7 +94,7 @@ class CompiledFlow(Protocol):
     @property
     def max_frames(self) -> int: ...
 
-    def encoding(self, encoder: Encoder) -> nn.Module:
+    def encoding(self, encoder: FlowEncoder) -> nn.Module:
         """Called as the encoder is, with its layouts."""
 
     def velocity(self, estimator: Estimator) -> nn.Module:
