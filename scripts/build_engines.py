@@ -28,7 +28,7 @@ from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.engine_files import build, engine_of
 from cosyvoice_runtime.compiled.export.extractors import ENCODER_NAME, PROFILE, TOKENIZER_NAME
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
-from cosyvoice_runtime.compiled.install import shapes_of
+from cosyvoice_runtime.compiled.token2wav_engines import shapes_of
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError
 from cosyvoice_runtime.preflight.__main__ import main as preflight
 from cosyvoice_runtime.preflight.outcome import FAILED

@@ -16,8 +16,8 @@ from cosyvoice_runtime.serving.lm.engines.vllm.engine import MakeParams, VllmEng
 from cosyvoice_runtime.serving.lm.engines.vllm.installed import require_vllm
 from cosyvoice_runtime.serving.lm.engines.vllm.prompt_tables import PromptTables
 from cosyvoice_runtime.serving.lm.engines.vllm.startup import engine_args, engine_of, start
-from cosyvoice_runtime.serving.lm.engines.vllm.statistics import Statistics
-from cosyvoice_runtime.serving.lm.engines.vllm.utterance import Utterance
+from cosyvoice_runtime.serving.lm.engines.vllm.statistics import VllmStatistics
+from cosyvoice_runtime.serving.lm.engines.vllm.utterance import VllmUtterance
 from cosyvoice_runtime.serving.lm.visible_gpu import see_only
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
@@ -35,7 +35,7 @@ def own_params(config: SpeechLMConfig) -> MakeParams:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
-    def make(utterance: Utterance, most: int) -> Any:
+    def make(utterance: VllmUtterance, most: int) -> Any:
         options = utterance.options
         if options.strategy == "ras":
             raise InvalidInput("strategy", options.strategy, "vLLM has greedy and nucleus sampling")
@@ -56,5 +56,5 @@ def own_params(config: SpeechLMConfig) -> MakeParams:
 def _open(settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptTables) -> VllmEngine:
     args = engine_args(settings, config, torch.cuda.get_device_properties(0).total_memory)
     llm = start(args | {"logits_processors": None})
-    statistics = Statistics(Metrics(settings.name))
+    statistics = VllmStatistics(Metrics(settings.name))
     return engine_of(llm, own_params(config), settings, config, tables, statistics)

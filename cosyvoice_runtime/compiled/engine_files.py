@@ -16,7 +16,7 @@ from cosyvoice_runtime.compiled.gpu import present_gpu
 from cosyvoice_runtime.compiled.manifest import Manifest, require_current, sha256_of, stale_reasons
 from cosyvoice_runtime.compiled.shapes import Profile
 from cosyvoice_runtime.compiled.tensorrt_build import build_engine
-from cosyvoice_runtime.compiled.tensorrt_engine import Engine
+from cosyvoice_runtime.compiled.tensorrt_engine import TensorRTEngine
 from cosyvoice_runtime.errors import EngineFileError
 
 TIMING_CACHE = "timing.cache"
@@ -49,7 +49,7 @@ def build(directory: Path, name: str, profiles: Sequence[Profile], cuda: Cuda) -
     return reasons
 
 
-def open_engine(directory: Path, name: str, profiles: Sequence[Profile], cuda: Cuda) -> Engine:
+def open_engine(directory: Path, name: str, profiles: Sequence[Profile], cuda: Cuda) -> TensorRTEngine:
     """The engine, if it is what would be built here and now.
 
     Raises:
@@ -58,7 +58,7 @@ def open_engine(directory: Path, name: str, profiles: Sequence[Profile], cuda: C
     """
     trt, path = _tensorrt(), engine_of(directory, name)
     require_current(path.parent, _wanted(directory, name, profiles, trt, cuda.device))
-    return Engine(trt, path, cuda)
+    return TensorRTEngine(trt, path, cuda)
 
 
 def _wanted(

@@ -9,7 +9,7 @@ from cosyvoice_runtime.compiled.engine_files import open_engine
 from cosyvoice_runtime.compiled.export import extractors
 from cosyvoice_runtime.compiled.export.graph_files import graph_of, wanted_graph
 from cosyvoice_runtime.compiled.manifest import require_current
-from cosyvoice_runtime.compiled.ports import BATCH, FittedNetwork, Ports
+from cosyvoice_runtime.compiled.ports import BATCH, FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.voice.onnx_model import Array, ExtractorModel
@@ -18,7 +18,7 @@ from cosyvoice_runtime.voice.onnx_model import Array, ExtractorModel
 class EngineModel(ExtractorModel):
     """An extractor's engine with the interface of its graph."""
 
-    def __init__(self, network: FittedNetwork, ports: Ports, device: torch.device) -> None:
+    def __init__(self, network: FittedNetwork, ports: GraphPorts, device: torch.device) -> None:
         self._network, self._ports, self._device = network, ports, device
         self.dynamic_batch = all(BATCH in dims for dims in ports.inputs.values())
 
@@ -47,5 +47,5 @@ def open_extractor(settings: ExtractorSettings, name: str) -> ExtractorModel | N
     graph = graph_of(settings.backend_dir, name)
     require_current(graph.parent, wanted_graph(settings.checkpoint_dir, name, "float32"))
     engine = open_engine(settings.backend_dir, name, [extractors.PROFILE], cuda)
-    ports = Ports.read(graph)
+    ports = GraphPorts.read(graph)
     return EngineModel(FittedNetwork(TensorRTNetwork(engine), ports), ports, cuda.device)

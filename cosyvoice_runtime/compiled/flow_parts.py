@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
@@ -17,8 +18,8 @@ from cosyvoice_runtime.compiled.ports import FittedNetwork
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
-from cosyvoice_runtime.flow.pages import GUIDANCE_ROWS, PagedPast
-from cosyvoice_runtime.flow.past import Before, Past, PastLayout
+from cosyvoice_runtime.flow.pages import GUIDANCE_ROWS
+from cosyvoice_runtime.flow.past import Before, Past
 
 Fit = Callable[[FlowShape], FlowShape]
 """The shape to compile or pad a call to; fewer rows split it."""
@@ -44,21 +45,21 @@ class EngineEncoder(nn.Module):
     ) -> Tensor:
         rows, new = x.shape[0], x.shape[1] - self._config.lookahead_tokens
         rate = self._config.frames_per_token
-        tokens = _before(token_past, self.token_layout, x, new)
-        frames = _before(frame_past, self.frame_layout, x, rate * new)
+        sizes = self._shapes.encoder(self._fit(FlowShape(rows, new, max(1, token_past.frames))))
+        tokens = token_past.before(self.token_layout, x, new, sizes["past"])
+        frames = frame_past.before(self.frame_layout, x, rate * new, sizes["past_frames"])
         inputs = {
             "x": x,
             "present": present,
-            "visible_tokens": _mask(visible_tokens, rows, new, tokens),
-            "visible_frames": _mask(visible_frames, rows, rate * new, frames),
+            "visible_tokens": _mask(visible_tokens, token_past, tokens, rows, new),
+            "visible_frames": _mask(visible_frames, frame_past, frames, rows, rate * new),
             "ends": tokens.lengths,
             **_past_inputs("token_", tokens),
             **_past_inputs("frame_", frames),
         }
-        target = self._fit(FlowShape(rows, new, max(1, tokens.keys.shape[2])))
-        outputs = self._network.run(inputs, self._shapes.encoder(target))
-        _keep(token_past, "token_", outputs)
-        _keep(frame_past, "frame_", outputs)
+        outputs = self._network.run(inputs, sizes)
+        token_past.store(*_additions("token_", outputs))
+        frame_past.store(*_additions("frame_", outputs))
         return outputs["hidden"]
 
 
@@ -85,44 +86,38 @@ class EngineEstimator(nn.Module):
         past: Past,
     ) -> Tensor:
         rows, new = x.shape[:2]
-        before = _before(past, self.layout, x, new)
+        rate = self._shapes.config.flow.frames_per_token
+        shape = FlowShape(rows // GUIDANCE_ROWS, new // rate, max(1, past.frames // rate))
+        sizes = self._shapes.estimator(self._fit(shape))
+        before = past.before(self.layout, x, new, sizes["past"])
         inputs = {
             "x": x,
             "mu": mu,
             "speaker": speaker,
             "condition": condition,
             "time_biases": time_biases[:, 0],
-            "visible": _mask(visible, rows, new, before),
+            "visible": _mask(visible, past, before, rows, new),
             "ends": before.lengths,
             **_past_inputs("", before),
         }
-        rate = self._shapes.config.flow.frames_per_token
-        shape = FlowShape(rows // GUIDANCE_ROWS, new // rate, max(1, before.keys.shape[2] // rate))
-        outputs = self._network.run(inputs, self._shapes.estimator(self._fit(shape)))
-        _keep(past, "", outputs)
+        outputs = self._network.run(inputs, sizes)
+        past.store(*_additions("", outputs))
         return outputs["velocity"]
 
 
-def _before(past: Past, layout: PastLayout, x: Tensor, new: int) -> Before:
-    """The past in whole tensors; without one, nothing and zeros."""
-    if isinstance(past, PagedPast):
-        return past.before()
-    nothing = x.new_zeros(layout.attentions, len(x), 0, layout.heads, layout.head_dim)
-    tails = x.new_zeros(len(x), layout.tail_size)
-    return Before(nothing, nothing, tails, torch.full((len(x),), new, device=x.device))
-
-
-def _mask(visible: Tensor | None, rows: int, new: int, before: Before) -> Tensor:
-    if visible is not None:
-        return visible
+def _mask(visible: Tensor | None, past: Past, before: Before, rows: int, new: int) -> Tensor:
+    """bool ``[B, 1, T, S + T]``; what fills the past up in front is hidden."""
     keys = before.keys
-    return torch.ones(rows, 1, new, keys.shape[2] + new, dtype=torch.bool, device=keys.device)
+    if visible is None:
+        visible = torch.ones(rows, 1, new, past.frames + new, dtype=torch.bool, device=keys.device)
+    return F.pad(visible, (keys.shape[2] - past.frames, 0))
 
 
 def _past_inputs(prefix: str, before: Before) -> dict[str, Tensor]:
     return {f"{prefix}keys": before.keys, f"{prefix}values": before.values, f"{prefix}tails": before.tails}
 
 
-def _keep(past: Past, prefix: str, outputs: dict[str, Tensor]) -> None:
-    if isinstance(past, PagedPast):
-        past.store(*(outputs[f"new_{prefix}{name}"] for name in ("keys", "values", "tails")))
+def _additions(prefix: str, outputs: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys, values and tails that the input adds to its past."""
+    keys, values, tails = (outputs[f"new_{prefix}{name}"] for name in ("keys", "values", "tails"))
+    return keys, values, tails

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.compiled.network import Tensors
-from cosyvoice_runtime.compiled.tensorrt_engine import Context, Engine, Shapes
+from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTContext, TensorRTEngine
 
 Key = tuple[tuple[int, ...], ...]
 
@@ -25,14 +25,14 @@ class CapturedCall:
 
     tensors: dict[str, Tensor]
     scratch: Tensor
-    context: Context
+    context: TensorRTContext
     graph: Any
 
 
 class Lane:
     """Runs one call at a time, in order with the stream that it is called from; the host does not wait."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: TensorRTEngine) -> None:
         self._engine, self._cuda = engine, engine.cuda
         self._stream = self._cuda.new_stream()
         self._contexts = [engine.context(profile, self._stream) for profile in range(engine.num_profiles)]
@@ -89,13 +89,13 @@ class Lane:
         caller.wait_stream(self._stream)
         return outputs
 
-    def _record(self, context: Context) -> Any:
+    def _record(self, context: TensorRTContext) -> Any:
         """A graph of the context's work, after one run: the first of new shapes does more than later ones."""
         context.enqueue(self._stream)
         self._stream.synchronize()
         return self._cuda.capture(self._stream, lambda: context.enqueue(self._stream))
 
-    def _memory(self, contexts: Sequence[Context]) -> dict[str, Tensor]:
+    def _memory(self, contexts: Sequence[TensorRTContext]) -> dict[str, Tensor]:
         """One flat tensor of every input and output, for the largest shape; zeros are valid inputs."""
         with self._cuda.on(self._stream):
             return {
@@ -107,7 +107,7 @@ class Lane:
                 for name in (*self._engine.inputs, *self._engine.outputs)
             }
 
-    def _output(self, name: str, context: Context) -> Tensor:
+    def _output(self, name: str, context: TensorRTContext) -> Tensor:
         return torch.empty(context.shape(name), dtype=self._engine.dtypes[name], device=self._cuda.device)
 
     def _empty(self, size: int) -> Tensor:

@@ -19,14 +19,14 @@ BATCH = "batch"
 
 
 @dataclass(frozen=True)
-class Ports:
+class GraphPorts:
     """Shapes by name; a size that is free has a name (see :mod:`cosyvoice_runtime.compiled.export`)."""
 
     inputs: Mapping[str, Dims]
     outputs: Mapping[str, Dims]
 
     @classmethod
-    def read(cls, path: Path) -> Ports:
+    def read(cls, path: Path) -> GraphPorts:
         """From an ONNX file."""
         graph = onnx.load(path).graph
         return cls(_dims(graph.input), _dims(graph.output))
@@ -51,7 +51,7 @@ class Ports:
 class FittedNetwork:
     """A network whose calls are padded to the sizes it was compiled for, or split into fewer rows."""
 
-    def __init__(self, network: CompiledNetwork, ports: Ports) -> None:
+    def __init__(self, network: CompiledNetwork, ports: GraphPorts) -> None:
         self._network, self._ports = network, ports
 
     def run(self, inputs: Tensors, target: Sizes) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.compiled.ports import Ports
+from cosyvoice_runtime.compiled.ports import GraphPorts
 from cosyvoice_runtime.compiled.shapes import Profile
 from cosyvoice_runtime.errors import EngineFileError
 
@@ -46,14 +46,14 @@ def build_engine(
         logger.warning("the timing cache is of another GPU or version: every kernel is timed anew")
         config.set_timing_cache(config.create_timing_cache(b""), False)
     for profile in profiles:
-        _add_profile(builder, config, Ports.read(onnx_file), profile)
+        _add_profile(builder, config, GraphPorts.read(onnx_file), profile)
     plan = builder.build_serialized_network(network, config)
     if plan is None:
         raise EngineFileError(f"{onnx_file}: TensorRT {trt.__version__} built no engine; its log says why")
     return bytes(plan), bytes(config.get_timing_cache().serialize())
 
 
-def _add_profile(builder: Any, config: Any, ports: Ports, profile: Profile) -> None:
+def _add_profile(builder: Any, config: Any, ports: GraphPorts, profile: Profile) -> None:
     shapes = [ports.input_shapes({name: sizes[kind] for name, sizes in profile.items()}) for kind in range(3)]
     optimization = builder.create_optimization_profile()
     for name in ports.inputs:

@@ -18,7 +18,7 @@ from cosyvoice_runtime.errors import EngineFileError
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class Engine:
+class TensorRTEngine:
     """
     Args:
         trt: the module ``tensorrt``.
@@ -54,14 +54,14 @@ class Engine:
                 return profile
         raise EngineFileError(f"{self.path}: built for other shapes than {dict(shapes)}")
 
-    def context(self, profile: int, stream: Any) -> Context:
+    def context(self, profile: int, stream: Any) -> TensorRTContext:
         """A context of its own, without memory of its own."""
         strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
         context = self._engine.create_execution_context(strategy)
         if context is None:
             raise EngineFileError(f"{self.path}: no execution context can be made")
         _require(context.set_optimization_profile_async(profile, stream.cuda_stream), "profile", profile)
-        return Context(self, context)
+        return TensorRTContext(self, context)
 
     def _covers(self, profile: int, name: str, shape: tuple[int, ...]) -> bool:
         least, _, greatest = (tuple(dims) for dims in self._engine.get_tensor_profile_shape(name, profile))
@@ -78,10 +78,10 @@ class Engine:
         return dtypes[self._engine.get_tensor_dtype(name)]
 
 
-class Context:
+class TensorRTContext:
     """One execution context: set shapes, bind memory, enqueue."""
 
-    def __init__(self, engine: Engine, context: Any) -> None:
+    def __init__(self, engine: TensorRTEngine, context: Any) -> None:
         self.engine, self._context = engine, context
 
     def set_shapes(self, shapes: Shapes) -> None:

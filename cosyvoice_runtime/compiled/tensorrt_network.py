@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.compiled.lane import Lane
 from cosyvoice_runtime.compiled.network import Tensors
-from cosyvoice_runtime.compiled.tensorrt_engine import Engine, Shapes
+from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTEngine
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class TensorRTNetwork:
             later: a capture must not meet other threads' CUDA calls. Other shapes are enqueued as they are.
     """
 
-    def __init__(self, engine: Engine, captured: Sequence[Shapes] = (), lanes: int = 1) -> None:
+    def __init__(self, engine: TensorRTEngine, captured: Sequence[Shapes] = (), lanes: int = 1) -> None:
         self._cuda = engine.cuda
         self._idle: queue.SimpleQueue[Lane] = queue.SimpleQueue()
         for _ in range(lanes):

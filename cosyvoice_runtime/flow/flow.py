@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -77,15 +78,46 @@ class FlowNetwork(nn.Module):
         self.encoder_projection = nn.Linear(width, config.mel_bins)
         self.estimator = Estimator(config.estimator, config.mel_bins)
 
+    def replace(self, encoder: nn.Module, estimator: nn.Module) -> None:
+        """Run others in place of the two; their weights are freed."""
+        self.add_module("encoder", encoder)
+        self.add_module("estimator", estimator)
+
+
+class CompiledFlow(Protocol):
+    """What stands in for the two large parts of a :class:`FlowNetwork`.
+
+    Attributes:
+        max_frames: of one utterance, prompt included.
+    """
+
+    @property
+    def max_frames(self) -> int: ...
+
+    def encoding(self, encoder: FlowEncoder) -> nn.Module:
+        """Called as the encoder is, with its layouts."""
+
+    def velocity(self, estimator: Estimator) -> nn.Module:
+        """Called as the estimator is, with its layout and its ``mask``."""
+
 
 class Flow:
     """Network and solver of one checkpoint on one device.
 
     Whole utterances go through :meth:`generate`; utterances whose tokens arrive over time go through
     :class:`~cosyvoice_runtime.flow.stream.FlowStream`, which shares the parts of :meth:`solve`.
+
+    Args:
+        compiled: runs encoder and estimator in place of the network's own, which are given up.
     """
 
-    def __init__(self, config: FlowConfig, network: FlowNetwork, num_steps: int = NUM_STEPS) -> None:
+    def __init__(
+        self,
+        config: FlowConfig,
+        network: FlowNetwork,
+        num_steps: int = NUM_STEPS,
+        compiled: CompiledFlow | None = None,
+    ) -> None:
         self.config = config
         self.network = network
         parameter = network.speaker.weight
@@ -94,6 +126,10 @@ class Flow:
         self.max_frames = MAX_FRAMES
         """Of one utterance, prompt included; engines may be built for fewer."""
         self._noise = start_noise(config.mel_bins).to(self.device)
+        if compiled is not None:
+            network.replace(compiled.encoding(network.encoder), compiled.velocity(network.estimator))
+            self.solver.estimator = network.estimator
+            self.max_frames = min(self.max_frames, compiled.max_frames)
 
     @classmethod
     def from_tensors(
@@ -103,12 +139,13 @@ class Flow:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         num_steps: int = NUM_STEPS,
+        compiled: CompiledFlow | None = None,
     ) -> Flow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = FlowNetwork(config).eval().requires_grad_(False)
         network.load_state_dict(from_published(tensors), assign=True)
-        return cls(config, network.to(device, dtype), num_steps)
+        return cls(config, network.to(device, dtype), num_steps, compiled)
 
     @torch.inference_mode()
     def generate(

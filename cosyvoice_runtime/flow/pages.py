@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
@@ -182,10 +183,19 @@ class PagedPast:
         seen = stored[self._table].flatten(1, 2)[:, : self._num_keys]
         return seen[:, :, 0], seen[:, :, 1]
 
-    def before(self) -> Before:
-        """All of it in whole tensors; S is 0 where no row has a page yet."""
-        by_side = self._pages.permute(3, 1, 0, 2, 4, 5)
-        keys, values = by_side[:, :, self._table[:, : self._pages_before]].flatten(3, 4)
+    @property
+    def frames(self) -> int:
+        """Frames of the longest row, in whole pages."""
+        return self._pages_before * self._pages.shape[2]
+
+    def before(self, layout: PastLayout, x: Tensor, new: int, frames: int) -> Before:  # noqa: ARG002
+        """All of it in whole tensors; S is 0 where no row has a page yet.
+
+        Zero pages in front make it as long as the caller needs: the gather is the only copy.
+        """
+        missing = frames // self._pages.shape[2] - self._pages_before if self._pages_before else 0
+        table = F.pad(self._table[:, : self._pages_before], (missing, 0), value=ZERO_PAGE)
+        keys, values = self._pages.permute(3, 1, 0, 2, 4, 5)[:, :, table].flatten(3, 4)
         return Before(keys, values, self._tails, self._ends())
 
     def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:

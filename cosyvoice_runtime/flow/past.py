@@ -59,6 +59,21 @@ class Past(Protocol):
     def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values ``[B, S, H, D]`` to look at, given those of the input, ``[B, T, 2, H, D]``."""
 
+    @property
+    def frames(self) -> int:
+        """Frames of the longest row."""
+
+    def before(self, layout: PastLayout, x: Tensor, new: int, frames: int) -> Before:
+        """All of it in whole tensors.
+
+        Args:
+            x: the input ``[B, ...]``, for its type and device; ``new``: frames of it to keep.
+            frames: at least those of the past; it may be filled up with zeros in front to as many.
+        """
+
+    def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:
+        """Keep what the input adds: keys and values ``[A, B, T, H, D]`` and tails ``[B, tail_size]``."""
+
 
 @dataclass(frozen=True, eq=False)
 class Before:
@@ -84,6 +99,18 @@ class NoPast:
 
     def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         return new[:, :, 0], new[:, :, 1]
+
+    @property
+    def frames(self) -> int:
+        return 0
+
+    def before(self, layout: PastLayout, x: Tensor, new: int, frames: int) -> Before:  # noqa: ARG002
+        nothing = x.new_zeros(layout.attentions, len(x), 0, layout.heads, layout.head_dim)
+        tails = x.new_zeros(len(x), layout.tail_size)
+        return Before(nothing, nothing, tails, torch.full((len(x),), new, device=x.device))
+
+    def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:
+        """Nothing follows that would read it."""
 
 
 def visible_keys(lengths: list[int], chunk: int | None, device: torch.device) -> Tensor | None:

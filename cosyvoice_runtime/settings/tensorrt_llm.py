@@ -65,7 +65,7 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     ras_callback: Flag = Field(
         True,
-        description="Engine tensorrt_llm: draw ras requests in a callback (0.7 to 2 ms more a step); "
+        description="Engine tensorrt_llm: draw ras requests in a callback (0.7 to 3 ms more a step); "
         "false refuses them.",
     )
     max_queue_size: int = Field(

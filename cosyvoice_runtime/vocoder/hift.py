@@ -32,11 +32,13 @@ class HiFT(nn.Module):
         tensors: Mapping[str, Tensor],
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        decoder: nn.Module | None = None,
     ) -> HiFT:
         """Build from tensors under their published names.
 
         Args:
             dtype: type of the decoder's convolutions.
+            decoder: called in place of the network's own, whose weights are then not kept.
 
         Raises:
             CheckpointError: a tensor is missing, unknown, or of another shape or type.
@@ -47,6 +49,8 @@ class HiFT(nn.Module):
         for module in hift.decoder.modules():
             if isinstance(module, nn.Conv1d | nn.ConvTranspose1d):
                 module.to(dtype)
+        if decoder is not None:
+            hift.add_module("decoder", decoder)
         return hift.requires_grad_(False).eval().to(device)
 
     @property

@@ -17,10 +17,10 @@ from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.compiled.export.encoder import encoder_graph
 from cosyvoice_runtime.compiled.export.estimator import estimator_graph
 from cosyvoice_runtime.compiled.export.vocoder import decoder_graph
-from cosyvoice_runtime.compiled.install import Engines
 from cosyvoice_runtime.compiled.network import CompiledNetwork
-from cosyvoice_runtime.compiled.ports import FittedNetwork, Ports
+from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import Shapes
+from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
 
 MODEL = replace(TINY, flow=CONFIG, vocoder=PUBLISHED)
 SHAPES = Shapes(MODEL, max_rows=4, max_tokens=250)
@@ -45,10 +45,10 @@ def write_graphs(directory: Path, dtype: str = "float32", vocoder: VocoderConfig
     return paths
 
 
-def engines(directory: Path, compiled: Callable[[Path], CompiledNetwork], padded: bool) -> Engines:
+def engines(directory: Path, compiled: Callable[[Path], CompiledNetwork], padded: bool) -> Token2WavEngines:
     """The three networks; ``padded`` as TensorRT's are, else at the shapes of the call."""
-    networks = [FittedNetwork(compiled(path), Ports.read(path)) for path in write_graphs(directory)]
-    return Engines(
+    networks = [FittedNetwork(compiled(path), GraphPorts.read(path)) for path in write_graphs(directory)]
+    return Token2WavEngines(
         *networks,
         shapes=SHAPES,
         fit_flow=SHAPES.fit_flow if padded else lambda shape: shape,

@@ -12,7 +12,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.compiled import engine_files, extractor, install
+from cosyvoice_runtime.compiled import engine_files, extractor, token2wav_engines
 from cosyvoice_runtime.compiled.engine_files import build
 from cosyvoice_runtime.compiled.export import extractors
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
@@ -21,6 +21,7 @@ from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.serving.token2wav import load
 from cosyvoice_runtime.serving.token2wav.load import load_token2wav, warm_up
 from cosyvoice_runtime.settings import (
     AudioTokenizerSettings,
@@ -65,7 +66,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     properties = SimpleNamespace(name="fake H100", major=9, minor=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     monkeypatch.setitem(sys.modules, "tensorrt", fake_tensorrt(cuda))
-    for module in (engine_files, extractor, install):
+    for module in (engine_files, extractor, token2wav_engines):
         monkeypatch.setattr(module, "Cuda", lambda _: cuda)
     return cuda
 
@@ -76,7 +77,7 @@ def on_gpu(settings: Token2WavSettings) -> Token2WavSettings:
 
 def built(settings: Token2WavSettings) -> list[list[str]]:
     """Why each engine was built."""
-    shapes = install.shapes_of(settings, load_config(settings.checkpoint_dir))
+    shapes = token2wav_engines.shapes_of(settings, load_config(settings.checkpoint_dir))
     cuda = engine_files.Cuda(torch.device(settings.device))
     return [build(settings.backend_dir, name, profiles, cuda) for name, profiles in shapes.profiles().items()]
 
@@ -125,12 +126,14 @@ def test_token2wav_on_onnx_speaks_as_on_torch(settings: Token2WavSettings) -> No
     assert_same_speech(compiled, modules)
 
 
-def test_token2wav_on_tensorrt_speaks_as_on_torch(settings: Token2WavSettings, gpu: FakeCuda) -> None:
+def test_token2wav_on_tensorrt_speaks_as_on_torch(
+    settings: Token2WavSettings, gpu: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modules = load_token2wav(settings.replace(backend="torch"))
-    compiled = load_token2wav(settings.replace(backend="torch"))
     built(on_gpu(settings))
-    engines = install.open_engines(on_gpu(settings), load_config(settings.checkpoint_dir))
-    engines.install(compiled.flow.flow, compiled.vocoder)
+    engines = token2wav_engines.open_engines(on_gpu(settings), load_config(settings.checkpoint_dir))
+    monkeypatch.setattr(load, "_open_engines", lambda *_: engines)
+    compiled = load_token2wav(settings)
     assert_same_speech(compiled, modules)
     assert any(event.startswith("replay") for event in gpu.events)
 

@@ -12,9 +12,11 @@ from small_flow import random_flow, random_prompt, random_tokens
 from small_hift import PUBLISHED, published_tensors, random_mel
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.install import Engines
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
+from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.pages import PagedPast
+from cosyvoice_runtime.flow.past import PastLayout
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.vocoder import HiFT, SourceNoise, VocoderState, stream
 
@@ -24,7 +26,7 @@ HOPS = [[25, 25, 60, 7], [3, 47, 50, 25], [120, 1, 1, 1]]
 
 
 @pytest.fixture(scope="module", params=["exact", "padded"])
-def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engines:
+def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Token2WavEngines:
     return engines(tmp_path_factory.mktemp("graphs"), OnnxNetwork, padded=request.param == "padded")
 
 
@@ -48,9 +50,8 @@ def assert_equal(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
 
 
 @pytest.mark.parametrize("pages", [40, 0], ids=["incremental", "recompute"])
-def test_streamed_mel_equals_that_of_torch(installed: Engines, pages: int) -> None:
-    flow, reference = random_flow(), random_flow()
-    installed.install(flow, HiFT(PUBLISHED))
+def test_streamed_mel_equals_that_of_torch(installed: Token2WavEngines, pages: int) -> None:
+    flow, reference = random_flow(compiled=installed), random_flow()
     ours, theirs = FlowStream(flow, pages), FlowStream(reference, pages)
     for prefixed in (False, True):
         for actual, expected in zip(spoken(ours, prefixed), spoken(theirs, prefixed), strict=True):
@@ -58,9 +59,8 @@ def test_streamed_mel_equals_that_of_torch(installed: Engines, pages: int) -> No
     assert ours.recomputing == theirs.recomputing
 
 
-def test_an_utterance_longer_than_the_engines_is_refused_at_its_tokens(installed: Engines) -> None:
-    flow = random_flow()
-    installed.install(flow, HiFT(PUBLISHED))
+def test_an_utterance_longer_than_the_engines_is_refused_at_its_tokens(installed: Token2WavEngines) -> None:
+    flow = random_flow(compiled=installed)
     flow_stream = FlowStream(flow, 10)
     state = flow_stream.open(random_prompt(50, seed=1))
     state.push(random_tokens(SHAPES.max_tokens - 50, seed=1))
@@ -68,10 +68,9 @@ def test_an_utterance_longer_than_the_engines_is_refused_at_its_tokens(installed
         state.push([1])
 
 
-def test_streamed_waveform_equals_that_of_torch(installed: Engines) -> None:
+def test_streamed_waveform_equals_that_of_torch(installed: Token2WavEngines) -> None:
     reference = HiFT.from_tensors(PUBLISHED, published_tensors(PUBLISHED))
-    hift = HiFT.from_tensors(PUBLISHED, published_tensors(PUBLISHED))
-    installed.install(random_flow(), hift)
+    hift = HiFT.from_tensors(PUBLISHED, published_tensors(PUBLISHED), decoder=installed.decoding())
     mels = [random_mel(frames, seed=frames).split(size, 1) for frames, size in ((150, 50), (90, 30))]
 
     def waves(vocoder: HiFT) -> list[Tensor]:
@@ -87,12 +86,28 @@ def test_streamed_waveform_equals_that_of_torch(installed: Engines) -> None:
 
 def test_a_batch_is_split_and_put_together_again(tmp_path: Path) -> None:
     """One row at a time, as for long utterances."""
-    one, many = random_flow(), random_flow()
-    engines(tmp_path, OnnxNetwork, padded=False).install(many, HiFT(PUBLISHED))
+    many = random_flow(compiled=engines(tmp_path, OnnxNetwork, padded=False))
     split = engines(tmp_path, OnnxNetwork, padded=True)
     assert split.fit_flow(SHAPES.longest).rows == 1
-    split.install(one, HiFT(PUBLISHED))
+    one = random_flow(compiled=split)
     prompts = [random_prompt(30, seed=1), random_prompt(0, seed=2), random_prompt(12, seed=3)]
     tokens = [random_tokens(110, seed=row) for row in range(3)]
     with torch.inference_mode():
         assert_equal(one.generate(prompts, tokens), many.generate(prompts, tokens))
+
+
+def test_past_is_gathered_at_the_size_that_the_network_wants() -> None:
+    """One copy: what fills it up in front is zero pages, and nothing is padded afterwards."""
+    layout = PastLayout(heads=2, head_dim=4)
+    layout.add_attention()
+    pages = torch.randn(5, 1, 3, 2, 2, 4)
+    pages[0] = 0  # nothing is written there
+    table, page = torch.tensor([[3, 2, 4]]), torch.full((1, 3), 4)
+    past = PagedPast(pages, table, page, torch.arange(3), 2, torch.zeros(1, 0), torch.zeros(1, 0), None)
+    assert past.frames == 6
+    exact, longer = (past.before(layout, torch.zeros(1, 3), 3, frames) for frames in (6, 12))
+    assert torch.equal(exact.keys[0, 0], torch.cat([pages[3, 0, :, 0], pages[2, 0, :, 0]]))
+    assert longer.values.shape == (1, 1, 12, 2, 4)
+    assert torch.equal(longer.values[:, :, 6:], exact.values)
+    assert not longer.values[:, :, :6].any()
+    assert longer.keys.is_contiguous()

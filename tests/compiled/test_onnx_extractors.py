@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_graphs import write_encoder, write_tokenizer
 
 from cosyvoice_runtime.compiled.export.extractors import prepare
-from cosyvoice_runtime.compiled.ports import Ports
+from cosyvoice_runtime.compiled.ports import GraphPorts
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 
@@ -21,7 +21,7 @@ RECORDINGS = [torch.randn(16_000, generator=torch.Generator().manual_seed(row)) 
 def test_tokenizer_takes_batches_and_gives_the_same_tokens(tmp_path: Path, batch: int | str) -> None:
     shipped = write_tokenizer(tmp_path / "shipped.onnx", batch=batch)
     assert prepare("speech_tokenizer", shipped, tmp_path / "prepared.onnx")
-    inputs = Ports.read(tmp_path / "prepared.onnx").inputs
+    inputs = GraphPorts.read(tmp_path / "prepared.onnx").inputs
     assert inputs == {"feats": ("batch", 128, "frames"), "feats_length": ("batch",)}
     before, after = SpeechTokenizer(shipped), SpeechTokenizer(tmp_path / "prepared.onnx")
     for alone, together in zip(map(before, RECORDINGS), after.batch(RECORDINGS), strict=True):
@@ -31,7 +31,7 @@ def test_tokenizer_takes_batches_and_gives_the_same_tokens(tmp_path: Path, batch
 def test_encoder_takes_batches_and_gives_the_same_embeddings(tmp_path: Path) -> None:
     shipped = write_encoder(tmp_path / "shipped.onnx")
     assert prepare("speaker_encoder", shipped, tmp_path / "prepared.onnx")
-    assert Ports.read(tmp_path / "prepared.onnx").inputs == {"input": ("batch", "frames", 80)}
+    assert GraphPorts.read(tmp_path / "prepared.onnx").inputs == {"input": ("batch", "frames", 80)}
     before, after = SpeakerEncoder(shipped), SpeakerEncoder(tmp_path / "prepared.onnx")
     for alone, together in zip(map(before, RECORDINGS), after.batch(RECORDINGS), strict=True):
         assert torch.allclose(alone, together, atol=1e-5)
@@ -44,7 +44,7 @@ def test_a_graph_whose_batch_cannot_be_freed_keeps_a_batch_of_one(
     shipped = write_stubborn_encoder(tmp_path / "shipped.onnx", mixes_rows)
     assert not prepare("speaker_encoder", shipped, tmp_path / "prepared.onnx")
     assert "its batch is fixed in the graph and stays 1" in caplog.text
-    assert Ports.read(tmp_path / "prepared.onnx").inputs == {"input": (1, "frames", 80)}
+    assert GraphPorts.read(tmp_path / "prepared.onnx").inputs == {"input": (1, "frames", 80)}
     before, after = SpeakerEncoder(shipped), SpeakerEncoder(tmp_path / "prepared.onnx")
     assert torch.equal(before(RECORDINGS[0]), after(RECORDINGS[0]))
 

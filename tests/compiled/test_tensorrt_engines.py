@@ -18,14 +18,13 @@ from torch import Tensor
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.network import Tensors
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
-from cosyvoice_runtime.compiled.ports import Ports
+from cosyvoice_runtime.compiled.ports import GraphPorts
 from cosyvoice_runtime.compiled.shapes import VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_build import build_engine
-from cosyvoice_runtime.compiled.tensorrt_engine import Engine
+from cosyvoice_runtime.compiled.tensorrt_engine import TensorRTEngine
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.vocoder import HiFT
 from cuda_fake import FakeCuda, FakeStream
 from tensorrt_fake import fake_tensorrt
 
@@ -48,16 +47,16 @@ def decoder_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def engine(trt: Any, cuda: FakeCuda, decoder_graph: Path, tmp_path: Path) -> Engine:
+def engine(trt: Any, cuda: FakeCuda, decoder_graph: Path, tmp_path: Path) -> TensorRTEngine:
     return built(trt, cuda, decoder_graph, tmp_path)
 
 
-def built(trt: Any, cuda: FakeCuda, graph: Path, directory: Path) -> Engine:
+def built(trt: Any, cuda: FakeCuda, graph: Path, directory: Path) -> TensorRTEngine:
     with cuda.current():
         plan, _ = build_engine(trt, graph, SHAPES.profiles()[graph.stem], b"")
     path = directory / f"{graph.stem}.engine"
     path.write_bytes(plan)
-    return Engine(trt, path, cuda)
+    return TensorRTEngine(trt, path, cuda)
 
 
 def decoder_inputs(rows: int, frames: int, seed: int = 0) -> dict[str, Tensor]:
@@ -67,7 +66,7 @@ def decoder_inputs(rows: int, frames: int, seed: int = 0) -> dict[str, Tensor]:
 
 
 def captured(decoder_graph: Path, *windows: VocoderShape) -> list[dict[str, tuple[int, ...]]]:
-    ports = Ports.read(decoder_graph)
+    ports = GraphPorts.read(decoder_graph)
     return [ports.input_shapes(SHAPES.decoder(window)) for window in windows]
 
 
@@ -116,17 +115,17 @@ def test_an_engine_of_another_version_or_a_damaged_one_is_refused(
     engine = built(fake_tensorrt(cuda, "10.14.1.48"), cuda, decoder_graph, tmp_path)
     newer = fake_tensorrt(cuda, "11.4.1")
     with pytest.raises(EngineFileError, match=r"TensorRT 11\.4\.1 can't load this engine"):
-        Engine(newer, engine.path, cuda)
+        TensorRTEngine(newer, engine.path, cuda)
     engine.path.write_bytes(b"half an engine")
     with pytest.raises(EngineFileError, match="can't load this engine"):
-        Engine(newer, engine.path, cuda)
+        TensorRTEngine(newer, engine.path, cuda)
     with pytest.raises(EngineFileError, match="missing"):
-        Engine(newer, tmp_path / "absent.engine", cuda)
+        TensorRTEngine(newer, tmp_path / "absent.engine", cuda)
 
 
 @pytest.mark.parametrize(("rows", "frames"), [(1, 1), (1, 80), (4, 33), (1, 400)])
 def test_any_shape_of_a_profile_runs_in_order_with_the_caller(
-    engine: Engine, cuda: FakeCuda, decoder_graph: Path, rows: int, frames: int
+    engine: TensorRTEngine, cuda: FakeCuda, decoder_graph: Path, rows: int, frames: int
 ) -> None:
     network = TensorRTNetwork(engine)
     cuda.events.clear()
@@ -134,7 +133,7 @@ def test_any_shape_of_a_profile_runs_in_order_with_the_caller(
     assert cuda.events == ["lane 1 waits for caller", "run on lane 1", "caller waits for lane 1"]
 
 
-def test_shapes_that_no_profile_covers_are_refused(engine: Engine) -> None:
+def test_shapes_that_no_profile_covers_are_refused(engine: TensorRTEngine) -> None:
     network = TensorRTNetwork(engine)
     with pytest.raises(EngineFileError, match="built for other shapes"):
         network.run(decoder_inputs(2, 400))
@@ -142,7 +141,7 @@ def test_shapes_that_no_profile_covers_are_refused(engine: Engine) -> None:
 
 
 def test_captured_shapes_are_replayed_with_the_inputs_of_each_call(
-    engine: Engine, cuda: FakeCuda, decoder_graph: Path
+    engine: TensorRTEngine, cuda: FakeCuda, decoder_graph: Path
 ) -> None:
     windows = VocoderShape(1, 80), VocoderShape(4, 20)
     network = TensorRTNetwork(engine, captured(decoder_graph, *windows))
@@ -158,7 +157,7 @@ def test_captured_shapes_are_replayed_with_the_inputs_of_each_call(
     assert cuda.events == [copied_and_run[0], "lane 1 waits for event on caller", *copied_and_run[1:]]
 
 
-def test_results_outlive_the_next_call(engine: Engine, decoder_graph: Path) -> None:
+def test_results_outlive_the_next_call(engine: TensorRTEngine, decoder_graph: Path) -> None:
     network = TensorRTNetwork(engine, captured(decoder_graph, VocoderShape(1, 80)))
     first, second = decoder_inputs(1, 80, seed=1), decoder_inputs(1, 80, seed=2)
     wave = network.run(first)["wave"]
@@ -166,14 +165,14 @@ def test_results_outlive_the_next_call(engine: Engine, decoder_graph: Path) -> N
     assert torch.equal(wave, OnnxNetwork(decoder_graph).run(first)["wave"])
 
 
-def test_captured_and_other_shapes_take_turns_in_a_lane(engine: Engine, decoder_graph: Path) -> None:
+def test_captured_and_other_shapes_take_turns_in_a_lane(engine: TensorRTEngine, decoder_graph: Path) -> None:
     """Memory of other shapes may grow; what was captured keeps its own."""
     network = TensorRTNetwork(engine, captured(decoder_graph, VocoderShape(1, 80), VocoderShape(2, 80)))
     for rows, frames in ((1, 5), (1, 80), (4, 90), (2, 80), (1, 300), (1, 80), (1, 5)):
         same_as_onnx(network, decoder_graph, decoder_inputs(rows, frames, seed=frames))
 
 
-def test_inputs_of_another_type_are_refused(engine: Engine) -> None:
+def test_inputs_of_another_type_are_refused(engine: TensorRTEngine) -> None:
     network = TensorRTNetwork(engine)
     inputs = decoder_inputs(1, 10)
     with pytest.raises(ValueError, match=r"mel: contiguous torch\.float32 expected, got torch\.float64"):
@@ -182,7 +181,7 @@ def test_inputs_of_another_type_are_refused(engine: Engine) -> None:
 
 
 def test_calls_of_many_threads_have_lanes_of_their_own(
-    engine: Engine, cuda: FakeCuda, decoder_graph: Path
+    engine: TensorRTEngine, cuda: FakeCuda, decoder_graph: Path
 ) -> None:
     network = TensorRTNetwork(engine, captured(decoder_graph, VocoderShape(1, 20)), lanes=3)
     reference = OnnxNetwork(decoder_graph)
@@ -216,13 +215,12 @@ def test_the_flow_streams_through_captured_engines_as_through_torch(
     def network(path: Path) -> TensorRTNetwork:
         sizes = shapes.get(path.stem)
         wanted = [sizes(shape) for shape in SHAPES.flow_graphs] if sizes else []
-        ports = Ports.read(path)
+        ports = GraphPorts.read(path)
         return TensorRTNetwork(
             built(trt, cuda, path, tmp_path), [ports.input_shapes(each) for each in wanted]
         )
 
-    flow, reference = random_flow(), random_flow()
-    engines(tmp_path, network, padded=True).install(flow, HiFT(PUBLISHED))
+    flow, reference = random_flow(compiled=engines(tmp_path, network, padded=True)), random_flow()
     cuda.events.clear()
     mels = []
     for each in (flow, reference):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from cosyvoice_runtime.checkpoint.config import EncoderConfig, EstimatorConfig, FlowConfig
-from cosyvoice_runtime.flow.flow import Flow, FlowNetwork, FlowPrompt
+from cosyvoice_runtime.flow.flow import CompiledFlow, Flow, FlowNetwork, FlowPrompt
 
 CONFIG = FlowConfig(
     token_vocab_size=50,
@@ -26,13 +26,15 @@ CONFIG = FlowConfig(
 )  # fmt: skip
 
 
-def random_flow(dtype: torch.dtype = torch.float32, num_steps: int = 4) -> Flow:
+def random_flow(
+    dtype: torch.dtype = torch.float32, num_steps: int = 4, compiled: CompiledFlow | None = None
+) -> Flow:
     torch.manual_seed(3)
     network = FlowNetwork(CONFIG).to(dtype).eval().requires_grad_(False)
     for parameter in network.parameters():
         if parameter.dim() > 1:
             parameter *= 1.5
-    return Flow(CONFIG, network, num_steps)
+    return Flow(CONFIG, network, num_steps, compiled)
 
 
 def random_prompt(length: int, seed: int) -> FlowPrompt:

@@ -29,7 +29,7 @@ from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.vocoder.hift import HiFT
 
 if TYPE_CHECKING:
-    from cosyvoice_runtime.compiled.install import Engines
+    from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +69,10 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     device, dtype = settings.device, getattr(torch, settings.dtype)
     engines = _open_engines(settings, config)
     flow = Flow.from_tensors(
-        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps
+        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, engines
     )
-    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, dtype)
-    if engines is not None:
-        engines.install(flow, vocoder)
+    decoder = None if engines is None else engines.decoding()
+    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, dtype, decoder)
     pages = page_count(flow, settings.max_flow_pages, settings.flow_memory_share)
     return Token2Wav(FlowStream(flow, pages), vocoder, settings.lookahead)
 
@@ -92,11 +91,12 @@ def _start(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetri
     )
 
 
-def _open_engines(settings: Token2WavSettings, config: ModelConfig) -> Engines | None:
+def _open_engines(settings: Token2WavSettings, config: ModelConfig) -> Token2WavEngines | None:
     """None for the torch modules, which need none."""
     if settings.backend == "torch":
         return None
-    from cosyvoice_runtime.compiled.install import open_engines  # brings onnx, which nothing else here needs
+    # brings onnx, which nothing else here needs
+    from cosyvoice_runtime.compiled.token2wav_engines import open_engines
 
     return open_engines(settings, config)
 

@@ -13,7 +13,7 @@ from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.lm.limits import TokenLimits
-from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY, Utterance
+from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY, VllmUtterance
 from vllm_fake.processors import BatchUpdate, MoveDirectionality
 
 ROWS = 6592
@@ -32,7 +32,7 @@ class Batch:
         self.outputs: list[list[int]] = []
 
     def request(self, **options) -> tuple:
-        utterance = Utterance(SamplingOptions(seed=1, **options), (), TokenLimits(0, 100))
+        utterance = VllmUtterance(SamplingOptions(seed=1, **options), (), TokenLimits(0, 100))
         self.outputs.append([])
         return SimpleNamespace(extra_args=utterance.as_extra_args()), None, self.outputs[-1]
 

@@ -16,7 +16,7 @@ from cosyvoice_runtime.lm.limits import TokenLimits
 from cosyvoice_runtime.serving.lm.engine import Progress
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.library_sampler import LibrarySampler
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.requests import RequestMaker, drawn_by_library
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.statistics import Statistics
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.statistics import TrtllmStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ for one that is stuck, so that those who wait or cancel are looked at."""
 
 
 @dataclass
-class Row:
+class TrtllmSequence:
     """A request in the executor.
 
     Attributes:
@@ -57,7 +57,7 @@ class TrtllmEngine:
         config: SpeechLMConfig,
         requests: RequestMaker,
         sampler: LibrarySampler,
-        statistics: Statistics,
+        statistics: TrtllmStatistics,
         slots: int,
     ) -> None:
         self.slots = slots
@@ -67,7 +67,7 @@ class TrtllmEngine:
         self._sampler = sampler
         self._statistics = statistics
         self._offset = requests.vocabulary.speech_offset
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, TrtllmSequence] = {}
         self._clients = itertools.count(1)
         self._reasons = {
             bindings.FinishReason.END_ID: FinishReason.STOP,
@@ -84,7 +84,7 @@ class TrtllmEngine:
         if drawn_by_library(options):
             self._sampler.enter(client, Generation(self._config, options, prompt.prompt_speech, limits))
         handle: int = self._executor.enqueue_request(request)
-        self._rows[handle] = Row(generation, client)
+        self._rows[handle] = TrtllmSequence(generation, client)
         return handle
 
     def step(self) -> list[Progress]:
@@ -128,7 +128,9 @@ class TrtllmEngine:
             self.cancel(handle)
         return progress
 
-    def _advance(self, handle: int, row: Row, response: Any, error: CosyVoiceError | None) -> Progress:
+    def _advance(
+        self, handle: int, row: TrtllmSequence, response: Any, error: CosyVoiceError | None
+    ) -> Progress:
         generation, tokens = row.generation, []
         if response.has_error():
             logger.error("TensorRT-LLM failed on request %d: %s", handle, response.error_msg)

@@ -19,7 +19,7 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.engine import TrtllmEngin
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.library_sampler import LibrarySampler
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.requests import RequestMaker
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.statistics import Statistics
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.statistics import TrtllmStatistics
 from cosyvoice_runtime.serving.lm.visible_gpu import see_only
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
@@ -43,7 +43,7 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     built = BuiltEngine.open(settings, config)
     config = replace(config, text_vocab_size=built.vocabulary.text_tokens)
     bindings = importlib.import_module(BINDINGS)
-    statistics = Statistics(Metrics(settings.name), settings.kv_cache_tokens)
+    statistics = TrtllmStatistics(Metrics(settings.name), settings.kv_cache_tokens)
     return partial(_open, bindings, settings, config, built, statistics)
 
 
@@ -77,7 +77,7 @@ def _open(
     settings: TensorrtLlmSettings,
     config: SpeechLMConfig,
     built: BuiltEngine,
-    statistics: Statistics,
+    statistics: TrtllmStatistics,
 ) -> TrtllmEngine:
     sampler = LibrarySampler(built.vocabulary, built.bias)
     executor = bindings.Executor(

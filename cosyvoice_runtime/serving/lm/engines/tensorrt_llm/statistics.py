@@ -15,7 +15,7 @@ PERIOD_S = 0.25
 ITERATION_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 
-class Statistics:
+class TrtllmStatistics:
     """
     Args:
         wanted_tokens: positions that the cache should hold; a smaller one is told in the log.

@@ -19,10 +19,10 @@ from cosyvoice_runtime.lm.sampling import NOT_FINITE
 from cosyvoice_runtime.serving.lm.engine import Progress
 from cosyvoice_runtime.serving.lm.engines.vllm.export import not_finite_id
 from cosyvoice_runtime.serving.lm.engines.vllm.prompt_tables import PromptTables
-from cosyvoice_runtime.serving.lm.engines.vllm.statistics import Statistics
-from cosyvoice_runtime.serving.lm.engines.vllm.utterance import Utterance
+from cosyvoice_runtime.serving.lm.engines.vllm.statistics import VllmStatistics
+from cosyvoice_runtime.serving.lm.engines.vllm.utterance import VllmUtterance
 
-MakeParams = Callable[[Utterance, int], Any]
+MakeParams = Callable[[VllmUtterance, int], Any]
 """``vllm.SamplingParams`` for an utterance and the most ids it may have."""
 
 
@@ -46,7 +46,7 @@ class VllmEngine:
         use_stream: Callable[[], object],
         config: SpeechLMConfig,
         tables: PromptTables,
-        statistics: Statistics,
+        statistics: VllmStatistics,
         slots: int,
         max_len: int,
     ) -> None:
@@ -69,7 +69,7 @@ class VllmEngine:
         limits = TokenLimits.of(options, len(prompt.text))
         generation = Generation(self._config, options, prompt.prompt_speech, limits)
         seeded = dataclasses.replace(options, seed=generation.seed)
-        utterance = Utterance(seeded, prompt.prompt_speech, limits)
+        utterance = VllmUtterance(seeded, prompt.prompt_speech, limits)
         most = max(1, min(limits.max_tokens, room))
         handle = next(self._handles)
         params = self._make_params(utterance, most)

@@ -13,10 +13,10 @@ from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.lm import Generation
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, sample_batch
 from cosyvoice_runtime.serving.lm.engines.vllm.export import not_finite_id
-from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY, Utterance
+from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY, VllmUtterance
 
 
-class Row(NamedTuple):
+class VllmSequence(NamedTuple):
     """A request in vLLM's batch.
 
     Attributes:
@@ -36,12 +36,12 @@ class SpeechSampler(LogitsProcessor):
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:  # noqa: ARG002
         self._config = SpeechLMConfig(**getattr(vllm_config.model_config.hf_config, KEY))
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, VllmSequence] = {}
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
         """Raise ValueError for a request that does not say how it is drawn."""
-        Utterance.from_extra_args(sampling_params.extra_args)
+        VllmUtterance.from_extra_args(sampling_params.extra_args)
 
     def is_argmax_invariant(self) -> bool:
         return False
@@ -53,8 +53,8 @@ class SpeechSampler(LogitsProcessor):
         for place in batch_update.removed:
             self._rows.pop(place, None)
         for place, params, _, output in batch_update.added:
-            utterance = Utterance.from_extra_args(params.extra_args)
-            self._rows[place] = Row(utterance.generation(self._config), output)
+            utterance = VllmUtterance.from_extra_args(params.extra_args)
+            self._rows[place] = VllmSequence(utterance.generation(self._config), output)
         for source, target, direction in batch_update.moved:
             self._move(source, target, direction)
 
@@ -90,7 +90,7 @@ class SpeechSampler(LogitsProcessor):
             self._rows[source] = displaced
 
 
-def _check_progress(row: Row) -> None:
+def _check_progress(row: VllmSequence) -> None:
     """A draw that vLLM threw away, or a row that it computes anew, would repeat or skip draws of the seed.
 
     The engine is set up so that neither happens: prompts are computed whole, and all requests fit into the

@@ -21,8 +21,8 @@ from cosyvoice_runtime.serving.lm.engines.vllm.export import not_finite_id, want
 from cosyvoice_runtime.serving.lm.engines.vllm.installed import require_vllm
 from cosyvoice_runtime.serving.lm.engines.vllm.plugin import register
 from cosyvoice_runtime.serving.lm.engines.vllm.prompt_tables import PromptTables
-from cosyvoice_runtime.serving.lm.engines.vllm.statistics import Statistics
-from cosyvoice_runtime.serving.lm.engines.vllm.utterance import Utterance
+from cosyvoice_runtime.serving.lm.engines.vllm.statistics import VllmStatistics
+from cosyvoice_runtime.serving.lm.engines.vllm.utterance import VllmUtterance
 from cosyvoice_runtime.serving.lm.visible_gpu import see_only
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
@@ -45,7 +45,7 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     config = load_config(settings.checkpoint_dir).speech_lm
     check_cache_room(settings, config.max_positions)
     require_current(settings.engine_dir, wanted_manifest(Layout(settings.checkpoint_dir), settings.dtype))
-    statistics = Statistics(Metrics(settings.name))
+    statistics = VllmStatistics(Metrics(settings.name))
     return partial(_open, settings, config, PromptTables.read(settings.engine_dir), statistics)
 
 
@@ -105,7 +105,7 @@ def engine_of(
     settings: TensorrtLlmSettings,
     config: SpeechLMConfig,
     tables: PromptTables,
-    statistics: Statistics,
+    statistics: VllmStatistics,
 ) -> VllmEngine:
     """The scheduler's engine on a started one."""
     from vllm.inputs.engine import embeds_input
@@ -122,7 +122,7 @@ def speech_params(config: SpeechLMConfig) -> MakeParams:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
-    def make(utterance: Utterance, most: int) -> Any:
+    def make(utterance: VllmUtterance, most: int) -> Any:
         return SamplingParams(
             temperature=0.0,  # takes the one id that the sampler leaves
             max_tokens=most,
@@ -137,7 +137,7 @@ def speech_params(config: SpeechLMConfig) -> MakeParams:
 
 
 def _open(
-    settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptTables, statistics: Statistics
+    settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptTables, statistics: VllmStatistics
 ) -> VllmEngine:
     gpu_bytes = torch.cuda.get_device_properties(0).total_memory
     llm = start(engine_args(settings, config, gpu_bytes))

@@ -7,7 +7,7 @@ from cosyvoice_runtime.metrics import Metrics
 STEP_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 
-class Statistics:
+class VllmStatistics:
     """vLLM's own statistics would come with a Prometheus registry and a log of theirs."""
 
     def __init__(self, metrics: Metrics) -> None:

@@ -15,7 +15,7 @@ KEY = "cosyvoice2"
 
 
 @dataclass(frozen=True)
-class Utterance:
+class VllmUtterance:
     """
     Attributes:
         options: with a seed.
@@ -41,7 +41,7 @@ class Utterance:
         }
 
     @classmethod
-    def from_extra_args(cls, extra_args: Mapping[str, Any] | None) -> Utterance:
+    def from_extra_args(cls, extra_args: Mapping[str, Any] | None) -> VllmUtterance:
         """
         Raises:
             ValueError: they are not from :meth:`as_extra_args`.

@@ -16,20 +16,23 @@ from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, graph_of, wa
 from cosyvoice_runtime.compiled.flow_parts import EngineEncoder, EngineEstimator
 from cosyvoice_runtime.compiled.manifest import require_current
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
-from cosyvoice_runtime.compiled.ports import FittedNetwork, Ports
+from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes, Sizes, VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
 from cosyvoice_runtime.compiled.vocoder_part import EngineDecoder
-from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.flow.encoder import FlowEncoder
+from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.vocoder.hift import HiFT
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Engines:
-    """The three networks, and to which shapes their calls are padded."""
+class Token2WavEngines:
+    """The three networks, and to which shapes their calls are padded.
+
+    A :class:`~cosyvoice_runtime.flow.flow.CompiledFlow`; F0, source, solver and pages are torch's.
+    """
 
     encoder: FittedNetwork
     estimator: FittedNetwork
@@ -38,17 +41,20 @@ class Engines:
     fit_flow: Callable[[FlowShape], FlowShape]
     fit_vocoder: Callable[[VocoderShape], VocoderShape]
 
-    def install(self, flow: Flow, hift: HiFT) -> None:
-        """Replace the torch modules; F0, the source, the solver and the pages stay as they are."""
-        network = flow.network
-        part = EngineEstimator(self.estimator, network.estimator, self.shapes, self.fit_flow)
-        flow.solver.estimator = part
-        network.register_module(
-            "encoder", EngineEncoder(self.encoder, network.encoder, self.shapes, self.fit_flow)
-        )
-        network.register_module("estimator", part)
-        hift.register_module("decoder", EngineDecoder(self.decoder, self.shapes, self.fit_vocoder))
-        flow.max_frames = min(flow.max_frames, self.shapes.max_tokens * flow.config.frames_per_token)
+    @property
+    def max_frames(self) -> int:
+        """Of one utterance, prompt included."""
+        return self.shapes.max_tokens * self.shapes.config.flow.frames_per_token
+
+    def encoding(self, encoder: FlowEncoder) -> EngineEncoder:
+        return EngineEncoder(self.encoder, encoder, self.shapes, self.fit_flow)
+
+    def velocity(self, estimator: Estimator) -> EngineEstimator:
+        return EngineEstimator(self.estimator, estimator, self.shapes, self.fit_flow)
+
+    def decoding(self) -> EngineDecoder:
+        """In place of the vocoder's decoder."""
+        return EngineDecoder(self.decoder, self.shapes, self.fit_vocoder)
 
 
 def shapes_of(settings: Token2WavSettings, config: ModelConfig) -> Shapes:
@@ -56,7 +62,7 @@ def shapes_of(settings: Token2WavSettings, config: ModelConfig) -> Shapes:
     return Shapes(config, settings.max_batch, settings.backend_max_seconds * config.flow.token_rate)
 
 
-def open_engines(settings: Token2WavSettings, config: ModelConfig) -> Engines:
+def open_engines(settings: Token2WavSettings, config: ModelConfig) -> Token2WavEngines:
     """The engines that ``settings.backend`` names: ``onnx`` or ``tensorrt``.
 
     Raises:
@@ -71,12 +77,12 @@ def open_engines(settings: Token2WavSettings, config: ModelConfig) -> Engines:
     return opened
 
 
-def _open_onnx(settings: Token2WavSettings, shapes: Shapes) -> Engines:
+def _open_onnx(settings: Token2WavSettings, shapes: Shapes) -> Token2WavEngines:
     def network(name: str) -> FittedNetwork:
         path = graph_of(settings.backend_dir, name)
-        return FittedNetwork(OnnxNetwork(path, settings.threads), Ports.read(path))
+        return FittedNetwork(OnnxNetwork(path, settings.threads), GraphPorts.read(path))
 
-    return Engines(
+    return Token2WavEngines(
         encoder=network(encoder.NAME),
         estimator=network(estimator.NAME),
         decoder=network(vocoder.NAME),
@@ -86,16 +92,16 @@ def _open_onnx(settings: Token2WavSettings, shapes: Shapes) -> Engines:
     )
 
 
-def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes) -> Engines:
+def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes) -> Token2WavEngines:
     cuda = Cuda(torch.device(settings.device))
 
     def network(name: str, captured: list[Sizes]) -> FittedNetwork:
         engine = open_engine(settings.backend_dir, name, shapes.profiles()[name], cuda)
-        ports = Ports.read(graph_of(settings.backend_dir, name))
+        ports = GraphPorts.read(graph_of(settings.backend_dir, name))
         compiled = TensorRTNetwork(engine, [ports.input_shapes(sizes) for sizes in captured])
         return FittedNetwork(compiled, ports)
 
-    return Engines(
+    return Token2WavEngines(
         encoder=network(encoder.NAME, [shapes.encoder(shape) for shape in shapes.flow_graphs]),
         estimator=network(estimator.NAME, [shapes.estimator(shape) for shape in shapes.flow_graphs]),
         decoder=network(vocoder.NAME, [shapes.decoder(shape) for shape in shapes.vocoder_graphs]),
