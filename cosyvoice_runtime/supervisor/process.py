@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -77,6 +78,12 @@ class ServerProcess:
         """Living processes of each model."""
         return processes.count_stubs(self.session)
 
+    def kill_stubs(self, model: str) -> None:
+        """End the processes of a model, stuck ones as well."""
+        for member in processes.session_members(self.session):
+            if member.model == model:
+                _kill(member.pid)
+
     def inflight(self) -> dict[str, int]:
         """Requests in work, of each model that tells."""
         return {} if self._run_dir is None else read_request_counts(self._run_dir / METRICS)
@@ -132,11 +139,13 @@ class ServerProcess:
         deadline = time.monotonic() + KILL_WAIT_S
         while members := processes.session_members(self.session):
             for member in members:
-                try:
-                    os.kill(member.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue  # ended by itself
+                _kill(member.pid)
             if time.monotonic() > deadline:
                 logger.error("processes %s can't be killed", [member.pid for member in members])
                 return
             time.sleep(0.01)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):  # it ended by itself
+        os.kill(pid, signal.SIGKILL)
