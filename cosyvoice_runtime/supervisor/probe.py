@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,18 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.errors import CosyVoiceError, split_status
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.guarded_call import Check, guarded, keep_waiting
 
 FILE_NAME = "probe.json"
-BUSY = grpc.StatusCode.UNAVAILABLE
-"""How a model, or Triton's queue before it, refuses what is too much."""
+BUSY = "UNAVAILABLE"
+"""Status by which a model, or Triton's queue before it, refuses what is too much."""
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     # A connection of its own: a shared one waits before it tries again to reach a server that was restarted.
     ("grpc.use_local_subchannel_pool", 1),
 )
-STATUS_OF_STREAMS = (("triton_grpc_error", "true"),)
-"""Makes Triton end a stream with the status of an error, which it keeps to itself otherwise."""
-
 ProbeFunction = Callable[[str, float, Check], None]
 """Called with gRPC ``host:port``, a timeout in seconds and a check that ends the waiting with what it raises;
 raises :class:`ProbeError`."""
@@ -77,49 +74,51 @@ class Probe:
         Raises:
             ProbeError: another error, no output at all, or no end within the timeout.
         """
-        deadline = time.monotonic() + timeout_s
-        with grpc.insecure_channel(url, CHANNEL_OPTIONS) as channel:
-            server = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-            try:
-                decoupled = self._is_decoupled(server, timeout_s, check)
-            except grpc.RpcError as error:
-                raise self._failure(error) from error
-            infer = self._stream if decoupled else self._call
-            try:
-                outputs = infer(server, max(0.0, deadline - time.monotonic()), check)
-            except grpc.RpcError as error:
-                if error.code() is BUSY:
-                    return
-                raise self._failure(error) from error
+        try:
+            with grpc.insecure_channel(url, CHANNEL_OPTIONS) as channel:
+                outputs = self._infer(service_pb2_grpc.GRPCInferenceServiceStub(channel), timeout_s, check)
+        except grpc.RpcError as error:
+            raise self._failure(error) from error
         if not outputs:
             raise ProbeError(f"{self.model}: an answer without any output")
 
+    def _infer(self, server: Any, timeout_s: float, check: Check) -> int:
+        """Number of outputs; a refusal counts as one."""
+        deadline = time.monotonic() + timeout_s
+        # Only a stream can ask a decoupled model; only a plain call gets the status of Triton's own errors.
+        infer = self._stream if self._is_decoupled(server, timeout_s, check) else self._call
+        return infer(server, max(0.0, deadline - time.monotonic()), check)
+
     def _is_decoupled(self, server: Any, timeout_s: float, check: Check) -> bool:
-        """Only a stream can ask a decoupled model, and only a plain call always gets an error's status."""
         request = service_pb2.ModelConfigRequest(name=self.model)
         call = server.ModelConfig.future(request, timeout=timeout_s)
         with guarded(check, call.cancel):
             return call.result().config.model_transaction_policy.decoupled
 
     def _call(self, server: Any, timeout_s: float, check: Check) -> int:
-        """Number of outputs."""
         call = server.ModelInfer.future(self._request(), timeout=timeout_s)
         with guarded(check, call.cancel):
-            return len(call.result().outputs)
+            try:
+                return len(call.result().outputs)
+            except grpc.RpcError as error:
+                if error.code().name == BUSY:
+                    return 1
+                raise
 
     def _stream(self, server: Any, timeout_s: float, check: Check) -> int:
-        """Number of outputs in all responses."""
-        call = server.ModelStreamInfer(iter([self._request()]), timeout=timeout_s, metadata=STATUS_OF_STREAMS)
+        # Without the header triton_grpc_error, which would give errors a status of gRPC: Triton 24.10 aborts
+        # once in a thousand streams that it ends so. The model's own status stands first in its message.
+        call = server.ModelStreamInfer(iter([self._request()]), timeout=timeout_s)
         with guarded(check, call.cancel):
-            return self._count_outputs(call)
+            return sum(self._outputs(response) for response in call)
 
-    def _count_outputs(self, responses: Iterable[Any]) -> int:
-        outputs = 0
-        for response in responses:
-            if response.error_message:  # Triton refused the request before the model saw it
-                raise ProbeError(f"{self.model}: {response.error_message}")
-            outputs += len(response.infer_response.outputs)
-        return outputs
+    def _outputs(self, response: Any) -> int:
+        if not response.error_message:
+            return len(response.infer_response.outputs)
+        status, message = split_status(response.error_message)
+        if status != BUSY:
+            raise ProbeError(f"{self.model}: {message}")
+        return 1
 
     def _request(self) -> Any:
         return service_pb2.ModelInferRequest(

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, read_series, render_page
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, render_page
 from cosyvoice_runtime.metrics.request_count import read_request_counts
 from cosyvoice_runtime.supervisor import processes, shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
@@ -90,7 +90,7 @@ class ServerProcess:
 
     def metrics(self) -> str:
         """What the models tell of themselves, as a page for Prometheus."""
-        return "" if self._run_dir is None else render_page(read_series(self._run_dir / METRICS))
+        return "" if self._run_dir is None else render_page(self._run_dir / METRICS)
 
     def errors(self) -> list[str]:
         """Error messages in the log of this run."""

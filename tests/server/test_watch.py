@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -69,7 +68,7 @@ class Watched:
     def __init__(self, **changes: float) -> None:
         self.process = FakeProcess()
         self.models = FakeModels(self.process)
-        self.settings = dataclasses.replace(SETTINGS, **changes)
+        self.settings = SETTINGS.replace(**changes)
         self.watch: Watch | None = None
         self._failed = threading.Event()
         self._failures: list[SupervisorError] = []

@@ -14,8 +14,8 @@ import triton_python_backend_utils as pb_utils
 from cosyvoice_runtime.metrics.request_count import RequestCount
 
 ERRORS = {
-    -2: ("no room", "UNAVAILABLE"),
-    -3: ("the text of another error: try again later", "INTERNAL"),
+    -2: ("UNAVAILABLE: no room", "UNAVAILABLE"),
+    -3: ("INTERNAL: try again later", "INTERNAL"),
 }
 
 
