@@ -41,7 +41,7 @@ class Metric:
         self._number.inc(amount)
 
 
-class Counter(Metric):
+class CounterMetric(Metric):
     """A number that only grows. It goes on from where the model's last process was when that ended."""
 
     def __init__(self, number: Number) -> None:
@@ -90,7 +90,7 @@ class Metrics:
         """A number that goes up and down, starting at 0; the sum of those of the model's living processes."""
         return Metric(self._number("gauge", name, name, labels, description))
 
-    def counter(self, name: str, description: str, **labels: str) -> Counter:
+    def counter(self, name: str, description: str, **labels: str) -> CounterMetric:
         """A number that only grows.
 
         Raises:
@@ -98,7 +98,7 @@ class Metrics:
         """
         if not name.endswith("_total"):
             raise ValueError(f"{name}: the name of a counter ends in _total")
-        return Counter(self._number("counter", name.removesuffix("_total"), name, labels, description))
+        return CounterMetric(self._number("counter", name.removesuffix("_total"), name, labels, description))
 
     def histogram(self, name: str, description: str, buckets: Sequence[float], **labels: str) -> Histogram:
         """Counts of values by size.

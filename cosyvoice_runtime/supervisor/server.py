@@ -20,9 +20,9 @@ from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
 from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
 from cosyvoice_runtime.supervisor.models import Models
-from cosyvoice_runtime.supervisor.ports import Ports
 from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
 from cosyvoice_runtime.supervisor.process import ServerProcess
+from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from cosyvoice_runtime.supervisor.triton import find_triton
 from cosyvoice_runtime.supervisor.triton_metrics import queued_requests, triton_metrics
 from cosyvoice_runtime.supervisor.watch import Watch
@@ -64,7 +64,7 @@ class Server:
         self._repository = repository
         self._python = python
         self._probes = read_probes(repository) if probes is None else probes
-        self._ports = Ports.choose(self.settings)
+        self._ports = ServerPorts.choose(self.settings)
         self._control = Control(self.http_url)
         self._process: ServerProcess | None = None
         self._metrics: MetricsEndpoint | None = None

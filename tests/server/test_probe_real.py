@@ -29,7 +29,7 @@ def test_status_of_an_error_decides_and_its_text_does_not(server: Server) -> Non
 
 def test_stream_without_end_is_a_failure_after_its_time(server: Server) -> None:
     with pytest.raises(ProbeError, match="no end of the answer in time"):
-        Probe("count", {"COUNT": np.array([1000], np.int32), "PAUSE_MS": np.array([50], np.int32)})(
+        Probe("count", {"COUNT": np.array([60], np.int32), "PAUSE_MS": np.array([50], np.int32)})(
             server.grpc_url, 0.5
         )
 

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 
 ERRORS = {
@@ -22,6 +23,7 @@ ERRORS = {
 class TritonPythonModel:
     def initialize(self, args):
         self.inflight = RequestCount(args["model_name"])
+        self.counted = Metrics(args["model_name"]).counter("counted_total", "Numbers sent.")
         # Two threads that talk to the server at once may crash it, or hang.
         self.server = threading.Lock()
 
@@ -52,6 +54,7 @@ class TritonPythonModel:
             tensor = pb_utils.Tensor("VALUE", np.array([value], np.int32))
             with self.server:
                 sender.send(pb_utils.InferenceResponse([tensor]))
+            self.counted.add(1)
         with self.server:
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         self.inflight.leave()
