@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Metric:
-    """One number; thread-safe, about a microsecond a change."""
+    """One number; thread-safe, a few microseconds a change."""
 
     def __init__(self, number: Number) -> None:
         self._number = number
@@ -35,22 +35,11 @@ class Metric:
         return self._number.get()
 
     def set(self, value: float) -> None:
+        """Show this value; of a counter, what this object has counted in all."""
         self._number.set(value)
 
     def add(self, amount: float) -> None:
         self._number.inc(amount)
-
-
-class CounterMetric(Metric):
-    """A number that only grows. It goes on from where the model's last process was when that ended."""
-
-    def __init__(self, number: Number) -> None:
-        super().__init__(number)
-        self._start = number.get()
-
-    def set(self, value: float) -> None:
-        """Show what this process has counted in all."""
-        self._number.set(self._start + value)
 
 
 class Histogram:
@@ -90,15 +79,15 @@ class Metrics:
         """A number that goes up and down, starting at 0; the sum of those of the model's living processes."""
         return Metric(self._number("gauge", name, name, labels, description))
 
-    def counter(self, name: str, description: str, **labels: str) -> CounterMetric:
-        """A number that only grows.
+    def counter(self, name: str, description: str, **labels: str) -> Metric:
+        """A number that only grows; shown is what dead processes counted as well.
 
         Raises:
             ValueError: its name does not end in ``_total``.
         """
         if not name.endswith("_total"):
             raise ValueError(f"{name}: the name of a counter ends in _total")
-        return CounterMetric(self._number("counter", name.removesuffix("_total"), name, labels, description))
+        return Metric(self._number("counter", name.removesuffix("_total"), name, labels, description))
 
     def histogram(self, name: str, description: str, buckets: Sequence[float], **labels: str) -> Histogram:
         """Counts of values by size.

@@ -48,7 +48,7 @@ def shared_directory() -> Path | None:
 def create_number(
     directory: Path | None, kind: Kind, family: str, name: str, labels: Labels, description: str
 ) -> Number:
-    """A number of this process; the same one when asked for twice.
+    """A number that starts at 0; those of one name and the same labels are shown as their sum.
 
     Args:
         directory: where readers look for it; None when nobody reads it.
@@ -59,32 +59,49 @@ def create_number(
     if directory is None:
         return MutexValue(kind, family, name, list(labels), list(labels.values()), description)
     key = mmap_key(family, name, list(labels), list(labels.values()), description)
-    return _opened(directory, labels["model"]).number(kind, key)
+    return _opened(directory, labels["model"]).number(kind, key).share()
 
 
 class SharedNumber:
-    """A :class:`Number` in a file."""
+    """A number in a file: what dead processes left, and the sum of this process's shares."""
 
     def __init__(self, file: MmapedDict, key: str, lock: threading.Lock) -> None:
         self._file = file
         self._key = key
-        self._lock = lock
-        self._value = file.read_value(key)[0]
+        self._left = file.read_value(key)[0]
+        self._shares: list[Share] = []
+        self.lock = lock
+
+    def share(self) -> Share:
+        """A new one."""
+        with self.lock:
+            self._shares.append(Share(self))
+            return self._shares[-1]
+
+    def write(self) -> None:
+        total = sum((share.amount for share in self._shares), self._left)
+        self._file.write_value(self._key, total, 0.0)
+
+
+class Share:
+    """A :class:`Number` that is added to others of the same name and labels."""
+
+    def __init__(self, number: SharedNumber) -> None:
+        self._number = number
+        self.amount = 0.0
 
     def get(self) -> float:
-        return self._value
+        return self.amount
 
     def set(self, value: float) -> None:
-        with self._lock:
-            self._write(value)
+        with self._number.lock:
+            self.amount = value
+            self._number.write()
 
     def inc(self, amount: float) -> None:
-        with self._lock:
-            self._write(self._value + amount)
-
-    def _write(self, value: float) -> None:
-        self._value = value
-        self._file.write_value(self._key, value, 0.0)
+        with self._number.lock:
+            self.amount += amount
+            self._number.write()
 
 
 class NumberFiles:

@@ -201,12 +201,14 @@ def test_files_do_not_grow_with_the_number_of_dead_processes(tmp_path, worker):
     assert set(sizes) == {sizes[0]}
 
 
-def test_metric_asked_for_twice_is_one(tmp_path):
+def test_metrics_of_one_name_and_the_same_labels_are_summed(tmp_path):
     first, second = (Metrics("m", tmp_path).gauge("busy", "Busy.") for _ in range(2))
     first.add(1)
-    second.add(2)
-    assert first.value == second.value == 3
-    assert shown(tmp_path) == {"busy": 3}
+    second.set(0.2)
+    assert (first.value, second.value) == (1, 0.2)
+    assert shown(tmp_path) == {"busy": 1.2}
+    second.set(0)
+    assert shown(tmp_path) == {"busy": 1}
 
 
 def test_page_has_a_heading_for_each_metric_and_escapes_texts(tmp_path):
