@@ -13,7 +13,7 @@ from pathlib import Path
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.supervisor import Probe
-from cosyvoice_runtime.supervisor.ports import Ports
+from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repo"
 MODEL = "cosyvoice2"
@@ -22,7 +22,7 @@ TIMEOUT_S = 25.0
 
 def main() -> int:
     try:
-        ports = Ports.choose(Settings.read(environment=os.environ).server)
+        ports = ServerPorts.choose(Settings.read(environment=os.environ).server)
         Probe.read(REPOSITORY / MODEL / "probe.json")(ports.url(ports.grpc), TIMEOUT_S)
     except CosyVoiceError as error:
         print(error, file=sys.stderr)

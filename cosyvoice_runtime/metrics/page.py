@@ -1,42 +1,68 @@
-"""Metrics in Prometheus's text format 0.0.4."""
+"""What the models tell of themselves, read from their files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, groupby
-from operator import attrgetter
+from collections.abc import Iterable
+from pathlib import Path
 
-from cosyvoice_runtime.metrics.series import Series
+import prometheus_client
+from prometheus_client import generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
+from cosyvoice_runtime.metrics.number_files import LIVING_GAUGES
 
-def render_page(found: Mapping[Series, Sequence[float]]) -> str:
-    """The page of these series, those of one name together."""
-    lines: list[str] = []
-    for name, family in groupby(sorted(found, key=attrgetter("name", "labels")), attrgetter("name")):
-        members = list(family)
-        lines.append(f"# HELP {name} {_escape(members[0].description)}")
-        lines.append(f"# TYPE {name} {members[0].kind}")
-        lines += [sample for series in members for sample in _samples(series, found[series])]
-    return "".join(f"{line}\n" for line in lines)
+ENDED = "ZX"
+"""States of a process that is a zombie, or gone (proc(5))."""
 
 
-def _samples(series: Series, numbers: Sequence[float]) -> Iterator[str]:
-    if series.kind != "histogram":
-        yield _sample(series.name, series.labels, numbers[0])
-        return
-    total, *counts = numbers
-    bounds = [*map(repr, series.bounds), "+Inf"]
-    for bound, count in zip(bounds, accumulate(counts), strict=True):
-        yield _sample(f"{series.name}_bucket", (*series.labels, ("le", bound)), count)
-    yield _sample(f"{series.name}_sum", series.labels, total)
-    yield _sample(f"{series.name}_count", series.labels, sum(counts))
+class ModelMetrics(Collector):
+    """Metrics of all models of a server: gauges of living processes, counters of dead ones as well."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def collect(self) -> Iterable[prometheus_client.Metric]:
+        _remove_dead_gauges(self._directory)
+        try:
+            families = MultiProcessCollector.merge(_complete_files(self._directory))
+        except FileNotFoundError:
+            return []  # the directory is being removed
+        return sorted(families, key=lambda family: family.name)
 
 
-def _sample(name: str, labels: tuple[tuple[str, str], ...], value: float) -> str:
-    quoted = (f'{label}="{_escape(text, quotes=True)}"' for label, text in labels)
-    return f"{name}{{{','.join(quoted)}}} {value!r}"
+def render_page(directory: Path) -> str:
+    """The page in Prometheus's text format 0.0.4."""
+    return generate_latest(ModelMetrics(directory)).decode()
 
 
-def _escape(text: str, quotes: bool = False) -> str:
-    escaped = text.replace("\\", r"\\").replace("\n", r"\n")
-    return escaped.replace('"', r"\"") if quotes else escaped
+def read_samples(directory: Path) -> list[Sample]:
+    """Every line of the page."""
+    return [sample for family in ModelMetrics(directory).collect() for sample in family.samples]
+
+
+def _remove_dead_gauges(directory: Path) -> None:
+    for path in directory.glob(f"{LIVING_GAUGES}_*.db"):
+        if not _is_alive(int(path.stem.rpartition(".")[2])):
+            path.unlink(missing_ok=True)
+
+
+def _complete_files(directory: Path) -> list[str]:
+    """A file that is being created is empty at first."""
+    return [str(path) for path in directory.glob("*.db") if _size(path)]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # another reader removed a dead process's gauges
+        return 0
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ENDED

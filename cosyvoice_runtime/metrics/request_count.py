@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cosyvoice_runtime.metrics.metrics import Metric
-from cosyvoice_runtime.metrics.series import Series
-from cosyvoice_runtime.metrics.shared_file import read_series, shared_directory
+from cosyvoice_runtime.metrics.number_files import create_number, shared_directory
+from cosyvoice_runtime.metrics.page import read_samples
 
 NAME = "cosyvoice_requests_in_work"
+DESCRIPTION = "Requests without their final response yet."
 
 
 class RequestCount:
@@ -23,8 +24,8 @@ class RequestCount:
     """
 
     def __init__(self, model: str, directory: Path | None = None) -> None:
-        series = Series(NAME, "gauge", "Requests without their final response yet.", (("model", model),))
-        self._metric = Metric(series, directory or shared_directory())
+        directory = directory or shared_directory()
+        self._metric = Metric(create_number(directory, "gauge", NAME, NAME, {"model": model}, DESCRIPTION))
 
     @property
     def count(self) -> int:
@@ -48,6 +49,5 @@ class RequestCount:
 
 def read_request_counts(directory: Path) -> dict[str, int]:
     """Requests in work by model, summed over its living processes; a model that tells nothing is left out."""
-    return {
-        dict(series.labels)["model"]: int(count) for series, (count,) in read_series(directory, NAME).items()
-    }
+    samples = [sample for sample in read_samples(directory) if sample.name == NAME]
+    return {sample.labels["model"]: int(sample.value) for sample in samples}

@@ -24,7 +24,7 @@ SIGTERM or SIGINT drains and stops; a second one stops at once.
 
 Exit codes: 0 stopped when told to, 2 wrong arguments, 3 not started because it could not have run,
 4 the server or a model did not come up, 5 the server died too often, 6 a model had to be reloaded too often,
-7 stopped when told to, with requests cut off.
+7 stopped when told to, with requests cut off, 8 the supervisor itself failed.
 """
 
 

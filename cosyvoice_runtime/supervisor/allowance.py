@@ -9,10 +9,10 @@ WINDOW_S = 600.0
 
 
 class Allowance:
-    """So many times within any ten minutes.
+    """A limit on how often something happens within ten minutes.
 
     Args:
-        limit: times.
+        limit: greatest number of times.
     """
 
     def __init__(self, limit: int) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
+from cosyvoice_runtime.supervisor.http_call import ControlError, http_call
 
 PROTECTED = "model-repository,trace,logging"
 KEY = "supervisor-key"
-
-
-class ControlError(CosyVoiceError):
-    """The server refused, or did not answer."""
+ANSWER_TIMEOUT_S = 10.0
 
 
 class Control:
@@ -40,34 +37,29 @@ class Control:
             return False
         return True
 
-    def states(self) -> dict[str, str]:
+    def states(self, check: Check = keep_waiting) -> dict[str, str]:
         """State of every model of the repository: READY, LOADING, UNLOADING, UNAVAILABLE."""
-        entries = self._request("POST", "repository/index", timeout_s=10.0)
+        entries = self._request("POST", "repository/index", ANSWER_TIMEOUT_S, check)
         return {entry["name"]: entry.get("state", "UNAVAILABLE") for entry in entries}
 
-    def load(self, model: str, timeout_s: float) -> None:
+    def load(self, model: str, timeout_s: float, check: Check = keep_waiting) -> None:
         """Load a model and wait for it.
+
+        Args:
+            check: ends the waiting with what it raises.
 
         Raises:
             ControlError: it can't be loaded; holds the model's own error.
         """
-        self._request("POST", f"repository/models/{model}/load", timeout_s)
+        self._request("POST", f"repository/models/{model}/load", timeout_s, check)
 
-    def unload(self, model: str, timeout_s: float = 10.0) -> None:
+    def unload(self, model: str, check: Check = keep_waiting) -> None:
         """Refuse new requests to a model; the ones in flight finish (see :meth:`states`)."""
-        self._request("POST", f"repository/models/{model}/unload", timeout_s)
+        self._request("POST", f"repository/models/{model}/unload", ANSWER_TIMEOUT_S, check)
 
-    def _request(self, method: str, path: str, timeout_s: float) -> Any:
-        connection = http.client.HTTPConnection(self._url, timeout=timeout_s)
-        try:
-            connection.request(method, f"/v2/{path}", headers={KEY: self._secret})
-            response = connection.getresponse()
-            body = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise ControlError(f"no answer to {path}: {error!r}") from error
-        finally:
-            connection.close()
-        answer = json.loads(body) if body else None
-        if response.status != 200:
-            raise ControlError(answer["error"] if isinstance(answer, Mapping) else f"HTTP {response.status}")
-        return answer
+    def _request(self, method: str, path: str, timeout_s: float, check: Check = keep_waiting) -> Any:
+        answer = http_call(self._url, method, f"/v2/{path}", timeout_s, {KEY: self._secret}, check)
+        content = json.loads(answer.body) if answer.body else None
+        if answer.status != 200:
+            raise ControlError(content["error"] if isinstance(content, Mapping) else f"HTTP {answer.status}")
+        return content

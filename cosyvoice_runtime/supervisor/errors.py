@@ -34,12 +34,6 @@ class StartError(SupervisorError):
     exit_code = 4
 
 
-class StartInterruptedError(SupervisorError):
-    """The server was told to stop before it was up."""
-
-    exit_code = 0
-
-
 class ServerDiedError(SupervisorError):
     """The server process ended by itself."""
 
@@ -50,6 +44,18 @@ class RepairError(SupervisorError):
     """A model had to be reloaded too often."""
 
     exit_code = 6
+
+
+class WatchError(SupervisorError):
+    """The watch over the models failed, so that nobody would reload them."""
+
+    exit_code = 8
+
+
+class StopRequestedError(SupervisorError):
+    """What was under way was given up, because the server was told to stop."""
+
+    exit_code = 0
 
 
 UNDRAINED_EXIT_CODE = 7

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any
 
-from cosyvoice_runtime.supervisor.control import ControlError
+from cosyvoice_runtime.supervisor.http_call import ControlError
 
 logger = logging.getLogger(__name__)
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.control import Control, ControlError
+from cosyvoice_runtime.supervisor.control import Control
 from cosyvoice_runtime.supervisor.errors import StartError
+from cosyvoice_runtime.supervisor.guarded_call import CHECK_INTERVAL_S, Check
+from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeFunction
 
 logger = logging.getLogger(__name__)
 
-Check = Callable[[], None]
-"""Called while waiting; raises when waiting makes no sense any more."""
-
 PARALLEL_LOADS = 4
 """Triton's own number of threads that load models."""
-CHECK_INTERVAL_S = 0.2
 DRAIN_INTERVAL_S = 0.05
 IDLE_LOOKS = 2
 """A request between Triton's queue and its model is seen by neither, for less than a drain interval."""
@@ -42,7 +39,7 @@ class Models:
         control: Control,
         probes: Mapping[str, ProbeFunction],
         grpc_url: str,
-        inflight: Callable[[], Mapping[str, int]],
+        inflight: Callable[[Check], Mapping[str, int]],
         settings: ServerSettings,
     ) -> None:
         self._control = control
@@ -55,74 +52,90 @@ class Models:
 
     @property
     def probed(self) -> list[str]:
-        return list(self._probes)
+        """Models that have a probe, those that call others last."""
+        return [name for name in (*self._children, *self._entries) if name in self._probes]
 
     def load_all(self, check: Check) -> None:
         """Load every model, the ones that call others last, then probe every model in the same order.
 
         Raises:
             StartError: a model does not load or does not answer.
+            Exception: what ``check`` raises, soon after.
         """
+
+        def load(name: str) -> None:
+            self._load(name, check)
+
+        def probe(name: str) -> None:
+            self.probe(name, check)
+
         for name in (*self._children, *self._entries):
             if name not in self._probes:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
-        for action, verb, past in ((self._load, "load", "loaded"), (self.probe, "answer", "answered")):
+        for action, verb, past in ((load, "load", "loaded"), (probe, "answer", "answered")):
             for group in (self._children, self._entries):
                 for name, seconds in _side_by_side(action, verb, group, check):
                     logger.info("%s %s after %.1f s", name, past, seconds)
 
-    def probe(self, name: str) -> None:
-        """Raises: ProbeError: the model does not answer as it should."""
+    def probe(self, name: str, check: Check) -> None:
+        """
+        Raises:
+            ProbeError: the model does not answer as it should.
+            Exception: what ``check`` raises, soon after.
+        """
         if name in self._probes:
-            self._probes[name](self._grpc_url, self._settings.probe_timeout_s)
+            self._probes[name](self._grpc_url, self._settings.probe_timeout_s, check)
 
-    def reload(self, name: str) -> None:
-        """Replace a model's dead or stuck processes by new ones.
+    def reload(self, name: str, check: Check) -> None:
+        """Replace a model's dead processes by new ones.
 
         Raises:
             ControlError, ProbeError: it does not come back.
+            Exception: what ``check`` raises, soon after.
         """
-        self._control.unload(name)
-        self._load(name)
-        self.probe(name)
+        self._control.unload(name, check)
+        self._load(name, check)
+        self.probe(name, check)
 
-    def unload_all(self, timeout_s: float, hurry: threading.Event) -> bool:
+    def unload_all(self, check: Check) -> None:
         """Refuse new requests, first those that cause others, and wait until those in flight are answered.
 
-        Returns:
-            False when the time was up, or ``hurry`` set, before.
+        Raises:
+            ControlError: the server can't be asked, or ``check`` raised it while requests were in flight.
         """
-        deadline = time.monotonic() + timeout_s
         for group in (self._entries, self._children):
             for name in group:
-                self._control.unload(name)
-            if not self._wait_until_idle(group, deadline, hurry):
-                return False
-        return True
+                self._control.unload(name, check)
+            self._wait_until_idle(group, check)
 
-    def _load(self, name: str) -> None:
-        self._control.load(name, self._settings.start_timeout_s)
+    def _load(self, name: str, check: Check) -> None:
+        self._control.load(name, self._settings.start_timeout_s, check)
 
-    def _wait_until_idle(self, group: Sequence[str], deadline: float, hurry: threading.Event) -> bool:
+    def _wait_until_idle(self, group: Sequence[str], check: Check) -> None:
         idle_looks = 0
         while idle_looks < IDLE_LOOKS:
-            busy = self._busy(group)
-            if busy and (hurry.is_set() or time.monotonic() > deadline):
-                logger.warning("still in use: %s", ", ".join(busy))
-                return False
+            busy = self._busy(group, check)
+            if busy:
+                _require_patience(check, busy)
             idle_looks = 0 if busy else idle_looks + 1
-            hurry.wait(DRAIN_INTERVAL_S)
-        return True
+            time.sleep(DRAIN_INTERVAL_S)
 
-    def _busy(self, group: Sequence[str]) -> list[str]:
+    def _busy(self, group: Sequence[str], check: Check) -> list[str]:
         """Models not unloaded, unless they tell themselves that they have nothing left to do.
 
         A finished request counts as in flight for Triton as long as its client keeps the stream open.
         """
-        states = self._control.states()
+        states = self._control.states(check)
         loaded = [name for name in group if states.get(name, "UNAVAILABLE") != "UNAVAILABLE"]
-        inflight = self._inflight()
+        inflight = self._inflight(check)
         return [name for name in loaded if inflight.get(name, 1)]
+
+
+def _require_patience(check: Check, busy: Sequence[str]) -> None:
+    try:
+        check()
+    except ControlError as error:
+        raise ControlError(f"{error}; still in use: {', '.join(busy)}") from None
 
 
 def _side_by_side(

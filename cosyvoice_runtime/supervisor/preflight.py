@@ -9,13 +9,13 @@ from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.template import placeholders
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.errors import PreflightError
-from cosyvoice_runtime.supervisor.ports import Ports
+from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from cosyvoice_runtime.supervisor.triton import Triton
 
 CHECKPOINT = re.compile(r'key:\s*"checkpoint_dir"\s*,?\s*value:?\s*\{\s*string_value:\s*"([^"]*)"')
 
 
-def check(triton: Triton, ports: Ports, settings: ServerSettings, repository: Path) -> None:
+def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, repository: Path) -> None:
     """
     Raises:
         PreflightError: with every problem found, one sentence each.

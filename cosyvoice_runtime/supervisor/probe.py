@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
-import queue
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
-import tritonclient.grpc as triton
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype, triton_to_np_dtype
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.errors import CosyVoiceError, split_status
 from cosyvoice_runtime.supervisor.errors import PreflightError
+from cosyvoice_runtime.supervisor.guarded_call import Check, guarded, keep_waiting
 
 FILE_NAME = "probe.json"
-BUSY = re.compile("try again later|Exceeds maximum queue size")
-"""How a model, or Triton's queue before it, refuses what is too much; streams lose the status."""
-
-ProbeFunction = Callable[[str, float], None]
-"""Called with gRPC ``host:port`` and a timeout in seconds; raises :class:`ProbeError`."""
+BUSY = "UNAVAILABLE"
+"""Status by which a model, or Triton's queue before it, refuses what is too much."""
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    # A connection of its own: a shared one waits before it tries again to reach a server that was restarted.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+ProbeFunction = Callable[[str, float, Check], None]
+"""Called with gRPC ``host:port``, a timeout in seconds and a check that ends the waiting with what it raises;
+raises :class:`ProbeError`."""
 
 
 class ProbeError(CosyVoiceError):
@@ -57,50 +62,75 @@ class Probe:
         except (ValueError, KeyError, TypeError) as error:
             raise PreflightError([f"{path} is no probe ({error!r})"]) from error
 
-    def __call__(self, url: str, timeout_s: float) -> None:
+    def __call__(self, url: str, timeout_s: float, check: Check = keep_waiting) -> None:
         """Send the request and wait for its last response.
 
         A refusal for want of room is an answer as well: whoever is busy works.
 
+        Args:
+            url: ``host:port`` of gRPC.
+            check: ends the waiting with what it raises.
+
         Raises:
             ProbeError: another error, no output at all, or no end within the timeout.
         """
-        responses: queue.Queue[tuple[Any, Any]] = queue.Queue()
-        ended = False
-        client = triton.InferenceServerClient(url)
         try:
-            client.start_stream(callback=lambda result, error: responses.put((result, error)))
-            client.async_stream_infer(
-                self.model,
-                [_input(name, array) for name, array in self.inputs.items()],
-                enable_empty_final_response=True,
-            )
-            self._read(responses, time.monotonic() + timeout_s)
-            ended = True
-        except InferenceServerException as error:
-            if not BUSY.search(error.message()):
-                raise ProbeError(f"{self.model}: {error.message()}") from error
-            ended = True
-        finally:
-            # Triton 24.10 may abort when a stream is cancelled just as it ends.
-            client.stop_stream(cancel_requests=not ended)
-            client.close()
-
-    def _read(self, responses: queue.Queue[tuple[Any, Any]], deadline: float) -> None:
-        outputs = 0
-        while True:
-            try:
-                result, error = responses.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                raise ProbeError(f"{self.model}: no end of the answer in time") from None
-            if error is not None:
-                raise error
-            response = result.get_response()
-            outputs += len(response.outputs)
-            if response.parameters["triton_final_response"].bool_param:
-                break
+            with grpc.insecure_channel(url, CHANNEL_OPTIONS) as channel:
+                outputs = self._infer(service_pb2_grpc.GRPCInferenceServiceStub(channel), timeout_s, check)
+        except grpc.RpcError as error:
+            raise self._failure(error) from error
         if not outputs:
             raise ProbeError(f"{self.model}: an answer without any output")
+
+    def _infer(self, server: Any, timeout_s: float, check: Check) -> int:
+        """Number of outputs; a refusal counts as one."""
+        deadline = time.monotonic() + timeout_s
+        # Only a stream can ask a decoupled model; only a plain call gets the status of Triton's own errors.
+        infer = self._stream if self._is_decoupled(server, timeout_s, check) else self._call
+        return infer(server, max(0.0, deadline - time.monotonic()), check)
+
+    def _is_decoupled(self, server: Any, timeout_s: float, check: Check) -> bool:
+        request = service_pb2.ModelConfigRequest(name=self.model)
+        call = server.ModelConfig.future(request, timeout=timeout_s)
+        with guarded(check, call.cancel):
+            return call.result().config.model_transaction_policy.decoupled
+
+    def _call(self, server: Any, timeout_s: float, check: Check) -> int:
+        call = server.ModelInfer.future(self._request(), timeout=timeout_s)
+        with guarded(check, call.cancel):
+            try:
+                return len(call.result().outputs)
+            except grpc.RpcError as error:
+                if error.code().name == BUSY:
+                    return 1
+                raise
+
+    def _stream(self, server: Any, timeout_s: float, check: Check) -> int:
+        # Without the header triton_grpc_error, which would give errors a status of gRPC: Triton 24.10 aborts
+        # once in a thousand streams that it ends so. The model's own status stands first in its message.
+        call = server.ModelStreamInfer(iter([self._request()]), timeout=timeout_s)
+        with guarded(check, call.cancel):
+            return sum(self._outputs(response) for response in call)
+
+    def _outputs(self, response: Any) -> int:
+        if not response.error_message:
+            return len(response.infer_response.outputs)
+        status, message = split_status(response.error_message)
+        if status != BUSY:
+            raise ProbeError(f"{self.model}: {message}")
+        return 1
+
+    def _request(self) -> Any:
+        return service_pb2.ModelInferRequest(
+            model_name=self.model,
+            inputs=[_tensor(name, array) for name, array in self.inputs.items()],
+            raw_input_contents=[_content(array) for array in self.inputs.values()],
+        )
+
+    def _failure(self, error: grpc.RpcError) -> ProbeError:
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return ProbeError(f"{self.model}: no end of the answer in time")
+        return ProbeError(f"{self.model}: {error.details()}")
 
 
 def read_probes(repository: Path) -> dict[str, ProbeFunction]:
@@ -116,7 +146,11 @@ def _array(value: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     return np.resize(np.array(data, dtype), value["shape"])
 
 
-def _input(name: str, array: np.ndarray[Any, Any]) -> triton.InferInput:
-    tensor = triton.InferInput(name, array.shape, np_to_triton_dtype(array.dtype))
-    tensor.set_data_from_numpy(array)
-    return tensor
+def _tensor(name: str, array: np.ndarray[Any, Any]) -> Any:
+    datatype = np_to_triton_dtype(array.dtype)
+    return service_pb2.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=array.shape)
+
+
+def _content(array: np.ndarray[Any, Any]) -> bytes:
+    """Elements in row-major order, texts with their length before them."""
+    return serialize_byte_tensor(array).item() if array.dtype == np.object_ else array.tobytes()

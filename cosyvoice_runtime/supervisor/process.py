@@ -12,10 +12,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, read_series, render_page
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, render_page
 from cosyvoice_runtime.metrics.request_count import read_request_counts
 from cosyvoice_runtime.supervisor import processes, shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
@@ -77,13 +78,19 @@ class ServerProcess:
         """Living processes of each model."""
         return processes.count_stubs(self.session)
 
+    def kill_stubs(self, model: str) -> None:
+        """End the processes of a model, stuck ones as well."""
+        for member in processes.session_members(self.session):
+            if member.model == model:
+                _kill(member.pid)
+
     def inflight(self) -> dict[str, int]:
         """Requests in work, of each model that tells."""
         return {} if self._run_dir is None else read_request_counts(self._run_dir / METRICS)
 
     def metrics(self) -> str:
         """What the models tell of themselves, as a page for Prometheus."""
-        return "" if self._run_dir is None else render_page(read_series(self._run_dir / METRICS))
+        return "" if self._run_dir is None else render_page(self._run_dir / METRICS)
 
     def errors(self) -> list[str]:
         """Error messages in the log of this run."""
@@ -132,11 +139,13 @@ class ServerProcess:
         deadline = time.monotonic() + KILL_WAIT_S
         while members := processes.session_members(self.session):
             for member in members:
-                try:
-                    os.kill(member.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue  # ended by itself
+                _kill(member.pid)
             if time.monotonic() > deadline:
                 logger.error("processes %s can't be killed", [member.pid for member in members])
                 return
             time.sleep(0.01)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):  # it ended by itself
+        os.kill(pid, signal.SIGKILL)

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, ServerSettings
 from cosyvoice_runtime.supervisor import preflight
-from cosyvoice_runtime.supervisor.control import Control, ControlError
-from cosyvoice_runtime.supervisor.errors import StartError, StartInterruptedError, SupervisorError
+from cosyvoice_runtime.supervisor.control import Control
+from cosyvoice_runtime.supervisor.errors import StartError, StopRequestedError, SupervisorError
+from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
+from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
-from cosyvoice_runtime.supervisor.metrics import queued_requests, triton_metrics
 from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
 from cosyvoice_runtime.supervisor.models import Models
-from cosyvoice_runtime.supervisor.ports import Ports
 from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
 from cosyvoice_runtime.supervisor.process import ServerProcess
+from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from cosyvoice_runtime.supervisor.triton import find_triton
+from cosyvoice_runtime.supervisor.triton_metrics import queued_requests, triton_metrics
 from cosyvoice_runtime.supervisor.watch import Watch
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class Server:
         self._repository = repository
         self._python = python
         self._probes = read_probes(repository) if probes is None else probes
-        self._ports = Ports.choose(self.settings)
+        self._ports = ServerPorts.choose(self.settings)
         self._control = Control(self.http_url)
         self._process: ServerProcess | None = None
         self._metrics: MetricsEndpoint | None = None
@@ -129,7 +131,7 @@ class Server:
         Raises:
             PreflightError: it could not have run and was not started.
             StartError: it, or one of its models, did not come up; it is stopped again.
-            StartInterruptedError: :meth:`request_stop` was called.
+            StopRequestedError: :meth:`request_stop` was called.
         """
         started = time.monotonic()
         self._failure = None
@@ -156,7 +158,7 @@ class Server:
         """Return when :meth:`request_stop` is called.
 
         Raises:
-            ServerDiedError, RepairError: the server can't be kept up.
+            ServerDiedError, RepairError, WatchError: the server can't be kept up.
         """
         self._ending.wait()
         if self._failure is not None:
@@ -175,7 +177,7 @@ class Server:
             return
         if self._watch is not None:
             self._watch.close()
-        self.drained = self._process.running() and self._drain()
+        self.drained = self._process.running() and self._drain(self._process)
         self._end(self._process, HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s)
         self._process = None
         logger.info(
@@ -188,7 +190,7 @@ class Server:
                 reasons = process.errors() or [f"see {self.settings.log_file}"]
                 raise StartError("tritonserver ended while starting: " + "; ".join(reasons))
             if self._stop_requested.is_set():
-                raise StartInterruptedError("told to stop while starting")
+                raise StopRequestedError("told to stop while starting")
             if time.monotonic() > deadline:
                 raise StartError(f"not up within {self.settings.start_timeout_s:.0f} s")
 
@@ -214,10 +216,10 @@ class Server:
             *self._control.arguments,
         ]
 
-    def _inflight_requests(self) -> dict[str, int]:
+    def _inflight_requests(self, check: Check = keep_waiting) -> dict[str, int]:
         if self._process is None:
             return {}
-        queued = queued_requests(self.triton_metrics_url)
+        queued = queued_requests(self.triton_metrics_url, check)
         return {model: count + queued[model] for model, count in self._process.inflight().items()}
 
     def _serve_metrics(self, process: ServerProcess) -> MetricsEndpoint:
@@ -235,12 +237,23 @@ class Server:
             self._metrics = None
         process.stop(exit_timeout_s)
 
-    def _drain(self) -> bool:
+    def _drain(self, process: ServerProcess) -> bool:
+        deadline = time.monotonic() + self.settings.drain_timeout_s
+
+        def check() -> None:
+            if not process.running():
+                raise ControlError("tritonserver ended")
+            if self._hurry.is_set():
+                raise ControlError("told not to wait")
+            if time.monotonic() > deadline:
+                raise ControlError(f"not done within {self.settings.drain_timeout_s:g} s")
+
         try:
-            return self._models.unload_all(self.settings.drain_timeout_s, self._hurry)
+            self._models.unload_all(check)
         except ControlError as error:
-            logger.warning("draining failed: %s", error)
+            logger.warning("requests in flight were not waited for: %s", error)
             return False
+        return True
 
     def _fail(self, failure: SupervisorError) -> None:
         self._failure = failure

@@ -7,14 +7,20 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.allowance import WINDOW_S, Allowance
-from cosyvoice_runtime.supervisor.control import ControlError
-from cosyvoice_runtime.supervisor.errors import RepairError, ServerDiedError, SupervisorError
+from cosyvoice_runtime.supervisor.errors import (
+    RepairError,
+    ServerDiedError,
+    StopRequestedError,
+    SupervisorError,
+    WatchError,
+)
+from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.models import Models
 from cosyvoice_runtime.supervisor.probe import ProbeError
+from cosyvoice_runtime.supervisor.probe_rounds import ProbeRounds
 from cosyvoice_runtime.supervisor.process import ServerProcess
 
 logger = logging.getLogger(__name__)
@@ -26,7 +32,7 @@ class Watch:
     Triton itself never restarts a model's process, and goes on calling the model ready.
 
     Args:
-        on_failure: called once, with the reason, when the server can't be kept up.
+        on_failure: called once, with the reason, when the server can't be kept up or the watch itself fails.
 
     Attributes:
         reloads: how often each model was brought back.
@@ -46,41 +52,41 @@ class Watch:
         self._on_failure = on_failure
         self._expected = process.count_stubs()
         self._allowances = defaultdict[str, Allowance](lambda: Allowance(settings.max_reloads))
-        self._failed_probes: Counter[str] = Counter()
         self._closed = threading.Event()
-        self._prober = ThreadPoolExecutor(1, thread_name_prefix="prober")
-        self._round: Future[None] | None = None
-        self._next_round = time.monotonic() + settings.probe_interval_s
+        self._rounds = ProbeRounds(models.probed, self._probe, settings.probe_interval_s)
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching; a reload under way is waited for."""
+        """Stop watching; a reload under way is given up."""
         self._closed.set()
         self._thread.join()
-        self._prober.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> None:
         try:
             while not self._closed.wait(self._settings.watch_interval_s):
                 self._look()
+        except StopRequestedError:
+            pass
         except SupervisorError as error:
             logger.error("%s", error)
             self._on_failure(error)
+        except Exception as error:
+            logger.exception("the watch over the models failed, so the server is stopped")
+            self._on_failure(WatchError(f"the watch over the models failed: {error!r}"))
+        finally:
+            self._rounds.close()
 
     def _look(self) -> None:
-        if not self._process.running():
-            code = self._process.exit_code()
-            raise ServerDiedError(f"tritonserver ended by itself with exit code {code}; see its log")
-        missing = self._expected - self._process.count_stubs()
-        for model in missing:
+        self._require_server()
+        for model in self._expected - self._process.count_stubs():
             self._reload(model, "its process died")
-        for model in [name for name, count in self._failed_probes.items() if self._is_silent(count)]:
-            self._reload(model, f"it failed {self._failed_probes[model]} probes in a row")
-        self._start_round_when_due()
-
-    def _is_silent(self, failed: int) -> bool:
-        return failed >= self._settings.max_failed_probes
+        silent = self._rounds.silent(self._settings.max_failed_probes)
+        if silent:
+            model = silent[0]  # one at a time: the others may fail because they call it
+            # Else Triton waits for the requests of the stuck process before it loads the model again.
+            self._process.kill_stubs(model)
+            self._reload(model, f"it failed {self._settings.max_failed_probes} probes in a row")
 
     def _reload(self, model: str, reason: str) -> None:
         if not self._allowances[model].take():
@@ -89,31 +95,26 @@ class Watch:
         logger.error("%s is reloaded: %s", model, reason)
         started = time.monotonic()
         try:
-            self._models.reload(model)
+            self._models.reload(model, self._require_use)
         except (ControlError, ProbeError) as error:
             logger.error("%s did not come back: %s", model, error)
             return
-        self._failed_probes.pop(model, None)
+        self._rounds.start_again()
         self.reloads[model] += 1
         logger.info(
             "%s is back after %.1f s, reload %d", model, time.monotonic() - started, self.reloads[model]
         )
 
-    def _start_round_when_due(self) -> None:
-        interval_s = self._settings.probe_interval_s
-        idle = self._round is None or self._round.done()
-        if interval_s and idle and time.monotonic() >= self._next_round:
-            self._next_round = time.monotonic() + interval_s
-            self._round = self._prober.submit(self._probe_round)
+    def _probe(self, model: str) -> None:
+        self._models.probe(model, self._require_use)
 
-    def _probe_round(self) -> None:
-        """In a thread of its own: the answer of a stuck model takes as long as its timeout."""
-        for model in self._models.probed:
-            if self._closed.is_set():
-                return
-            try:
-                self._models.probe(model)
-                self._failed_probes.pop(model, None)
-            except ProbeError as error:
-                self._failed_probes[model] += 1
-                logger.warning("probe %d failed: %s", self._failed_probes[model], error)
+    def _require_use(self) -> None:
+        """Raises when it makes no sense to wait for the server any more."""
+        if self._closed.is_set():
+            raise StopRequestedError("told to stop")
+        self._require_server()
+
+    def _require_server(self) -> None:
+        if not self._process.running():
+            code = self._process.exit_code()
+            raise ServerDiedError(f"tritonserver ended by itself with exit code {code}; see its log")

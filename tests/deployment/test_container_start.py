@@ -16,7 +16,7 @@ from docker_image import ROOT
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.ports import Ports
+from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 
 START_TIMEOUT_S = 1200.0
 STOP_TIMEOUT_S = 300.0
@@ -28,7 +28,7 @@ UP = "all models answer"
 def environment(tmp_path: Path) -> dict[str, str]:
     """The image's, with places and ports of this test."""
     free = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
-    ports = Ports.choose(free)
+    ports = ServerPorts.choose(free)
     return docker_image.environment() | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(tmp_path),

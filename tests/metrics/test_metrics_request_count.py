@@ -1,19 +1,31 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount, read_request_counts
 
 
-def test_requests_are_counted_by_model_and_summed_over_its_processes(tmp_path):
-    one, same, other = (RequestCount(model, tmp_path) for model in ("a", "a", "b"))
-    one.enter()
+def test_requests_are_counted_by_model(tmp_path):
+    one, other = (RequestCount(model, tmp_path) for model in ("a", "b"))
+    one.enter(2)
     one.enter()
     one.leave()
-    same.enter()
     assert read_request_counts(tmp_path) == {"a": 2, "b": 0}
-    assert (one.count, same.count, other.count) == (1, 1, 0)
+    assert (one.count, other.count) == (2, 0)
+
+
+def test_requests_of_a_dead_process_are_not_counted(tmp_path):
+    code = "import os; from cosyvoice_runtime.metrics.request_count import RequestCount\n"
+    code += "RequestCount('a').enter(5); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {DIRECTORY_VARIABLE: str(tmp_path)})
+    assert read_request_counts(tmp_path) == {}
+    RequestCount("a", tmp_path).enter()
+    assert read_request_counts(tmp_path) == {"a": 1}
 
 
 def test_other_metrics_are_no_requests(tmp_path):

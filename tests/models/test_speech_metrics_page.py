@@ -92,6 +92,8 @@ def test_busy_server_refuses_and_is_healthy_and_a_listener_who_leaves_is_cancell
     with closing(SpeechClient(server.grpc_url).speak(SpeechRequest(LONG_TEXT, seed=1))) as chunks:
         next(chunks)
         assert metric(server, "cosyvoice_inflight_utterances") == 1
+        eventually(lambda: change("audio_seconds_total") > 0)  # before the end
+        assert change("first_audio_seconds_count") == 1
         with pytest.raises(UnavailableError, match="try again later"):
             speak(server, SpeechRequest(TEXT))
         Probe.read(ROOT / "model_repo" / "cosyvoice2" / "probe.json")(server.grpc_url, 120.0)

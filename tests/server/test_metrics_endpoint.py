@@ -11,9 +11,9 @@ import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.supervisor.control import ControlError
+from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
-from cosyvoice_runtime.supervisor.ports import Ports
+from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 
 FREE_PORTS = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
 TIMEOUT_S = 60.0
@@ -25,7 +25,7 @@ def serve() -> Iterator[Callable[[Callable[[], str]], str]]:
     endpoints: list[MetricsEndpoint] = []
 
     def start(page: Callable[[], str]) -> str:
-        ports = Ports.choose(FREE_PORTS)
+        ports = ServerPorts.choose(FREE_PORTS)
         endpoints.append(MetricsEndpoint(ports.host, ports.model_metrics, page))
         return ports.url(ports.model_metrics)
 
@@ -66,7 +66,7 @@ def test_page_that_cannot_be_made_is_unavailable(serve):
 
 
 def test_closed_endpoint_gives_its_port_back():
-    ports = Ports.choose(FREE_PORTS)
+    ports = ServerPorts.choose(FREE_PORTS)
     for text in ("first", "second"):
         endpoint = MetricsEndpoint(ports.host, ports.model_metrics, lambda text=text: text)
         assert get(ports.url(ports.model_metrics)) == text
@@ -77,15 +77,24 @@ def test_page_holds_tritons_metrics_and_the_models_before_and_after_a_crash(serv
     def in_work(model: str) -> float:
         return sample(server, "cosyvoice_requests_in_work", model)
 
+    def counted() -> float:
+        return sample(server, "counted_total", "count")
+
     assert headings(get(server.metrics_url)) == headings(get(server.triton_metrics_url)) | {
-        "# TYPE cosyvoice_requests_in_work gauge"
+        "# TYPE cosyvoice_requests_in_work gauge",
+        "# TYPE counted_total counter",
     }
     stream = count(server, "count", 1200, 50)
     stream.first()
     assert in_work("count") == 1
+    eventually(lambda: counted() > 10)  # while the stream runs
+    before = counted()
     count(server, "count", -1)
     eventually(lambda: server.reloads["count"] == 1)
     eventually(lambda: in_work("count") == 0)
+    after = counted()
+    assert after > before
     assert count(server, "chain", 3).rest() == [0, 1, 2]
     eventually(lambda: in_work("chain") == in_work("count") == 0)
+    assert counted() == after + 3
     eventually(lambda: sample(server, "nv_inference_request_success", "chain") == 2)  # with the probe

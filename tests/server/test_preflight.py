@@ -12,8 +12,8 @@ import pytest
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import PreflightError, Server
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
-from cosyvoice_runtime.supervisor.ports import FREE_PORTS, Ports
 from cosyvoice_runtime.supervisor.preflight import repository_problems
+from cosyvoice_runtime.supervisor.server_ports import FREE_PORTS, ServerPorts
 from cosyvoice_runtime.supervisor.triton import ContainerTriton, WheelTriton, find_triton
 
 HERE = Interpreter.inspect(Path(sys.executable))
@@ -71,7 +71,7 @@ def test_interpreter_that_does_not_run_is_named(repository, settings):
 def test_taken_port_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ports = Ports.choose(
+        ports = ServerPorts.choose(
             ServerSettings(http_port=port, grpc_port=0, metrics_port=0, model_metrics_port=0)
         )
         (problem,) = ports.problems
@@ -79,13 +79,13 @@ def test_taken_port_is_named():
 
 
 def test_equal_ports_are_refused():
-    (problem,) = Ports.choose(ServerSettings(http_port=9000, grpc_port=9000)).problems
+    (problem,) = ServerPorts.choose(ServerSettings(http_port=9000, grpc_port=9000)).problems
     named = "http_port, grpc_port, metrics_port, model_metrics_port"
     assert problem == f"{named} must differ, they are [9000, 9000, 8002, 8003]"
 
 
 def test_free_ports_differ():
-    ports = Ports.choose(ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0))
+    ports = ServerPorts.choose(ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0))
     assert len({ports.http, ports.grpc, ports.metrics, ports.model_metrics}) == 4
     assert {ports.http, ports.grpc, ports.metrics, ports.model_metrics} <= set(FREE_PORTS)
     assert ports.problems == []
@@ -95,7 +95,7 @@ def test_free_ports_differ():
     ("host", "url"), [("0.0.0.0", "127.0.0.1:7"), ("::", "[::1]:7"), ("127.0.0.2", "127.0.0.2:7")]
 )
 def test_url_reaches_the_server_from_this_machine(host, url):
-    assert Ports(host, 1, 2, 3, 4).url(7) == url
+    assert ServerPorts(host, 1, 2, 3, 4).url(7) == url
 
 
 def test_too_little_shared_memory_is_measured(repository, settings):

@@ -7,16 +7,25 @@ import signal
 import threading
 
 import pytest
+from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
 
 from cosyvoice_runtime.supervisor import RepairError, Server, ServerDiedError, processes
+from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.probe import ProbeError
+
+SERVICE_S = 60.0
+"""Longest time without service."""
+
+
+def signal_model(server: Server, model: str, number: signal.Signals) -> None:
+    for process in processes.session_members(server.session):
+        if process.model == model:
+            os.kill(process.pid, number)
 
 
 def kill_model(server: Server, model: str) -> None:
-    for process in processes.session_members(server.session):
-        if process.model == model:
-            os.kill(process.pid, signal.SIGKILL)
+    signal_model(server, model, signal.SIGKILL)
 
 
 def test_crashed_model_is_reloaded_and_its_callers_work_again(server, count, eventually):
@@ -39,7 +48,7 @@ def test_silent_model_is_reloaded_after_failed_probes(repository, settings, coun
     works = threading.Event()
     works.set()
 
-    def probe(url: str, timeout_s: float) -> None:
+    def probe(url: str, timeout_s: float, check: Check) -> None:
         if not works.is_set():
             works.set()  # once: the probe after the reload succeeds
             raise ProbeError("count: no answer")
@@ -48,6 +57,19 @@ def test_silent_model_is_reloaded_after_failed_probes(repository, settings, coun
     with Server(repository, settings, probes={"count": probe}) as server:
         works.clear()
         eventually(lambda: server.reloads["count"] == 1)
+        assert count(server, "chain", 2).rest() == [0, 1]
+
+
+def test_model_that_dies_while_it_is_loaded_again_comes_back(repository, settings, count, eventually):
+    model = repository / "count" / "1" / "model.py"
+    works = model.read_text()
+    with Server(repository, settings) as server:
+        model.write_text(HANGING_MODEL)
+        kill_model(server, "count")
+        eventually(lambda: HANGING in settings.log_file.read_text())
+        model.write_text(works)
+        kill_model(server, "count")
+        eventually(lambda: server.reloads["count"] == 1, SERVICE_S)
         assert count(server, "chain", 2).rest() == [0, 1]
 
 

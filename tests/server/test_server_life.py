@@ -10,8 +10,10 @@ from leftovers import leftovers
 
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server, StartError
-from cosyvoice_runtime.supervisor.control import Control, ControlError
-from cosyvoice_runtime.supervisor.errors import StartInterruptedError
+from cosyvoice_runtime.supervisor.control import Control
+from cosyvoice_runtime.supervisor.errors import StopRequestedError
+from cosyvoice_runtime.supervisor.guarded_call import Check
+from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError
 
 
@@ -55,7 +57,7 @@ def test_model_that_fails_to_load_is_named_with_its_own_error(repository, settin
 
 
 def test_model_that_loads_but_does_not_answer_fails_the_start(repository, settings):
-    def fail(url: str, timeout_s: float) -> None:
+    def fail(url: str, timeout_s: float, check: Check) -> None:
         raise ProbeError(f"count: no answer from {url} in {timeout_s:.0f} s")
 
     server = Server(repository, settings, probes={"count": fail})
@@ -73,7 +75,7 @@ def test_stop_request_ends_a_start_that_takes_long(repository, settings, eventua
     def start() -> None:
         try:
             server.start()
-        except StartInterruptedError as error:
+        except StopRequestedError as error:
             outcome.append(type(error))
 
     thread = threading.Thread(target=start)
@@ -82,7 +84,7 @@ def test_stop_request_ends_a_start_that_takes_long(repository, settings, eventua
     server.request_stop()
     thread.join(180)
     assert not thread.is_alive()
-    assert outcome == [StartInterruptedError]
+    assert outcome == [StopRequestedError]
     assert leftovers() == []
 
 

@@ -8,12 +8,20 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
 
 from cosyvoice_runtime.supervisor import processes
+from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE
+from cosyvoice_runtime.supervisor.process import KILL_WAIT_S
+
+Eventually = Callable[..., None]
+SERVICE_S = 60.0
+"""Longest time without service."""
 
 
 class Command:
@@ -50,6 +58,11 @@ class Command:
             for process in processes.living()
             if Path(process.command[0]).name == "tritonserver" and process.parent == self.process.pid
         )
+
+    def signal_model(self, model: str, number: signal.Signals) -> None:
+        for process in processes.session_members(self.server_pid()):
+            if process.model == model:
+                os.kill(process.pid, number)
 
     def exit_code(self) -> int:
         """Wait for the end, after which nothing may be left."""
@@ -115,6 +128,55 @@ def test_stop_while_it_starts_again_exits_with_0(tmp_path, repository, eventuall
     eventually(lambda: "starting again" in command.output.read_text())
     command.process.send_signal(signal.SIGTERM)
     assert command.exit_code() == 0
+
+
+def test_model_that_was_stopped_is_replaced_although_a_request_waits_in_it(tmp_path, repository, eventually):
+    probes = ["server.probe_interval_s=0.2", "server.probe_timeout_s=2", "server.max_failed_probes=1"]
+    command = Command(tmp_path, repository, *probes)
+    eventually(command.is_up)
+    command.signal_model("count", signal.SIGSTOP)
+    # Triton may not survive the end of a process that a request waits in; then all are started again.
+    eventually(
+        lambda: "count is back" in command.output.read_text() or len(command.addresses()) == 2, SERVICE_S
+    )
+    command.process.send_signal(signal.SIGTERM)
+    assert command.exit_code() == 0
+
+
+@pytest.fixture
+def reloading(tmp_path: Path, repository: Path, eventually: Eventually) -> Command:
+    """A supervisor whose reload of ``count`` never ends; the next load would be a good one."""
+    command = Command(tmp_path, repository, "server.drain_timeout_s=2", "server.exit_timeout_s=3")
+    eventually(command.is_up)
+    model = repository / "count" / "1" / "model.py"
+    works = model.read_text()
+    model.write_text(HANGING_MODEL)
+    command.signal_model("count", signal.SIGKILL)
+    eventually(lambda: HANGING in (tmp_path / "tritonserver.log").read_text())
+    model.write_text(works)
+    return command
+
+
+def test_server_that_dies_during_a_reload_is_started_again(reloading, eventually):
+    os.kill(reloading.server_pid(), signal.SIGKILL)
+    eventually(lambda: len(reloading.addresses()) == 2, SERVICE_S)
+    reloading.process.send_signal(signal.SIGTERM)
+    assert reloading.exit_code() == 0
+
+
+def test_stop_during_a_reload_is_obeyed_in_time(reloading):
+    reloading.process.send_signal(signal.SIGTERM)
+    assert reloading.process.wait(2 + 3 + KILL_WAIT_S) in (0, UNDRAINED_EXIT_CODE)
+    assert leftovers(reloading.process.pid) == []
+
+
+def test_stop_of_a_server_that_hangs_is_obeyed_in_time(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository, "server.drain_timeout_s=2", "server.exit_timeout_s=3")
+    eventually(command.is_up)
+    os.kill(command.server_pid(), signal.SIGSTOP)
+    command.process.send_signal(signal.SIGTERM)
+    assert command.process.wait(2 + 3 + KILL_WAIT_S) == UNDRAINED_EXIT_CODE
+    assert leftovers(command.process.pid) == []
 
 
 def test_killed_supervisor_leaves_no_server(tmp_path, repository, eventually):

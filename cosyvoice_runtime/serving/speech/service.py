@@ -19,7 +19,7 @@ from cosyvoice_runtime.pipeline.utterance import speak
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.listener import ChunkListener
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
-from cosyvoice_runtime.serving.speech.speech_metrics import Course, Ending, SpeechMetrics
+from cosyvoice_runtime.serving.speech.speech_metrics import Ending, RequestTimer, SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.inputs import Inputs
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
@@ -73,24 +73,22 @@ class SpeechService:
         """Speak a request; the listener's answer ends exactly once on every path."""
         error: BaseException | None = None
         try:
-            with Course(self._metrics) as course, self._admission.place():
-                await self._while_there(self._speak(inputs, listener, course), listener)
+            timer = RequestTimer(self._metrics, Playback(self._metrics.now))
+            with timer, self._admission.place():
+                await self._while_there(self._speak(inputs, listener, timer), listener)
         except Exception as failure:
             error = failure
         await listener.finish(error)
 
-    async def _speak(self, inputs: Inputs, listener: ChunkListener, course: Course) -> None:
+    async def _speak(self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer) -> None:
         request, prompts = await self._read(inputs)
-        playback = Playback(self._metrics.now)
         spoken = speak(
-            request, prompts, self._stages, self._hop, self._sample_rate, lambda: playback.cushion_s
+            request, prompts, self._stages, self._hop, self._sample_rate, lambda: timer.playback.cushion_s
         )
         async with aclosing(spoken) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
-                seconds = len(chunk.samples) / chunk.sample_rate
-                playback.sent(seconds)
-                course.sent(seconds)
+                timer.sent(len(chunk.samples) / chunk.sample_rate)
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
         """

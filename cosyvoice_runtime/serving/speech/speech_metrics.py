@@ -66,23 +66,31 @@ class SpeechMetrics:
         self._endings[self._ending_of(error)].add(1)
 
 
-class Course:
-    """One request from its arrival to its end, for the metrics. Used in ``with`` while it is served."""
+class RequestTimer:
+    """One request from its arrival to its end, for the metrics. Used in ``with`` while it is served.
 
-    def __init__(self, metrics: SpeechMetrics) -> None:
+    Args:
+        playback: of its client. It learns of the audio from :meth:`sent`.
+    """
+
+    def __init__(self, metrics: SpeechMetrics, playback: Playback) -> None:
         self._metrics = metrics
         self._arrival = metrics.now()
-        self._playback = Playback(metrics.now)
+        self.playback = playback
 
     def sent(self, seconds: float) -> None:
-        """Note audio that was sent just now."""
+        """Count audio that was sent just now."""
         if not seconds:
             return
-        if not self._playback.seconds:
-            self._metrics.first_audio.observe(self._elapsed_s())
-        self._playback.sent(seconds)
+        metrics, playback = self._metrics, self.playback
+        first, underruns = not playback.seconds, playback.underruns
+        playback.sent(seconds)
+        if first:
+            metrics.first_audio.observe(self._elapsed_s())
+        metrics.audio_seconds.add(seconds)
+        metrics.underruns.add(playback.underruns - underruns)
 
-    def __enter__(self) -> Course:
+    def __enter__(self) -> RequestTimer:
         self._metrics.inflight.add(1)
         return self
 
@@ -92,13 +100,10 @@ class Course:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        metrics, audio_s = self._metrics, self._playback.seconds
-        metrics.inflight.add(-1)
-        metrics.ended(error)
-        metrics.underruns.add(self._playback.underruns)
-        metrics.audio_seconds.add(audio_s)
-        if error is None and audio_s:
-            metrics.real_time_factor.observe(self._elapsed_s() / audio_s)
+        self._metrics.inflight.add(-1)
+        self._metrics.ended(error)
+        if error is None and self.playback.seconds:
+            self._metrics.real_time_factor.observe(self._elapsed_s() / self.playback.seconds)
 
     def _elapsed_s(self) -> float:
         return self._metrics.now() - self._arrival

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.metrics import Metrics, read_series
-from cosyvoice_runtime.serving.speech.speech_metrics import Course, Ending, SpeechMetrics
+from cosyvoice_runtime.metrics import Metrics, read_samples
+from cosyvoice_runtime.pipeline.playback import Playback
+from cosyvoice_runtime.serving.speech.speech_metrics import Ending, RequestTimer, SpeechMetrics
 
 
 class Clock:
@@ -31,61 +32,94 @@ def metrics(clock: Clock, tmp_path: Path) -> SpeechMetrics:
     return SpeechMetrics(Metrics("cosyvoice2", tmp_path), ending_of, clock)
 
 
-def shown(directory: Path) -> dict[str, list[float]]:
-    """Numbers by name and last label's text, without those that are zero."""
+@pytest.fixture
+def timer(metrics: SpeechMetrics, clock: Clock) -> RequestTimer:
+    return RequestTimer(metrics, Playback(clock))
+
+
+def shown(directory: Path) -> dict[str, float]:
+    """Numbers by name and label, without those that are zero and without buckets."""
     found = {}
-    for series, numbers in read_series(directory).items():
-        labels = [text for label, text in series.labels if label != "model"]
-        name = " ".join([series.name.removeprefix("cosyvoice_"), *labels])
-        if any(numbers):
-            found[name] = numbers
+    for sample in read_samples(directory):
+        labels = [text for label, text in sample.labels.items() if label != "model"]
+        name = " ".join([sample.name.removeprefix("cosyvoice_"), *labels])
+        if sample.value and "le" not in sample.labels:
+            found[name] = sample.value
     return found
 
 
-def test_request_is_timed_from_its_arrival_and_counted_when_it_ends(metrics, clock, tmp_path):
-    course = Course(metrics)
+def test_request_is_timed_from_its_arrival_and_counted_when_it_ends(timer, clock, tmp_path):
     clock.time += 0.25
-    with course:
-        assert shown(tmp_path) == {"inflight_utterances": [1]}
+    with timer:
+        assert shown(tmp_path) == {"inflight_utterances": 1}
         clock.time += 0.5
-        course.sent(1.0)
+        timer.sent(1.0)
         clock.time += 0.25
-        course.sent(3.0)
-    after = shown(tmp_path)
-    first, factor = after.pop("first_audio_seconds"), after.pop("real_time_factor")
-    assert (first[0], sum(first[1:])) == (0.75, 1)
-    assert (factor[0], sum(factor[1:])) == (1.0 / 4.0, 1)
-    assert after == {"requests_total completed": [1], "audio_seconds_total": [4.0]}
+        timer.sent(3.0)
+    assert shown(tmp_path) == {
+        "first_audio_seconds_sum": 0.75,
+        "first_audio_seconds_count": 1,
+        "real_time_factor_sum": 1.0 / 4.0,
+        "real_time_factor_count": 1,
+        "requests_total completed": 1,
+        "audio_seconds_total": 4.0,
+    }
 
 
-def test_late_chunk_is_an_underrun_and_an_empty_one_is_not(metrics, clock, tmp_path):
-    with Course(metrics) as course:
-        course.sent(0.0)
+def test_audio_and_underruns_count_while_the_request_runs(timer, clock, tmp_path):
+    with timer:
+        timer.sent(1.0)
+        running = shown(tmp_path)
+        assert (running["audio_seconds_total"], running["first_audio_seconds_count"]) == (1, 1)
+        assert "underruns_total" not in running
+        clock.time += 2
+        timer.sent(0.5)
+        running = shown(tmp_path)
+        assert (running["audio_seconds_total"], running["underruns_total"]) == (1.5, 1)
+        timer.sent(0.5)
+        assert shown(tmp_path)["underruns_total"] == 1
+
+
+def test_late_chunk_is_an_underrun_and_an_empty_one_is_not(timer, clock, tmp_path):
+    with timer:
+        timer.sent(0.0)
         clock.time += 1
-        course.sent(1.0)
+        timer.sent(1.0)
         clock.time += 3
-        course.sent(0.0)
-        course.sent(1.0)
+        timer.sent(0.0)
+        timer.sent(1.0)
     after = shown(tmp_path)
-    assert after["underruns_total"] == [1]
-    assert after["first_audio_seconds"][0] == 1.0
+    assert (after["underruns_total"], after["first_audio_seconds_sum"]) == (1, 1.0)
 
 
-def test_request_that_broke_off_has_no_real_time_factor(metrics, tmp_path):
-    course = Course(metrics).__enter__()
-    course.sent(2.0)
-    course.__exit__(ValueError, ValueError("broken"), None)
-    after = shown(tmp_path)
-    assert after.keys() == {"first_audio_seconds", "requests_total failed", "audio_seconds_total"}
+def test_playback_of_the_request_learns_what_was_sent(timer, clock):
+    timer.sent(1.5)
+    clock.time += 0.5
+    assert timer.playback.cushion_s == 1.0
 
 
-def test_request_without_audio_is_counted_and_not_timed(metrics, tmp_path):
-    with Course(metrics):
+def test_request_that_broke_off_keeps_its_audio_and_has_no_real_time_factor(timer, tmp_path):
+    def break_off() -> None:
+        with timer:
+            timer.sent(2.0)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        break_off()
+    assert shown(tmp_path) == {
+        "first_audio_seconds_count": 1,
+        "requests_total failed": 1,
+        "audio_seconds_total": 2.0,
+    }
+
+
+def test_request_without_audio_is_counted_and_not_timed(timer, tmp_path):
+    with timer:
         pass
-    assert shown(tmp_path) == {"requests_total completed": [1]}
+    assert shown(tmp_path) == {"requests_total completed": 1}
 
 
 def test_lookups_are_hits_or_misses(metrics, tmp_path):
     for hit in (True, False, True):
         metrics.voice_looked_up(hit)
-    assert shown(tmp_path) == {"voice_lookups_total hit": [2], "voice_lookups_total miss": [1]}
+    assert shown(tmp_path) == {"voice_lookups_total hit": 2, "voice_lookups_total miss": 1}

@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
-from cosyvoice_runtime.metrics import Metrics, read_series
+from cosyvoice_runtime.metrics import Metrics, read_samples
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveScheduler, WaveService, load_wave_service
 from cosyvoice_runtime.serving.token2wav.load import warm_up
 
@@ -55,8 +55,8 @@ def test_utterances_on_two_devices_equal_each_alone(settings, shared_token2wav, 
 def numbers(directory: Path) -> dict[str, float]:
     """Sums of the gauges and counters on the page, over devices and results."""
     found = Counter[str]()
-    for series, values in read_series(directory).items():
-        found[series.name.removeprefix("cosyvoice_token2wav_")] += values[0]
+    for sample in read_samples(directory):
+        found[sample.name.removeprefix("cosyvoice_token2wav_")] += sample.value
     return dict(found)
 
 

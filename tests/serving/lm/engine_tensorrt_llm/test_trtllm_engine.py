@@ -13,7 +13,7 @@ from engine_drivers import own_threads, run, tokens
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.metrics import read_series
+from cosyvoice_runtime.metrics import read_samples
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm import engine as engine_module
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import EngineVocabulary
@@ -323,15 +323,15 @@ def test_statistics_are_metrics_and_return_to_zero(open_engine, trtllm, lengths,
     lengths[3] = 5
     engine = open_engine()
     run(engine, {engine.add(Prompt([3]), GREEDY)})
-    found = {series.name: numbers for series, numbers in read_series(tmp_path).items()}
-    assert found["cosyvoice_trtllm_kv_blocks"] == [1000]
-    assert found["cosyvoice_trtllm_kv_blocks_used"] == [7]
-    assert found["cosyvoice_trtllm_kv_blocks_reused_total"] == [3]
-    assert found["cosyvoice_trtllm_gpu_bytes"] == [12345]
-    assert found["cosyvoice_trtllm_active_requests"] == [0]
-    iterations = sum(found["cosyvoice_trtllm_iteration_seconds"][1:])
+    found = {sample.name: sample.value for sample in read_samples(tmp_path)}
+    assert found["cosyvoice_trtllm_kv_blocks"] == 1000
+    assert found["cosyvoice_trtllm_kv_blocks_used"] == 7
+    assert found["cosyvoice_trtllm_kv_blocks_reused_total"] == 3
+    assert found["cosyvoice_trtllm_gpu_bytes"] == 12345
+    assert found["cosyvoice_trtllm_active_requests"] == 0
+    iterations = found["cosyvoice_trtllm_iteration_seconds_count"]
     assert 1 <= iterations <= 6
-    assert found["cosyvoice_trtllm_iteration_seconds"][0] == pytest.approx(0.002 * iterations)
+    assert found["cosyvoice_trtllm_iteration_seconds_sum"] == pytest.approx(0.002 * iterations)
 
 
 def test_cancelling_the_last_utterance_brings_the_load_to_zero(open_engine, trtllm, tmp_path, monkeypatch):
@@ -343,8 +343,8 @@ def test_cancelling_the_last_utterance_brings_the_load_to_zero(open_engine, trtl
     while not engine.step():
         pass
     engine.cancel(handle)
-    found = {series.name: numbers for series, numbers in read_series(tmp_path).items()}
-    assert found["cosyvoice_trtllm_active_requests"] == found["cosyvoice_trtllm_queued_requests"] == [0]
+    found = {sample.name: sample.value for sample in read_samples(tmp_path)}
+    assert found["cosyvoice_trtllm_active_requests"] == found["cosyvoice_trtllm_queued_requests"] == 0
 
 
 def test_cache_smaller_than_the_setting_is_told(open_engine, trtllm, lengths, caplog):

@@ -13,7 +13,7 @@ from engine_drivers import run, tokens
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.metrics import read_series
+from cosyvoice_runtime.metrics import read_samples
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.engines.vllm.engine import VllmEngine
 
@@ -232,16 +232,16 @@ def test_statistics_are_metrics_and_return_to_zero(open_engine, lengths, tmp_pat
     engine = open_engine()
 
     def found() -> dict:
-        return {series.name: numbers for series, numbers in read_series(tmp_path).items()}
+        return {sample.name: sample.value for sample in read_samples(tmp_path)}
 
-    warm_up = sum(found()["cosyvoice_vllm_step_seconds"][1:])
+    warm_up = found()["cosyvoice_vllm_step_seconds_count"]
     handles = {engine.add(Prompt([3]), GREEDY), engine.add(Prompt([4]), GREEDY)}
     engine.step()
-    assert found()["cosyvoice_vllm_active_requests"] == [2]
-    assert found()["cosyvoice_vllm_kv_cache_usage"] == [2 / 1000]
+    assert found()["cosyvoice_vllm_active_requests"] == 2
+    assert found()["cosyvoice_vllm_kv_cache_usage"] == 2 / 1000
     speaking, endless = sorted(handles)
     while all(row.handle != speaking or row.finish_reason is None for row in engine.step()):
         pass
     engine.cancel(endless)
-    assert found()["cosyvoice_vllm_active_requests"] == [0]
-    assert sum(found()["cosyvoice_vllm_step_seconds"][1:]) - warm_up == 6
+    assert found()["cosyvoice_vllm_active_requests"] == 0
+    assert found()["cosyvoice_vllm_step_seconds_count"] - warm_up == 6

@@ -18,7 +18,7 @@ take it before the server does."""
 
 
 @dataclass(frozen=True)
-class Ports:
+class ServerPorts:
     """Where a server listens and how it is reached from here."""
 
     host: str
@@ -28,7 +28,7 @@ class Ports:
     model_metrics: int
 
     @classmethod
-    def choose(cls, settings: ServerSettings) -> Ports:
+    def choose(cls, settings: ServerSettings) -> ServerPorts:
         """The ports of the settings, with a free one for every 0.
 
         Raises:

@@ -1,0 +1,216 @@
+"""The watch over a server that is told to it: whatever goes wrong, somebody hears of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.supervisor.errors import RepairError, ServerDiedError, SupervisorError, WatchError
+from cosyvoice_runtime.supervisor.guarded_call import Check
+from cosyvoice_runtime.supervisor.http_call import ControlError
+from cosyvoice_runtime.supervisor.probe import ProbeError
+from cosyvoice_runtime.supervisor.watch import Watch
+
+TIMEOUT_S = 60.0
+SETTINGS = ServerSettings(watch_interval_s=0.05, probe_interval_s=0.0)
+
+
+class FakeProcess:
+    """A server of one process each of the models ``a`` and ``b``."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self.stubs = Counter(a=1, b=1)
+        self.killed: list[str] = []
+
+    def running(self) -> bool:
+        return self.alive
+
+    def exit_code(self) -> int:
+        return -9
+
+    def count_stubs(self) -> Counter[str]:
+        return self.stubs.copy()
+
+    def kill_stubs(self, model: str) -> None:
+        self.killed.append(model)
+
+
+class FakeModels:
+    """Reloads as told; probes pass."""
+
+    probed = ("a", "b")
+
+    def __init__(self, process: FakeProcess) -> None:
+        self.process = process
+        self.reloads: list[str] = []
+        self.reloading = threading.Event()
+        self.on_reload: Callable[[Check], None] = lambda check: None
+        self.on_probe: Callable[[str], None] = lambda model: None
+
+    def reload(self, model: str, check: Check) -> None:
+        self.reloads.append(model)
+        self.reloading.set()
+        self.on_reload(check)
+        self.process.stubs[model] = 1
+
+    def probe(self, model: str, check: Check) -> None:
+        self.on_probe(model)
+
+
+class Watched:
+    """A watch, and the failure that it tells."""
+
+    def __init__(self, **changes: float) -> None:
+        self.process = FakeProcess()
+        self.models = FakeModels(self.process)
+        self.settings = SETTINGS.replace(**changes)
+        self.watch: Watch | None = None
+        self._failed = threading.Event()
+        self._failures: list[SupervisorError] = []
+
+    def start(self) -> Watched:
+        self.watch = Watch(self.process, self.models, self.settings, self._fail)
+        return self
+
+    def failure(self) -> SupervisorError:
+        assert self._failed.wait(TIMEOUT_S), "nobody was told of a failure"
+        [failure] = self._failures
+        return failure
+
+    def close_in_time(self) -> bool:
+        closer = threading.Thread(target=self.watch.close, daemon=True)
+        closer.start()
+        closer.join(TIMEOUT_S)
+        return not closer.is_alive()
+
+    def _fail(self, failure: SupervisorError) -> None:
+        self._failures.append(failure)
+        self._failed.set()
+
+
+@pytest.fixture
+def watched() -> Iterator[Callable[..., Watched]]:
+    made: list[Watched] = []
+
+    def make(**changes: float) -> Watched:
+        made.append(Watched(**changes))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.watch is not None:
+            one.watch.close()
+
+
+def wait_for_ever(check: Check) -> None:
+    """A call without an answer."""
+    tick = threading.Event()
+    while True:
+        tick.wait(0.01)
+        check()
+
+
+def test_unexpected_error_of_the_watch_ends_the_server_with_a_reason(watched):
+    one = watched().start()
+
+    def broken() -> Counter[str]:
+        raise PermissionError("/proc can't be read")
+
+    one.process.count_stubs = broken
+    failure = one.failure()
+    assert isinstance(failure, WatchError)
+    assert "/proc can't be read" in str(failure)
+    assert failure.exit_code == 8
+
+
+def test_unexpected_error_of_a_reload_ends_the_server_with_a_reason(watched):
+    one = watched()
+
+    def broken(check: Check) -> None:
+        raise KeyError("state")
+
+    one.models.on_reload = broken
+    one.start().process.stubs["a"] = 0
+    assert isinstance(one.failure(), WatchError)
+
+
+def test_reload_that_never_ends_is_given_up_when_the_server_has_died(watched):
+    one = watched()
+    one.models.on_reload = wait_for_ever
+    one.start().process.stubs["a"] = 0
+    assert one.models.reloading.wait(TIMEOUT_S)
+    one.process.alive = False
+    failure = one.failure()
+    assert isinstance(failure, ServerDiedError)
+    assert "exit code -9" in str(failure)
+
+
+def test_reload_that_never_ends_is_given_up_when_the_server_is_to_stop(watched):
+    one = watched()
+    one.models.on_reload = wait_for_ever
+    one.start().process.stubs["a"] = 0
+    assert one.models.reloading.wait(TIMEOUT_S)
+    assert one.close_in_time()
+    assert one._failures == []
+
+
+def test_reload_that_fails_is_tried_again_until_it_was_tried_too_often(watched):
+    one = watched(max_reloads=3)
+
+    def refuse(check: Check) -> None:
+        raise ControlError("no room")
+
+    one.models.on_reload = refuse
+    one.start().process.stubs["b"] = 0
+    assert isinstance(one.failure(), RepairError)
+    assert one.models.reloads == ["b"] * 3
+
+
+@pytest.mark.parametrize("error", [ProbeError("no answer"), RuntimeError("the probe is broken")])
+def test_model_whose_probes_fail_in_whatever_way_is_killed_and_reloaded(watched, error):
+    one = watched(probe_interval_s=0.01, max_failed_probes=2)
+
+    def probe(model: str) -> None:
+        if model == "b" and not one.models.reloading.is_set():
+            raise error
+
+    one.models.on_probe = probe
+    one.start()
+    assert one.models.reloading.wait(TIMEOUT_S)
+    assert one.models.reloads == one.process.killed == ["b"]
+
+
+def test_of_two_silent_models_the_one_that_the_other_calls_is_reloaded(watched):
+    one = watched(probe_interval_s=0.01, max_failed_probes=2)
+
+    def probe(model: str) -> None:
+        if not one.models.reloading.is_set():
+            raise ProbeError("no answer")
+
+    one.models.on_probe = probe
+    one.start()
+    assert one.models.reloading.wait(TIMEOUT_S)
+    assert one.models.reloads == ["a"]
+
+
+def test_good_probe_between_two_bad_ones_starts_the_count_again(watched):
+    one = watched(probe_interval_s=0.01, max_failed_probes=2)
+    rounds: list[str] = []
+    enough = threading.Event()
+
+    def probe(model: str) -> None:
+        rounds.append(model)
+        if len(rounds) > 40:
+            enough.set()
+        if len(rounds) % 4 == 1:
+            raise ProbeError("now and then")
+
+    one.models.on_probe = probe
+    one.start()
+    assert enough.wait(TIMEOUT_S)
+    assert one.models.reloads == []
