@@ -11,7 +11,7 @@ from cosyvoice_client import RefusedError, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.supervisor.ports import Ports
+from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 
 REQUEST = SpeechRequest("Hello world. How are you?", seed=5)
 CLIENTS = 32
@@ -21,7 +21,7 @@ def test_one_client_and_many_are_served_through_the_address_of_the_settings(
     render_models, metric, eventually, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("cosyvoice_runtime.supervisor.server.GRPC_URL_VARIABLE", "NOBODY_READS_THIS")
-    free = Ports.choose(ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0))
+    free = ServerPorts.choose(ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0))
     models = ("cosyvoice2", "cosyvoice2_offline", "tensorrt_llm", "token2wav", "audio_tokenizer",
               "speaker_embedding")  # fmt: skip
     texts = {

@@ -85,10 +85,15 @@ class SpeechService:
         spoken = speak(
             request, prompts, self._stages, self._hop, self._sample_rate, lambda: timer.playback.cushion_s
         )
+        kept_s = 0.0
         async with aclosing(spoken) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
-                timer.sent(len(chunk.samples) / chunk.sample_rate)
+                kept_s += len(chunk.samples) / chunk.sample_rate
+                if self._streaming:
+                    timer.sent(kept_s)
+                    kept_s = 0.0
+        timer.sent(kept_s)  # of a client that gets everything at once, now
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
         """

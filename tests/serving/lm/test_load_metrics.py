@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.metrics import Metrics, read_series
+from cosyvoice_runtime.metrics import Metrics, read_samples
 from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
 from cosyvoice_runtime.serving.lm.scheduler import Load
 
@@ -20,8 +20,8 @@ def load_metrics(tmp_path: Path) -> LoadMetrics:
 def shown(directory: Path) -> dict[str, float]:
     """Values that are not 0, by name and reason."""
     found = {
-        " ".join([series.name, dict(series.labels).get("reason", "")]).strip(): numbers[0]
-        for series, numbers in read_series(directory).items()
+        f"{sample.name} {sample.labels.get('reason', '')}".strip(): sample.value
+        for sample in read_samples(directory)
     }
     return {name: value for name, value in found.items() if value}
 
