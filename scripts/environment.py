@@ -166,8 +166,11 @@ def install(venv: Path, parts: list[str], installer: str | None = None) -> None:
     """Install the pinned packages and this project in place.
 
     Args:
-        installer: ``uv`` or ``pip``; by default pip only where uv fails.
+        installer: ``uv`` or ``pip``; by default pip only where uv fails or would choose other builds.
     """
+    if installer is None and (places := _further_places(venv)):
+        print(f"  pip is configured with {places}, of whose builds uv may choose others", flush=True)
+        installer = "pip"
     if installer != "pip":
         try:
             _install_all(find_uv(venv), venv, parts)
@@ -206,12 +209,26 @@ def _install_all(installer: Installer, venv: Path, parts: list[str]) -> None:
         _install_side_by_side(installer, venv / BINDINGS, REQUIREMENTS / f"{BINDINGS}.txt")
 
 
-def _uv_variables(venv: Path) -> dict[str, str]:
-    """What pip is configured with, as variables of uv, and pip's way to choose: the newest of all indexes."""
+def _further_places(venv: Path) -> str:
+    """Settings by which pip looks for packages in several places.
+
+    pip weighs all builds of a version by their platform, wherever they lie; uv takes the first place that has
+    the version, also when that has only a build without the platform's libraries.
+    """
+    keys = {key.rpartition(".")[2] for key in _pip_settings(venv)}
+    return " and ".join(sorted(keys & {"extra-index-url", "find-links"}))
+
+
+def _pip_settings(venv: Path) -> dict[str, str]:
     listed = subprocess.run(
         [str(venv / "bin" / "python"), "-m", "pip", "config", "list"], capture_output=True, text=True
     )
-    settings = dict(line.split("=", 1) for line in listed.stdout.splitlines() if "=" in line)
+    return dict(line.split("=", 1) for line in listed.stdout.splitlines() if "=" in line)
+
+
+def _uv_variables(venv: Path) -> dict[str, str]:
+    """What pip is configured with, as variables of uv, and pip's way to choose: the newest of all indexes."""
+    settings = _pip_settings(venv)
     variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for key in sorted(settings, key=lambda key: key.startswith(":env:")):  # variables win over files
         name = UV_VARIABLES.get(key.rpartition(".")[2])

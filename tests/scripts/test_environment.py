@@ -154,7 +154,8 @@ def venv(tmp_path, monkeypatch):
         tmp_path / "venv" / "bin" / "python",
         f"""
 case "$*" in
-  *"config list"*) echo "global.index-url='http://mirror/simple'"; echo ":env:.find-links='/a /b'"; exit ;;
+  *"config list"*) echo "global.index-url='http://mirror/simple'"
+    [ -e {tmp_path}/folders ] && echo ":env:.find-links='/a /b'"; exit 0 ;;
   *" {environment.UV}") [ -e {tmp_path}/no-uv ] && echo "No matching distribution found for uv" && exit 1
     cp {tmp_path}/uv {tmp_path}/venv/bin/uv ;;
 esac
@@ -173,13 +174,14 @@ def test_uv_on_the_path_installs_from_where_pip_would(venv):
     (venv.parent / "uv").rename(venv.parent / "path" / "uv")
     environment.install(venv, ["cpu"])
     assert [line.split(":")[0] for line in calls(venv)] == ["uv index=http"] * 3
-    assert all("index=http://mirror/simple links=/a,/b: pip install --python" in line for line in calls(venv))
+    assert all("index=http://mirror/simple links=: pip install --python" in line for line in calls(venv))
     assert calls(venv)[0].endswith("requirements/cpu.txt torch")
     assert "--no-deps -r" in calls(venv)[1]
 
 
 def test_settings_of_uv_itself_win_over_those_of_pip(venv, monkeypatch):
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://own/simple")
+    (venv.parent / "folders").touch()
     environment.install(venv, ["cpu"], "uv")
     assert "index=http://own/simple links=/a,/b" in calls(venv)[-1]
 
@@ -189,6 +191,13 @@ def test_uv_is_fetched_where_there_is_none(venv):
     fetched, *installed = calls(venv)
     assert fetched.endswith(f"--no-deps {environment.UV}")
     assert [line.startswith("uv ") for line in installed] == [True] * 3
+
+
+def test_pip_installs_where_it_looks_in_several_places_and_says_so(venv, capsys):
+    (venv.parent / "folders").touch()
+    environment.install(venv, ["cpu"])
+    assert [line.startswith("pip: -m pip install") for line in calls(venv)] == [True] * 3
+    assert "pip is configured with find-links" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("broken", ["no-uv", "failing uv"])
