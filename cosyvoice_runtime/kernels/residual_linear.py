@@ -1,0 +1,112 @@
+"""A linear layer added to the residual, of attention parts that it joins or of a widened hidden state."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.tiles import Tile
+
+
+@triton.jit
+def _joined(
+    hidden, weights, m, first_head, inside, rows,
+    WIDTH: tl.constexpr, GROUPS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """``[ROWS, DEPTH]`` of the parts, each by its weight; from the group of channels ``first_head`` on."""
+    SIZE: tl.constexpr = WIDTH // GROUPS
+    HERE: tl.constexpr = DEPTH // SIZE
+    g = first_head + tl.arange(0, HERE)
+    e = tl.arange(0, SIZE)
+    peak = tl.full([ROWS, HERE], float("-inf"), tl.float32)
+    for part in tl.static_range(PARTS):
+        w = tl.load(weights + (part * rows + m)[:, None] * GROUPS + g[None, :], mask=inside[:, None], other=0.0)
+        peak = tl.maximum(peak, w)
+    total = tl.zeros([ROWS, HERE], tl.float32)
+    sums = tl.zeros([ROWS, HERE, SIZE], tl.float32)
+    for part in tl.static_range(PARTS):
+        place = (part * rows + m)[:, None]
+        w = tl.load(weights + place * GROUPS + g[None, :], mask=inside[:, None], other=0.0)
+        share = tl.exp2(w - peak)
+        total += share
+        k = g[None, :, None] * SIZE + e[None, None, :]
+        x = tl.load(hidden + place[:, :, None] * WIDTH + k, mask=inside[:, None, None], other=0.0)
+        sums += x.to(tl.float32) * share[:, :, None]
+    return tl.reshape(sums / total[:, :, None], [ROWS, DEPTH])
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _residual_linear(
+    hidden, weights, weight, bias, x, rows, x_stride,
+    WIDTH: tl.constexpr, GROUPS: tl.constexpr, PARTS: tl.constexpr, STAGES: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    k = tl.arange(0, DEPTH)
+    inside = m < rows
+    w = tl.load(weight + n[None, :] * WIDTH + k[:, None])
+    b = tl.load(bias + n)
+    wait_for_previous(CHAINED)
+    at = x + m[:, None] * x_stride + n[None, :]
+    if DEPTH == WIDTH:
+        old = tl.load(at, mask=inside[:, None], other=0.0)
+        if PARTS == 1:
+            a = tl.load(hidden + m[:, None] * WIDTH + k[None, :], mask=inside[:, None], other=0.0)
+        else:
+            a = _joined(hidden, weights, m, 0, inside, rows, WIDTH, GROUPS, PARTS, ROWS, DEPTH)
+        sums = tl.dot(a.to(w.dtype), w, input_precision="ieee")
+    else:
+        sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+        for start in tl.range(0, WIDTH, DEPTH, num_stages=STAGES):
+            w = tl.load(weight + n[None, :] * WIDTH + (start + k)[:, None])
+            if PARTS == 1:
+                a = tl.load(hidden + m[:, None] * WIDTH + (start + k)[None, :], mask=inside[:, None], other=0.0)
+            else:
+                group = start // (WIDTH // GROUPS)
+                a = _joined(hidden, weights, m, group, inside, rows, WIDTH, GROUPS, PARTS, ROWS, DEPTH)
+            sums = tl.dot(a.to(w.dtype), w, sums, input_precision="ieee")
+        old = tl.load(at, mask=inside[:, None], other=0.0)
+    let_next_start(CHAINED)
+    tl.store(at, old + sums + b[None, :], mask=inside[:, None])
+
+
+def residual_linear(
+    hidden: Tensor,
+    weights: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    x: Tensor,
+    tile: Tile,
+    chained: bool = False,
+) -> None:
+    """``x += joined hidden @ weight.T + bias``.
+
+    Args:
+        hidden: ``[parts, M, K]``; ``weights``: float32 ``[parts, M, G]``, log2 of each part's weight for each of
+            G groups of channels; not read where there is one part.
+        weight, bias: ``[C, K]`` and float32 ``[C]``.
+        x: float32 ``[M, C]``; its rows may be further apart.
+    """
+    parts, rows, width = hidden.shape
+    depth = min(tile.depth or width, width)
+    columns = min(tile.columns, x.shape[1])
+    grid = (x.shape[1] // columns, triton.cdiv(rows, tile.rows))
+    _residual_linear[grid](
+        hidden, weights, weight, bias, x, rows, x.stride(0),
+        width, weights.shape[-1], parts, tile.stages, tile.rows, columns, depth, chained,
+        num_warps=tile.warps, launch_pdl=chained,
+    )  # fmt: skip
+
+
+def residual_linear_plain(hidden: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, x: Tensor) -> None:
+    """As :func:`residual_linear`."""
+    joined = hidden[0].float()
+    if len(hidden) > 1:
+        shares = torch.softmax(weights * 0.6931471805599453, dim=0)
+        joined = (hidden.float().unflatten(2, (shares.shape[2], -1)) * shares[..., None]).sum(0).flatten(1)
+    x += F.linear(joined, weight.float(), bias)
