@@ -12,6 +12,7 @@ from cosyvoice_runtime.flow.layers import CausalConv
 from cosyvoice_runtime.flow.solver import Conditions, EulerSolver
 from cosyvoice_runtime.kernels.causal_conv import ConvWeights, causal_conv
 from cosyvoice_runtime.kernels.guided_euler import guided_euler
+from cosyvoice_runtime.kernels.norm_attention import norm_attention
 from cosyvoice_runtime.kernels.norm_qkv import folded, norm_qkv, packed_qkv
 from cosyvoice_runtime.kernels.norm_widen import norm_widen
 from cosyvoice_runtime.kernels.paged_attention import paged_attention
@@ -195,10 +196,12 @@ class FusedCall:
     def block(self, block: BlockWeights, x: Tensor, step: int) -> None:
         """A transformer block on the residual ``x``."""
         work, tiles, places, chained = self.work, self.tiles, self.places, self.chained
-        norm_qkv(x, *block.qkv, work.queries, places, block.attention, step, tiles.qkv, chained)
-        paged_attention(
-            work.queries, places, block.attention, step, work.mixed, work.weights, tiles.attention, chained
-        )
+        past = places, block.attention, step, work.mixed, work.weights
+        if places.chunks == 1 and tiles.joint is not None:
+            norm_attention(x, *block.qkv, *past, tiles.joint, chained)
+        else:
+            norm_qkv(x, *block.qkv, work.queries, places, block.attention, step, tiles.qkv, chained)
+            paged_attention(work.queries, *past, tiles.attention, chained)
         residual_linear(work.mixed, work.weights, *block.out, x, tiles.out, chained)
         norm_widen(x, *block.widen, work.wide, tiles.widen, chained)
         residual_linear(work.wide[None], work.weights, *block.narrow, x, tiles.narrow, chained)

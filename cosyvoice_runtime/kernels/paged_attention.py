@@ -12,6 +12,29 @@ from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
+@triton.jit
+def softmax_update(q, keys, values, seen, peak, total, sums):
+    """Add keys ``[D, N]`` and values ``[N, D]`` to a running softmax in powers of two."""
+    scores = tl.where(seen[None, :], tl.dot(q, keys, input_precision="ieee"), float("-inf"))
+    higher = tl.maximum(peak, tl.max(scores, axis=1))
+    shrink = tl.exp2(peak - higher)
+    p = tl.exp2(scores - higher[:, None])
+    total = total * shrink + tl.sum(p, axis=1)
+    sums = tl.dot(p.to(values.dtype), values, sums * shrink[:, None], input_precision="ieee")
+    return higher, total, sums
+
+
+@triton.jit
+def load_page(base, seen, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, KEYS: tl.constexpr):
+    """Keys ``[D, KEYS]`` and values ``[KEYS, D]`` of one head; zeros where not seen."""
+    j = tl.arange(0, KEYS)
+    d = tl.arange(0, HEAD_DIM)
+    FRAME: tl.constexpr = 2 * HEADS * HEAD_DIM
+    keys = tl.load(base + j[None, :] * FRAME + d[:, None], mask=seen[None, :], other=0.0)
+    values = tl.load(base + HEADS * HEAD_DIM + j[:, None] * FRAME + d[None, :], mask=seen[:, None], other=0.0)
+    return keys, values
+
+
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
 def _paged_attention(
     queries, pages, table, unused, lengths, mixed, weights, step, rows, frames, before, utterances, table_width,
@@ -36,25 +59,28 @@ def _paged_attention(
     share = tl.cdiv(end - first, SPLITS)
     first = first + split * share
     end = tl.minimum(end, first + share)
+    table += row * table_width
+    pages += layer_start + head * HEAD_DIM
+    # Pages of earlier calls are there already; those of this call only after the wait.
+    here = tl.load(table + first, mask=first < end, other=0) + step
+    seen = j < tl.minimum(PAGE, length - (first - before) * PAGE)
+    ready = seen & (first < tl.minimum(end, before))
+    keys, values = load_page(pages + here * page_stride, ready, HEADS, HEAD_DIM, KEYS)
+    following = tl.load(table + first + 1, mask=first + 1 < end, other=0) + step
     wait_for_previous(CHAINED)
     q = tl.load(queries + m[:, None] * INNER + head * HEAD_DIM + d[None, :], mask=asks[:, None], other=0.0)
+    if first >= before:
+        keys, values = load_page(pages + here * page_stride, seen & (first < end), HEADS, HEAD_DIM, KEYS)
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     sums = tl.zeros([ROWS, HEAD_DIM], tl.float32)
-    for n in range(first, end):
-        page = tl.load(table + row * table_width + n) + step
-        base = pages + page * page_stride + layer_start + head * HEAD_DIM
-        seen = j < tl.minimum(PAGE, length - (n - before) * PAGE)
-        keys = tl.load(base + j[None, :] * (2 * INNER) + d[:, None], mask=seen[None, :], other=0.0)
-        scores = tl.dot(q, keys, input_precision="ieee")
-        scores = tl.where(seen[None, :], scores, float("-inf"))
-        higher = tl.maximum(peak, tl.max(scores, axis=1))
-        shrink = tl.exp2(peak - higher)
-        p = tl.exp2(scores - higher[:, None])
-        total = total * shrink + tl.sum(p, axis=1)
-        values = tl.load(base + INNER + j[:, None] * (2 * INNER) + d[None, :], mask=seen[:, None], other=0.0)
-        sums = tl.dot(p.to(values.dtype), values, sums * shrink[:, None], input_precision="ieee")
-        peak = higher
+    for n in tl.range(first, end, num_stages=1):
+        # The next page is on its way while this one is used.
+        later = (j < tl.minimum(PAGE, length - (n + 1 - before) * PAGE)) & (n + 1 < end)
+        next_keys, next_values = load_page(pages + following * page_stride, later, HEADS, HEAD_DIM, KEYS)
+        following = tl.load(table + n + 2, mask=n + 2 < end, other=0) + step
+        peak, total, sums = softmax_update(q, keys, values, seen, peak, total, sums)
+        keys, values, seen = next_keys, next_values, later
     let_next_start(CHAINED)
     mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
     place = split * rows + m

@@ -13,30 +13,20 @@ from cosyvoice_runtime.kernels.tiles import Tile
 
 
 @triton.jit
-def _joined(
-    hidden, weights, m, first_head, inside, rows,
-    WIDTH: tl.constexpr, GROUPS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
-):  # fmt: skip
-    """``[ROWS, DEPTH]`` of the parts, each by its weight; from the group of channels ``first_head`` on."""
-    SIZE: tl.constexpr = WIDTH // GROUPS
-    HERE: tl.constexpr = DEPTH // SIZE
-    g = first_head + tl.arange(0, HERE)
-    e = tl.arange(0, SIZE)
-    peak = tl.full([ROWS, HERE], float("-inf"), tl.float32)
+def _joined(hidden, weights, m, group, channels, inside, rows, WIDTH: tl.constexpr, GROUPS: tl.constexpr, PARTS: tl.constexpr):
+    """The parts of one group's ``channels``, each by its weight."""
+    peak = tl.load(weights + m * GROUPS + group, mask=inside, other=0.0)
+    for part in tl.static_range(1, PARTS):
+        peak = tl.maximum(peak, tl.load(weights + (part * rows + m) * GROUPS + group, mask=inside, other=0.0))
+    total = tl.zeros_like(peak)
+    sums = tl.zeros([m.shape[0], channels.shape[0]], tl.float32)
     for part in tl.static_range(PARTS):
-        w = tl.load(weights + (part * rows + m)[:, None] * GROUPS + g[None, :], mask=inside[:, None], other=0.0)
-        peak = tl.maximum(peak, w)
-    total = tl.zeros([ROWS, HERE], tl.float32)
-    sums = tl.zeros([ROWS, HERE, SIZE], tl.float32)
-    for part in tl.static_range(PARTS):
-        place = (part * rows + m)[:, None]
-        w = tl.load(weights + place * GROUPS + g[None, :], mask=inside[:, None], other=0.0)
-        share = tl.exp2(w - peak)
+        place = part * rows + m
+        share = tl.exp2(tl.load(weights + place * GROUPS + group, mask=inside, other=0.0) - peak)
+        at = hidden + place[:, None] * WIDTH + channels[None, :]
+        sums += tl.load(at, mask=inside[:, None], other=0.0).to(tl.float32) * share[:, None]
         total += share
-        k = g[None, :, None] * SIZE + e[None, None, :]
-        x = tl.load(hidden + place[:, :, None] * WIDTH + k, mask=inside[:, None, None], other=0.0)
-        sums += x.to(tl.float32) * share[:, :, None]
-    return tl.reshape(sums / total[:, :, None], [ROWS, DEPTH])
+    return sums / total[:, None]
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -55,10 +45,7 @@ def _residual_linear(
     at = x + m[:, None] * x_stride + n[None, :]
     if DEPTH == WIDTH:
         old = tl.load(at, mask=inside[:, None], other=0.0)
-        if PARTS == 1:
-            a = tl.load(hidden + m[:, None] * WIDTH + k[None, :], mask=inside[:, None], other=0.0)
-        else:
-            a = _joined(hidden, weights, m, 0, inside, rows, WIDTH, GROUPS, PARTS, ROWS, DEPTH)
+        a = tl.load(hidden + m[:, None] * WIDTH + k[None, :], mask=inside[:, None], other=0.0)
         sums = tl.dot(a.to(w.dtype), w, input_precision="ieee")
     else:
         sums = tl.zeros([ROWS, COLUMNS], tl.float32)
@@ -67,8 +54,7 @@ def _residual_linear(
             if PARTS == 1:
                 a = tl.load(hidden + m[:, None] * WIDTH + (start + k)[None, :], mask=inside[:, None], other=0.0)
             else:
-                group = start // (WIDTH // GROUPS)
-                a = _joined(hidden, weights, m, group, inside, rows, WIDTH, GROUPS, PARTS, ROWS, DEPTH)
+                a = _joined(hidden, weights, m, start // DEPTH, start + k, inside, rows, WIDTH, GROUPS, PARTS)
             sums = tl.dot(a.to(w.dtype), w, sums, input_precision="ieee")
         old = tl.load(at, mask=inside[:, None], other=0.0)
     let_next_start(CHAINED)
@@ -93,7 +79,7 @@ def residual_linear(
         x: float32 ``[M, C]``; its rows may be further apart.
     """
     parts, rows, width = hidden.shape
-    depth = min(tile.depth or width, width)
+    depth = min(tile.depth or width, width) if parts == 1 else width // weights.shape[-1]
     columns = min(tile.columns, x.shape[1])
     grid = (x.shape[1] // columns, triton.cdiv(rows, tile.rows))
     _residual_linear[grid](

@@ -29,6 +29,7 @@ class Tiles:
     """The tiles of all kernels of the flow's estimator.
 
     Attributes:
+        joint: of queries, keys, values and attention in one kernel, for calls of one chunk; None: in two.
         pages_per_split: attention over more pages than these is split, up to ``max_splits`` parts.
     """
 
@@ -38,6 +39,7 @@ class Tiles:
     widen: Tile
     narrow: Tile
     conv: Tile
+    joint: Tile | None = None
     euler: Tile = field(default=Tile(16, 0))
     pages_per_split: int = 4
     max_splits: int = 1
@@ -53,31 +55,32 @@ SMALL = Tiles(
     out=Tile(16, 16),
     widen=Tile(16, 64),
     narrow=Tile(16, 16),
-    conv=Tile(16, 256, 64, warps=8),
-    pages_per_split=3,
-    max_splits=8,
-)
-MEDIUM = Tiles(
-    qkv=Tile(64, 128),
-    attention=Tile(64, 64),
-    out=Tile(32, 32),
-    widen=Tile(32, 128),
-    narrow=Tile(32, 64, 128),
-    conv=Tile(16, 256, 64, warps=8),
-    pages_per_split=4,
+    conv=Tile(16, 256, 64, warps=8, stages=4),
+    joint=Tile(64, 64, warps=8),
+    pages_per_split=6,
     max_splits=4,
 )
-LARGE = Tiles(
-    qkv=Tile(128, 128, warps=8),
+MEDIUM = Tiles(
+    qkv=Tile(64, 128, warps=8),
     attention=Tile(64, 64),
-    out=Tile(128, 64, 64),
-    widen=Tile(128, 128, warps=8),
-    narrow=Tile(128, 64, 64),
-    conv=Tile(32, 256, 64, warps=8),
+    out=Tile(64, 32, 128, stages=4),
+    widen=Tile(64, 128, warps=8),
+    narrow=Tile(64, 32, 128, stages=4),
+    conv=Tile(16, 256, 64, warps=8, stages=4),
+    joint=Tile(64, 64, warps=8),
     pages_per_split=8,
     max_splits=4,
 )
-BY_FRAMES = {150: SMALL, 500: MEDIUM}
+LARGE = Tiles(
+    qkv=Tile(64, 128, warps=8),
+    attention=Tile(64, 64),
+    out=Tile(64, 128, 64, stages=4),
+    widen=Tile(64, 128, warps=8),
+    narrow=Tile(64, 64, 64, stages=4),
+    conv=Tile(16, 256, 64, warps=8, stages=4),
+    pages_per_split=32,
+)
+BY_FRAMES = {400: SMALL, 1600: MEDIUM}
 """For at most so many frames of all rows of a call; more take :data:`LARGE`."""
 
 

@@ -20,6 +20,7 @@ TILES = Tiles(
     narrow=Tile(16, 16, 32),
     conv=Tile(32, 0, 16),
     euler=Tile(16, 0),
+    joint=Tile(0, 0),
     pages_per_split=2,
     max_splits=3,
 )
@@ -48,11 +49,11 @@ def spans_of(starts: list[int], counts: list[int]) -> list[Span]:
 
 @pytest.mark.parametrize(
     ("starts", "counts"),
-    [([0], [25]), ([25], [7]), ([100], [25]), ([0, 75, 25], [25, 40, 9]), ([50, 0], [1, 60])],
+    [([100], [25]), ([0, 75], [25, 7]), ([50, 0], [1, 30])],
 )
 @torch.inference_mode()
 def test_fused_steps_equal_the_plain_ones(starts, counts):
-    flow = random_flow(num_steps=3)
+    flow = random_flow(num_steps=1)
     pool = PagePool(flow, 20)
     for pages in (pool.token_pages, pool.frame_pages, pool.estimator_pages):
         pages[2:].normal_()
