@@ -203,36 +203,35 @@ def figures(config: ModelConfig, utterances: int, past: int, repeats: int, chain
 
 
 LINEAR_TILES = [
-    *(Tile(rows, columns) for rows in (16, 32, 64) for columns in (32, 64, 128)),
-    *(Tile(64, columns, warps=8) for columns in (128, 256)),
-    *(Tile(128, columns, warps=8) for columns in (64, 128, 256)),
-    Tile(128, 64),
+    *(Tile(16, columns, warps=warps) for columns in (32, 64, 128) for warps in (2, 4)),
+    *(Tile(32, columns) for columns in (64, 128)),
+    *(Tile(64, columns, warps=warps) for columns in (64, 128) for warps in (4, 8)),
+    Tile(64, 256, warps=8),
+    Tile(128, 128, warps=8),
 ]
 RESIDUAL_TILES = [
-    *(Tile(rows, columns) for rows in (16, 32) for columns in (16, 32)),
-    *(Tile(16, columns, 256) for columns in (16, 32)),
+    *(Tile(16, columns, depth, warps) for columns in (16, 32) for depth in (0, 256) for warps in (2, 4)),
     *(Tile(32, columns, 128) for columns in (32, 64)),
     *(Tile(64, columns, depth, stages=4) for columns in (32, 64, 128) for depth in (64, 128)),
-    *(Tile(128, columns, 64, stages=4) for columns in (32, 64, 128)),
-    Tile(64, 256, 64, 8),
+    Tile(128, 64, 64, stages=4),
     Tile(128, 128, 64, 8),
-    Tile(128, 256, 64, 8),
 ]
 CONV_TILES = [
-    *(Tile(16, 256, depth, warps, stages) for depth, stages in ((64, 3), (64, 4), (128, 2)) for warps in (4, 8)),
-    *(Tile(32, 256, 64, 8, stages) for stages in (3, 4)),
-    *(Tile(64, 256, 64, 8, stages) for stages in (2, 3)),
-    Tile(64, 256, 32, 8, 4),
+    *(Tile(16, 256, 64, 8, stages) for stages in (3, 4, 5)),
+    *(Tile(16, 256, depth, 4, stages) for depth, stages in ((64, 4), (128, 2))),
+    Tile(16, 256, 32, 8, 6),
+    Tile(32, 256, 64, 8, 4),
+    Tile(64, 256, 64, 8, 3),
 ]
-ATTENTION_TILES = [Tile(64, 64, warps=warps, stages=stages) for warps in (4, 8) for stages in (1, 2, 3)]
-CANDIDATES: dict[str, Sequence[Tile | int]] = {
+CANDIDATES: dict[str, Sequence[Tile | int | None]] = {
+    "joint": [None, Tile(64, 64, warps=4), Tile(64, 64, warps=8)],
+    "pages_per_split": [1, 2, 3, 6, 12, 32],
+    "attention": [Tile(64, 64, warps=warps) for warps in (4, 8)],
     "qkv": LINEAR_TILES,
-    "widen": LINEAR_TILES,
     "out": RESIDUAL_TILES,
+    "widen": LINEAR_TILES,
     "narrow": RESIDUAL_TILES,
     "conv": CONV_TILES,
-    "attention": ATTENTION_TILES,
-    "pages_per_split": [1, 2, 3, 5, 8],
 }
 
 

@@ -11,12 +11,14 @@ def wait_for_previous(CHAINED: tl.constexpr):
     """Memory that the kernel before wrote may be read from here on."""
     if CHAINED:
         tl.extra.cuda.gdc_wait()
+        if CHAINED == 2:
+            tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit
 def let_next_start(CHAINED: tl.constexpr):
     """The next kernel's programs may start, up to their own wait."""
-    if CHAINED:
+    if CHAINED == 1:
         tl.extra.cuda.gdc_launch_dependents()
 
 

@@ -1,4 +1,4 @@
-"""Causal convolution, with the norm, the activation and the additions of a residual block around it."""
+"""Causal convolution of three taps, which can norm and activate its input."""
 
 from __future__ import annotations
 
@@ -15,79 +15,94 @@ from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
+MOST_DEPTH = 256
 
 
 @dataclass(frozen=True, eq=False)
 class ConvWeights:
     """
     Attributes:
-        weight, bias: ``[C, taps * C_in]`` and float32 ``[C]``.
+        weight, bias: ``[N, taps * C_in]`` and float32 ``[N]``.
         tail: offset of its last input frames in the tails.
-        scale, shift: float32 ``[C]`` of the LayerNorm before Mish; None where there is neither.
-        shortcut, shortcut_bias: ``[C, C_short]`` and float32 ``[C]`` of the linear shortcut, if there is one.
     """
 
     weight: Tensor
     bias: Tensor
     tail: int
-    scale: Tensor | None = None
-    shift: Tensor | None = None
-    shortcut: Tensor | None = None
-    shortcut_bias: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """LayerNorm over channels and Mish, and what is added after: float32 ``[C]`` each."""
+
+    scale: Tensor
+    shift: Tensor
+    added: Tensor
+
+
+@triton.jit
+def _window(
+    x, tails, tail, m, t, channel, inside, scale, shift, added, x_stride,
+    BACK: tl.constexpr, IN: tl.constexpr, TAPS: tl.constexpr, EPS: tl.constexpr, ACTIVE: tl.constexpr,
+):  # fmt: skip
+    """Frames ``BACK`` before those of ``m``, some channels; of the tails where they lie before the input."""
+    known = (channel < IN)[None, :]
+    new = inside & (t >= BACK)
+    a = tl.load(x + (m - BACK)[:, None] * x_stride + channel[None, :], mask=new[:, None] & known, other=0.0)
+    if ACTIVE:
+        a = normalise(a, IN, EPS) * tl.load(scale + channel)[None, :] + tl.load(shift + channel)[None, :]
+        a = mish(a) + tl.load(added + channel)[None, :]
+    a = a.to(tails.dtype.element_ty)
+    if BACK > 0:
+        old = (inside & (t < BACK))[:, None]
+        place = tail + (t - BACK + TAPS - 1) * IN
+        before = tl.load(tails + place[:, None] + channel[None, :], mask=old & known, other=0.0)
+        a = tl.where(old, before, a)
+    return a
 
 
 @triton.jit(do_not_specialize=["rows", "frames", "utterances"])
 def _causal_conv(
-    x, tails, new_tails, weight, bias, scale, shift, added, source, shortcut, shortcut_bias, out, lengths,
-    rows, frames, utterances, x_stride, tail_stride, tail_start, source_stride, out_stride,
-    CHANNELS: tl.constexpr, IN: tl.constexpr, SHORT: tl.constexpr, TAPS: tl.constexpr, EPS: tl.constexpr,
-    NORM: tl.constexpr, ADDED: tl.constexpr, STAGES: tl.constexpr,
-    ROWS: tl.constexpr, DEPTH: tl.constexpr, CHAINED: tl.constexpr,
+    x, tails, new_tails, weight, bias, scale, shift, added, out, lengths,
+    rows, frames, utterances, x_stride, tail_stride, tail_start, out_stride,
+    IN: tl.constexpr, TAPS: tl.constexpr, EPS: tl.constexpr, ACTIVE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    c = tl.arange(0, CHANNELS)
+    BLOCKS: tl.constexpr = (IN + DEPTH - 1) // DEPTH
+    n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, DEPTH)
     inside = m < rows
     row = m // frames
     t = m % frames
+    at = weight + n[None, :] * (TAPS * IN)
+    w = tl.load(at + k[:, None], mask=(k < IN)[:, None], other=0.0)
+    b = tl.load(bias + n)
     length = tl.load(lengths + row % utterances, mask=inside, other=0).to(tl.int32)
     tail = row * tail_stride + tail_start
     wait_for_previous(CHAINED)
-    sums = tl.zeros([ROWS, CHANNELS], tl.float32)
-    for start in tl.range(0, TAPS * IN, DEPTH, num_stages=STAGES):
-        back = start // IN - (TAPS - 1)
-        channel = start % IN + k
-        new = inside & (t + back >= 0)
-        old = inside & (t + back < 0)
-        a = tl.load(x + (m + back)[:, None] * x_stride + channel[None, :], mask=new[:, None], other=0.0)
-        place = tail + (t + back + TAPS - 1) * IN
-        before = tl.load(tails + place[:, None] + channel[None, :], mask=old[:, None], other=0.0)
-        w = tl.load(weight + c[None, :] * (TAPS * IN) + (start + k)[:, None])
-        a = tl.where(old[:, None], before, a.to(w.dtype))
-        sums = tl.dot(a, w, sums, input_precision="ieee")
-    result = sums + tl.load(bias + c)[None, :]
-    if NORM:
-        result = normalise(result, CHANNELS, EPS)
-        result = mish(result * tl.load(scale + c)[None, :] + tl.load(shift + c)[None, :])
-    if ADDED:
-        result += tl.load(added + c)[None, :].to(tl.float32)
-    if SHORT > 0:
-        for start in tl.range(0, SHORT, DEPTH, num_stages=STAGES):
-            at = source + m[:, None] * source_stride + (start + k)[None, :]
-            a = tl.load(at, mask=inside[:, None], other=0.0)
-            w = tl.load(shortcut + c[None, :] * SHORT + (start + k)[:, None])
-            result = tl.dot(a.to(w.dtype), w, result, input_precision="ieee")
-        result += tl.load(shortcut_bias + c)[None, :]
-    let_next_start(CHAINED)
-    tl.store(
-        out + m[:, None] * out_stride + c[None, :], result.to(out.dtype.element_ty), mask=inside[:, None]
-    )
     last = t - length + (TAPS - 1)
-    kept = inside & (last >= 0) & (last < TAPS - 1)
-    for start in range(0, IN, DEPTH):
-        a = tl.load(x + m[:, None] * x_stride + (start + k)[None, :], mask=kept[:, None], other=0.0)
-        at = (tail + last * IN)[:, None] + (start + k)[None, :]
-        tl.store(new_tails + at, a.to(new_tails.dtype.element_ty), mask=kept[:, None])
+    kept = inside & (last >= 0) & (last < TAPS - 1) & (tl.program_id(0) == 0)
+    sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for turn in tl.static_range(TAPS * BLOCKS):
+        channel = (turn % BLOCKS) * DEPTH + k
+        following = w
+        if turn + 1 < TAPS * BLOCKS:  # the next weights are on their way while these are used
+            next_channel = ((turn + 1) % BLOCKS) * DEPTH + k
+            from_tap = at + ((turn + 1) // BLOCKS) * IN
+            following = tl.load(from_tap + next_channel[:, None], mask=(next_channel < IN)[:, None], other=0.0)
+        a = _window(
+            x, tails, tail, m, t, channel, inside, scale, shift, added, x_stride,
+            TAPS - 1 - turn // BLOCKS, IN, TAPS, EPS, ACTIVE,
+        )  # fmt: skip
+        sums = tl.dot(a, w, sums, input_precision="ieee")
+        if turn // BLOCKS == TAPS - 1:
+            place = new_tails + (tail + last * IN)[:, None] + channel[None, :]
+            tl.store(place, a, mask=kept[:, None] & (channel < IN)[None, :])
+        w = following
+    let_next_start(CHAINED)
+    sums += b[None, :]
+    tl.store(out + m[:, None] * out_stride + n[None, :], sums.to(out.dtype.element_ty), mask=inside[:, None])
 
 
 def causal_conv(
@@ -97,39 +112,27 @@ def causal_conv(
     step: int,
     out: Tensor,
     tile: Tile,
-    added: Tensor | None = None,
-    source: Tensor | None = None,
+    activation: Activation | None = None,
     chained: bool = False,
 ) -> None:
-    """``out = activated convolution of x, + added, + shortcut of source``.
-
+    """
     Args:
         x: ``[M, C_in]`` of all rows' frames; before a row's first frame lie its tails.
-        out: ``[M, C]``, written; it may be ``source`` but not ``x``.
-        added: ``[C]`` to add to every frame.
-        source: ``[M, C_short]`` for the shortcut.
+        out: ``[M, N]``, written, of other memory than ``x``.
+        activation: of the input.
     """
-    rows, channels_in = x.shape
-    channels, depth = len(weights.weight), min(tile.depth, channels_in & -channels_in)
-    taps = weights.weight.shape[1] // channels_in
-    short = 0 if source is None else source.shape[1]
-    if short:
-        depth = min(depth, short & -short)
+    rows, channels = x.shape
+    width = len(weights.weight)
+    columns, depth = min(tile.columns, width), min(MOST_DEPTH, triton.next_power_of_2(channels))
     _, steps, tail_size = places.tails.shape
-    nothing = weights.bias
-    _causal_conv[(triton.cdiv(rows, tile.rows),)](
+    active = activation or Activation(weights.bias, weights.bias, weights.bias)
+    _causal_conv[(width // columns, triton.cdiv(rows, tile.rows))](
         x, places.tails, places.new_tails, weights.weight, weights.bias,
-        nothing if weights.scale is None else weights.scale,
-        nothing if weights.shift is None else weights.shift,
-        nothing if added is None else added,
-        x if source is None else source,
-        nothing if weights.shortcut is None else weights.shortcut,
-        nothing if weights.shortcut_bias is None else weights.shortcut_bias,
-        out, places.lengths, rows, places.new_frames, len(places.lengths),
-        x.stride(0), steps * tail_size, step * tail_size + weights.tail,
-        x.stride(0) if source is None else source.stride(0), out.stride(0),
-        channels, channels_in, short, taps, EPSILON, weights.scale is not None, added is not None, tile.stages,
-        tile.rows, depth, chained,
+        active.scale, active.shift, active.added, out, places.lengths,
+        rows, places.new_frames, len(places.lengths), x.stride(0), steps * tail_size,
+        step * tail_size + weights.tail, out.stride(0),
+        channels, weights.weight.shape[1] // channels, EPSILON, activation is not None,
+        tile.rows, columns, depth, chained,
         num_warps=tile.warps, launch_pdl=chained,
     )  # fmt: skip
 
@@ -140,25 +143,24 @@ def causal_conv_plain(
     places: Places,
     step: int,
     out: Tensor,
-    added: Tensor | None = None,
-    source: Tensor | None = None,
+    activation: Activation | None = None,
 ) -> None:
     """As :func:`causal_conv`."""
     width = x.shape[1]
     taps = weights.weight.shape[1] // width
     at = slice(weights.tail, weights.tail + (taps - 1) * width)
     before = places.tails[:, step, at].unflatten(1, (taps - 1, width))
-    extended = torch.cat([before.float(), x.float().view(places.rows, places.new_frames, width)], dim=1)
+    x = x.float() if activation is None else activated(x, activation)
+    extended = torch.cat([before.float(), x.view(places.rows, places.new_frames, width)], dim=1)
     windows = extended.unfold(1, taps, 1).transpose(2, 3).flatten(2)
-    result = F.linear(windows, weights.weight.float(), weights.bias).flatten(0, 1)
-    if weights.scale is not None:
-        result = F.mish(F.layer_norm(result, result.shape[1:], weights.scale, weights.shift, EPSILON))
-    if added is not None:
-        result = result + added.float()
-    if source is not None and weights.shortcut is not None:
-        result = result + F.linear(source.float(), weights.shortcut.float(), weights.shortcut_bias)
+    out.copy_(F.linear(windows, weights.weight.float(), weights.bias).flatten(0, 1))
     for row in range(places.rows):
-        length = places.lengths[row % len(places.lengths)]
+        length = int(places.lengths[row % len(places.lengths)])
         kept = extended[row, length : length + taps - 1].flatten()
         places.new_tails[row, step, at] = kept.to(places.new_tails.dtype)
-    out.copy_(result)
+
+
+def activated(x: Tensor, activation: Activation) -> Tensor:
+    """float32 ``[M, C]``: LayerNorm, Mish and the addition."""
+    normed = F.layer_norm(x.float(), x.shape[1:], activation.scale, activation.shift, EPSILON)
+    return F.mish(normed) + activation.added

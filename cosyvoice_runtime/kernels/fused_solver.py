@@ -10,9 +10,10 @@ from torch import Tensor
 from cosyvoice_runtime.flow.estimator import ConvBlock, Stage, TransformerBlock
 from cosyvoice_runtime.flow.layers import CausalConv
 from cosyvoice_runtime.flow.solver import Conditions, EulerSolver
-from cosyvoice_runtime.kernels.causal_conv import ConvWeights, causal_conv
+from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv
 from cosyvoice_runtime.kernels.guided_euler import guided_euler
 from cosyvoice_runtime.kernels.norm_attention import norm_attention
+from cosyvoice_runtime.kernels.norm_mish_add import norm_mish_add
 from cosyvoice_runtime.kernels.norm_qkv import folded, norm_qkv, packed_qkv
 from cosyvoice_runtime.kernels.norm_widen import norm_widen
 from cosyvoice_runtime.kernels.paged_attention import paged_attention
@@ -48,34 +49,50 @@ class BlockWeights:
 
 @dataclass(frozen=True, eq=False)
 class StageWeights:
-    """Of a residual block and its transformer blocks."""
+    """Of a residual block and its transformer blocks.
+
+    Attributes:
+        first: the first convolution and beside it the shortcut.
+        first_norm, second_norm: scale and shift after each convolution.
+        added: float32 ``[steps, C]`` of the time, after the first.
+    """
 
     first: ConvWeights
+    first_norm: tuple[Tensor, Tensor]
+    added: Tensor
     second: ConvWeights
+    second_norm: tuple[Tensor, Tensor]
     blocks: tuple[BlockWeights, ...]
 
     @classmethod
-    def of(cls, stage: Stage) -> StageWeights:
+    def of(cls, stage: Stage, added: Tensor) -> StageWeights:
         resnet = stage.resnet
         return cls(
-            first=conv_weights(resnet.first),
-            second=conv_weights(resnet.second, resnet.shortcut),
+            first=with_shortcut(conv_weights(resnet.first.conv), resnet.shortcut),
+            first_norm=norm_weights(resnet.first),
+            added=added.float(),
+            second=conv_weights(resnet.second.conv),
+            second_norm=norm_weights(resnet.second),
             blocks=tuple(map(BlockWeights.of, stage.blocks)),
         )
 
 
-def conv_weights(block: ConvBlock | CausalConv, shortcut: torch.nn.Linear | None = None) -> ConvWeights:
+def conv_weights(conv: CausalConv) -> ConvWeights:
     """As :func:`causal_conv` takes them."""
-    conv, norm = (block.conv, block.norm) if isinstance(block, ConvBlock) else (block, None)
+    return ConvWeights(conv.window.weight.detach(), conv.window.bias.float(), conv.tail.offset)
+
+
+def with_shortcut(conv: ConvWeights, shortcut: torch.nn.Linear) -> ConvWeights:
+    """Twice the columns: the convolution, and the shortcut as one whose earlier taps are zero."""
+    weight = torch.zeros_like(conv.weight)
+    weight[:, -shortcut.in_features :] = shortcut.weight
     return ConvWeights(
-        weight=conv.window.weight.detach(),
-        bias=conv.window.bias.float(),
-        tail=conv.tail.offset,
-        scale=None if norm is None else norm.weight.float(),
-        shift=None if norm is None else norm.bias.float(),
-        shortcut=None if shortcut is None else shortcut.weight.detach(),
-        shortcut_bias=None if shortcut is None else shortcut.bias.float(),
+        torch.cat([conv.weight, weight]), torch.cat([conv.bias, shortcut.bias.float()]), conv.tail
     )
+
+
+def norm_weights(block: ConvBlock) -> tuple[Tensor, Tensor]:
+    return block.norm.weight.float(), block.norm.bias.float()
 
 
 class Workspace:
@@ -86,7 +103,7 @@ class Workspace:
         joined: float32 ``[M, 2 C]``; the residual of the mid stages, and beside it the down stage's, which is
             the up stage's skip connection.
         residual: float32 ``[M, C]`` of the up stage.
-        first, second: ``[M, C]`` outputs of convolutions.
+        first, second: float32 ``[M, 2 C]`` and ``[M, C]``, outputs of convolutions.
         queries, wide: ``[M, inner]`` and ``[M, 4 C]``.
         mixed, weights: ``[splits, M, inner]`` and ``[splits, M, H]`` from attention.
     """
@@ -103,7 +120,8 @@ class Workspace:
         self.packed = empty(total, estimator.sinusoid_width)
         self.joined = empty(total, 2 * channels, dtype=torch.float32)
         self.residual = empty(total, channels, dtype=torch.float32)
-        self.first, self.second = empty(total, channels), empty(total, channels)
+        self.first = empty(total, 2 * channels, dtype=torch.float32)
+        self.second = empty(total, channels, dtype=torch.float32)
         self.queries, self.wide = empty(total, inner), empty(total, 4 * channels)
         self.mixed = empty(splits, total, inner)
         self.weights = empty(splits, total, layout.heads, dtype=torch.float32)
@@ -119,14 +137,16 @@ class FusedSolver:
             capability 9.0 and later).
     """
 
-    def __init__(self, solver: EulerSolver, chained: bool) -> None:
+    def __init__(self, solver: EulerSolver, chained: int) -> None:
         estimator = solver.estimator
         self._solver, self._chained = solver, chained
-        self._stages = [StageWeights.of(stage) for stage in (estimator.down, *estimator.mid, estimator.up)]
+        stages = (estimator.down, *estimator.mid, estimator.up)
+        self._stages = [
+            StageWeights.of(stage, added) for stage, added in zip(stages, solver.time_biases, strict=True)
+        ]
         self._down_conv, self._up_conv = conv_weights(estimator.down_conv), conv_weights(estimator.up_conv)
-        self._final = conv_weights(estimator.final)
+        self._final, self._final_norm = conv_weights(estimator.final.conv), norm_weights(estimator.final)
         self._projection = estimator.projection.weight.detach(), estimator.projection.bias.float()
-        self._added = solver.time_biases.contiguous()
 
     def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: Tiles | None = None) -> None:
         """Take ``mel`` through all steps.
@@ -147,7 +167,7 @@ class FusedSolver:
         for step in range(self._solver.num_steps):
             self._velocity(call, step)
             guided_euler(
-                work.second, *self._projection, self._solver.step_sizes[step : step + 1], self._solver.cfg_rate,
+                work.second, *self._final_norm, *self._projection, self._solver.step_sizes[step : step + 1], self._solver.cfg_rate,
                 mel.flatten(0, 1), work.packed, tiles.euler, self._chained,
             )  # fmt: skip
 
@@ -155,16 +175,14 @@ class FusedSolver:
         """All of the estimator but its last layer; leaves ``second``."""
         work = call.work
         middle, skip = work.joined.chunk(2, dim=1)
-        added = self._added[:, step]
         down, *mids, up = self._stages
-        call.stage(down, work.packed, skip, added[0], step)
+        call.stage(down, work.packed, skip, step)
         call.conv(skip, self._down_conv, step, middle)
-        for stage, bias in zip(mids, added[1:-1], strict=True):
-            call.stage(stage, middle, middle, bias, step)
-        call.stage(up, work.joined, work.residual, added[-1], step)
-        call.conv(work.residual, self._up_conv, step, work.first)
-        call.conv(work.first, self._final, step, work.second)
-
+        for stage in mids:
+            call.stage(stage, middle, middle, step)
+        call.stage(up, work.joined, work.residual, step)
+        call.conv(work.residual, self._up_conv, step, work.first[:, : work.second.shape[1]])
+        call.conv(work.first[:, : work.second.shape[1]], self._final, step, work.second)
 
 @dataclass(frozen=True, eq=False)
 class FusedCall:
@@ -176,20 +194,17 @@ class FusedCall:
     chained: bool
 
     def conv(
-        self,
-        x: Tensor,
-        weights: ConvWeights,
-        step: int,
-        out: Tensor,
-        added: Tensor | None = None,
-        source: Tensor | None = None,
+        self, x: Tensor, weights: ConvWeights, step: int, out: Tensor, activation: Activation | None = None
     ) -> None:
-        causal_conv(x, weights, self.places, step, out, self.tiles.conv, added, source, self.chained)
+        causal_conv(x, weights, self.places, step, out, self.tiles.conv, activation, self.chained)
 
-    def stage(self, stage: StageWeights, x: Tensor, residual: Tensor, added: Tensor, step: int) -> None:
+    def stage(self, stage: StageWeights, x: Tensor, residual: Tensor, step: int) -> None:
         """From ``x`` to ``residual``, which may be the same memory."""
-        self.conv(x, stage.first, step, self.work.first, added=added)
-        self.conv(self.work.first, stage.second, step, residual, source=x)
+        work = self.work
+        self.conv(x, stage.first, step, work.first)
+        hidden, shortcut = work.first.chunk(2, dim=1)
+        self.conv(hidden, stage.second, step, work.second, Activation(*stage.first_norm, stage.added[step]))
+        norm_mish_add(work.second, *stage.second_norm, shortcut, residual, self.tiles.finish, self.chained)
         for block in stage.blocks:
             self.block(block, residual, step)
 

@@ -1,4 +1,4 @@
-"""The estimator's last layer, classifier-free guidance and one Euler step."""
+"""Norm and activation before the estimator's last layer, that layer, classifier-free guidance and one Euler step."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import let_next_start, mish, normalise, wait_for_previous
 from cosyvoice_runtime.kernels.tiles import Tile
+
+EPSILON = 1e-5
 
 
 @triton.jit(do_not_specialize=["rows"])
 def _guided_euler(
-    hidden, weight, bias, size, mel, packed, rows, packed_stride, rate,
-    CHANNELS: tl.constexpr, BINS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    hidden, scale, shift, weight, bias, size, mel, packed, rows, packed_stride, rate,
+    CHANNELS: tl.constexpr, BINS: tl.constexpr, EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     CHAINED: tl.constexpr,
 ):  # fmt: skip
     m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -26,8 +28,13 @@ def _guided_euler(
     b = tl.load(bias + n, mask=known, other=0.0)
     dt = tl.load(size)
     wait_for_previous(CHAINED)
-    guided = tl.load(hidden + m[:, None] * CHANNELS + c[None, :], mask=inside, other=0.0).to(tl.float32)
-    free = tl.load(hidden + (rows + m)[:, None] * CHANNELS + c[None, :], mask=inside, other=0.0).to(tl.float32)
+    gain = tl.load(scale + c)[None, :]
+    offset = tl.load(shift + c)[None, :]
+    at = hidden + m[:, None] * CHANNELS + c[None, :]
+    guided = tl.load(at, mask=inside, other=0.0)
+    free = tl.load(at + rows * CHANNELS, mask=inside, other=0.0)
+    guided = mish(normalise(guided, CHANNELS, EPS) * gain + offset)
+    free = mish(normalise(free, CHANNELS, EPS) * gain + offset)
     both = ((1 + rate) * guided - rate * free).to(w.dtype)
     velocity = tl.dot(both, w, input_precision="ieee") + b[None, :]
     let_next_start(CHAINED)
@@ -42,6 +49,8 @@ def _guided_euler(
 
 def guided_euler(
     hidden: Tensor,
+    scale: Tensor,
+    shift: Tensor,
     weight: Tensor,
     bias: Tensor,
     size: Tensor,
@@ -54,7 +63,8 @@ def guided_euler(
     """``mel += size * velocity``, velocity = (1 + rate) * conditioned - rate * unconditioned.
 
     Args:
-        hidden: ``[2 M, C]``, frames with guidance and then those without.
+        hidden: float32 ``[2 M, C]`` from the last convolution, frames with guidance and then those without.
+        scale, shift: float32 ``[C]`` of its LayerNorm; Mish follows.
         weight, bias: ``[mel, C]`` and float32 ``[mel]`` of the last layer; it is linear, so guidance goes first.
         size: float32 ``[1]``.
         mel: float32 ``[M, mel]``, updated.
@@ -62,16 +72,25 @@ def guided_euler(
     """
     rows, bins = mel.shape
     _guided_euler[(triton.cdiv(rows, tile.rows),)](
-        hidden, weight, bias, size, mel, packed, rows, packed.stride(0), rate,
-        hidden.shape[1], bins, tile.rows, triton.next_power_of_2(bins), chained,
+        hidden, scale, shift, weight, bias, size, mel, packed, rows, packed.stride(0), rate,
+        hidden.shape[1], bins, EPSILON, tile.rows, triton.next_power_of_2(bins), chained,
         num_warps=tile.warps, launch_pdl=chained,
     )  # fmt: skip
 
 
 def guided_euler_plain(
-    hidden: Tensor, weight: Tensor, bias: Tensor, size: Tensor, rate: float, mel: Tensor, packed: Tensor
+    hidden: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    size: Tensor,
+    rate: float,
+    mel: Tensor,
+    packed: Tensor,
 ) -> None:
     """As :func:`guided_euler`."""
-    conditioned, unconditioned = F.linear(hidden.float(), weight.float(), bias).chunk(2)
+    activated = F.mish(F.layer_norm(hidden, hidden.shape[1:], scale, shift, EPSILON))
+    conditioned, unconditioned = F.linear(activated, weight.float(), bias).chunk(2)
     mel += size * ((1 + rate) * conditioned - rate * unconditioned)
     packed[:, : mel.shape[1]] = mel.repeat(2, 1)

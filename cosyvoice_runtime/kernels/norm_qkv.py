@@ -19,27 +19,36 @@ EPSILON = 1e-5
 def _norm_qkv(
     x, weight, bias, queries, pages, page, frame, step, rows, frames, x_stride, page_stride, layer_start,
     CHANNELS: tl.constexpr, INNER: tl.constexpr, EPS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, CHAINED: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, REPEAT: tl.constexpr, STAGES: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    column = tl.program_id(0) * (COLUMNS * REPEAT)
+    n = column + tl.arange(0, COLUMNS)
     m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, CHANNELS)
-    w = tl.load(weight + n[None, :] * CHANNELS + c[:, None])
-    b = tl.load(bias + n)
+    at = weight + n[None, :] * CHANNELS + c[:, None]
+    if REPEAT == 1:
+        w = tl.load(at)
     wait_for_previous(CHAINED)
     inside = m < rows
     hidden = tl.load(x + m[:, None] * x_stride + c[None, :], mask=inside[:, None], other=0.0)
-    normed = normalise(hidden, CHANNELS, EPS).to(w.dtype)
-    packed = tl.dot(normed, w, input_precision="ieee") + b[None, :]
-    let_next_start(CHAINED)
-    packed = packed.to(queries.dtype.element_ty)
-    if tl.program_id(0) * COLUMNS < INNER:
-        tl.store(queries + m[:, None] * INNER + n[None, :], packed, mask=inside[:, None])
+    normed = normalise(hidden, CHANNELS, EPS).to(weight.dtype.element_ty)
+    if column < INNER:
+        out = queries + m * INNER
     else:
         stored = tl.load(page + m, mask=inside, other=0) + step
         place = tl.load(frame + m % frames, mask=inside, other=0)
-        start = stored * page_stride + layer_start + place * (2 * INNER)
-        tl.store(pages + start[:, None] + (n - INNER)[None, :], packed, mask=inside[:, None])
+        out = pages + (stored * page_stride + layer_start + place * (2 * INNER) - INNER)
+    out = out[:, None] + n[None, :]
+    if REPEAT == 1:
+        packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + n)[None, :]
+        let_next_start(CHAINED)
+        tl.store(out, packed.to(queries.dtype.element_ty), mask=inside[:, None])
+    else:
+        for turn in tl.range(0, REPEAT, num_stages=STAGES):
+            w = tl.load(at + turn * (COLUMNS * CHANNELS))
+            packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + turn * COLUMNS + n)[None, :]
+            tl.store(out + turn * COLUMNS, packed.to(queries.dtype.element_ty), mask=inside[:, None])
+        let_next_start(CHAINED)
 
 
 def norm_qkv(
@@ -66,11 +75,12 @@ def norm_qkv(
     inner = queries.shape[1]
     pages = places.pages
     columns = min(tile.columns, inner)
-    grid = (3 * inner // columns, triton.cdiv(rows, tile.rows))
+    repeat = min(tile.repeat, inner // columns)
+    grid = (3 * inner // (columns * repeat), triton.cdiv(rows, tile.rows))
     _norm_qkv[grid](
         x, weight, bias, queries, pages, places.page, places.frame, step, rows, places.new_frames,
         x.stride(0), pages.stride(0), attention * pages.stride(1),
-        channels, inner, EPSILON, tile.rows, columns, chained,
+        channels, inner, EPSILON, tile.rows, columns, repeat, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained,
     )  # fmt: skip
 

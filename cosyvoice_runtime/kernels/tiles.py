@@ -15,6 +15,7 @@ class Tile:
         depth: of the inner dimension at a time; 0 takes it whole, and loads it before the kernel's turn.
         warps: that share the work.
         stages: loads in flight, where the kernel loops.
+        repeat: tiles side by side that one program computes, for what it does once a row.
     """
 
     rows: int
@@ -22,6 +23,7 @@ class Tile:
     depth: int = 0
     warps: int = 4
     stages: int = 3
+    repeat: int = 1
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Tiles:
     widen: Tile
     narrow: Tile
     conv: Tile
+    finish: Tile = field(default=Tile(16, 0))
     joint: Tile | None = None
     euler: Tile = field(default=Tile(16, 0))
     pages_per_split: int = 4
@@ -55,8 +58,7 @@ SMALL = Tiles(
     out=Tile(16, 16),
     widen=Tile(16, 64),
     narrow=Tile(16, 16),
-    conv=Tile(16, 256, 64, warps=8, stages=4),
-    joint=Tile(64, 64, warps=8),
+    conv=Tile(16, 32),
     pages_per_split=6,
     max_splits=4,
 )
@@ -66,18 +68,18 @@ MEDIUM = Tiles(
     out=Tile(64, 32, 128, stages=4),
     widen=Tile(64, 128, warps=8),
     narrow=Tile(64, 32, 128, stages=4),
-    conv=Tile(16, 256, 64, warps=8, stages=4),
+    conv=Tile(32, 32),
     joint=Tile(64, 64, warps=8),
     pages_per_split=8,
     max_splits=4,
 )
 LARGE = Tiles(
-    qkv=Tile(64, 128, warps=8),
+    qkv=Tile(128, 128, warps=8, stages=2, repeat=2),
     attention=Tile(64, 64),
     out=Tile(64, 128, 64, stages=4),
-    widen=Tile(64, 128, warps=8),
+    widen=Tile(128, 128, warps=8, stages=2, repeat=2),
     narrow=Tile(64, 64, 64, stages=4),
-    conv=Tile(16, 256, 64, warps=8, stages=4),
+    conv=Tile(64, 64, warps=8),
     pages_per_split=32,
 )
 BY_FRAMES = {400: SMALL, 1600: MEDIUM}
