@@ -1,7 +1,7 @@
 """The flow's ten Euler steps for one chunk: plain modules and fused kernels, both in CUDA graphs.
 
-Every utterance has spoken ``past`` frames and gets one chunk more. The error is that of the new mel against the
-same network in float32, ``|x - reference| / |reference|``.
+Every utterance has spoken ``past`` frames and gets one chunk more. The error is that of the new mel against
+the same network in float32, ``|x - reference| / |reference|``.
 
     python benchmarks/kernels.py --utterances 1 8 32 --past 0 200 1000
     python benchmarks/kernels.py --utterances 1 8 32 --tune
@@ -15,7 +15,7 @@ import functools
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.weights import random_tensors
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, Span
-from cosyvoice_runtime.flow.paged_call import PagedCall, Started
+from cosyvoice_runtime.flow.paged_call import PagedCall
 from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
@@ -53,7 +53,9 @@ class Chunk:
         spans = [self._span(row, chunk) for row in range(len(self.held))]
         shape = BatchShape(len(spans), self.tokens, chunk)
         held = [pages[: chunk + 1] for pages in self.held]
-        return PagedCall(self.flow, self.pool, PagedInputs.of(self.flow, self.pool, shape, spans, held, self.tails))
+        return PagedCall(
+            self.flow, self.pool, PagedInputs.of(self.flow, self.pool, shape, spans, held, self.tails)
+        )
 
     def _span(self, row: int, chunk: int) -> Span:
         config = self.flow.config
@@ -105,7 +107,8 @@ class Chunk:
         )
 
     def fused(self, chained: bool, tiles: Tiles | None = None) -> Callable[[], None]:
-        solver, places = FusedSolver(self.flow.solver, chained), self.places()
+        solver = FusedSolver(self.flow.network.estimator, self.flow.solver, chained)
+        places = self.places()
         return lambda: solver.solve(self.call.mel, self.started.conditions, places, tiles)
 
 
@@ -192,53 +195,50 @@ def distance(x: Tensor, reference: Tensor) -> float:
     return float((x - reference).norm() / reference.norm())
 
 
-def figures(config: ModelConfig, utterances: int, past: int, repeats: int, chained: bool) -> dict[str, float]:
+def figures(
+    config: ModelConfig, utterances: int, past: int, repeats: int, chained: bool, tiles: Tiles | None
+) -> dict[str, float]:
     flow = random_flow(config, torch.float16)
     chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
     chunk.pool.estimator_pages.normal_()
     plain = plain_ms(chunk, repeats)
     chunk.call.mel.normal_()
-    fused = milliseconds(replayed(chunk.fused(chained)).replay, repeats)
+    fused = milliseconds(replayed(chunk.fused(chained, tiles)).replay, repeats)
     return {"plain ms": plain, "fused ms": fused}
 
 
 LINEAR_TILES = [
-    *(Tile(16, columns, warps=warps) for columns in (32, 64, 128) for warps in (2, 4)),
-    *(Tile(32, columns) for columns in (64, 128)),
-    *(Tile(64, columns, warps=warps) for columns in (64, 128) for warps in (4, 8)),
-    Tile(64, 256, warps=8),
-    Tile(128, 128, warps=8),
+    Tile(16, 64),
+    Tile(16, 128),
+    Tile(32, 64),
+    *(Tile(64, columns, warps=warps) for columns, warps in ((64, 4), (128, 8))),
+    *(Tile(64, columns, 0, 8, 3, 256 // columns) for columns in (64, 128)),
+    *(Tile(64, columns, 0, 8, 3, 512 // columns) for columns in (64, 128)),
+    *(Tile(64, 64, 0, 4, 3, repeat) for repeat in (2, 4, 8)),
+    *(Tile(32, 128, 0, 4, 3, repeat) for repeat in (2, 4)),
+    *(Tile(128, 64, 0, 8, 3, repeat) for repeat in (4, 8)),
 ]
 RESIDUAL_TILES = [
-    *(Tile(16, columns, depth, warps) for columns in (16, 32) for depth in (0, 256) for warps in (2, 4)),
-    *(Tile(32, columns, 128) for columns in (32, 64)),
+    *(Tile(16, columns, depth) for columns in (16, 32) for depth in (0, 256)),
     *(Tile(64, columns, depth, stages=4) for columns in (32, 64, 128) for depth in (64, 128)),
-    Tile(128, 64, 64, stages=4),
-    Tile(128, 128, 64, 8),
 ]
 CONV_TILES = [
-    *(Tile(16, 256, 64, 8, stages) for stages in (3, 4, 5)),
-    *(Tile(16, 256, depth, 4, stages) for depth, stages in ((64, 4), (128, 2))),
-    Tile(16, 256, 32, 8, 6),
-    Tile(32, 256, 64, 8, 4),
-    Tile(64, 256, 64, 8, 3),
+    *(Tile(16, columns) for columns in (16, 32, 64)),
+    *(Tile(32, columns) for columns in (32, 64)),
+    *(Tile(64, columns, warps=8) for columns in (64, 128)),
+    Tile(64, 64),
+    Tile(32, 128, warps=8),
 ]
 CANDIDATES: dict[str, Sequence[Tile | int | None]] = {
-    "joint": [None, Tile(64, 64, warps=4), Tile(64, 64, warps=8)],
-    "pages_per_split": [1, 2, 3, 6, 12, 32],
-    "attention": [Tile(64, 64, warps=warps) for warps in (4, 8)],
+    "early": [False, True],
+    "apart": [False, True],
+    "conv": CONV_TILES,
     "qkv": LINEAR_TILES,
-    "out": RESIDUAL_TILES,
     "widen": LINEAR_TILES,
     "narrow": RESIDUAL_TILES,
-    "conv": CONV_TILES,
+    "out": RESIDUAL_TILES,
+    "joint": [None, Tile(64, 64, warps=4), Tile(64, 64, warps=8)],
 }
-
-
-def variants(tiles: Tiles) -> Iterator[tuple[str, Tile | int, Tiles]]:
-    for name, candidates in CANDIDATES.items():
-        for candidate in candidates:
-            yield name, candidate, dataclasses.replace(tiles, **{name: candidate})
 
 
 def tune(config: ModelConfig, utterances: int, past: int, chained: bool) -> Tiles:
@@ -247,10 +247,10 @@ def tune(config: ModelConfig, utterances: int, past: int, chained: bool) -> Tile
     chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
     chunk.pool.estimator_pages.normal_()
     chunk.call.mel.normal_()
-    best = tiles_for(2 * utterances * 50)
+    best = dataclasses.replace(tiles_for(2 * utterances * 50), joint=None)
     base = fastest = milliseconds(replayed(chunk.fused(chained, best)).replay, 10)
     for name, candidates in CANDIDATES.items():
-        times = {}
+        times: dict[Tile | int | None, float] = {}
         for candidate in candidates:
             tiles = dataclasses.replace(best, **{name: candidate})
             try:
@@ -258,7 +258,11 @@ def tune(config: ModelConfig, utterances: int, past: int, chained: bool) -> Tile
             except Exception as problem:  # a tile that the GPU has no room for
                 print(f"  {name} {candidate}: {type(problem).__name__}", file=sys.stderr)
         winner = min(times, key=lambda candidate: times[candidate])
-        print(f"  U={utterances} {name}", *(f"{c} {t:.3f}" for c, t in sorted(times.items(), key=lambda x: x[1])[:4]), sep="\n      ")
+        print(
+            f"  U={utterances} {name}",
+            *(f"{c} {t:.3f}" for c, t in sorted(times.items(), key=lambda x: x[1])[:4]),
+            sep="\n      ",
+        )
         if times[winner] < fastest:
             fastest, best = times[winner], dataclasses.replace(best, **{name: winner})
     print(f"U={utterances} past={past}: {base:.3f} -> {fastest:.3f} ms for two steps\n{best}", flush=True)
@@ -266,7 +270,9 @@ def tune(config: ModelConfig, utterances: int, past: int, chained: bool) -> Tile
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", choices=SIZES, default="full")
     parser.add_argument("--utterances", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--past", type=int, nargs="+", default=[200], help="frames")
@@ -279,10 +285,9 @@ def main() -> None:
     with torch.inference_mode():
         print("relative error:", json.dumps(errors(config, options.past[0], chained)), flush=True)
         for utterances in options.utterances:
+            tiles = tune(config, utterances, options.past[0], chained) if options.tune else None
             for past in options.past:
-                if options.tune:
-                    tune(config, utterances, past, chained)
-                result = figures(config, utterances, past, options.repeats, chained)
+                result = figures(config, utterances, past, options.repeats, chained, tiles)
                 print(f"utterances {utterances} past {past}:", json.dumps(result), flush=True)
                 torch.cuda.empty_cache()
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+NOT_CHAINED, LATE, EARLY = 0, 1, 2
+"""Values of a kernel's ``chained``: whether it starts before the one before has ended (programmatic dependent
+launch), and when it lets the next one start: before it stores, or as soon as it may read."""
+
 
 @triton.jit
 def wait_for_previous(CHAINED: tl.constexpr):

@@ -10,7 +10,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import let_next_start, mish, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    mish,
+    normalise,
+    wait_for_previous,
+)
 from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile
 
@@ -90,7 +96,9 @@ def _causal_conv(
         if turn + 1 < TAPS * BLOCKS:  # the next weights are on their way while these are used
             next_channel = ((turn + 1) % BLOCKS) * DEPTH + k
             from_tap = at + ((turn + 1) // BLOCKS) * IN
-            following = tl.load(from_tap + next_channel[:, None], mask=(next_channel < IN)[:, None], other=0.0)
+            following = tl.load(
+                from_tap + next_channel[:, None], mask=(next_channel < IN)[:, None], other=0.0
+            )
         a = _window(
             x, tails, tail, m, t, channel, inside, scale, shift, added, x_stride,
             TAPS - 1 - turn // BLOCKS, IN, TAPS, EPS, ACTIVE,
@@ -113,7 +121,7 @@ def causal_conv(
     out: Tensor,
     tile: Tile,
     activation: Activation | None = None,
-    chained: bool = False,
+    chained: int = NOT_CHAINED,
 ) -> None:
     """
     Args:
@@ -133,7 +141,7 @@ def causal_conv(
         step * tail_size + weights.tail, out.stride(0),
         channels, weights.weight.shape[1] // channels, EPSILON, activation is not None,
         tile.rows, columns, depth, chained,
-        num_warps=tile.warps, launch_pdl=chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

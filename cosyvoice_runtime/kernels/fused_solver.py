@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 
-from cosyvoice_runtime.flow.estimator import ConvBlock, Stage, TransformerBlock
+from cosyvoice_runtime.flow.estimator import ConvBlock, Estimator, Stage, TransformerBlock
 from cosyvoice_runtime.flow.layers import CausalConv
 from cosyvoice_runtime.flow.solver import Conditions, EulerSolver
+from cosyvoice_runtime.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv
 from cosyvoice_runtime.kernels.guided_euler import guided_euler
 from cosyvoice_runtime.kernels.norm_attention import norm_attention
@@ -36,7 +38,8 @@ class BlockWeights:
     narrow: Linear
 
     @classmethod
-    def of(cls, block: TransformerBlock) -> BlockWeights:
+    def of(cls, block: Module) -> BlockWeights:
+        assert isinstance(block, TransformerBlock)
         widen, bias = folded(block.norm_feed_forward, block.widen)
         return cls(
             attention=block.attention,
@@ -104,17 +107,18 @@ class Workspace:
             the up stage's skip connection.
         residual: float32 ``[M, C]`` of the up stage.
         first, second: float32 ``[M, 2 C]`` and ``[M, C]``, outputs of convolutions.
+        active: ``[M, C]`` the first convolution's output after its activation, where that is apart.
         queries, wide: ``[M, inner]`` and ``[M, 4 C]``.
         mixed, weights: ``[splits, M, inner]`` and ``[splits, M, H]`` from attention.
     """
 
-    def __init__(self, solver: EulerSolver, rows: int, frames: int, splits: int) -> None:
-        estimator, dtype = solver.estimator, solver.dtype
-        device, layout = solver.step_sizes.device, estimator.layout
+    def __init__(self, estimator: Estimator, rows: int, frames: int, splits: int) -> None:
+        parameter, layout = estimator.projection.weight, estimator.layout
+        device = parameter.device
         total, channels = rows * frames, estimator.projection.in_features
         inner = layout.heads * layout.head_dim
 
-        def empty(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
+        def empty(*shape: int, dtype: torch.dtype = parameter.dtype) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
 
         self.packed = empty(total, estimator.sinusoid_width)
@@ -122,6 +126,7 @@ class Workspace:
         self.residual = empty(total, channels, dtype=torch.float32)
         self.first = empty(total, 2 * channels, dtype=torch.float32)
         self.second = empty(total, channels, dtype=torch.float32)
+        self.active = empty(total, channels)
         self.queries, self.wide = empty(total, inner), empty(total, 4 * channels)
         self.mixed = empty(splits, total, inner)
         self.weights = empty(splits, total, layout.heads, dtype=torch.float32)
@@ -133,13 +138,12 @@ class FusedSolver:
     The last bits differ from the plain way: residuals and norms stay float32 throughout.
 
     Args:
-        chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of compute
-            capability 9.0 and later).
+        chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
+            compute capability 9.0 and later).
     """
 
-    def __init__(self, solver: EulerSolver, chained: int) -> None:
-        estimator = solver.estimator
-        self._solver, self._chained = solver, chained
+    def __init__(self, estimator: Estimator, solver: EulerSolver, chained: bool) -> None:
+        self._estimator, self._solver, self._chained = estimator, solver, chained
         stages = (estimator.down, *estimator.mid, estimator.up)
         self._stages = [
             StageWeights.of(stage, added) for stage, added in zip(stages, solver.time_biases, strict=True)
@@ -159,16 +163,18 @@ class FusedSolver:
         """
         rows, frames = places.rows, places.new_frames
         tiles = tiles or tiles_for(rows * frames)
-        work = Workspace(self._solver, rows, frames, tiles.splits(places.table.shape[1]))
+        chained = (EARLY if tiles.early else LATE) if self._chained else NOT_CHAINED
+        work = Workspace(self._estimator, rows, frames, tiles.splits(places.table.shape[1]))
         noisy = torch.cat([mel, mel]).to(work.packed.dtype)
         speaker = guided.speaker[:, None, :].expand(-1, frames, -1)
         torch.cat([noisy, guided.mu, speaker, guided.prompt], dim=-1, out=work.packed.view(rows, frames, -1))
-        call = FusedCall(work, places, tiles, self._chained)
+        call = FusedCall(work, places, tiles, chained)
         for step in range(self._solver.num_steps):
             self._velocity(call, step)
             guided_euler(
-                work.second, *self._final_norm, *self._projection, self._solver.step_sizes[step : step + 1], self._solver.cfg_rate,
-                mel.flatten(0, 1), work.packed, tiles.euler, self._chained,
+                work.second, *self._final_norm, *self._projection,
+                self._solver.step_sizes[step : step + 1], self._solver.cfg_rate,
+                mel.flatten(0, 1), work.packed, tiles.euler, chained,
             )  # fmt: skip
 
     def _velocity(self, call: FusedCall, step: int) -> None:
@@ -184,6 +190,7 @@ class FusedSolver:
         call.conv(work.residual, self._up_conv, step, work.first[:, : work.second.shape[1]])
         call.conv(work.first[:, : work.second.shape[1]], self._final, step, work.second)
 
+
 @dataclass(frozen=True, eq=False)
 class FusedCall:
     """The estimator's parts on one call's memory."""
@@ -191,7 +198,7 @@ class FusedCall:
     work: Workspace
     places: Places
     tiles: Tiles
-    chained: bool
+    chained: int
 
     def conv(
         self, x: Tensor, weights: ConvWeights, step: int, out: Tensor, activation: Activation | None = None
@@ -203,7 +210,19 @@ class FusedCall:
         work = self.work
         self.conv(x, stage.first, step, work.first)
         hidden, shortcut = work.first.chunk(2, dim=1)
-        self.conv(hidden, stage.second, step, work.second, Activation(*stage.first_norm, stage.added[step]))
+        added = stage.added[step]
+        if self.tiles.apart:
+            norm_mish_add(
+                hidden,
+                *stage.first_norm,
+                added.expand_as(hidden),
+                work.active,
+                self.tiles.finish,
+                self.chained,
+            )
+            self.conv(work.active, stage.second, step, work.second)
+        else:
+            self.conv(hidden, stage.second, step, work.second, Activation(*stage.first_norm, added))
         norm_mish_add(work.second, *stage.second_norm, shortcut, residual, self.tiles.finish, self.chained)
         for block in stage.blocks:
             self.block(block, residual, step)
@@ -211,12 +230,12 @@ class FusedCall:
     def block(self, block: BlockWeights, x: Tensor, step: int) -> None:
         """A transformer block on the residual ``x``."""
         work, tiles, places, chained = self.work, self.tiles, self.places, self.chained
-        past = places, block.attention, step, work.mixed, work.weights
+        layer, parts = block.attention, (work.mixed, work.weights)
         if places.chunks == 1 and tiles.joint is not None:
-            norm_attention(x, *block.qkv, *past, tiles.joint, chained)
+            norm_attention(x, *block.qkv, places, layer, step, *parts, tiles.joint, chained)
         else:
-            norm_qkv(x, *block.qkv, work.queries, places, block.attention, step, tiles.qkv, chained)
-            paged_attention(work.queries, *past, tiles.attention, chained)
+            norm_qkv(x, *block.qkv, work.queries, places, layer, step, tiles.qkv, chained)
+            paged_attention(work.queries, places, layer, step, *parts, tiles.attention, chained)
         residual_linear(work.mixed, work.weights, *block.out, x, tiles.out, chained)
         norm_widen(x, *block.widen, work.wide, tiles.widen, chained)
         residual_linear(work.wide[None], work.weights, *block.narrow, x, tiles.narrow, chained)

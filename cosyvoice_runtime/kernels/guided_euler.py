@@ -1,4 +1,4 @@
-"""Norm and activation before the estimator's last layer, that layer, classifier-free guidance and one Euler step."""
+"""The estimator's last norm, activation and layer, classifier-free guidance and one Euler step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import let_next_start, mish, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    mish,
+    normalise,
+    wait_for_previous,
+)
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
@@ -58,14 +64,14 @@ def guided_euler(
     mel: Tensor,
     packed: Tensor,
     tile: Tile,
-    chained: bool = False,
+    chained: int = NOT_CHAINED,
 ) -> None:
     """``mel += size * velocity``, velocity = (1 + rate) * conditioned - rate * unconditioned.
 
     Args:
         hidden: float32 ``[2 M, C]`` from the last convolution, frames with guidance and then those without.
         scale, shift: float32 ``[C]`` of its LayerNorm; Mish follows.
-        weight, bias: ``[mel, C]`` and float32 ``[mel]`` of the last layer; it is linear, so guidance goes first.
+        weight, bias: ``[mel, C]`` and float32 ``[mel]`` of the last layer; linear, so guidance goes first.
         size: float32 ``[1]``.
         mel: float32 ``[M, mel]``, updated.
         packed: ``[2 M, C_in]``, the next step's input: its first channels become the new mel.
@@ -74,7 +80,7 @@ def guided_euler(
     _guided_euler[(triton.cdiv(rows, tile.rows),)](
         hidden, scale, shift, weight, bias, size, mel, packed, rows, packed.stride(0), rate,
         hidden.shape[1], bins, EPSILON, tile.rows, triton.next_power_of_2(bins), chained,
-        num_warps=tile.warps, launch_pdl=chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

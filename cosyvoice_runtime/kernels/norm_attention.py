@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import let_next_start, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
 from cosyvoice_runtime.kernels.norm_qkv import EPSILON, norm_qkv_plain
 from cosyvoice_runtime.kernels.paged_attention import load_page, paged_attention_plain, softmax_update
 from cosyvoice_runtime.kernels.places import Places
@@ -21,8 +21,8 @@ from cosyvoice_runtime.kernels.tiles import Tile
 def _norm_attention(
     x, weight, bias, pages, page, table, unused, lengths, mixed, weights,
     step, rows, frames, before, utterances, table_width, x_stride, page_stride, layer_start,
-    CHANNELS: tl.constexpr, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr, EPS: tl.constexpr,
-    SIZE: tl.constexpr, SPLITS: tl.constexpr, CHAINED: tl.constexpr,
+    CHANNELS: tl.constexpr, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
+    EPS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) // HEADS
     head = tl.program_id(0) % HEADS
@@ -92,7 +92,7 @@ def norm_attention(
     mixed: Tensor,
     weights: Tensor,
     tile: Tile,
-    chained: bool = False,
+    chained: int = NOT_CHAINED,
 ) -> None:
     """:func:`norm_qkv` and :func:`paged_attention` of a call with one new page a row; arguments as there."""
     rows, channels = x.shape
@@ -104,7 +104,7 @@ def norm_attention(
         step, rows, places.new_frames, places.before, len(places.lengths), places.table.shape[1],
         x.stride(0), pages.stride(0), attention * pages.stride(1),
         channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), chained,
-        num_warps=tile.warps, launch_pdl=chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

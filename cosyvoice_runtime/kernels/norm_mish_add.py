@@ -7,7 +7,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import let_next_start, mish, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    mish,
+    normalise,
+    wait_for_previous,
+)
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
@@ -28,13 +34,19 @@ def _norm_mish_add(
     old = tl.load(shortcut + m * shortcut_stride + c, mask=inside, other=0.0)
     y = mish(normalise(y, CHANNELS, EPS) * gain + offset) + old
     let_next_start(CHAINED)
-    tl.store(out + m * out_stride + c, y, mask=inside)
+    tl.store(out + m * out_stride + c, y.to(out.dtype.element_ty), mask=inside)
 
 
 def norm_mish_add(
-    x: Tensor, scale: Tensor, shift: Tensor, shortcut: Tensor, out: Tensor, tile: Tile, chained: bool = False
+    x: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    shortcut: Tensor,
+    out: Tensor,
+    tile: Tile,
+    chained: int = NOT_CHAINED,
 ) -> None:
-    """``out = mish(norm(x)) + shortcut``, float32 ``[M, C]`` each; rows may be further apart.
+    """``out = mish(norm(x)) + shortcut``, ``[M, C]`` each, all but ``out`` float32; rows may be apart.
 
     Args:
         scale, shift: float32 ``[C]`` of the norm.
@@ -43,7 +55,7 @@ def norm_mish_add(
     _norm_mish_add[(triton.cdiv(rows, tile.rows),)](
         x, scale, shift, shortcut, out, rows, x.stride(0), shortcut.stride(0), out.stride(0),
         channels, EPSILON, tile.rows, chained,
-        num_warps=tile.warps, launch_pdl=chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

@@ -8,18 +8,28 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import let_next_start, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
 from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
 
 
+@triton.jit
+def _store(packed, queries, pages, m, start, inside, n, is_query, INNER: tl.constexpr):
+    # Not one store to chosen addresses: of those the compiler would not know that they lie side by side.
+    if is_query:
+        tl.store(queries + m[:, None] * INNER + n[None, :], packed, mask=inside[:, None])
+    else:
+        tl.store(pages + start[:, None] + (n - INNER)[None, :], packed, mask=inside[:, None])
+
+
 @triton.jit(do_not_specialize=["step", "rows", "frames"])
 def _norm_qkv(
     x, weight, bias, queries, pages, page, frame, step, rows, frames, x_stride, page_stride, layer_start,
     CHANNELS: tl.constexpr, INNER: tl.constexpr, EPS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, REPEAT: tl.constexpr, STAGES: tl.constexpr, CHAINED: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, REPEAT: tl.constexpr, STAGES: tl.constexpr,
+    CHAINED: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * (COLUMNS * REPEAT)
     n = column + tl.arange(0, COLUMNS)
@@ -32,22 +42,21 @@ def _norm_qkv(
     inside = m < rows
     hidden = tl.load(x + m[:, None] * x_stride + c[None, :], mask=inside[:, None], other=0.0)
     normed = normalise(hidden, CHANNELS, EPS).to(weight.dtype.element_ty)
-    if column < INNER:
-        out = queries + m * INNER
-    else:
-        stored = tl.load(page + m, mask=inside, other=0) + step
-        place = tl.load(frame + m % frames, mask=inside, other=0)
-        out = pages + (stored * page_stride + layer_start + place * (2 * INNER) - INNER)
-    out = out[:, None] + n[None, :]
+    stored = tl.load(page + m, mask=inside, other=0) + step
+    place = tl.load(frame + m % frames, mask=inside, other=0)
+    start = stored * page_stride + layer_start + place * (2 * INNER)
     if REPEAT == 1:
         packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + n)[None, :]
         let_next_start(CHAINED)
-        tl.store(out, packed.to(queries.dtype.element_ty), mask=inside[:, None])
+        _store(
+            packed.to(queries.dtype.element_ty), queries, pages, m, start, inside, n, column < INNER, INNER
+        )
     else:
         for turn in tl.range(0, REPEAT, num_stages=STAGES):
             w = tl.load(at + turn * (COLUMNS * CHANNELS))
             packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + turn * COLUMNS + n)[None, :]
-            tl.store(out + turn * COLUMNS, packed.to(queries.dtype.element_ty), mask=inside[:, None])
+            packed = packed.to(queries.dtype.element_ty)
+            _store(packed, queries, pages, m, start, inside, turn * COLUMNS + n, column < INNER, INNER)
         let_next_start(CHAINED)
 
 
@@ -60,7 +69,7 @@ def norm_qkv(
     attention: int,
     step: int,
     tile: Tile,
-    chained: bool = False,
+    chained: int = NOT_CHAINED,
 ) -> None:
     """
     Args:
@@ -69,7 +78,6 @@ def norm_qkv(
         queries: ``[M, inner]``, written.
         places: pages, written where the new frames belong.
         attention, step: numbers of the layer and of the solver's step.
-        chained: the kernel before lets this one start early (programmatic dependent launch).
     """
     rows, channels = x.shape
     inner = queries.shape[1]
@@ -81,7 +89,7 @@ def norm_qkv(
         x, weight, bias, queries, pages, places.page, places.frame, step, rows, places.new_frames,
         x.stride(0), pages.stride(0), attention * pages.stride(1),
         channels, inner, EPSILON, tile.rows, columns, repeat, tile.stages, chained,
-        num_warps=tile.warps, launch_pdl=chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

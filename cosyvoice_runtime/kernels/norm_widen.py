@@ -7,7 +7,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import gelu, let_next_start, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    gelu,
+    let_next_start,
+    normalise,
+    wait_for_previous,
+)
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
@@ -17,7 +23,8 @@ EPSILON = 1e-5
 def _norm_widen(
     x, weight, bias, hidden, rows, x_stride,
     CHANNELS: tl.constexpr, WIDTH: tl.constexpr, EPS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, REPEAT: tl.constexpr, STAGES: tl.constexpr, CHAINED: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, REPEAT: tl.constexpr, STAGES: tl.constexpr,
+    CHAINED: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0) * (COLUMNS * REPEAT) + tl.arange(0, COLUMNS)
     m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -43,7 +50,7 @@ def _norm_widen(
 
 
 def norm_widen(
-    x: Tensor, weight: Tensor, bias: Tensor, hidden: Tensor, tile: Tile, chained: bool = False
+    x: Tensor, weight: Tensor, bias: Tensor, hidden: Tensor, tile: Tile, chained: int = NOT_CHAINED
 ) -> None:
     """
     Args:
@@ -58,7 +65,7 @@ def norm_widen(
     _norm_widen[(width // (columns * repeat), triton.cdiv(rows, tile.rows))](
         x, weight, bias, hidden, rows, x.stride(0),
         channels, width, EPSILON, tile.rows, columns, repeat, tile.stages, chained,
-        num_warps=tile.warps, launch_pdl=chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
 from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile
 
@@ -37,8 +37,8 @@ def load_page(base, seen, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, KEYS: tl.
 
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
 def _paged_attention(
-    queries, pages, table, unused, lengths, mixed, weights, step, rows, frames, before, utterances, table_width,
-    page_stride, layer_start,
+    queries, pages, table, unused, lengths, mixed, weights,
+    step, rows, frames, before, utterances, table_width, page_stride, layer_start,
     HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
     ROWS: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
@@ -101,7 +101,7 @@ def paged_attention(
     mixed: Tensor,
     weights: Tensor,
     tile: Tile,
-    chained: bool = False,
+    chained: int = NOT_CHAINED,
 ) -> None:
     """Softmax of ``queries [M, inner]``, already scaled, in powers of two.
 
@@ -119,7 +119,7 @@ def paged_attention(
         places.new_frames, places.before, len(places.lengths), places.table.shape[1],
         pages.stride(0), attention * pages.stride(1),
         heads, head_dim, places.page_frames, size, size, splits, chained,
-        num_warps=tile.warps, num_stages=tile.stages, launch_pdl=chained,
+        num_warps=tile.warps, num_stages=tile.stages, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

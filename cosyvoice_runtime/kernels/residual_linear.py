@@ -8,12 +8,23 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
 @triton.jit
-def _joined(hidden, weights, m, group, channels, inside, rows, WIDTH: tl.constexpr, GROUPS: tl.constexpr, PARTS: tl.constexpr):
+def _joined(
+    hidden,
+    weights,
+    m,
+    group,
+    channels,
+    inside,
+    rows,
+    WIDTH: tl.constexpr,
+    GROUPS: tl.constexpr,
+    PARTS: tl.constexpr,
+):
     """The parts of one group's ``channels``, each by its weight."""
     peak = tl.load(weights + m * GROUPS + group, mask=inside, other=0.0)
     for part in tl.static_range(1, PARTS):
@@ -52,7 +63,9 @@ def _residual_linear(
         for start in tl.range(0, WIDTH, DEPTH, num_stages=STAGES):
             w = tl.load(weight + n[None, :] * WIDTH + (start + k)[:, None])
             if PARTS == 1:
-                a = tl.load(hidden + m[:, None] * WIDTH + (start + k)[None, :], mask=inside[:, None], other=0.0)
+                a = tl.load(
+                    hidden + m[:, None] * WIDTH + (start + k)[None, :], mask=inside[:, None], other=0.0
+                )
             else:
                 a = _joined(hidden, weights, m, start // DEPTH, start + k, inside, rows, WIDTH, GROUPS, PARTS)
             sums = tl.dot(a.to(w.dtype), w, sums, input_precision="ieee")
@@ -68,13 +81,13 @@ def residual_linear(
     bias: Tensor,
     x: Tensor,
     tile: Tile,
-    chained: bool = False,
+    chained: int = NOT_CHAINED,
 ) -> None:
     """``x += joined hidden @ weight.T + bias``.
 
     Args:
-        hidden: ``[parts, M, K]``; ``weights``: float32 ``[parts, M, G]``, log2 of each part's weight for each of
-            G groups of channels; not read where there is one part.
+        hidden: ``[parts, M, K]``; ``weights``: float32 ``[parts, M, G]``, log2 of each part's weight for each
+            of G groups of channels; not read where there is one part.
         weight, bias: ``[C, K]`` and float32 ``[C]``.
         x: float32 ``[M, C]``; its rows may be further apart.
     """
@@ -85,7 +98,7 @@ def residual_linear(
     _residual_linear[grid](
         hidden, weights, weight, bias, x, rows, x.stride(0),
         width, weights.shape[-1], parts, tile.stages, tile.rows, columns, depth, chained,
-        num_warps=tile.warps, launch_pdl=chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

@@ -32,6 +32,9 @@ class Tiles:
 
     Attributes:
         joint: of queries, keys, values and attention in one kernel, for calls of one chunk; None: in two.
+        early: every kernel lets the next one start as soon as it may read, not only before it stores.
+        apart: a residual block activates its hidden state once, in a kernel of its own, not in every program
+            of the second convolution.
         pages_per_split: attention over more pages than these is split, up to ``max_splits`` parts.
     """
 
@@ -46,6 +49,8 @@ class Tiles:
     euler: Tile = field(default=Tile(16, 0))
     pages_per_split: int = 4
     max_splits: int = 1
+    early: bool = False
+    apart: bool = False
 
     def splits(self, pages: int) -> int:
         """Into how many parts attention over so many pages is divided."""
@@ -53,37 +58,47 @@ class Tiles:
 
 
 SMALL = Tiles(
-    qkv=Tile(16, 128),
+    qkv=Tile(16, 64),
     attention=Tile(64, 64),
-    out=Tile(16, 16),
+    out=Tile(16, 32),
     widen=Tile(16, 64),
-    narrow=Tile(16, 16),
-    conv=Tile(16, 32),
+    narrow=Tile(16, 32, 256),
+    conv=Tile(16, 64),
+    finish=Tile(4, 0, warps=2),
+    early=True,
+    apart=True,
     pages_per_split=6,
     max_splits=4,
 )
 MEDIUM = Tiles(
-    qkv=Tile(64, 128, warps=8),
+    qkv=Tile(64, 64, warps=8, repeat=4),
     attention=Tile(64, 64),
     out=Tile(64, 32, 128, stages=4),
     widen=Tile(64, 128, warps=8),
     narrow=Tile(64, 32, 128, stages=4),
-    conv=Tile(32, 32),
-    joint=Tile(64, 64, warps=8),
+    conv=Tile(32, 128, warps=8),
+    finish=Tile(4, 0),
+    joint=Tile(64, 64),
+    apart=True,
     pages_per_split=8,
     max_splits=4,
 )
 LARGE = Tiles(
-    qkv=Tile(128, 128, warps=8, stages=2, repeat=2),
+    qkv=Tile(128, 64, warps=8, repeat=8),
     attention=Tile(64, 64),
-    out=Tile(64, 128, 64, stages=4),
-    widen=Tile(128, 128, warps=8, stages=2, repeat=2),
-    narrow=Tile(64, 64, 64, stages=4),
-    conv=Tile(64, 64, warps=8),
+    out=Tile(64, 32, 64, stages=4),
+    widen=Tile(128, 64, warps=8, repeat=4),
+    narrow=Tile(64, 128, 128, stages=4),
+    conv=Tile(64, 128, warps=8),
+    finish=Tile(4, 0),
+    joint=Tile(64, 64),
+    early=True,
+    apart=True,
     pages_per_split=32,
 )
-BY_FRAMES = {400: SMALL, 1600: MEDIUM}
-"""For at most so many frames of all rows of a call; more take :data:`LARGE`."""
+BY_FRAMES = {250: SMALL, 1600: MEDIUM}
+"""For at most so many frames of all rows of a call; more take :data:`LARGE`. Found on an H200 by
+``benchmarks/kernels.py --tune`` for calls of 100, 800 and 3200 frames after 200 frames of past."""
 
 
 def tiles_for(frames: int) -> Tiles:

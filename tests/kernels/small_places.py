@@ -23,7 +23,7 @@ def random_places(
     attentions: int = ATTENTIONS,
     steps: int = STEPS,
 ) -> Places:
-    """One utterance for each of ``before`` (pages that are done) and ``lengths`` (new frames); pages shuffled."""
+    """An utterance for each of ``before`` (finished pages) and ``lengths`` (new frames), in any order."""
     generator = torch.Generator().manual_seed(sum(before) + sum(lengths))
     utterances, most, frames = len(before), max(before), max(lengths)
     chunks = -(-frames // page_frames)

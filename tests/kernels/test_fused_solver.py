@@ -4,10 +4,10 @@ import pytest
 import torch
 from small_flow import random_flow, random_prompt, random_tokens
 
+from cosyvoice_runtime.flow.flow import Span
 from cosyvoice_runtime.flow.paged_call import PagedCall
 from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool
-from cosyvoice_runtime.flow.flow import Span
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles
@@ -21,6 +21,7 @@ TILES = Tiles(
     conv=Tile(32, 16),
     euler=Tile(16, 0),
     joint=Tile(0, 0),
+    apart=True,
     pages_per_split=2,
     max_splits=3,
 )
@@ -62,7 +63,8 @@ def test_fused_steps_equal_the_plain_ones(starts, counts):
     held = [pool.acquire(start // 25 + -(-count // 25)) for start, count in zip(starts, counts, strict=True)]
     pool.estimator_pages[2:].normal_()
     tails = [
-        type(pool.empty_tails())(*(torch.randn_like(part) for part in pool.empty_tails().parts)) for _ in spans
+        type(pool.empty_tails())(*(torch.randn_like(part) for part in pool.empty_tails().parts))
+        for _ in spans
     ]
     inputs = PagedInputs.of(flow, pool, shape, spans, held, tails)
     pages_before = pool.estimator_pages.clone()
@@ -72,7 +74,7 @@ def test_fused_steps_equal_the_plain_ones(starts, counts):
     pool.estimator_pages.copy_(pages_before)
     fused = PagedCall(flow, pool, inputs)
     started = fused.start()
-    FusedSolver(flow.solver, chained=False).solve(
+    FusedSolver(flow.network.estimator, flow.solver, chained=False).solve(
         fused.mel, started.conditions, fused_places(pool, inputs, fused, started), TILES
     )
     for row, count in enumerate(counts):
