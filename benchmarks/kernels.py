@@ -22,8 +22,8 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
-from cosyvoice_runtime.checkpoint.making.weights import random_tensors
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, Span
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
+from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, TokenSpan
 from cosyvoice_runtime.flow.paged_call import PagedCall
 from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool, Tails
@@ -53,18 +53,18 @@ class Chunk:
         spans = [self._span(row, chunk) for row in range(len(self.held))]
         shape = BatchShape(len(spans), self.tokens, chunk)
         held = [pages[: chunk + 1] for pages in self.held]
-        return PagedCall(
-            self.flow, self.pool, PagedInputs.of(self.flow, self.pool, shape, spans, held, self.tails)
-        )
+        tails = batch_tails(self.pool, len(spans), self.tails)
+        inputs = PagedInputs.of(self.flow, shape, tails, spans, held)
+        return PagedCall(self.flow, self.pool, inputs)
 
-    def _span(self, row: int, chunk: int) -> Span:
+    def _span(self, row: int, chunk: int) -> TokenSpan:
         config = self.flow.config
         generator = torch.Generator().manual_seed(row)
         length = self.tokens * (chunk + 1) + config.lookahead_tokens
         tokens = torch.randint(config.token_vocab_size, (length,), generator=generator)
         speaker = torch.randn(config.speaker_dim, generator=generator)
         prompt = FlowPrompt(torch.zeros(0, dtype=torch.int64), torch.zeros(0, config.mel_bins), speaker)
-        return Span(prompt, self.tokens * chunk, self.tokens, tokens[self.tokens * chunk :])
+        return TokenSpan(prompt, self.tokens * chunk, self.tokens, tokens[self.tokens * chunk :])
 
     def speak_past(self) -> None:
         """Compute the chunks before; without it pages and tails are zeros."""
@@ -100,8 +100,8 @@ class Chunk:
             page=started.page,
             frame=started.frame,
             before=inputs.shape.before,
-            unused=inputs.unused.contiguous(),
-            lengths=inputs.counts * self.flow.config.frames_per_token,
+            unused=inputs.rows.missing.contiguous(),
+            lengths=inputs.rows.counts * self.flow.config.frames_per_token,
             tails=inputs.tails.estimator.flatten(0, 1),
             new_tails=self.call.new_tails.estimator.flatten(0, 1),
         )

@@ -13,7 +13,7 @@ from cosyvoice_runtime.errors import InvalidInput
 
 Kernels = Literal["auto", "fused", "plain"]
 FUSED_FROM = (9, 0)
-"""Compute capability from which the kernels' tiles fit: older GPUs have less shared memory, and cannot start a
+"""Compute capability from which the kernels fit: older GPUs have less shared memory, and cannot start a
 kernel before the one before ends."""
 
 _log = logging.getLogger(__name__)

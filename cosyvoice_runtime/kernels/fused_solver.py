@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from cosyvoice_runtime.flow.estimator import ConvBlock, Estimator, Stage, TransformerBlock
+from cosyvoice_runtime.flow.estimator import ConvBlock, Estimator, TransformerBlock, UNetStage
 from cosyvoice_runtime.flow.layers import CausalConv
 from cosyvoice_runtime.flow.solver import Conditions, EulerSolver
 from cosyvoice_runtime.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
@@ -68,7 +68,7 @@ class StageWeights:
     blocks: tuple[BlockWeights, ...]
 
     @classmethod
-    def of(cls, stage: Stage, added: Tensor) -> StageWeights:
+    def of(cls, stage: UNetStage, added: Tensor) -> StageWeights:
         resnet = stage.resnet
         return cls(
             first=with_shortcut(conv_weights(resnet.first.conv), resnet.shortcut),

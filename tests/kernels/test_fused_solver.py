@@ -4,9 +4,9 @@ import pytest
 import torch
 from small_flow import random_flow, random_prompt, random_tokens
 
-from cosyvoice_runtime.flow.flow import Span
+from cosyvoice_runtime.flow.flow import TokenSpan
 from cosyvoice_runtime.flow.paged_call import PagedCall
-from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs
+from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.places import Places
@@ -34,16 +34,16 @@ def fused_places(pool, inputs, call, started) -> Places:
         page=started.page,
         frame=started.frame,
         before=inputs.shape.before,
-        unused=inputs.unused.contiguous(),
-        lengths=inputs.counts * 2,
+        unused=inputs.rows.missing.contiguous(),
+        lengths=inputs.rows.counts * 2,
         tails=inputs.tails.estimator.flatten(0, 1),
         new_tails=call.new_tails.estimator.flatten(0, 1),
     )
 
 
-def spans_of(starts: list[int], counts: list[int]) -> list[Span]:
+def spans_of(starts: list[int], counts: list[int]) -> list[TokenSpan]:
     return [
-        Span(random_prompt(30, row), start, count, torch.tensor(random_tokens(count + 3, row)))
+        TokenSpan(random_prompt(30, row), start, count, torch.tensor(random_tokens(count + 3, row)))
         for row, (start, count) in enumerate(zip(starts, counts, strict=True))
     ]
 
@@ -66,7 +66,7 @@ def test_fused_steps_equal_the_plain_ones(starts, counts):
         type(pool.empty_tails())(*(torch.randn_like(part) for part in pool.empty_tails().parts))
         for _ in spans
     ]
-    inputs = PagedInputs.of(flow, pool, shape, spans, held, tails)
+    inputs = PagedInputs.of(flow, shape, batch_tails(pool, len(spans), tails), spans, held)
     pages_before = pool.estimator_pages.clone()
     plain = PagedCall(flow, pool, inputs)
     expected = plain.run()

@@ -18,7 +18,7 @@ from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.residual_linear import residual_linear, residual_linear_plain
 from cosyvoice_runtime.kernels.tiles import LARGE, MEDIUM, SMALL, Tiles
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
 CHANNELS, HEADS, HEAD_DIM, PAGE, TAIL = 256, 8, 64, 50, 5120
 INNER = HEADS * HEAD_DIM
