@@ -1,0 +1,296 @@
+"""The flow's ten Euler steps for one chunk: plain modules and fused kernels, both in CUDA graphs.
+
+Every utterance has spoken ``past`` frames and gets one chunk more. The error is that of the new mel against
+the same network in float32, ``|x - reference| / |reference|``.
+
+    python benchmarks/kernels.py --utterances 1 8 32 --past 0 200 1000
+    python benchmarks/kernels.py --utterances 1 8 32 --tune
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
+from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, TokenSpan
+from cosyvoice_runtime.flow.paged_call import PagedCall
+from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.pages import PagePool, Tails
+from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+from cosyvoice_runtime.kernels.places import Places
+from cosyvoice_runtime.kernels.tiles import Tile, Tiles, tiles_for
+
+SIZES = {"tiny": TINY, "full": FULL}
+ERROR_UTTERANCES = 2
+"""Of the comparison with float32, whose pages take twice the memory."""
+
+
+class Chunk:
+    """One chunk for some utterances that have all spoken as long."""
+
+    def __init__(self, flow: Flow, pool: PagePool, utterances: int, past: int) -> None:
+        self.flow, self.pool = flow, pool
+        self.tokens = flow.config.encoder.chunk_tokens
+        self.before = past // pool.frames.frames
+        self.held = [pool.acquire(self.before + 1) or [] for _ in range(utterances)]
+        self.tails = [pool.empty_tails() for _ in range(utterances)]
+        self.call = self.at(self.before)
+        self.started = self.call.start()
+
+    def at(self, chunk: int) -> PagedCall:
+        """The call of chunk number ``chunk``."""
+        spans = [self._span(row, chunk) for row in range(len(self.held))]
+        shape = BatchShape(len(spans), self.tokens, chunk)
+        held = [pages[: chunk + 1] for pages in self.held]
+        tails = batch_tails(self.pool, len(spans), self.tails)
+        inputs = PagedInputs.of(self.flow, shape, tails, spans, held)
+        return PagedCall(self.flow, self.pool, inputs)
+
+    def _span(self, row: int, chunk: int) -> TokenSpan:
+        config = self.flow.config
+        generator = torch.Generator().manual_seed(row)
+        length = self.tokens * (chunk + 1) + config.lookahead_tokens
+        tokens = torch.randint(config.token_vocab_size, (length,), generator=generator)
+        speaker = torch.randn(config.speaker_dim, generator=generator)
+        prompt = FlowPrompt(torch.zeros(0, dtype=torch.int64), torch.zeros(0, config.mel_bins), speaker)
+        return TokenSpan(prompt, self.tokens * chunk, self.tokens, tokens[self.tokens * chunk :])
+
+    def speak_past(self) -> None:
+        """Compute the chunks before; without it pages and tails are zeros."""
+        for chunk in range(self.before):
+            self.tails = self.at(chunk).run().tails.rows()
+        self.restart()
+
+    def restart(self) -> None:
+        self.call = self.at(self.before)
+        self.started = self.call.start()
+
+    def take(self, other: Chunk) -> None:
+        """The pages and tails of a chunk in another type."""
+        for mine, theirs in (
+            (self.pool.token_pages, other.pool.token_pages),
+            (self.pool.frame_pages, other.pool.frame_pages),
+            (self.pool.estimator_pages, other.pool.estimator_pages),
+        ):
+            mine.copy_(theirs)
+        self.tails = [Tails(*(part.to(self.flow.dtype) for part in tails.parts)) for tails in other.tails]
+        self.restart()
+
+    def plain(self) -> None:
+        for _ in range(self.flow.solver.num_steps):
+            self.call.step(self.started)
+
+    def places(self) -> Places:
+        """Where the fused solver finds the past."""
+        inputs, started = self.call._inputs, self.started
+        return Places(
+            pages=self.pool.estimator_pages.flatten(0, 2),
+            table=started.table,
+            page=started.page,
+            frame=started.frame,
+            before=inputs.shape.before,
+            unused=inputs.rows.missing.contiguous(),
+            lengths=inputs.rows.counts * self.flow.config.frames_per_token,
+            tails=inputs.tails.estimator.flatten(0, 1),
+            new_tails=self.call.new_tails.estimator.flatten(0, 1),
+        )
+
+    def fused(self, chained: bool, tiles: Tiles | None = None) -> Callable[[], None]:
+        solver = FusedSolver(self.flow.network.estimator, self.flow.solver, chained)
+        places = self.places()
+        return lambda: solver.solve(self.call.mel, self.started.conditions, places, tiles)
+
+
+def replayed(compute: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """The computation as a CUDA graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        compute()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        compute()
+    return graph
+
+
+def milliseconds(replay: Callable[[], None], repeats: int) -> float:
+    """Median time on the GPU."""
+    times = []
+    for turn in range(repeats + 3):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        replay()
+        end.record()
+        end.synchronize()
+        if turn >= 3:
+            times.append(start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def plain_ms(chunk: Chunk, repeats: int) -> float:
+    """One captured step, replayed for all, as the server does."""
+    step = replayed(lambda: chunk.call.step(chunk.started))
+
+    def steps() -> None:
+        for _ in range(chunk.flow.solver.num_steps):
+            step.replay()
+
+    return milliseconds(steps, repeats)
+
+
+@functools.cache
+def flow_tensors(config: ModelConfig) -> dict[str, Tensor]:
+    return dict(random_tensors("flow", config, 0))
+
+
+def random_flow(config: ModelConfig, dtype: torch.dtype, steps: int = 10) -> Flow:
+    return Flow.from_tensors(config.flow, flow_tensors(config), "cuda", dtype, steps)
+
+
+def errors(config: ModelConfig, past: int, chained: bool) -> dict[str, float | bool]:
+    """Of both ways against float32; and whether two runs of the fused one give the same bits."""
+    reference, half = random_flow(config, torch.float32), random_flow(config, torch.float16)
+    pages = ERROR_UTTERANCES * (past // 50 + 1)
+    truth = Chunk(reference, PagePool(reference, pages), ERROR_UTTERANCES, past)
+    truth.speak_past()
+    chunk = Chunk(half, PagePool(half, pages), ERROR_UTTERANCES, past)
+    chunk.take(truth)
+    conditions = dataclasses.replace(truth.started.conditions)
+    noise = truth.call.mel.clone()
+    truth.plain()
+    guided = type(conditions)(
+        *(part.to(torch.float16) for part in (conditions.mu, conditions.speaker, conditions.prompt))
+    )
+    chunk.started = dataclasses.replace(chunk.started, conditions=guided)
+    mels = {}
+    for name, compute in (
+        ("plain", chunk.plain), ("fused", chunk.fused(chained)), ("again", chunk.fused(chained)),
+    ):  # fmt: skip
+        chunk.call.mel.copy_(noise)
+        chunk.call.new_tails.estimator.fill_(torch.nan)
+        compute()
+        mels[name] = chunk.call.mel.clone()
+    tails, tails_truth = chunk.call.new_tails.estimator.float(), truth.call.new_tails.estimator
+    return {
+        "plain": distance(mels["plain"], truth.call.mel),
+        "fused": distance(mels["fused"], truth.call.mel),
+        "fused tails": distance(tails, tails_truth),
+        "repeatable": bool(torch.equal(mels["fused"], mels["again"])),
+    }
+
+
+def distance(x: Tensor, reference: Tensor) -> float:
+    return float((x - reference).norm() / reference.norm())
+
+
+def figures(
+    config: ModelConfig, utterances: int, past: int, repeats: int, chained: bool, tiles: Tiles | None
+) -> dict[str, float]:
+    flow = random_flow(config, torch.float16)
+    chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
+    chunk.pool.estimator_pages.normal_()
+    plain = plain_ms(chunk, repeats)
+    chunk.call.mel.normal_()
+    fused = milliseconds(replayed(chunk.fused(chained, tiles)).replay, repeats)
+    return {"plain ms": plain, "fused ms": fused}
+
+
+LINEAR_TILES = [
+    Tile(16, 64),
+    Tile(16, 128),
+    Tile(32, 64),
+    *(Tile(64, columns, warps=warps) for columns, warps in ((64, 4), (128, 8))),
+    *(Tile(64, columns, 0, 8, 3, 256 // columns) for columns in (64, 128)),
+    *(Tile(64, columns, 0, 8, 3, 512 // columns) for columns in (64, 128)),
+    *(Tile(64, 64, 0, 4, 3, repeat) for repeat in (2, 4, 8)),
+    *(Tile(32, 128, 0, 4, 3, repeat) for repeat in (2, 4)),
+    *(Tile(128, 64, 0, 8, 3, repeat) for repeat in (4, 8)),
+]
+RESIDUAL_TILES = [
+    *(Tile(16, columns, depth) for columns in (16, 32) for depth in (0, 256)),
+    *(Tile(64, columns, depth, stages=4) for columns in (32, 64, 128) for depth in (64, 128)),
+]
+CONV_TILES = [
+    *(Tile(16, columns) for columns in (16, 32, 64)),
+    *(Tile(32, columns) for columns in (32, 64)),
+    *(Tile(64, columns, warps=8) for columns in (64, 128)),
+    Tile(64, 64),
+    Tile(32, 128, warps=8),
+]
+CANDIDATES: dict[str, Sequence[Tile | int | None]] = {
+    "early": [False, True],
+    "apart": [False, True],
+    "conv": CONV_TILES,
+    "qkv": LINEAR_TILES,
+    "widen": LINEAR_TILES,
+    "narrow": RESIDUAL_TILES,
+    "out": RESIDUAL_TILES,
+    "joint": [None, Tile(64, 64, warps=4), Tile(64, 64, warps=8)],
+}
+
+
+def tune(config: ModelConfig, utterances: int, past: int, chained: bool) -> Tiles:
+    """The fastest tile of each kernel in turn, the others as they are."""
+    flow = random_flow(config, torch.float16, steps=2)
+    chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
+    chunk.pool.estimator_pages.normal_()
+    chunk.call.mel.normal_()
+    best = dataclasses.replace(tiles_for(2 * utterances * 50), joint=None)
+    base = fastest = milliseconds(replayed(chunk.fused(chained, best)).replay, 10)
+    for name, candidates in CANDIDATES.items():
+        times: dict[Tile | int | None, float] = {}
+        for candidate in candidates:
+            tiles = dataclasses.replace(best, **{name: candidate})
+            try:
+                times[candidate] = milliseconds(replayed(chunk.fused(chained, tiles)).replay, 10)
+            except Exception as problem:  # a tile that the GPU has no room for
+                print(f"  {name} {candidate}: {type(problem).__name__}", file=sys.stderr)
+        winner = min(times, key=lambda candidate: times[candidate])
+        print(
+            f"  U={utterances} {name}",
+            *(f"{c} {t:.3f}" for c, t in sorted(times.items(), key=lambda x: x[1])[:4]),
+            sep="\n      ",
+        )
+        if times[winner] < fastest:
+            fastest, best = times[winner], dataclasses.replace(best, **{name: winner})
+    print(f"U={utterances} past={past}: {base:.3f} -> {fastest:.3f} ms for two steps\n{best}", flush=True)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--utterances", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--past", type=int, nargs="+", default=[200], help="frames")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
+    parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
+    options = parser.parse_args()
+    config, chained = SIZES[options.size], not options.not_chained
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
+    with torch.inference_mode():
+        print("relative error:", json.dumps(errors(config, options.past[0], chained)), flush=True)
+        for utterances in options.utterances:
+            tiles = tune(config, utterances, options.past[0], chained) if options.tune else None
+            for past in options.past:
+                result = figures(config, utterances, past, options.repeats, chained, tiles)
+                print(f"utterances {utterances} past {past}:", json.dumps(result), flush=True)
+                torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

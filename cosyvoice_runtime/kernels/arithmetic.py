@@ -1,0 +1,47 @@
+"""What several kernels compute inside."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+NOT_CHAINED, LATE, EARLY = 0, 1, 2
+"""Values of a kernel's ``chained``: whether it starts before the one before has ended (programmatic dependent
+launch), and when it lets the next one start: before it stores, or as soon as it may read."""
+
+
+@triton.jit
+def wait_for_previous(CHAINED: tl.constexpr):
+    """Memory that the kernel before wrote may be read from here on."""
+    if CHAINED:
+        tl.extra.cuda.gdc_wait()
+        if CHAINED == 2:
+            tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def let_next_start(CHAINED: tl.constexpr):
+    """The next kernel's programs may start, up to their own wait."""
+    if CHAINED == 1:
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def normalise(x, CHANNELS: tl.constexpr, EPSILON: tl.constexpr):
+    """LayerNorm of float32 ``[M, CHANNELS]`` over channels, without scale and shift."""
+    centred = x - (tl.sum(x, axis=1) / CHANNELS)[:, None]
+    variance = tl.sum(centred * centred, axis=1) / CHANNELS
+    return centred * tl.rsqrt(variance + EPSILON)[:, None]
+
+
+@triton.jit
+def gelu(x):
+    return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+
+
+@triton.jit
+def mish(x):
+    """x * tanh(log(1 + e^x)), by one exponential."""
+    e = tl.exp(tl.minimum(x, 20.0))  # beyond it x itself, and the square stays finite
+    n = e * (e + 2.0)
+    return x * (n / (n + 2.0))

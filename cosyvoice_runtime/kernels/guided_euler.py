@@ -1,0 +1,102 @@
+"""The estimator's last norm, activation and layer, classifier-free guidance and one Euler step."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    mish,
+    normalise,
+    wait_for_previous,
+)
+from cosyvoice_runtime.kernels.tiles import Tile
+
+EPSILON = 1e-5
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _guided_euler(
+    hidden, scale, shift, weight, bias, size, mel, packed, rows, packed_stride, rate,
+    CHANNELS: tl.constexpr, BINS: tl.constexpr, EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    CHAINED: tl.constexpr,
+):  # fmt: skip
+    m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    n = tl.arange(0, COLUMNS)
+    c = tl.arange(0, CHANNELS)
+    known = n < BINS
+    inside = (m < rows)[:, None]
+    w = tl.load(weight + n[None, :] * CHANNELS + c[:, None], mask=known[None, :], other=0.0)
+    b = tl.load(bias + n, mask=known, other=0.0)
+    dt = tl.load(size)
+    wait_for_previous(CHAINED)
+    gain = tl.load(scale + c)[None, :]
+    offset = tl.load(shift + c)[None, :]
+    at = hidden + m[:, None] * CHANNELS + c[None, :]
+    guided = tl.load(at, mask=inside, other=0.0)
+    free = tl.load(at + rows * CHANNELS, mask=inside, other=0.0)
+    guided = mish(normalise(guided, CHANNELS, EPS) * gain + offset)
+    free = mish(normalise(free, CHANNELS, EPS) * gain + offset)
+    both = ((1 + rate) * guided - rate * free).to(w.dtype)
+    velocity = tl.dot(both, w, input_precision="ieee") + b[None, :]
+    let_next_start(CHAINED)
+    here = inside & known[None, :]
+    old = tl.load(mel + m[:, None] * BINS + n[None, :], mask=here, other=0.0)
+    new = old + dt * velocity
+    tl.store(mel + m[:, None] * BINS + n[None, :], new, mask=here)
+    new = new.to(packed.dtype.element_ty)
+    tl.store(packed + m[:, None] * packed_stride + n[None, :], new, mask=here)
+    tl.store(packed + (rows + m)[:, None] * packed_stride + n[None, :], new, mask=here)
+
+
+def guided_euler(
+    hidden: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    size: Tensor,
+    rate: float,
+    mel: Tensor,
+    packed: Tensor,
+    tile: Tile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """``mel += size * velocity``, velocity = (1 + rate) * conditioned - rate * unconditioned.
+
+    Args:
+        hidden: float32 ``[2 M, C]`` from the last convolution, frames with guidance and then those without.
+        scale, shift: float32 ``[C]`` of its LayerNorm; Mish follows.
+        weight, bias: ``[mel, C]`` and float32 ``[mel]`` of the last layer; linear, so guidance goes first.
+        size: float32 ``[1]``.
+        mel: float32 ``[M, mel]``, updated.
+        packed: ``[2 M, C_in]``, the next step's input: its first channels become the new mel.
+    """
+    rows, bins = mel.shape
+    _guided_euler[(triton.cdiv(rows, tile.rows),)](
+        hidden, scale, shift, weight, bias, size, mel, packed, rows, packed.stride(0), rate,
+        hidden.shape[1], bins, EPSILON, tile.rows, triton.next_power_of_2(bins), chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def guided_euler_plain(
+    hidden: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    size: Tensor,
+    rate: float,
+    mel: Tensor,
+    packed: Tensor,
+) -> None:
+    """As :func:`guided_euler`."""
+    activated = F.mish(F.layer_norm(hidden, hidden.shape[1:], scale, shift, EPSILON))
+    conditioned, unconditioned = F.linear(activated, weight.float(), bias).chunk(2)
+    mel += size * ((1 + rate) * conditioned - rate * unconditioned)
+    packed[:, : mel.shape[1]] = mel.repeat(2, 1)

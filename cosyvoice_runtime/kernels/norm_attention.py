@@ -1,0 +1,124 @@
+"""LayerNorm, queries, keys and values, and attention to all pages, of a call of one chunk.
+
+In such a call no frame looks at new frames of other chunks, so a program has the keys that it needs: those of
+its own chunk, which it computes and leaves in their page, and finished pages.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.norm_qkv import EPSILON, norm_qkv_plain
+from cosyvoice_runtime.kernels.paged_attention import load_page, paged_attention_plain, softmax_update
+from cosyvoice_runtime.kernels.places import Places
+from cosyvoice_runtime.kernels.tiles import Tile
+
+
+@triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
+def _norm_attention(
+    x, weight, bias, pages, page, table, unused, lengths, mixed, weights,
+    step, rows, frames, before, utterances, table_width, x_stride, page_stride, layer_start,
+    CHANNELS: tl.constexpr, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
+    EPS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) // HEADS
+    head = tl.program_id(0) % HEADS
+    split = tl.program_id(1)
+    INNER: tl.constexpr = HEADS * HEAD_DIM
+    t = tl.arange(0, SIZE)
+    d = tl.arange(0, HEAD_DIM)
+    c = tl.arange(0, CHANNELS)
+    m = row * frames + t
+    present = t < frames
+    own = split == SPLITS - 1
+    column = head * HEAD_DIM + d
+    at = weight + column[None, :] * CHANNELS + c[:, None]
+    query_weight = tl.load(at)
+    length = tl.load(lengths + row % utterances).to(tl.int32)
+    first = tl.load(unused + row % utterances).to(tl.int32)
+    share = tl.cdiv(before - first, SPLITS)
+    first = first + split * share
+    end = tl.minimum(before, first + share)
+    table += row * table_width
+    pages += layer_start + head * HEAD_DIM
+    here = tl.load(table + first, mask=first < end, other=0) + step
+    whole = t < PAGE
+    keys, values = load_page(pages + here * page_stride, whole & (first < end), HEADS, HEAD_DIM, SIZE)
+    following = tl.load(table + first + 1, mask=first + 1 < end, other=0) + step
+    wait_for_previous(CHAINED)
+    hidden = tl.load(x + m[:, None] * x_stride + c[None, :], mask=present[:, None], other=0.0)
+    normed = normalise(hidden, CHANNELS, EPS).to(query_weight.dtype)
+    q = tl.dot(normed, query_weight, input_precision="ieee") + tl.load(bias + column)[None, :]
+    q = q.to(mixed.dtype.element_ty)
+    peak = tl.full([SIZE], float("-inf"), tl.float32)
+    total = tl.zeros([SIZE], tl.float32)
+    sums = tl.zeros([SIZE, HEAD_DIM], tl.float32)
+    if own:
+        new_keys = tl.dot(normed, tl.load(at + INNER * CHANNELS), input_precision="ieee")
+        new_keys = (new_keys + tl.load(bias + INNER + column)[None, :]).to(q.dtype)
+        new_values = tl.dot(normed, tl.load(at + 2 * INNER * CHANNELS), input_precision="ieee")
+        new_values = (new_values + tl.load(bias + 2 * INNER + column)[None, :]).to(q.dtype)
+        stored = tl.load(page + m, mask=present, other=0) + step
+        place = pages + (stored * page_stride + t * (2 * INNER))[:, None] + d[None, :]
+        tl.store(place, new_keys, mask=present[:, None])
+        tl.store(place + INNER, new_values, mask=present[:, None])
+        peak, total, sums = softmax_update(q, tl.trans(new_keys), new_values, t < length, peak, total, sums)
+    for n in tl.range(first, end, num_stages=1):
+        # The next page is on its way while this one is used.
+        later = whole & (n + 1 < end)
+        next_keys, next_values = load_page(pages + following * page_stride, later, HEADS, HEAD_DIM, SIZE)
+        following = tl.load(table + n + 2, mask=n + 2 < end, other=0) + step
+        peak, total, sums = softmax_update(q, keys, values, whole, peak, total, sums)
+        keys, values = next_keys, next_values
+    let_next_start(CHAINED)
+    mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
+    place = split * rows + m
+    at = mixed + place[:, None] * INNER + column[None, :]
+    tl.store(at, mean.to(mixed.dtype.element_ty), mask=present[:, None])
+    if SPLITS > 1:
+        tl.store(weights + place * HEADS + head, peak + tl.log2(total), mask=present)
+
+
+def norm_attention(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    places: Places,
+    attention: int,
+    step: int,
+    mixed: Tensor,
+    weights: Tensor,
+    tile: Tile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """:func:`norm_qkv` and :func:`paged_attention` of a call with one new page a row; arguments as there."""
+    rows, channels = x.shape
+    pages = places.pages
+    heads, head_dim = pages.shape[-2:]
+    size = max(16, triton.next_power_of_2(places.page_frames))
+    _norm_attention[(places.rows * heads, len(mixed))](
+        x, weight, bias, pages, places.page, places.table, places.unused, places.lengths, mixed, weights,
+        step, rows, places.new_frames, places.before, len(places.lengths), places.table.shape[1],
+        x.stride(0), pages.stride(0), attention * pages.stride(1),
+        channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def norm_attention_plain(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    places: Places,
+    attention: int,
+    step: int,
+    mixed: Tensor,
+    weights: Tensor,
+) -> None:
+    """As :func:`norm_attention`."""
+    queries = mixed.new_empty(mixed.shape[1:])
+    norm_qkv_plain(x, weight, bias, queries, places, attention, step)
+    paged_attention_plain(queries, places, attention, step, mixed, weights)

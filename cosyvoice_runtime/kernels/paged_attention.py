@@ -1,0 +1,145 @@
+"""Attention of new frames to everything before them and to their own chunk, over a page table."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.places import Places
+from cosyvoice_runtime.kernels.tiles import Tile
+
+
+@triton.jit
+def softmax_update(q, keys, values, seen, peak, total, sums):
+    """Add keys ``[D, N]`` and values ``[N, D]`` to a running softmax in powers of two."""
+    scores = tl.where(seen[None, :], tl.dot(q, keys, input_precision="ieee"), float("-inf"))
+    higher = tl.maximum(peak, tl.max(scores, axis=1))
+    shrink = tl.exp2(peak - higher)
+    p = tl.exp2(scores - higher[:, None])
+    total = total * shrink + tl.sum(p, axis=1)
+    sums = tl.dot(p.to(values.dtype), values, sums * shrink[:, None], input_precision="ieee")
+    return higher, total, sums
+
+
+@triton.jit
+def load_page(base, seen, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, KEYS: tl.constexpr):
+    """Keys ``[D, KEYS]`` and values ``[KEYS, D]`` of one head; zeros where not seen."""
+    j = tl.arange(0, KEYS)
+    d = tl.arange(0, HEAD_DIM)
+    FRAME: tl.constexpr = 2 * HEADS * HEAD_DIM
+    keys = tl.load(base + j[None, :] * FRAME + d[:, None], mask=seen[None, :], other=0.0)
+    values = tl.load(base + HEADS * HEAD_DIM + j[:, None] * FRAME + d[None, :], mask=seen[:, None], other=0.0)
+    return keys, values
+
+
+@triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
+def _paged_attention(
+    queries, pages, table, unused, lengths, mixed, weights,
+    step, rows, frames, before, utterances, table_width, page_stride, layer_start,
+    HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) // HEADS
+    head = tl.program_id(0) % HEADS
+    chunk = tl.program_id(1)
+    split = tl.program_id(2)
+    INNER: tl.constexpr = HEADS * HEAD_DIM
+    i = tl.arange(0, ROWS)
+    j = tl.arange(0, KEYS)
+    d = tl.arange(0, HEAD_DIM)
+    t = chunk * PAGE + i
+    m = row * frames + t
+    asks = (i < PAGE) & (t < frames)
+    length = tl.load(lengths + row % utterances).to(tl.int32)
+    first = tl.load(unused + row % utterances).to(tl.int32)
+    end = before + tl.minimum(chunk, (length - 1) // PAGE) + 1
+    share = tl.cdiv(end - first, SPLITS)
+    first = first + split * share
+    end = tl.minimum(end, first + share)
+    table += row * table_width
+    pages += layer_start + head * HEAD_DIM
+    # Pages of earlier calls are there already; those of this call only after the wait.
+    here = tl.load(table + first, mask=first < end, other=0) + step
+    seen = j < tl.minimum(PAGE, length - (first - before) * PAGE)
+    ready = seen & (first < tl.minimum(end, before))
+    keys, values = load_page(pages + here * page_stride, ready, HEADS, HEAD_DIM, KEYS)
+    following = tl.load(table + first + 1, mask=first + 1 < end, other=0) + step
+    wait_for_previous(CHAINED)
+    q = tl.load(queries + m[:, None] * INNER + head * HEAD_DIM + d[None, :], mask=asks[:, None], other=0.0)
+    if first >= before:
+        keys, values = load_page(pages + here * page_stride, seen & (first < end), HEADS, HEAD_DIM, KEYS)
+    peak = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    sums = tl.zeros([ROWS, HEAD_DIM], tl.float32)
+    for n in tl.range(first, end, num_stages=1):
+        # The next page is on its way while this one is used.
+        later = (j < tl.minimum(PAGE, length - (n + 1 - before) * PAGE)) & (n + 1 < end)
+        next_keys, next_values = load_page(pages + following * page_stride, later, HEADS, HEAD_DIM, KEYS)
+        following = tl.load(table + n + 2, mask=n + 2 < end, other=0) + step
+        peak, total, sums = softmax_update(q, keys, values, seen, peak, total, sums)
+        keys, values, seen = next_keys, next_values, later
+    let_next_start(CHAINED)
+    mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
+    place = split * rows + m
+    tl.store(
+        mixed + place[:, None] * INNER + head * HEAD_DIM + d[None, :],
+        mean.to(mixed.dtype.element_ty),
+        mask=asks[:, None],
+    )
+    if SPLITS > 1:
+        tl.store(weights + place * HEADS + head, peak + tl.log2(total), mask=asks)
+
+
+def paged_attention(
+    queries: Tensor,
+    places: Places,
+    attention: int,
+    step: int,
+    mixed: Tensor,
+    weights: Tensor,
+    tile: Tile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """Softmax of ``queries [M, inner]``, already scaled, in powers of two.
+
+    A frame sees every page before its own chunk, and of its own chunk the frames that exist.
+
+    Args:
+        mixed: ``[splits, M, inner]``, written: values mixed over each part of the keys.
+        weights: float32 ``[splits, M, H]``, written unless there is one split: log2 of each part's share.
+    """
+    pages = places.pages
+    heads, head_dim = pages.shape[-2:]
+    splits, size = len(mixed), max(16, triton.next_power_of_2(places.page_frames))
+    _paged_attention[(places.rows * heads, places.chunks, splits)](
+        queries, pages, places.table, places.unused, places.lengths, mixed, weights, step, len(queries),
+        places.new_frames, places.before, len(places.lengths), places.table.shape[1],
+        pages.stride(0), attention * pages.stride(1),
+        heads, head_dim, places.page_frames, size, size, splits, chained,
+        num_warps=tile.warps, num_stages=tile.stages, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def paged_attention_plain(
+    queries: Tensor, places: Places, attention: int, step: int, mixed: Tensor, weights: Tensor
+) -> None:
+    """As :func:`paged_attention`; the first part is everything, the others weigh nothing."""
+    heads, head_dim = places.pages.shape[-2:]
+    size, frames = places.page_frames, places.new_frames
+    q = queries.float().view(places.rows, frames, heads, head_dim)
+    seen = places.pages[places.table + step, attention].float().flatten(1, 2)
+    scores = torch.einsum("rthd,rshd->rhts", q, seen[:, :, 0])
+    key = torch.arange(seen.shape[1], device=q.device)
+    start = places.before * size
+    exists = (key >= places.unused[:, None] * size) & (key < start + places.lengths[:, None])
+    chunk = torch.arange(frames, device=q.device) // size
+    visible = exists[:, None, :] & (key // size <= places.before + chunk[:, None])
+    visible = visible.repeat(places.rows // len(visible), 1, 1)[:, None]
+    shares = torch.softmax(scores.masked_fill(~visible, -torch.inf) * 0.6931471805599453, dim=-1)
+    mixed[0] = torch.einsum("rhts,rshd->rthd", shares, seen[:, :, 1]).flatten(2).flatten(0, 1).to(mixed.dtype)
+    mixed[1:] = 0
+    weights[0] = 0
+    weights[1:] = -torch.inf

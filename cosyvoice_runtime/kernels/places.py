@@ -1,0 +1,54 @@
+"""Where a call finds and leaves what frames of the past are known by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Pages and tails of a call's rows, at the solver's first step; every step adds its number.
+
+    Rows are those of the network: all utterances with guidance, then all without.
+
+    Attributes:
+        pages: ``[pages, attentions, frames, 2, H, D]``, keys before values; guidance rows and steps are pages
+            of their own.
+        table: int64 ``[R, W]`` pages of each row, oldest first, aligned so that the new frames of every row
+            start at the same page.
+        page, frame: where the new frames are stored: page int64 ``[R, T]``, frame in it int64 ``[T]``.
+        before: of the table, the pages before the new frames.
+        unused: int64 ``[B]`` of those, the first ones that an utterance does not have.
+        lengths: int64 ``[B]`` new frames of each utterance, at least as many as a convolution looks back.
+        tails: ``[R, steps, tail_size]`` read; ``new_tails`` alike, written.
+    """
+
+    pages: Tensor
+    table: Tensor
+    page: Tensor
+    frame: Tensor
+    before: int
+    unused: Tensor
+    lengths: Tensor
+    tails: Tensor
+    new_tails: Tensor
+
+    @property
+    def rows(self) -> int:
+        return len(self.table)
+
+    @property
+    def new_frames(self) -> int:
+        """T, of the longest row."""
+        return len(self.frame)
+
+    @property
+    def page_frames(self) -> int:
+        return self.pages.shape[2]
+
+    @property
+    def chunks(self) -> int:
+        """New pages of the longest row."""
+        return -(-self.new_frames // self.page_frames)

@@ -1,0 +1,111 @@
+"""A linear layer added to the residual, of attention parts that it joins or of a widened hidden state."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.tiles import Tile
+
+
+@triton.jit
+def _joined(
+    hidden,
+    weights,
+    m,
+    group,
+    channels,
+    inside,
+    rows,
+    WIDTH: tl.constexpr,
+    GROUPS: tl.constexpr,
+    PARTS: tl.constexpr,
+):
+    """The parts of one group's ``channels``, each by its weight."""
+    peak = tl.load(weights + m * GROUPS + group, mask=inside, other=0.0)
+    for part in tl.static_range(1, PARTS):
+        peak = tl.maximum(peak, tl.load(weights + (part * rows + m) * GROUPS + group, mask=inside, other=0.0))
+    total = tl.zeros_like(peak)
+    sums = tl.zeros([m.shape[0], channels.shape[0]], tl.float32)
+    for part in tl.static_range(PARTS):
+        place = part * rows + m
+        share = tl.exp2(tl.load(weights + place * GROUPS + group, mask=inside, other=0.0) - peak)
+        at = hidden + place[:, None] * WIDTH + channels[None, :]
+        sums += tl.load(at, mask=inside[:, None], other=0.0).to(tl.float32) * share[:, None]
+        total += share
+    return sums / total[:, None]
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _residual_linear(
+    hidden, weights, weight, bias, x, rows, x_stride,
+    WIDTH: tl.constexpr, GROUPS: tl.constexpr, PARTS: tl.constexpr, STAGES: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    k = tl.arange(0, DEPTH)
+    inside = m < rows
+    w = tl.load(weight + n[None, :] * WIDTH + k[:, None])
+    b = tl.load(bias + n)
+    wait_for_previous(CHAINED)
+    at = x + m[:, None] * x_stride + n[None, :]
+    if DEPTH == WIDTH:
+        old = tl.load(at, mask=inside[:, None], other=0.0)
+        a = tl.load(hidden + m[:, None] * WIDTH + k[None, :], mask=inside[:, None], other=0.0)
+        sums = tl.dot(a.to(w.dtype), w, input_precision="ieee")
+    else:
+        sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+        for start in tl.range(0, WIDTH, DEPTH, num_stages=STAGES):
+            w = tl.load(weight + n[None, :] * WIDTH + (start + k)[:, None])
+            if PARTS == 1:
+                a = tl.load(
+                    hidden + m[:, None] * WIDTH + (start + k)[None, :], mask=inside[:, None], other=0.0
+                )
+            else:
+                a = _joined(hidden, weights, m, start // DEPTH, start + k, inside, rows, WIDTH, GROUPS, PARTS)
+            sums = tl.dot(a.to(w.dtype), w, sums, input_precision="ieee")
+        old = tl.load(at, mask=inside[:, None], other=0.0)
+    let_next_start(CHAINED)
+    tl.store(at, old + sums + b[None, :], mask=inside[:, None])
+
+
+def residual_linear(
+    hidden: Tensor,
+    weights: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    x: Tensor,
+    tile: Tile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """``x += joined hidden @ weight.T + bias``.
+
+    Args:
+        hidden: ``[parts, M, K]``; ``weights``: float32 ``[parts, M, G]``, log2 of each part's weight for each
+            of G groups of channels; not read where there is one part.
+        weight, bias: ``[C, K]`` and float32 ``[C]``.
+        x: float32 ``[M, C]``; its rows may be further apart.
+    """
+    parts, rows, width = hidden.shape
+    depth = min(tile.depth or width, width) if parts == 1 else width // weights.shape[-1]
+    columns = min(tile.columns, x.shape[1])
+    grid = (x.shape[1] // columns, triton.cdiv(rows, tile.rows))
+    _residual_linear[grid](
+        hidden, weights, weight, bias, x, rows, x.stride(0),
+        width, weights.shape[-1], parts, tile.stages, tile.rows, columns, depth, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def residual_linear_plain(hidden: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, x: Tensor) -> None:
+    """As :func:`residual_linear`."""
+    joined = hidden[0].float()
+    if len(hidden) > 1:
+        shares = torch.softmax(weights * 0.6931471805599453, dim=0)
+        joined = (hidden.float().unflatten(2, (shares.shape[2], -1)) * shares[..., None]).sum(0).flatten(1)
+    x += F.linear(joined, weight.float(), bias)

@@ -1,0 +1,108 @@
+"""How a kernel divides its work, by how much of it there is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What one program of a kernel computes, and with what.
+
+    Attributes:
+        rows, columns: of the output.
+        depth: of the inner dimension at a time; 0 takes it whole, and loads it before the kernel's turn.
+        warps: that share the work.
+        stages: loads in flight, where the kernel loops.
+        repeat: tiles side by side that one program computes, for what it does once a row.
+    """
+
+    rows: int
+    columns: int
+    depth: int = 0
+    warps: int = 4
+    stages: int = 3
+    repeat: int = 1
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of all kernels of the flow's estimator.
+
+    Attributes:
+        joint: of queries, keys, values and attention in one kernel, for calls of one chunk; None: in two.
+        early: every kernel lets the next one start as soon as it may read, not only before it stores.
+        apart: a residual block activates its hidden state once, in a kernel of its own, not in every program
+            of the second convolution.
+        pages_per_split: attention over more pages than these is split, up to ``max_splits`` parts.
+    """
+
+    qkv: Tile
+    attention: Tile
+    out: Tile
+    widen: Tile
+    narrow: Tile
+    conv: Tile
+    finish: Tile = field(default=Tile(16, 0))
+    joint: Tile | None = None
+    euler: Tile = field(default=Tile(16, 0))
+    pages_per_split: int = 4
+    max_splits: int = 1
+    early: bool = False
+    apart: bool = False
+
+    def splits(self, pages: int) -> int:
+        """Into how many parts attention over so many pages is divided."""
+        return max(1, min(self.max_splits, -(-pages // self.pages_per_split)))
+
+
+SMALL = Tiles(
+    qkv=Tile(16, 64),
+    attention=Tile(64, 64),
+    out=Tile(16, 32),
+    widen=Tile(16, 64),
+    narrow=Tile(16, 32, 256),
+    conv=Tile(16, 64),
+    finish=Tile(4, 0, warps=2),
+    early=True,
+    apart=True,
+    pages_per_split=6,
+    max_splits=4,
+)
+MEDIUM = Tiles(
+    qkv=Tile(64, 64, warps=8, repeat=4),
+    attention=Tile(64, 64),
+    out=Tile(64, 32, 128, stages=4),
+    widen=Tile(64, 128, warps=8),
+    narrow=Tile(64, 32, 128, stages=4),
+    conv=Tile(32, 128, warps=8),
+    finish=Tile(4, 0),
+    joint=Tile(64, 64),
+    apart=True,
+    pages_per_split=8,
+    max_splits=4,
+)
+LARGE = Tiles(
+    qkv=Tile(128, 64, warps=8, repeat=8),
+    attention=Tile(64, 64),
+    out=Tile(64, 32, 64, stages=4),
+    widen=Tile(128, 64, warps=8, repeat=4),
+    narrow=Tile(64, 128, 128, stages=4),
+    conv=Tile(64, 128, warps=8),
+    finish=Tile(4, 0),
+    joint=Tile(64, 64),
+    early=True,
+    apart=True,
+    pages_per_split=32,
+)
+BY_FRAMES = {250: SMALL, 1600: MEDIUM}
+"""For at most so many frames of all rows of a call; more take :data:`LARGE`. Found on an H200 by
+``benchmarks/kernels.py --tune`` for calls of 100, 800 and 3200 frames after 200 frames of past."""
+
+
+def tiles_for(frames: int) -> Tiles:
+    """Those for a call of so many frames, both guidance rows counted."""
+    limits = sorted(BY_FRAMES)
+    place = bisect_left(limits, frames)
+    return BY_FRAMES[limits[place]] if place < len(limits) else LARGE

@@ -1,0 +1,54 @@
+"""Random pages, tables and tails for rows of different pasts and lengths."""
+
+from __future__ import annotations
+
+import torch
+
+from cosyvoice_runtime.kernels.places import Places
+
+STEPS = 2
+ATTENTIONS = 3
+
+
+def random_places(
+    before: list[int],
+    lengths: list[int],
+    *,
+    page_frames: int = 6,
+    heads: int = 2,
+    head_dim: int = 16,
+    tail_size: int = 0,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    attentions: int = ATTENTIONS,
+    steps: int = STEPS,
+) -> Places:
+    """An utterance for each of ``before`` (finished pages) and ``lengths`` (new frames), in any order."""
+    generator = torch.Generator().manual_seed(sum(before) + sum(lengths))
+    utterances, most, frames = len(before), max(before), max(lengths)
+    chunks = -(-frames // page_frames)
+    total = 2 + utterances * (most + chunks)
+    order = 2 + torch.randperm(total - 2, generator=generator).view(utterances, most + chunks)
+    for row, count in enumerate(before):
+        order[row, : most - count] = 0
+    place = torch.arange(frames)
+    page = order[:, most:][:, place // page_frames]
+    page = torch.where(place < torch.tensor(lengths)[:, None], page, 1)
+
+    def flattened(pages: torch.Tensor) -> torch.Tensor:
+        return torch.cat([(pages * 2 + row) * steps for row in range(2)]).to(device)
+
+    tail_shape = (2 * utterances, steps, tail_size)
+    return Places(
+        pages=torch.randn(
+            total * 2 * steps, attentions, page_frames, 2, heads, head_dim, generator=generator
+        ).to(device, dtype),
+        table=flattened(order),
+        page=flattened(page),
+        frame=(place % page_frames).to(device),
+        before=most,
+        unused=torch.tensor([most - count for count in before], device=device),
+        lengths=torch.tensor(lengths, device=device),
+        tails=torch.randn(tail_shape, generator=generator).to(device, dtype),
+        new_tails=torch.full(tail_shape, torch.nan, dtype=dtype, device=device),
+    )

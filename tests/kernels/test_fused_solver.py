@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from small_flow import random_flow, random_prompt, random_tokens
+
+from cosyvoice_runtime.flow.flow import TokenSpan
+from cosyvoice_runtime.flow.paged_call import PagedCall
+from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.pages import PagePool
+from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+from cosyvoice_runtime.kernels.places import Places
+from cosyvoice_runtime.kernels.tiles import Tile, Tiles
+
+TILES = Tiles(
+    qkv=Tile(16, 16),
+    attention=Tile(0, 0),
+    out=Tile(16, 16),
+    widen=Tile(32, 16, repeat=2),
+    narrow=Tile(16, 16, 32),
+    conv=Tile(32, 16),
+    euler=Tile(16, 0),
+    joint=Tile(0, 0),
+    apart=True,
+    pages_per_split=2,
+    max_splits=3,
+)
+
+
+def fused_places(pool, inputs, call, started) -> Places:
+    return Places(
+        pages=pool.estimator_pages.flatten(0, 2),
+        table=started.table,
+        page=started.page,
+        frame=started.frame,
+        before=inputs.shape.before,
+        unused=inputs.rows.missing.contiguous(),
+        lengths=inputs.rows.counts * 2,
+        tails=inputs.tails.estimator.flatten(0, 1),
+        new_tails=call.new_tails.estimator.flatten(0, 1),
+    )
+
+
+def spans_of(starts: list[int], counts: list[int]) -> list[TokenSpan]:
+    return [
+        TokenSpan(random_prompt(30, row), start, count, torch.tensor(random_tokens(count + 3, row)))
+        for row, (start, count) in enumerate(zip(starts, counts, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("starts", "counts"),
+    [([100], [25]), ([0, 75], [25, 7]), ([50, 0], [1, 30])],
+)
+@torch.inference_mode()
+def test_fused_steps_equal_the_plain_ones(starts, counts):
+    flow = random_flow(num_steps=1)
+    pool = PagePool(flow, 20)
+    for pages in (pool.token_pages, pool.frame_pages, pool.estimator_pages):
+        pages[2:].normal_()
+    spans = spans_of(starts, counts)
+    shape = BatchShape.of(spans, 25)
+    held = [pool.acquire(start // 25 + -(-count // 25)) for start, count in zip(starts, counts, strict=True)]
+    pool.estimator_pages[2:].normal_()
+    tails = [
+        type(pool.empty_tails())(*(torch.randn_like(part) for part in pool.empty_tails().parts))
+        for _ in spans
+    ]
+    inputs = PagedInputs.of(flow, shape, batch_tails(pool, len(spans), tails), spans, held)
+    pages_before = pool.estimator_pages.clone()
+    plain = PagedCall(flow, pool, inputs)
+    expected = plain.run()
+    pages_expected = pool.estimator_pages.clone()
+    pool.estimator_pages.copy_(pages_before)
+    fused = PagedCall(flow, pool, inputs)
+    started = fused.start()
+    FusedSolver(flow.network.estimator, flow.solver, chained=False).solve(
+        fused.mel, started.conditions, fused_places(pool, inputs, fused, started), TILES
+    )
+    for row, count in enumerate(counts):
+        torch.testing.assert_close(
+            fused.mel[row, : 2 * count], expected.mel[row, : 2 * count], atol=1e-4, rtol=1e-4
+        )
+    torch.testing.assert_close(fused.new_tails.estimator, expected.tails.estimator, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(pool.estimator_pages[2:], pages_expected[2:], atol=1e-4, rtol=1e-4)
