@@ -98,7 +98,7 @@ LARGE = Tiles(
 )
 BY_FRAMES = {250: SMALL, 1600: MEDIUM}
 """For at most so many frames of all rows of a call; more take :data:`LARGE`. Found on an H200 by
-``benchmarks/kernels.py --tune`` for calls of 100, 800 and 3200 frames after 200 frames of past."""
+``benchmarks/fused_kernels.py --tune`` for calls of 100, 800 and 3200 frames after 200 frames of past."""
 
 
 def tiles_for(frames: int) -> Tiles:

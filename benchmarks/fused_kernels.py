@@ -3,8 +3,8 @@
 Every utterance has spoken ``past`` frames and gets one chunk more. The error is that of the new mel against
 the same network in float32, ``|x - reference| / |reference|``.
 
-    python benchmarks/kernels.py --utterances 1 8 32 --past 0 200 1000
-    python benchmarks/kernels.py --utterances 1 8 32 --tune
+    python benchmarks/fused_kernels.py --utterances 1 8 32 --past 0 200 1000
+    python benchmarks/fused_kernels.py --utterances 1 8 32 --tune
 """
 
 from __future__ import annotations
