@@ -53,7 +53,7 @@ class Tiles:
     apart: bool = False
 
     def splits(self, pages: int) -> int:
-        """Into how many parts attention over so many pages is divided."""
+        """Number of parts that attention over ``pages`` pages is divided into."""
         return max(1, min(self.max_splits, -(-pages // self.pages_per_split)))
 
 
@@ -97,7 +97,7 @@ LARGE = Tiles(
     pages_per_split=32,
 )
 BY_FRAMES = {250: SMALL, 1600: MEDIUM}
-"""For at most so many frames of all rows of a call; more take :data:`LARGE`. Found on an H200 by
+"""Tiles by the most frames of all rows of a call; more take :data:`LARGE`. Found on an H200 by
 ``benchmarks/fused_kernels.py --tune`` for calls of 100, 800 and 3200 frames after 200 frames of past."""
 
 

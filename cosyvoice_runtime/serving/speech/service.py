@@ -113,7 +113,7 @@ class SpeechService:
         """
         task = asyncio.create_task(work)
         self._listeners[task] = listener
-        if self._watch is None:
+        if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._look_for_clients())
         try:
             await task
@@ -128,7 +128,6 @@ class SpeechService:
                 if listener.gone:
                     task.cancel()
             await asyncio.sleep(LOOK_FOR_CLIENTS_S)
-        self._watch = None
 
 
 def ending_of(error: BaseException | None) -> Ending:
