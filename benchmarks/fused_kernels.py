@@ -24,8 +24,7 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, TokenSpan
-from cosyvoice_runtime.flow.paged_call import PagedCall
-from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.places import Places

@@ -31,8 +31,7 @@ from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
-from cosyvoice_runtime.pipeline.prompting import lm_prompts
-from cosyvoice_runtime.pipeline.seeds import derived_seed
+from cosyvoice_runtime.pipeline.request import derived_seed, lm_prompts
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.voice import Voice
 from measuring.engines import Engine, EngineOptions, Job, Speech, check_backend, make_engine

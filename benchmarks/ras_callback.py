@@ -24,7 +24,7 @@ import torch
 from cosyvoice_runtime.checkpoint.huggingface import SILENT
 from cosyvoice_runtime.checkpoint.making.architecture import FULL
 from cosyvoice_runtime.lm import Generation, SamplingOptions
-from cosyvoice_runtime.lm.limits import TokenLimits
+from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, EngineVocabulary
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.library_sampler import LibrarySampler
 from measuring.machine import provenance

@@ -26,8 +26,7 @@ import tritonclient.grpc as triton
 from cosyvoice_client import Timeline
 from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
 from cosyvoice_runtime.checkpoint.making.architecture import FULL
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.playback import Playback
+from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server

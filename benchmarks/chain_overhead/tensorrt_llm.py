@@ -11,8 +11,7 @@ from moments import note, now
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
-from cosyvoice_runtime.serving.triton.inputs import Inputs
-from cosyvoice_runtime.serving.triton.reply import Reply
+from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 
 TOKENS, GROUP_TOKENS, PERIOD_S = 250, 25, 0.1
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from moments import note, now
 
-from cosyvoice_runtime.serving.triton.inputs import Inputs
-from cosyvoice_runtime.serving.triton.reply import answer
+from cosyvoice_runtime.serving.triton.request import Inputs, answer
 
 SAMPLES_PER_TOKEN = 960
 

@@ -21,7 +21,7 @@ from cosyvoice_runtime.lm import (
     SamplingOptions,
     SpeechLM,
 )
-from cosyvoice_runtime.lm.limits import TokenLimits
+from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.prompt import num_positions
 
 MERGED_WEIGHTS = "model.safetensors"

@@ -14,7 +14,7 @@ Fit = Callable[[VocoderShape], VocoderShape]
 
 
 class EngineDecoder(nn.Module):
-    """In place of :class:`~cosyvoice_runtime.vocoder.decoder.Decoder`."""
+    """In place of :class:`~cosyvoice_runtime.vocoder.hift.Decoder`."""
 
     def __init__(self, network: FittedNetwork, shapes: Shapes, fit: Fit) -> None:
         super().__init__()

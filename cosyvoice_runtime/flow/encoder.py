@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import EncoderConfig
-from cosyvoice_runtime.flow.layers import CausalConv, WindowedLinear, attend, split_heads
-from cosyvoice_runtime.flow.past import Past, PastLayout
+from cosyvoice_runtime.flow.layers import CausalConv, Past, PastLayout, WindowedLinear, attend, split_heads
 
 UPSAMPLE_TAPS = 5
 LOOKAHEAD_SLOPE = 0.01

@@ -2,19 +2,22 @@
 
 One down stage, the mid stages and one up stage, each a residual block of two causal convolutions
 followed by transformer blocks. Attention has no positions at all; order comes from the convolutions.
+
+The Euler solver with classifier-free guidance (CosyVoice2 section 2.3) follows its velocities.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig
-from cosyvoice_runtime.flow.layers import CausalConv, attend, split_heads
-from cosyvoice_runtime.flow.past import Past, PastLayout
+from cosyvoice_runtime.flow.layers import CausalConv, NoPast, Past, PastLayout, attend, split_heads
 
 CONV_TAPS = 3
 TIME_SCALE = 1000.0
@@ -158,3 +161,121 @@ def time_sinusoid(t: Tensor, width: int) -> Tensor:
     frequency = torch.exp(torch.arange(half, device=t.device) * (-math.log(10000.0) / (half - 1)))
     angle = TIME_SCALE * t.float()[:, None] * frequency
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+NUM_STEPS = 10
+MAX_FRAMES = 15_000
+"""Frames of start noise: 300 s at 50 Hz, prompt included."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What guides the solver, for each row.
+
+    Attributes:
+        mu: ``[B, T, mel]`` token encoding.
+        speaker: ``[B, mel]`` projected speaker embedding.
+        prompt: ``[B, T, mel]`` the prompt's mel on its frames, zeros after them.
+    """
+
+    mu: Tensor
+    speaker: Tensor
+    prompt: Tensor
+
+    def with_unconditioned(self) -> Conditions:
+        """Twice the rows: these, then the same number with every condition zero."""
+        return Conditions(
+            *(torch.cat([x, torch.zeros_like(x)]) for x in (self.mu, self.speaker, self.prompt))
+        )
+
+
+def time_steps(num_steps: int = NUM_STEPS) -> Tensor:
+    """Cosine schedule ``1 - cos(k / n * pi / 2)``, k = 0..n: float32 ``[n + 1]``."""
+    return 1 - torch.cos(torch.linspace(0, 1, num_steps + 1, dtype=torch.float32) * 0.5 * torch.pi)
+
+
+def start_noise(mel_bins: int) -> Tensor:
+    """Start of every solution, by absolute frame of the utterance: float32 ``[MAX_FRAMES, mel]``.
+
+    The published model draws it once, channel by channel, from torch's CPU generator seeded with 0;
+    a frame's noise is therefore the same in every call.
+    """
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(mel_bins, MAX_FRAMES, generator=generator).T.contiguous()
+
+
+class VelocityNetwork(Protocol):
+    """What the solver asks of an :class:`~cosyvoice_runtime.flow.estimator.Estimator`."""
+
+    def mask(self, visible: Tensor) -> Tensor:
+        """What a call takes, of bool ``[B, 1, T, S]``."""
+
+    def __call__(self, *inputs: Tensor | Past | None) -> Tensor:
+        """Velocity ``[B, T, mel]``, of what the estimator takes."""
+
+
+class EulerSolver:
+    """Integrates the estimator's velocity from noise to mel in fixed steps."""
+
+    def __init__(self, estimator: Estimator, cfg_rate: float, num_steps: int = NUM_STEPS) -> None:
+        self.estimator: VelocityNetwork = estimator
+        self.cfg_rate = cfg_rate
+        self.num_steps = num_steps
+        parameter = estimator.projection.weight
+        self.dtype = parameter.dtype
+        self.times, step_sizes = _accumulated(time_steps(num_steps))
+        self.step_sizes = step_sizes.to(parameter.device)
+        with torch.no_grad():
+            self.time_biases = estimator.time_biases(self.times.to(parameter.device))
+
+    def solve(
+        self,
+        noise: Tensor,
+        conditions: Conditions,
+        visible: Tensor | None = None,
+    ) -> Tensor:
+        """Mel ``[B, T, mel]`` float32 from ``noise [B, T, mel]`` float32, with nothing before it.
+
+        Args:
+            visible: bool ``[B, 1, T, T]`` attention mask of a row, the same for both guidance rows.
+        """
+        guided, mask = self.guided(conditions), self.mask(visible)
+        x = noise
+        for index in torch.arange(self.num_steps, device=x.device).split(1):
+            x = self.step(x, guided, mask, NoPast(), index)
+        return x
+
+    def guided(self, conditions: Conditions) -> Conditions:
+        """What :meth:`step` takes: the rows with and without guidance, in the network's type."""
+        both = conditions.with_unconditioned()
+        return Conditions(*(x.to(self.dtype) for x in (both.mu, both.speaker, both.prompt)))
+
+    def mask(self, visible: Tensor | None) -> Tensor | None:
+        """What :meth:`step` takes: the mask of both guidance rows as the network wants it."""
+        return None if visible is None else self.estimator.mask(torch.cat([visible, visible]))
+
+    def step(self, x: Tensor, guided: Conditions, mask: Tensor | None, past: Past, index: Tensor) -> Tensor:
+        """One step on from ``x [B, T, mel]`` float32.
+
+        Args:
+            guided: from :meth:`guided`; ``past`` has as many rows.
+            mask: from :meth:`mask`.
+            index: number of the step, int64 ``[1]``: a tensor, so that one captured graph serves all steps.
+        """
+        biases = self.time_biases.index_select(1, index)
+        noisy = torch.cat([x, x]).to(self.dtype)
+        velocity = self.estimator(noisy, guided.mu, guided.speaker, guided.prompt, biases, mask, past)
+        conditioned, unconditioned = velocity.float().chunk(2)
+        guidance = (1 + self.cfg_rate) * conditioned - self.cfg_rate * unconditioned
+        return x + self.step_sizes.index_select(0, index) * guidance
+
+
+def _accumulated(schedule: Tensor) -> tuple[Tensor, Tensor]:
+    """Times fed to the estimator and step sizes, in the reference's order of float32 roundings."""
+    time, times, sizes = schedule[0], [], []
+    for following in schedule[1:]:
+        size = following - time
+        times.append(time)
+        sizes.append(size)
+        time = time + size
+    return torch.stack(times), torch.stack(sizes)

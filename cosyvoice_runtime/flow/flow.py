@@ -13,9 +13,15 @@ from torch import Tensor, nn
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.encoder import FlowEncoder
-from cosyvoice_runtime.flow.estimator import Estimator
-from cosyvoice_runtime.flow.past import NoPast, Past, visible_keys
-from cosyvoice_runtime.flow.solver import MAX_FRAMES, NUM_STEPS, Conditions, EulerSolver, start_noise
+from cosyvoice_runtime.flow.estimator import (
+    MAX_FRAMES,
+    NUM_STEPS,
+    Conditions,
+    Estimator,
+    EulerSolver,
+    start_noise,
+)
+from cosyvoice_runtime.flow.layers import NoPast, Past, visible_keys
 from cosyvoice_runtime.flow.weights import from_published
 
 MAX_PROMPT_S = 30

@@ -10,8 +10,7 @@ import torch
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, batch_buckets, bucket_for
 from cosyvoice_runtime.flow.flow import Flow, TokenSpan
-from cosyvoice_runtime.flow.paged_call import Continued, PagedCall
-from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.paged_call import BatchShape, Continued, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 
 MOST_ROWS = 16

@@ -1,11 +1,139 @@
-"""Building blocks that the flow's encoder and estimator share. Time is axis 1: ``[B, T, C]``."""
+"""Building blocks that the flow's encoder and estimator share. Time is axis 1: ``[B, T, C]``.
+
+A causal convolution looks back a few frames, attention looks back over all of them. Both ask a
+:class:`Past` for those frames, so one piece of network code computes whole utterances
+(:class:`NoPast`: the input starts the utterance) and continues started ones
+(:class:`~cosyvoice_runtime.flow.pages.PagedPast`).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.flow.past import Past, PastLayout
+
+@dataclass(frozen=True)
+class Tail:
+    """Place of one convolution's last input frames in the flat tail of an utterance."""
+
+    offset: int
+    frames: int
+    channels: int
+
+    @property
+    def size(self) -> int:
+        return self.frames * self.channels
+
+
+class PastLayout:
+    """Numbers the layers that look back; filled while a network is built."""
+
+    def __init__(self, heads: int, head_dim: int) -> None:
+        self.heads = heads
+        self.head_dim = head_dim
+        self.tail_size = 0
+        self.attentions = 0
+
+    def add_tail(self, frames: int, channels: int) -> Tail:
+        """Reserve room for ``frames`` input frames of a convolution."""
+        tail = Tail(self.tail_size, frames, channels)
+        self.tail_size += tail.size
+        return tail
+
+    def add_attention(self) -> int:
+        """Number the next attention layer."""
+        self.attentions += 1
+        return self.attentions - 1
+
+
+class Past(Protocol):
+    """Frames before the current input, for each row of a batch."""
+
+    def extend(self, tail: Tail, x: Tensor) -> Tensor:
+        """Put the ``tail.frames`` frames before ``x [B, T, C]`` in front of it: ``[B, frames + T, C]``."""
+
+    def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values ``[B, S, H, D]`` to look at, given those of the input, ``[B, T, 2, H, D]``."""
+
+    @property
+    def frames(self) -> int:
+        """Frames of the longest row."""
+
+    def before(self, layout: PastLayout, x: Tensor, new: int, frames: int) -> Before:
+        """All of it in whole tensors.
+
+        Args:
+            x: the input ``[B, ...]``, for its type and device; ``new``: frames of it to keep.
+            frames: at least those of the past; it may be filled up with zeros in front to as many.
+        """
+
+    def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:
+        """Keep what the input adds: keys and values ``[A, B, T, H, D]`` and tails ``[B, tail_size]``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Before:
+    """A past in whole tensors, for networks that take it at once.
+
+    Attributes:
+        keys, values: ``[A, B, S, H, D]`` of all attention layers, oldest frame first.
+        tails: ``[B, tail_size]`` last input frames of all convolutions.
+        lengths: int64 ``[B]`` valid frames of the input that follows.
+    """
+
+    keys: Tensor
+    values: Tensor
+    tails: Tensor
+    lengths: Tensor
+
+
+class NoPast:
+    """The input is the start of the utterance: zeros before it, nothing to attend to but itself."""
+
+    def extend(self, tail: Tail, x: Tensor) -> Tensor:
+        return F.pad(x, (0, 0, tail.frames, 0))
+
+    def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return new[:, :, 0], new[:, :, 1]
+
+    @property
+    def frames(self) -> int:
+        return 0
+
+    def before(self, layout: PastLayout, x: Tensor, new: int, frames: int) -> Before:  # noqa: ARG002
+        nothing = x.new_zeros(layout.attentions, len(x), 0, layout.heads, layout.head_dim)
+        tails = x.new_zeros(len(x), layout.tail_size)
+        return Before(nothing, nothing, tails, torch.full((len(x),), new, device=x.device))
+
+    def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:
+        """Nothing follows that would read it."""
+
+
+def visible_keys(lengths: list[int], chunk: int | None, device: torch.device) -> Tensor | None:
+    """Which frames see which, for utterances that start in this call.
+
+    Args:
+        lengths: valid frames of each row; the rows are padded on the right to the longest.
+        chunk: frame i sees frame j iff ``j < (i // chunk + 1) * chunk``; None lets all see all.
+
+    Returns:
+        bool ``[B, 1, T, T]``, or None where every frame sees every frame.
+    """
+    frames = max(lengths)
+    uneven = min(lengths) < frames
+    if not uneven and (chunk is None or frames <= chunk):
+        return None
+    position = torch.arange(frames, device=device)
+    visible = position[None, :] < torch.tensor(lengths, device=device)[:, None]
+    visible = visible[:, None, None, :].expand(-1, 1, frames, -1)
+    if chunk is None:
+        return visible
+    chunk_of = position // chunk
+    return visible & (chunk_of[None, :] <= chunk_of[:, None])
 
 
 class WindowedLinear(nn.Linear):

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.past import Before, PastLayout, Tail
+from cosyvoice_runtime.flow.layers import Before, PastLayout, Tail
 from cosyvoice_runtime.transfer import integers
 
 GUIDANCE_ROWS = 2

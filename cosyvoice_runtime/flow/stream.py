@@ -19,8 +19,7 @@ from cosyvoice_runtime.cuda_graphs import GraphCapture, split_graph_rows
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, TokenSpan
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets, GraphedCalls
-from cosyvoice_runtime.flow.paged_call import Continued, PagedCall
-from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.paged_call import BatchShape, Continued, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 
 logger = logging.getLogger(__name__)

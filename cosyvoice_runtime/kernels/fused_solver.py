@@ -8,9 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from cosyvoice_runtime.flow.estimator import ConvBlock, Estimator, TransformerBlock, UNetStage
+from cosyvoice_runtime.flow.estimator import (
+    Conditions,
+    ConvBlock,
+    Estimator,
+    EulerSolver,
+    TransformerBlock,
+    UNetStage,
+)
 from cosyvoice_runtime.flow.layers import CausalConv
-from cosyvoice_runtime.flow.solver import Conditions, EulerSolver
 from cosyvoice_runtime.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv
 from cosyvoice_runtime.kernels.guided_euler import guided_euler

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import CapturedGraph, GraphCapture, bucket_for
-from cosyvoice_runtime.lm.cache import KVCache
-from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.transfer import moved
 
 FIRST_SPAN = 256

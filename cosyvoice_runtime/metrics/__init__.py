@@ -1,7 +1,6 @@
 """Numbers that processes tell about themselves, and the page that shows them to Prometheus."""
 
-from cosyvoice_runtime.metrics.metrics import Histogram, Metric, Metrics
-from cosyvoice_runtime.metrics.number_files import DIRECTORY_VARIABLE
+from cosyvoice_runtime.metrics.metrics import DIRECTORY_VARIABLE, Histogram, Metric, Metrics
 from cosyvoice_runtime.metrics.page import ModelMetrics, read_samples, render_page
 
 __all__ = [

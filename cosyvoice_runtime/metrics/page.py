@@ -11,7 +11,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from cosyvoice_runtime.metrics.number_files import LIVING_GAUGES
+from cosyvoice_runtime.metrics.metrics import LIVING_GAUGES
 
 ENDED = "ZX"
 """States of a process that is a zombie, or gone (proc(5))."""

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cosyvoice_runtime.metrics.metrics import Metric
-from cosyvoice_runtime.metrics.number_files import create_number, shared_directory
+from cosyvoice_runtime.metrics.metrics import Metric, create_number, shared_directory
 from cosyvoice_runtime.metrics.page import read_samples
 
 NAME = "cosyvoice_requests_in_work"

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.limits import FinishReason
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
-from cosyvoice_runtime.vocoder.speed import check_speed
+from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer, cross_lingual, instruct, zero_shot
+from cosyvoice_runtime.vocoder.stream import check_speed
 from cosyvoice_runtime.voice.voice import Voice
+
+
+def fresh_seed() -> int:
+    """A seed nobody can foresee, 0 to 2**63 - 1."""
+    return secrets.randbits(63)
+
+
+def derived_seed(seed: int, purpose: str, segment: int) -> int:
+    """Seed of one purpose in one segment, 0 to 2**63 - 1; unrelated to that of any other."""
+    digest = hashlib.sha256(f"{seed}/{purpose}/{segment}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 @dataclass(frozen=True)
@@ -65,3 +80,22 @@ class AudioChunk:
     sample_rate: int
     segment: int
     finish_reason: FinishReason | None = None
+
+
+def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:
+    """What to feed the speech LM for each segment of the request's text.
+
+    Raises:
+        InvalidInput: naming the field of the request that can't be served.
+    """
+    segments = front_end.segments(request.text, request.language)
+    if request.instruct_text is not None:
+        prompts = [instruct(tokenizer, request.instruct_text, segment) for segment in segments]
+    elif request.cross_lingual or not request.voice.transcript:
+        prompts = [cross_lingual(tokenizer, segment) for segment in segments]
+    else:
+        transcript = front_end.transcript(request.voice.transcript, request.language)
+        speech = request.voice.speech_tokens.tolist()
+        texts = [zero_shot(tokenizer, transcript, segment) for segment in segments]
+        return [Prompt(text.target_ids, text.prompt_ids, speech) for text in texts]
+    return [Prompt(text.target_ids, text.prompt_ids) for text in prompts]

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from cosyvoice_runtime.lm.limits import FinishReason
+from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.voice.voice import Voice
 
 

@@ -16,19 +16,16 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers, load_tensors
+from cosyvoice_runtime.flow.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.solver import NUM_STEPS
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SpeechLM
 from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
-from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
-from cosyvoice_runtime.pipeline.playback import Playback
-from cosyvoice_runtime.pipeline.prompting import lm_prompts
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest
+from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.pipeline.utterance import speak
+from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.vocoder.hift import HiFT

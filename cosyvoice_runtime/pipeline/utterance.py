@@ -2,23 +2,188 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
 
 from torch import Tensor
 
-from cosyvoice_runtime.errors import StageError
-from cosyvoice_runtime.lm.limits import FinishReason
+from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.errors import CosyVoiceError, StageError
+from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.flow_prompt import cut_prompt
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest
-from cosyvoice_runtime.pipeline.seeds import derived_seed, fresh_seed
-from cosyvoice_runtime.pipeline.stages import Stages, WaveSettings
-from cosyvoice_runtime.pipeline.token_feed import TokenFeed
+from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, derived_seed, fresh_seed
+from cosyvoice_runtime.pipeline.stages import Stages, TokenGroup, WaveSettings
+from cosyvoice_runtime.settings import CosyVoice2Settings
+
+
+class Playback:
+    """A clock that starts with the first chunk and runs dry when chunks come late.
+
+    Args:
+        now: seconds, from any start.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._end: float | None = None
+        self.seconds = 0.0
+        """Seconds of audio sent."""
+        self.underruns = 0
+        """Times that a chunk came after the audio before it had been played."""
+
+    @property
+    def cushion_s(self) -> float:
+        """Seconds of audio sent and not yet played."""
+        return 0.0 if self._end is None else max(self._end - self._now(), 0.0)
+
+    def sent(self, seconds: float) -> None:
+        """Note a chunk that was sent just now."""
+        self.seconds += seconds
+        now = self._now()
+        if self._end is not None and now > self._end:
+            self.underruns += 1
+        self._end = seconds + (now if self._end is None else max(self._end, now))
+
+
+@dataclass(frozen=True)
+class HopPolicy:
+    """Chunks end where the flow's blocks end and grow with the audio the client still has to play.
+
+    A chunk leaves when all of it is computed. So a client with little left to play gets a block at a time,
+    however many tokens are there already; one that is well supplied can wait for a longer chunk, which costs
+    less work for each second of speech.
+
+    Attributes:
+        block_tokens: tokens of one block of the chunk-causal mask.
+        lookahead_tokens: tokens after a block that must be known.
+        min_first_tokens: fewest tokens of the first chunk.
+        hop_tokens: tokens of a chunk when the client is about to run dry.
+        max_hop_tokens: tokens of a chunk when the client is well supplied.
+        token_rate: tokens per second.
+        cut_prompts: whether a longer prompt is cut at its start, so that the first chunk needs no more than
+            ``min_first_tokens``.
+    """
+
+    block_tokens: int
+    lookahead_tokens: int
+    min_first_tokens: int
+    hop_tokens: int
+    max_hop_tokens: int
+    token_rate: int
+    cut_prompts: bool = False
+
+    @classmethod
+    def of(cls, flow: FlowConfig, settings: CosyVoice2Settings) -> HopPolicy:
+        """What the settings say, for a checkpoint's flow."""
+        return cls(
+            block_tokens=flow.encoder.chunk_tokens,
+            lookahead_tokens=flow.lookahead_tokens,
+            min_first_tokens=settings.first_hop_tokens,
+            hop_tokens=settings.hop_tokens,
+            max_hop_tokens=settings.max_hop_tokens,
+            token_rate=flow.token_rate,
+            cut_prompts=settings.cut_prompts,
+        )
+
+    def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
+        """New tokens up to the end of the chunk that can and should go out now; None is not yet.
+
+        Args:
+            prompt_tokens: speech tokens of the flow's prompt.
+            previous_end: end of the chunk before; 0 before the first.
+            received: new tokens so far.
+            cushion_s: seconds of audio sent and not yet played.
+        """
+        end = self._boundary_after(prompt_tokens, previous_end + self._fewest(previous_end, cushion_s))
+        return end if end + self.lookahead_tokens <= received else None
+
+    def first_tokens(self, prompt_tokens: int) -> int:
+        """New tokens that the first chunk needs."""
+        return self._boundary_after(prompt_tokens, self.min_first_tokens) + self.lookahead_tokens
+
+    def _fewest(self, previous_end: int, cushion_s: float) -> int:
+        """Tokens of the next chunk, up to a block's end: half of what the client can play meanwhile."""
+        if previous_end == 0:
+            return self.min_first_tokens
+        blocks = int(cushion_s / 2 * self.token_rate / self.block_tokens)
+        return max(1, min(max(self.hop_tokens, blocks * self.block_tokens), self.max_hop_tokens))
+
+    def _boundary_after(self, prompt_tokens: int, end: int) -> int:
+        """First block boundary at or after ``end`` new tokens."""
+        return -(-(prompt_tokens + end) // self.block_tokens) * self.block_tokens - prompt_tokens
+
+
+class TokenFeed:
+    """Reads groups of tokens in a task of its own, so that they pile up while audio is made.
+
+    Used in ``async with``; leaving it before the end of the tokens stops the speech LM.
+
+    Attributes:
+        tokens: all that have come so far.
+        finish_reason: why the tokens ended; None while more may come.
+    """
+
+    def __init__(self, groups: AsyncGenerator[TokenGroup, None]) -> None:
+        self.tokens: list[int] = []
+        self.finish_reason: FinishReason | None = None
+        self._groups = groups
+        self._news = asyncio.Event()
+        self._error: Exception | None = None
+
+    async def more(self) -> None:
+        """Wait for further tokens or for their end.
+
+        Raises:
+            CosyVoiceError: the speech LM ended without a reason, or stopped because somebody told it to.
+            Exception: what the speech LM raised.
+        """
+        await self._news.wait()
+        self._news.clear()
+        if self._error is not None:
+            raise self._error
+
+    async def __aenter__(self) -> TokenFeed:
+        self._task = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _read(self) -> None:
+        try:
+            async with aclosing(self._groups) as groups:
+                async for group in groups:
+                    self.tokens += group.tokens
+                    self._news.set()
+                    if group.finish_reason is not None:
+                        self._finish(group.finish_reason)
+            if self.finish_reason is None:
+                self._error = CosyVoiceError("the speech LM's answer ended without a reason")
+        except Exception as error:
+            self._error = error
+        finally:
+            self._news.set()
+
+    def _finish(self, reason: FinishReason) -> None:
+        if reason is FinishReason.CANCELLED:  # the listener's own leaving never arrives here
+            raise CosyVoiceError("the speech LM was told to stop before the end of the utterance")
+        if reason is FinishReason.ERROR:
+            raise CosyVoiceError("the speech LM failed without a reason")
+        self.finish_reason = reason
+
 
 OFFLINE_CUSHION_S = 8.0
 """Whoever waits for all of the audio can wait as long as a listener with this much left to play."""

@@ -1,10 +1,9 @@
 """Text in: normalise, split, tokenise, lay out the prompt of the speech LM."""
 
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.text.prompt import TextPrompt, cross_lingual, instruct, zero_shot
 from cosyvoice_runtime.text.segment_stream import EAGER, SegmentStream
 from cosyvoice_runtime.text.split import SplitLimits
-from cosyvoice_runtime.text.tokenizer import TextTokenizer
+from cosyvoice_runtime.text.tokenizer import TextPrompt, TextTokenizer, cross_lingual, instruct, zero_shot
 
 __all__ = [
     "EAGER",

@@ -6,15 +6,13 @@ from functools import lru_cache
 from typing import Protocol
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.text.bound import bounded
-from cosyvoice_runtime.text.language import AUTO, counts_characters, resolve
-from cosyvoice_runtime.text.marks import holds_control_token
-from cosyvoice_runtime.text.normalise import Mode, Normaliser
+from cosyvoice_runtime.text.normalise import AUTO, Mode, Normaliser, counts_characters, resolve
 from cosyvoice_runtime.text.segment_stream import SegmentStream
-from cosyvoice_runtime.text.split import CHINESE, WESTERN, Count, SplitLimits, SplitStyle, split
+from cosyvoice_runtime.text.split import CHINESE, WESTERN, Count, SplitLimits, SplitStyle, bounded, split
 from cosyvoice_runtime.text.validate import (
     MAX_PROMPT_CHARACTERS,
     MAX_TARGET_CHARACTERS,
+    holds_control_token,
     is_speakable,
     require_text,
 )

@@ -1,15 +1,91 @@
-"""Text as it should be spoken: numbers in words, spaces and marks in order."""
+"""Text as it should be spoken, in the language it is in: numbers in words, spaces and marks in order."""
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Literal
 
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, shorten
 from cosyvoice_runtime.text import chinese, english
-from cosyvoice_runtime.text.language import AUTO, resolve
-from cosyvoice_runtime.text.library import Library
-from cosyvoice_runtime.text.marks import SPECIAL, holds_control_token
+from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
+
+AUTO = "auto"
+UNDETERMINED = "und"
+
+# The middle dot U+30FB and the long mark U+30FC also stand in Chinese text, so they don't count as kana.
+_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa\u31f0-\u31ff\uff66-\uff6f\uff71-\uff9d]")
+_HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3]")
+_HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
+_TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+_CHINESE = frozenset({"zh", "yue", "cmn"})
+_CHINESE_STYLE = frozenset({"zh", "ja"})
+
+
+def detect(text: str) -> str:
+    """``ja`` with kana, else ``ko`` with hangul, else ``zh`` with Han, else ``en`` if all letters are ASCII.
+
+    Anything else is ``und``: its numbers are left for the model to read.
+    """
+    for language, script in (("ja", _KANA), ("ko", _HANGUL), ("zh", _HAN)):
+        if script.search(text):
+            return language
+    letters = filter(str.isalpha, text)
+    return "en" if all(map(str.isascii, letters)) else UNDETERMINED
+
+
+def resolve(text: str, language: str) -> str:
+    """The primary language subtag asked for (``zh-CN`` -> ``zh``), or for ``auto`` the detected one.
+
+    Raises:
+        InvalidInput: ``language`` is neither ``auto`` nor a language tag.
+    """
+    if language == AUTO:
+        return detect(text)
+    if not _TAG.fullmatch(language):
+        raise InvalidInput("language", language, "give auto or a language tag such as zh, en, ja, de")
+    primary = language.split("-")[0].lower()
+    return "zh" if primary in _CHINESE else primary
+
+
+def counts_characters(language: str) -> bool:
+    """Whether segments of this language are measured in characters (one character is about one syllable)."""
+    return language in _CHINESE_STYLE
+
+
+logger = logging.getLogger(__name__)
+
+
+class Library:
+    """Reads one expression (a date, a time, a clause with numbers) in one language; safe for threads.
+
+    Expressions hold letters, digits and number punctuation only: the grammars escape quotes and backslashes
+    in their output and reject many symbols, so whole texts are never handed to them.
+
+    Raises:
+        CosyVoiceError: the package ``wetext`` is not installed.
+    """
+
+    def __init__(self, language: Literal["zh", "en"]) -> None:
+        try:
+            # Here and not at the top: loading all grammars takes half a second and 45 MB, once per process.
+            from wetext import Normalizer
+        except ImportError as error:
+            raise CosyVoiceError(
+                "text normalisation needs the package wetext (pip install wetext==0.1.8); "
+                'without it choose normaliser="rules" or normaliser="none"'
+            ) from error
+        self._grammar = Normalizer(lang=language)
+
+    def __call__(self, expression: str) -> str:
+        """The expression in words, or unchanged (and a log line) where the grammar has no reading for it."""
+        try:
+            words: str = self._grammar.normalize(expression)
+        except AssertionError:  # how wetext says that no path accepts the input
+            logger.info("no reading for %s, left to the number rules", shorten(expression))
+            return expression
+        return words
+
 
 Mode = Literal["wetext", "rules", "none"]
 MODES = ("wetext", "rules", "none")

@@ -6,10 +6,16 @@ import re
 from collections.abc import Callable
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.text.bound import bounded
-from cosyvoice_runtime.text.language import AUTO, resolve
-from cosyvoice_runtime.text.normalise import Normaliser
-from cosyvoice_runtime.text.split import Count, Grouping, SplitLimits, SplitStyle, complete, sentences
+from cosyvoice_runtime.text.normalise import AUTO, Normaliser, resolve
+from cosyvoice_runtime.text.split import (
+    Count,
+    Grouping,
+    SplitLimits,
+    SplitStyle,
+    bounded,
+    complete,
+    sentences,
+)
 from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS, is_speakable, require_characters
 
 EAGER = SplitLimits(maximum=0, minimum=10, merge=0)

@@ -1,10 +1,20 @@
-"""Checks on a text before anything is done with it."""
+"""Checks on a text before anything is done with it, and the special tokens that may stand in it."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
+from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.errors import InvalidInput
+
+SPECIAL = re.compile("|".join(re.escape(token) for token in SPECIAL_TOKENS))
+
+
+def holds_control_token(text: str) -> bool:
+    """Whether the text is prepared by hand (``<|...|>``): then it is neither normalised nor split."""
+    return "<|" in text and "|>" in text
+
 
 MAX_TARGET_CHARACTERS = 10_000
 """About 40 minutes of speech in one request: longer texts belong in several requests."""

@@ -2,9 +2,8 @@
 
 from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.vocoder.noise import SourceNoise
-from cosyvoice_runtime.vocoder.speed import change_speed
-from cosyvoice_runtime.vocoder.state import VocoderState
-from cosyvoice_runtime.vocoder.stream import stream
+from cosyvoice_runtime.vocoder.source import SourceNoise
+from cosyvoice_runtime.vocoder.stream import change_speed, stream
+from cosyvoice_runtime.vocoder.windows import VocoderState
 
 __all__ = ["HiFT", "SourceNoise", "VocoderState", "change_speed", "context", "stream"]

@@ -9,8 +9,13 @@ import torch
 from cosyvoice_runtime.cuda_graphs import GraphCapture, bucket_for
 from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.vocoder.state import VocoderState, Window
-from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows
+from cosyvoice_runtime.vocoder.windows import (
+    VocoderState,
+    Window,
+    WindowInputs,
+    WindowOutputs,
+    compute_windows,
+)
 
 
 class GraphedWindow:

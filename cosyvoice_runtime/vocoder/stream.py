@@ -11,14 +11,41 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import split_rows
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
-from cosyvoice_runtime.vocoder.state import VocoderState, Window
-from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows
+from cosyvoice_runtime.vocoder.windows import (
+    VocoderState,
+    Window,
+    WindowInputs,
+    WindowOutputs,
+    compute_windows,
+)
+
+MIN_SPEED, MAX_SPEED = 0.5, 2.0
+
+
+def check_speed(speed: float) -> None:
+    """Raise InvalidInput for a speed outside 0.5 to 2.0."""
+    if not MIN_SPEED <= speed <= MAX_SPEED:
+        raise InvalidInput("speed", speed, f"a number from {MIN_SPEED} to {MAX_SPEED}")
+
+
+def change_speed(mel: Tensor, speed: float) -> Tensor:
+    """Mel [B, bins, T] of a whole utterance, linearly interpolated to int(T / speed) frames (at least one).
+
+    Raises:
+        InvalidInput: a speed outside 0.5 to 2.0.
+    """
+    check_speed(speed)
+    if speed == 1:
+        return mel
+    return F.interpolate(mel, size=max(1, int(mel.shape[-1] / speed)), mode="linear")
 
 
 @torch.no_grad()

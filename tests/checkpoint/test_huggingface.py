@@ -18,7 +18,7 @@ from cosyvoice_runtime.checkpoint.huggingface import (
 )
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.lm.prompt import MergedVocabulary
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from torch import Tensor
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.layers import PastLayout
 from cosyvoice_runtime.flow.pages import PagedPast
-from cosyvoice_runtime.flow.past import PastLayout
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.vocoder import HiFT, SourceNoise, VocoderState, stream
 

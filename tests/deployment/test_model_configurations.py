@@ -18,13 +18,13 @@ from model_configuration import MODELS, TEMPLATES, data_type, problems, rendered
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
-from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.request import RequestReader
-from cosyvoice_runtime.serving.speech.listener import outputs as speech_outputs
+from cosyvoice_runtime.serving.speech.service import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
-from cosyvoice_runtime.serving.triton.inputs import Inputs
 from cosyvoice_runtime.serving.triton.references import references
+from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import Settings
 

@@ -11,7 +11,7 @@ from streams import UTTERANCES, check_streams
 from capture_fake import TracingCapture
 from cosyvoice_runtime.cuda_graphs import batch_buckets
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.paged_inputs import BatchShape
+from cosyvoice_runtime.flow.paged_call import BatchShape
 from cosyvoice_runtime.flow.stream import FlowStream
 
 TOLERANCE = 1e-5

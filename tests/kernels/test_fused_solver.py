@@ -5,8 +5,7 @@ import torch
 from small_flow import random_flow, random_prompt, random_tokens
 
 from cosyvoice_runtime.flow.flow import TokenSpan
-from cosyvoice_runtime.flow.paged_call import PagedCall
-from cosyvoice_runtime.flow.paged_inputs import BatchShape, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.places import Places

@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.cache import CacheFullError
 from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.generation import Generation
-from cosyvoice_runtime.lm.limits import FinishReason
-from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.generation import FinishReason, Generation
+from cosyvoice_runtime.lm.network import CacheFullError, SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 POISON = 89
 """Text id whose embedding is nan in `poisoned`."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.lm.limits import TokenLimits, is_runaway
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.generation import TokenLimits, is_runaway
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 DEFAULT = SamplingOptions()
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm.cache import KVCache
-from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 
 lengths = st.lists(st.integers(1, 30), min_size=1, max_size=6)

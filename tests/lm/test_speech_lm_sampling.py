@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplerState, sample, sample_batch
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplerState, SamplingOptions, sample, sample_batch
 
 ROWS = 40
 PENALISED = SamplingOptions("nucleus", 50, 0.95, 0.8, 1.1, seed=42)

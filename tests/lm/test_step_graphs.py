@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
-from cosyvoice_runtime.lm.cache import KVCache
+from cosyvoice_runtime.lm.network import KVCache
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, batch_sizes, span_sizes
 
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.generation import Generation
-from cosyvoice_runtime.lm.limits import FinishReason
+from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 TEXT = [(7 * i) % 80 + 1 for i in range(40)]
 

@@ -210,8 +210,8 @@ def test_limit_of_utterances_and_end_of_idle_ones(serve, prompt, metric, eventua
 
 
 def test_lookahead_and_steps_are_the_settings(serve, tiny_checkpoint, prompt):
-    settings = {"ode_steps": 2, "lookahead_frames": 6, "max_flow_pages": 20}
-    given = Token2WavSettings(checkpoint_dir=tiny_checkpoint, ode_steps=2, lookahead_frames="6", max_flow_pages=20)
+    settings = {"ode_steps": 2, "lookahead_frames": "6", "max_flow_pages": 20}
+    given = Token2WavSettings(checkpoint_dir=tiny_checkpoint, **settings)
     library = load_token2wav(given.resolved(Machine(cores=1, gpu=False)))
     tokens = random_tokens(45, seed=9)  # chunks of at most a block, which no turn cuts
     state = library.open(prompt, 7)

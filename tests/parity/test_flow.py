@@ -9,9 +9,9 @@ import torch
 from goldens import Case, cases, config, tensors
 
 from cosyvoice_runtime.flow.encoder import relative_positions
+from cosyvoice_runtime.flow.estimator import Conditions, EulerSolver, start_noise, time_steps
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
-from cosyvoice_runtime.flow.past import NoPast, visible_keys
-from cosyvoice_runtime.flow.solver import Conditions, EulerSolver, start_noise, time_steps
+from cosyvoice_runtime.flow.layers import NoPast, visible_keys
 from cosyvoice_runtime.flow.stream import FlowStream
 
 TOLERANCE = 1e-4

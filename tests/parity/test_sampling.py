@@ -10,12 +10,12 @@ from goldens import Compare
 
 from cosyvoice_runtime.lm.sampling import (
     SamplerState,
+    SamplingOptions,
     nucleus_sizes,
     sample,
     sample_batch,
     top_candidates,
 )
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
 
 CASES = goldens.cases("ras_sampling")
 

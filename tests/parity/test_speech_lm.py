@@ -10,12 +10,11 @@ import pytest
 import torch
 from goldens import Compare
 
-from cosyvoice_runtime.lm.cache import KVCache
 from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.limits import FinishReason
-from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt, PromptPart, Table, num_positions
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_stream import TextStream
 
 CONFIG = goldens.config().speech_lm

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.pipeline.hop import HopPolicy
+from cosyvoice_runtime.pipeline.utterance import HopPolicy
 
 POLICY = HopPolicy(25, 3, 10, 25, 100, 25)
 prompts = st.integers(0, 500)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cosyvoice_runtime.pipeline.playback import Playback
+from cosyvoice_runtime.pipeline.utterance import Playback
 
 
 class Clock:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.pipeline.speed import SpeedChange
-from cosyvoice_runtime.vocoder.speed import change_speed
+from cosyvoice_runtime.pipeline.token2wav import SpeedChange
+from cosyvoice_runtime.vocoder.stream import change_speed
 
 speeds = st.floats(0.5, 2.0)
 

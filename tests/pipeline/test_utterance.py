@@ -11,13 +11,10 @@ import torch
 from coded_stages import TOKEN_SAMPLES, CodedStages
 
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
-from cosyvoice_runtime.lm.limits import FinishReason
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.playback import Playback
-from cosyvoice_runtime.pipeline.prompting import lm_prompts
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest
+from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import TokenGroup
-from cosyvoice_runtime.pipeline.utterance import OFFLINE_CUSHION_S, speak
+from cosyvoice_runtime.pipeline.utterance import OFFLINE_CUSHION_S, HopPolicy, Playback, speak
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 

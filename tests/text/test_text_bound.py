@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
-from cosyvoice_runtime.text.bound import bounded
-from cosyvoice_runtime.text.marks import SPECIAL
+from cosyvoice_runtime.text.split import bounded
 from cosyvoice_runtime.text.tokenizer import TextTokenizer
+from cosyvoice_runtime.text.validate import SPECIAL
 
 UNITS = st.one_of(
     st.sampled_from([*SPECIAL_TOKENS, "👍🏽", "👨‍👩‍👧", "🇩🇪", "e\u0301\u0302", "你", "word ", "，"]),

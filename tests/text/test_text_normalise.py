@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.text.library import Library
-from cosyvoice_runtime.text.marks import SPECIAL
-from cosyvoice_runtime.text.normalise import MODES, Normaliser
+from cosyvoice_runtime.text.normalise import MODES, Library, Normaliser
+from cosyvoice_runtime.text.validate import SPECIAL
 
 OTHER_LANGUAGES = [
     "これは3個です。100円（税込）・「10:30」",

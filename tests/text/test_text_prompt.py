@@ -5,8 +5,14 @@ import dataclasses
 import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.text.prompt import MAX_TARGET_TOKENS, TextPrompt, cross_lingual, instruct, zero_shot
-from cosyvoice_runtime.text.tokenizer import TextTokenizer
+from cosyvoice_runtime.text.tokenizer import (
+    MAX_TARGET_TOKENS,
+    TextPrompt,
+    TextTokenizer,
+    cross_lingual,
+    instruct,
+    zero_shot,
+)
 
 
 def test_zero_shot_is_transcript_then_target(tokenizer: TextTokenizer) -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cosyvoice_runtime.vocoder.fourier import Fourier
+from cosyvoice_runtime.vocoder.hift import Fourier
 from cosyvoice_runtime.vocoder.rows import Rows
 
 CPU = torch.device("cpu")

@@ -1,6 +1,6 @@
 """What a graph is given of the frames before its input, and what it hands on.
 
-The counterpart of :class:`~cosyvoice_runtime.flow.past.Past`: keys and values of all attention layers in
+The counterpart of :class:`~cosyvoice_runtime.flow.layers.Past`: keys and values of all attention layers in
 one tensor each, the last input frames of all convolutions in another. The start of an utterance is zeros
 behind a mask.
 """
@@ -8,7 +8,7 @@ behind a mask.
 from __future__ import annotations
 
 from cosyvoice_runtime.compiled.export.graph import INT64, Graph, Value
-from cosyvoice_runtime.flow.past import PastLayout, Tail
+from cosyvoice_runtime.flow.layers import PastLayout, Tail
 
 
 class Carried:

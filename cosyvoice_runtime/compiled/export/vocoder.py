@@ -1,4 +1,4 @@
-"""The vocoder's decoder as a graph; mirrors :mod:`cosyvoice_runtime.vocoder.decoder`.
+"""The vocoder's decoder as a graph; mirrors :mod:`cosyvoice_runtime.vocoder.hift`.
 
 F0 and the harmonic source have no graph. Phase is the running sum of F0 and both are float64, which TensorRT
 lacks: float32 loses 7e-7 of F0 (measured), and after 10 s the ninth harmonic may be off by 0.1 rad. Time is
@@ -15,9 +15,15 @@ from torch import nn
 
 from cosyvoice_runtime.compiled.export import layers
 from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, Graph, Value
-from cosyvoice_runtime.vocoder.decoder import HEAD_SLOPE, MAX_MAGNITUDE, Decoder
-from cosyvoice_runtime.vocoder.fourier import MIN_ENVELOPE, Fourier
-from cosyvoice_runtime.vocoder.resblock import ResBlock, Snake
+from cosyvoice_runtime.vocoder.hift import (
+    HEAD_SLOPE,
+    MAX_MAGNITUDE,
+    MIN_ENVELOPE,
+    Decoder,
+    Fourier,
+    ResBlock,
+    Snake,
+)
 
 NAME = "hift_decoder"
 Trim = Callable[[Value], Value]

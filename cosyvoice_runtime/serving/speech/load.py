@@ -7,11 +7,10 @@ import os
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
-from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.service import SpeechService
+from cosyvoice_runtime.lm.prompt import MergedVocabulary
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.serving.speech.service import Admission, SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls

@@ -10,13 +10,11 @@ from typing import Any
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
-from cosyvoice_runtime.serving.speech.listener import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.speech.load import load_speech_service, open_stages
-from cosyvoice_runtime.serving.speech.service import SpeechService, ending_of
+from cosyvoice_runtime.serving.speech.service import ChunkListener, SpeechService, WholeListener, ending_of
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
-from cosyvoice_runtime.serving.triton.inputs import Inputs
 from cosyvoice_runtime.serving.triton.load import read_settings
-from cosyvoice_runtime.serving.triton.reply import Reply
+from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
 

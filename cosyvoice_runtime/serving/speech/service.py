@@ -3,26 +3,114 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Any
 
-from cosyvoice_runtime.errors import ClientGoneError, status_of
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.errors import ClientGoneError, OverloadedError, status_of
+from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.playback import Playback
-from cosyvoice_runtime.pipeline.prompting import lm_prompts
-from cosyvoice_runtime.pipeline.request import SpeechRequest
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
-from cosyvoice_runtime.pipeline.utterance import speak
-from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.listener import ChunkListener
+from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import Ending, RequestTimer, SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
-from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.serving.triton.request import Inputs, Reply
+from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+
+
+class Admission:
+    """Places with a limit, for one event loop. Refusing at once tells a client to try elsewhere."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.count = 0
+        """Utterances in progress."""
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place.
+
+        Raises:
+            OverloadedError: none is free.
+        """
+        if self.count >= self._limit:
+            raise OverloadedError(f"{self.count} utterances are in progress, the limit; try again later")
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1
+
+
+HAPPINESS = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
+"""Reasons, the happiest first."""
+
+
+class ChunkListener:
+    """A client that gets every chunk.
+
+    Args:
+        sender: sends one response at a time, so that the event loop does not wait for the server.
+    """
+
+    def __init__(self, reply: Reply, sender: Executor) -> None:
+        self._reply = reply
+        self._sender = sender
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has left or has cancelled."""
+        return self._reply.cancelled
+
+    async def send(self, chunk: AudioChunk) -> None:
+        """
+        Raises:
+            ClientGoneError: the client has left.
+        """
+        send = partial(self._reply.send, **outputs(chunk.samples, chunk.finish_reason))
+        await asyncio.get_running_loop().run_in_executor(self._sender, send)
+
+    async def finish(self, error: BaseException | None) -> None:
+        """End the answer, once, with an error if there is one."""
+        await asyncio.get_running_loop().run_in_executor(self._sender, self._reply.finish, error)
+
+
+class WholeListener(ChunkListener):
+    """A client that gets everything at once; of several segments the least happy reason."""
+
+    def __init__(self, reply: Reply, sender: Executor) -> None:
+        super().__init__(reply, sender)
+        self._chunks: list[AudioChunk] = []
+
+    async def send(self, chunk: AudioChunk) -> None:
+        self._chunks.append(chunk)
+
+    async def finish(self, error: BaseException | None) -> None:
+        if error is None:
+            send = partial(self._reply.send_only, **self._whole())
+            await asyncio.get_running_loop().run_in_executor(self._sender, send)
+        await super().finish(error)
+
+    def _whole(self) -> Tensors:
+        reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]
+        samples = torch.cat([chunk.samples for chunk in self._chunks])
+        return outputs(samples, max(reasons, key=HAPPINESS.index))
+
+
+def outputs(samples: Tensor, finish_reason: FinishReason | None) -> Tensors:
+    """A chunk as the models' outputs."""
+    reason = "" if finish_reason is None else finish_reason.value
+    return COSYVOICE2.encode_outputs(waveform=samples.numpy(), finish_reason=reason)
+
 
 LOOK_FOR_CLIENTS_S = 0.1
 """Time between two looks whether clients are still there: Triton has no way to be told."""

@@ -12,9 +12,9 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.request import SpeechRequest
-from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.voice import Voice
 
 SAMPLING_INPUTS = ("top_k", "top_p", "temperature", "repetition_penalty", "max_tokens")

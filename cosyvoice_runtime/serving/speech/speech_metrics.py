@@ -8,7 +8,7 @@ from enum import Enum
 from types import TracebackType
 
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.pipeline.playback import Playback
+from cosyvoice_runtime.pipeline.utterance import Playback
 
 FIRST_AUDIO_S = (0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0)
 LOOKUPS = {True: "hit", False: "miss"}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import FlowPrompt
-from cosyvoice_runtime.vocoder.speed import check_speed
+from cosyvoice_runtime.vocoder.stream import check_speed
 
 MAX_KEY_LENGTH = 256
 MAX_CUSHION_S = 3600.0

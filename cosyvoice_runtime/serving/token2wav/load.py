@@ -20,11 +20,9 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav.device import as_current
 from cosyvoice_runtime.serving.token2wav.memory import page_count
-from cosyvoice_runtime.serving.token2wav.router import WaveRouter
-from cosyvoice_runtime.serving.token2wav.scheduler import WaveScheduler
-from cosyvoice_runtime.serving.token2wav.service import WaveService
-from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
-from cosyvoice_runtime.serving.token2wav.wave_metrics import WaveMetrics
+from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
+from cosyvoice_runtime.serving.token2wav.service import WaveMetrics, WaveService
+from cosyvoice_runtime.serving.token2wav.utterances import VoiceCache
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.vocoder.hift import HiFT
 

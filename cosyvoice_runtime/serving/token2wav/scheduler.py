@@ -1,22 +1,135 @@
-"""The order in which chunks are computed: earliest deadline first."""
+"""The order in which chunks are computed: earliest deadline first, on one device or several."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import as_current
-from cosyvoice_runtime.serving.token2wav.job import WaveJob
-from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
-from cosyvoice_runtime.serving.token2wav.turn import Share, TurnBudget, plan_turn, priority
+from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveService
+
+
+@dataclass(eq=False)
+class WaveJob:
+    """
+    Attributes:
+        deliver: takes the outcome, once.
+        deadline: when the listener runs dry, by the scheduler's clock.
+        needs_voice: the networks have to run over the prompt of its voice first.
+    """
+
+    chunk: WaveChunk
+    deliver: Callable[[WaveOutcome], None]
+    deadline: float
+    needs_voice: bool = False
+    _done: int = 0
+    _waves: list[Waveform] = field(default_factory=list)
+
+    @property
+    def tokens_left(self) -> int:
+        return len(self.chunk.tokens) - self._done
+
+    def part(self, tokens: int) -> WaveChunk:
+        """The next ``tokens`` tokens as a chunk of their own: any cut gives the same audio."""
+        start, end = self._done, self._done + tokens
+        whole = self.chunk
+        last = whole.last and end == len(whole.tokens)
+        return dataclasses.replace(
+            whole,
+            tokens=whole.tokens[start:end],
+            rest=() if start else whole.tokens[end:],
+            position=whole.position + start,
+            last=last,
+        )
+
+    def take(self, tokens: int, outcome: WaveOutcome) -> WaveOutcome | None:
+        """Note what came of the last part; the whole chunk's outcome, or None while parts are left."""
+        if isinstance(outcome, Exception):
+            return outcome
+        self._done += tokens
+        self._waves.append(outcome)
+        return None if self.tokens_left else np.concatenate(self._waves)
+
+
+NEW_VOICE_DELAY_S = 0.5
+"""How much later a new voice's first chunk is due: computing its prompt makes everybody else wait."""
+
+
+class Share(NamedTuple):
+    """What the next turn computes of a job: its next ``tokens`` tokens."""
+
+    job: WaveJob
+    tokens: int
+
+
+def priority(job: WaveJob) -> float:
+    """When a job is due, by the scheduler's clock; the earliest comes first."""
+    return job.deadline + NEW_VOICE_DELAY_S if job.needs_voice else job.deadline
+
+
+def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:
+    """The next turn: the most urgent job, and others as far as the budget goes.
+
+    A turn can't be interrupted, so whoever comes meanwhile waits for its end. Long chunks are therefore cut
+    into whole blocks of the flow; rows are padded to the longest, and count as long.
+
+    Args:
+        jobs: at most one of each utterance, not empty, most urgent first.
+        budget_tokens: rows times the longest of them; the first job gets at least a block.
+    """
+    room = max(budget_tokens, block_tokens)
+    longest = _cut(jobs[0].tokens_left, room, block_tokens)
+    shares = [Share(jobs[0], longest)]
+    for job in jobs[1:max_rows]:
+        tokens = _cut(job.tokens_left, max(longest, block_tokens), block_tokens)
+        if (len(shares) + 1) * max(longest, tokens) > room:
+            break
+        longest = max(longest, tokens)
+        shares.append(Share(job, tokens))
+    return shares
+
+
+def _cut(tokens: int, most: int, block_tokens: int) -> int:
+    """All of the tokens, or as many whole blocks of them as fit."""
+    return tokens if tokens <= most else most // block_tokens * block_tokens
+
+
+class TurnBudget:
+    """How many tokens fit into a turn, learned from the turns before.
+
+    It starts with one block and at most doubles with each turn that had room to spare: the first turns of a
+    slow machine stay short, and a fast one soon takes everything at once.
+
+    Args:
+        limit_s: seconds a turn should last at most.
+    """
+
+    def __init__(self, limit_s: float, block_tokens: int) -> None:
+        self._limit_s = limit_s
+        self._block_tokens = block_tokens
+        self.tokens = block_tokens
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Note a turn of ``tokens`` tokens, padding included, that took ``seconds``."""
+        fitting = int(tokens * self._limit_s / max(seconds, 1e-6))
+        if seconds > self._limit_s:
+            self.tokens = max(self._block_tokens, min(fitting, self.tokens))
+        elif 2 * tokens >= self.tokens:
+            self.tokens = max(self.tokens, min(fitting, 2 * self.tokens))
+
 
 logger = logging.getLogger(__name__)
 
@@ -202,3 +315,31 @@ class WaveScheduler:
             self._on_waiting(len(self._jobs))
         except Exception:
             logger.exception("the number of waiting chunks could not be told")
+
+
+class WaveRouter:
+    """Passes the chunks of an utterance to one scheduler: the least loaded when its first chunk comes.
+
+    Nothing is kept here: the schedulers know which utterances are theirs, so none can be lost or left over.
+
+    Args:
+        schedulers: one for each device, at least one.
+    """
+
+    def __init__(self, schedulers: Sequence[WaveScheduler]) -> None:
+        self._schedulers = schedulers
+
+    def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
+        """See `WaveScheduler.submit`. To be called by one thread."""
+        self._home(chunk.utterance_id).submit(chunk, deliver)
+
+    def close(self) -> None:
+        """Compute what waits, then stop and free everything."""
+        for scheduler in self._schedulers:
+            scheduler.close()
+
+    def _home(self, utterance_id: str) -> WaveScheduler:
+        for scheduler in self._schedulers:
+            if scheduler.holds(utterance_id):
+                return scheduler
+        return min(self._schedulers, key=attrgetter("load"))

@@ -12,7 +12,7 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.serving.triton.request import Inputs
 
 
 def references(requests: Sequence[Any]) -> list[Audio | Exception]:

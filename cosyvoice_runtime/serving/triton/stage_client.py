@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
-from cosyvoice_runtime.lm.limits import FinishReason, TokenLimits
-from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.lm.sampling_options import SamplingOptions
+from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
+from cosyvoice_runtime.lm.prompt import MergedVocabulary, Prompt
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
 from cosyvoice_runtime.serving.triton.schema import (

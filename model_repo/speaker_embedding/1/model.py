@@ -14,7 +14,7 @@ from cosyvoice_runtime.compiled.extractor import open_extractor
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.references import references
-from cosyvoice_runtime.serving.triton.reply import respond
+from cosyvoice_runtime.serving.triton.request import respond
 from cosyvoice_runtime.serving.triton.schema import Tensors
 from cosyvoice_runtime.settings import SpeakerEmbeddingSettings
 from cosyvoice_runtime.voice.extract import Outcome, extract_rows

@@ -8,16 +8,14 @@ import numpy as np
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
-from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
 from cosyvoice_runtime.serving.lm.request import FIELDS, TEXT_FIELDS, Request, RequestReader
-from cosyvoice_runtime.serving.lm.scheduler import Scheduler
-from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.serving.lm.scheduler import LoadMetrics, Scheduler
 from cosyvoice_runtime.serving.triton.load import read_settings
-from cosyvoice_runtime.serving.triton.reply import Reply
+from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 NAME = TensorrtLlmSettings.name

@@ -13,9 +13,8 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveOutcome, load_wave_service
-from cosyvoice_runtime.serving.triton.inputs import Inputs
 from cosyvoice_runtime.serving.triton.load import read_settings
-from cosyvoice_runtime.serving.triton.reply import answer
+from cosyvoice_runtime.serving.triton.request import Inputs, answer
 from cosyvoice_runtime.settings import Token2WavSettings
 
 PROMPT_INPUTS = ("prompt_speech_tokens", "prompt_speech_feat", "prompt_spk_embedding")

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.serving.lm.merged_prompt import read_prompt
-from cosyvoice_runtime.serving.lm.request import RequestReader, read_options
+from cosyvoice_runtime.lm.prompt import MergedVocabulary
+from cosyvoice_runtime.serving.lm.request import RequestReader, read_options, read_prompt
 
 VOCABULARY = MergedVocabulary(text_tokens=50, speech_rows=33)
 """Text 0 to 49, codes 50 to 79, stops 80 to 82, sos 83, task_id 84."""

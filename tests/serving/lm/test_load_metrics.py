@@ -8,8 +8,7 @@ import pytest
 
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics, read_samples
-from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
-from cosyvoice_runtime.serving.lm.scheduler import Load
+from cosyvoice_runtime.serving.lm.scheduler import Load, LoadMetrics
 
 
 @pytest.fixture

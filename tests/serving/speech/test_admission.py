@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from cosyvoice_runtime.errors import OverloadedError
-from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.service import Admission
 
 
 def test_the_place_over_the_limit_is_refused_until_one_is_left():

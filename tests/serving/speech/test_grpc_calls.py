@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2
 
 from cosyvoice_runtime.errors import StageError, StageSilentError, with_status
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, TENSORRT_LLM
 from cosyvoice_runtime.serving.triton.stage_client import StageClient

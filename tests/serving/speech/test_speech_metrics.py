@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.metrics import Metrics, read_samples
-from cosyvoice_runtime.pipeline.playback import Playback
+from cosyvoice_runtime.pipeline.utterance import Playback
 from cosyvoice_runtime.serving.speech.speech_metrics import Ending, RequestTimer, SpeechMetrics
 
 

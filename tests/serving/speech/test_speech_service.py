@@ -14,13 +14,12 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.stages import TokenGroup
-from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.service import SpeechService, ending_of
+from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.serving.speech.service import Admission, SpeechService, ending_of
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
-from cosyvoice_runtime.serving.triton.inputs import Inputs
+from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice, VoiceStore
 

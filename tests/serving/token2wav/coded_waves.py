@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
-from cosyvoice_runtime.serving.token2wav.voices import CachedVoice
+from cosyvoice_runtime.serving.token2wav.utterances import CachedVoice
 
 LOST_GPU_TOKEN = 997
 NAN_TOKEN = 998

@@ -12,7 +12,7 @@ from spoken import alone, prompt_tensors, speech_tokens
 
 from capture_fake import TracingCapture
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.paged_inputs import BatchShape
+from cosyvoice_runtime.flow.paged_call import BatchShape
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav import load
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cosyvoice_runtime.serving.token2wav import Usage
-from cosyvoice_runtime.serving.token2wav.wave_metrics import WaveMetrics
+from cosyvoice_runtime.serving.token2wav.service import WaveMetrics
 
 
 @dataclass

@@ -6,8 +6,7 @@ from coded_waves import chunk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.serving.token2wav.job import WaveJob
-from cosyvoice_runtime.serving.token2wav.turn import TurnBudget, plan_turn
+from cosyvoice_runtime.serving.token2wav.scheduler import TurnBudget, WaveJob, plan_turn
 
 BLOCK = 25
 

@@ -7,7 +7,7 @@ from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_client.errors import split_status
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, OverloadedError, StageError
-from cosyvoice_runtime.serving.triton.reply import Reply
+from cosyvoice_runtime.serving.triton.request import Reply
 
 LIAR = "UNAVAILABLE: NOT_FOUND: x"
 

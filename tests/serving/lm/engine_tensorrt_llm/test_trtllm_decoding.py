@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.checkpoint.huggingface import SILENT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.limits import TokenLimits
+from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.sampling import SamplerState, sample
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, EngineVocabulary
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.requests import RequestMaker

@@ -12,7 +12,7 @@ from typing import Any
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.limits import TokenLimits
+from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.serving.lm.engine import Progress
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.library_sampler import LibrarySampler
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.requests import RequestMaker, drawn_by_library

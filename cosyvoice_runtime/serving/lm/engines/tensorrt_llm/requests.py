@@ -10,7 +10,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.huggingface import SILENT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.limits import TokenLimits
+from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import EngineVocabulary
 
 MAX_TOP_K = 1024

@@ -14,7 +14,7 @@ import torch
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.limits import TokenLimits
+from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.sampling import NOT_FINITE
 from cosyvoice_runtime.serving.lm.engine import Progress
 from cosyvoice_runtime.serving.lm.engines.vllm.export import not_finite_id

@@ -8,7 +8,7 @@ from typing import Any
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.lm import Generation, SamplingOptions
-from cosyvoice_runtime.lm.limits import TokenLimits
+from cosyvoice_runtime.lm.generation import TokenLimits
 
 KEY = "cosyvoice2"
 """Of ``SamplingParams.extra_args``, and of ``config.json`` for the `SpeechLMConfig`."""

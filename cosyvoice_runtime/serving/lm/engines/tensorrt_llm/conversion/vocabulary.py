@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.lm.prompt import MergedVocabulary
 
 LAYOUTS = ("merged", "speech")
 OUTPUT_ROWS_MULTIPLE = 64

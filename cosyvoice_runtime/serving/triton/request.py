@@ -1,0 +1,214 @@
+"""A request to a model of the python backend: its inputs, its responses, and exceptions as errors for clients.
+
+Errors are a sentence and a status: no traceback, no path.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+import triton_python_backend_utils as pb_utils
+
+from cosyvoice_runtime.errors import (
+    CheckpointError,
+    ClientGoneError,
+    CosyVoiceError,
+    InvalidInput,
+    NotFoundError,
+    OverloadedError,
+    StageError,
+    status_of,
+    with_status,
+)
+
+logger = logging.getLogger(__name__)
+
+PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError)
+"""Errors whose text says everything."""
+CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
+"""Triton's names of gRPC's statuses, where they differ."""
+
+
+def fault(error: BaseException, model: str) -> pb_utils.TritonError:
+    """The error to send for an exception of a model that answers once."""
+    return _triton_error(status_of(error), _message(error, model))
+
+
+def stream_fault(error: BaseException, model: str) -> pb_utils.TritonError:
+    """The same for a stream, whose reader finds the status at the beginning of the text."""
+    status = status_of(error)
+    return _triton_error(status, with_status(status, _message(error, model)))
+
+
+def _triton_error(status: str, message: str) -> pb_utils.TritonError:
+    code = getattr(pb_utils.TritonError, CODE_NAMES.get(status, status), pb_utils.TritonError.INTERNAL)
+    return pb_utils.TritonError(message, code)
+
+
+def _message(error: BaseException, model: str) -> str:
+    """The text; an exception that nobody raised on purpose is logged in full."""
+    if isinstance(error, PASSED_ON):
+        return str(error)
+    # A CheckpointError names files of this machine, which clients need not know.
+    if isinstance(error, CosyVoiceError) and not isinstance(error, CheckpointError):
+        return f"{model}: {error}"
+    logger.error("unexpected failure in %s", model, exc_info=error)
+    return f"{model}: internal error ({type(error).__name__}); the server's log has the details"
+
+
+Array = npt.NDArray[Any]
+
+
+class Inputs:
+    """The inputs of one request.
+
+    Raises (all methods):
+        InvalidInput: naming the input, what was given and what is expected.
+    """
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+
+    def array(self, name: str) -> Array | None:
+        """The tensor, flattened to one dimension, or None if the request has none of this name."""
+        tensor = pb_utils.get_input_tensor_by_name(self._request, name)
+        return None if tensor is None else tensor.as_numpy().reshape(-1)
+
+    def shaped(self, name: str) -> Array | None:
+        """The tensor in the shape that was sent."""
+        tensor = pb_utils.get_input_tensor_by_name(self._request, name)
+        return None if tensor is None else tensor.as_numpy()
+
+    def required(self, name: str) -> Array:
+        """Like :meth:`array`, for an input that must be there."""
+        array = self.array(name)
+        if array is None:
+            raise InvalidInput(name, None, "this input is required")
+        return array
+
+    def scalar(self, name: str, default: Any = None, required: bool = False) -> Any:
+        """The single value of an input as a Python number or bool."""
+        if required:
+            self.required(name)
+        array = self.array(name)
+        if array is None:
+            return default
+        if array.size != 1:
+            raise InvalidInput(name, array.shape, "one value is expected")
+        return array[0].item()
+
+    def required_text(self, name: str) -> str:
+        """Like :meth:`text`, for an input that must be there."""
+        self.required(name)
+        return self.text(name) or ""
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """The single string of an input."""
+        array = self.array(name)
+        if array is None:
+            return default
+        if array.size != 1:
+            raise InvalidInput(name, array.shape, "one string is expected")
+        try:
+            return bytes(array[0]).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(name, bytes(array[0]), f"valid UTF-8 is expected ({error.reason})") from error
+
+
+SEND_LOCK = threading.Lock()
+"""Held while a response is sent: the python backend of Triton 2.51 hangs when threads send together."""
+
+
+class Reply:
+    """Responses to a request, sent whenever they are there.
+
+    Used in ``with``, it ends the request exactly once on every path, as :meth:`finish` with the exception of
+    the block.
+
+    Args:
+        streamed: whether the model is decoupled; others send :meth:`send_only` or an error.
+    """
+
+    def __init__(self, request: Any, model: str, streamed: bool = True) -> None:
+        self._sender = request.get_response_sender()
+        self._model = model
+        self._fault = stream_fault if streamed else fault
+        self._outputs = frozenset(request.requested_output_names())
+        self._finished = False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client has gone or has cancelled."""
+        return bool(self._sender.is_cancelled())
+
+    def send(self, **outputs: npt.NDArray[Any]) -> None:
+        """Send one response with those of the outputs that were asked for.
+
+        Raises:
+            ClientGoneError: the client has gone.
+        """
+        if self.cancelled:
+            raise ClientGoneError
+        self._pass_on(self._response(outputs), flags=0)
+
+    def send_only(self, **outputs: npt.NDArray[Any]) -> None:
+        """Send the one response of a model that is not decoupled, which is also the final one.
+
+        Raises:
+            ClientGoneError: the client has gone.
+        """
+        if self.cancelled:
+            raise ClientGoneError
+        self._pass_on(self._response(outputs), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        self._finished = True
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Send the final response, once: an error, unless there is none or the client has gone."""
+        if self._finished:
+            return
+        self._finished = True
+        final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        if error is None or isinstance(error, ClientGoneError):
+            self._pass_on(None, final)
+        else:
+            response = pb_utils.InferenceResponse(output_tensors=[], error=self._fault(error, self._model))
+            self._pass_on(response, final)
+
+    def __enter__(self) -> Reply:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        self.finish(error)
+        return error is None or isinstance(error, Exception)
+
+    def _response(self, outputs: dict[str, npt.NDArray[Any]]) -> Any:
+        wanted = self._outputs or outputs.keys()
+        tensors = [pb_utils.Tensor(name, array) for name, array in outputs.items() if name in wanted]
+        return pb_utils.InferenceResponse(tensors)
+
+    def _pass_on(self, response: Any, flags: int) -> None:
+        with SEND_LOCK:
+            self._sender.send(response, flags=flags)
+
+
+def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> Any:
+    """The one response of a model that is not decoupled: its outputs, or the error instead."""
+    if isinstance(outputs, BaseException):
+        return pb_utils.InferenceResponse(output_tensors=[], error=fault(outputs, model))
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in outputs.items()])
+
+
+def answer(request: Any, model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> None:
+    """Send that response before or after ``execute`` returns, which has None in its place."""
+    final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+    with SEND_LOCK:
+        request.get_response_sender().send(respond(model, outputs), flags=final)
