@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +23,6 @@ from speaking import (
     reference,
     spoken,
 )
-from tritonclient.utils import np_to_triton_dtype
 
 import soak
 from cosyvoice_client import AsyncSpeechClient, Reference, RefusedError, SpeechRequest
@@ -65,41 +63,6 @@ def test_streamed_equals_offline_over_grpc_and_http(server):
     whole = HttpSpeechClient(server.http_url).synthesize(request)
     assert whole.finish_reason == "stop"
     assert_same_audio(streamed, whole.samples)
-
-
-def test_upstreams_four_tensors_are_enough(server):
-    """The inputs, shapes and the one output that clients of upstream's runtime use."""
-    samples = recording(150)[None]
-    arrays = {
-        "reference_wav": samples,
-        "reference_wav_len": np.array([[samples.shape[1]]], np.int32),
-        "reference_text": np.array([["a short reference"]], np.object_),
-        "target_text": np.array([[TEXT]], np.object_),
-    }
-    inputs = []
-    for name, array in arrays.items():
-        tensor = triton.InferInput(name, array.shape, np_to_triton_dtype(array.dtype))
-        tensor.set_data_from_numpy(array)
-        inputs.append(tensor)
-    results: list[object] = []
-    ended = threading.Event()
-
-    def take(result, error):
-        results.append(error or result)
-        response = None if error else result.get_response()
-        if error or response.parameters["triton_final_response"].bool_param:
-            ended.set()
-
-    with triton.InferenceServerClient(server.grpc_url) as connection:
-        connection.start_stream(callback=take)
-        connection.async_stream_infer(
-            "cosyvoice2", inputs, request_id="1", outputs=[triton.InferRequestedOutput("waveform")],
-            enable_empty_final_response=True,
-        )  # fmt: skip
-        assert ended.wait(180)
-    waves = [result.as_numpy("waveform") for result in results]
-    assert all(wave.shape[0] == 1 for wave in waves if wave is not None)
-    assert sum(wave.shape[1] for wave in waves if wave is not None) > 24_000
 
 
 def test_voices_are_remembered_and_default_voice_needs_nothing(server):
