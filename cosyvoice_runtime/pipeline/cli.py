@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from cosyvoice_client.errors import ClientError
-from cosyvoice_client.writer import audio_writer
+from cosyvoice_client.writer import audio_writer, check_target
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
@@ -98,6 +98,7 @@ def _add_list(command: argparse.ArgumentParser) -> None:
 
 def speak(options: argparse.Namespace) -> None:
     """Speak a text into a file, with a line of progress for each chunk."""
+    check_target(options.output)
     synthesizer = _synthesizer(options)
     request = SpeechRequest(
         text=options.text,
@@ -169,4 +170,4 @@ def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
         if not speakers:
             raise InvalidInput("voice", None, "give --reference, or --voice: the checkpoint has no speakers")
         return next(iter(speakers.values()))
-    return speakers.get(options.voice) or _store(options).get(options.voice)
+    return speakers.get(options.voice) or _store(options).get(options.voice, speakers)

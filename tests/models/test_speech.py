@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,9 +39,14 @@ SEED_OF_FOUR_FATES = "1"
 
 
 @pytest.fixture(scope="module")
-def server(serve_all, tmp_path_factory) -> Iterator[Server]:
+def voices_dir(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("voices")
+
+
+@pytest.fixture(scope="module")
+def server(serve_all, voices_dir) -> Iterator[Server]:
     texts = {
-        "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
+        "cosyvoice2.voices_dir": voices_dir,
         "cosyvoice2.max_inflight_utterances": 32,
         "cosyvoice2.child_timeout_s": 600,
     }
@@ -74,6 +80,22 @@ def test_voices_are_remembered_and_default_voice_needs_nothing(server):
     assert_same_audio(again, first)
     assert_same_audio(named, default)
     assert first.shape != other.shape or np.abs(first - other).max() > 0.01
+
+
+def test_voice_is_spoken_and_remembered_on_a_full_disk(server, voices_dir):
+    incoming = voices_dir / "voices" / ".incoming"
+    incoming.symlink_to("/dev/full")  # what is written there has no space left on the device
+    kept = set(voices_dir.glob("voices/*.safetensors"))
+    first = spoken(server, SpeechRequest(TEXT, reference(170), seed=2))
+    assert not incoming.is_symlink()
+    assert_same_audio(spoken(server, SpeechRequest(TEXT, reference(170), seed=2)), first)
+    assert set(voices_dir.glob("voices/*")) == kept
+
+
+def test_deleted_folder_of_voices_is_made_again(server, voices_dir):
+    shutil.rmtree(voices_dir)
+    assert len(spoken(server, SpeechRequest(TEXT, reference(180), seed=2)))
+    assert len(list(voices_dir.glob("voices/*.safetensors"))) == 1
 
 
 def test_many_clients_with_different_voices_get_their_own_audio(server):
@@ -111,7 +133,7 @@ def test_cancelling_after_the_first_chunk_frees_every_stage(server, metric, even
     [
         ({"text": " \n "}, "target_text"),
         ({"text": "x " * 3000}, "target_text: '6000 characters' is not accepted; at most 5000"),
-        ({"voice": "nobody"}, "voice: 'nobody'"),
+        ({"voice": "nobody"}, "voice: 'nobody' is not accepted; expected a key or the name default"),
         ({"speed": 3.0}, "speed: 3.0 is not accepted"),
         ({"seed": -1}, "seed: -1"),
         ({"top_p": 2.0}, "top_p: 2.0"),
@@ -122,6 +144,7 @@ def test_cancelling_after_the_first_chunk_frees_every_stage(server, metric, even
         ({"reference": Reference(np.full(16_000, np.nan, np.float32), text="x")}, "reference_wav"),
         ({"reference": Reference(recording(150, 0.2), text="x")}, "reference_wav: '0.20 s'"),
         ({"reference": Reference(recording(150, 31), text="x")}, "reference_wav: '31.00 s'"),
+        ({"reference": Reference(recording(150)[:1], text="x")}, "reference_wav: '1 sample at 16000 Hz'"),
         ({"reference": Reference(20_000 * recording(150), text="x")}, "reference_wav: 'samples reach"),
         ({"reference": Reference(recording(150), text="")}, "reference_text"),
         ({"reference": reference(), "voice": "default"}, "voice: 'default' is not accepted; it can't be"),

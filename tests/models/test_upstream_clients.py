@@ -88,4 +88,4 @@ def test_generate_wants_one_response(streaming, offline):
     for server, model in ((streaming, "cosyvoice2_offline"), (offline, "cosyvoice2")):
         assert len(generate(server, model, target_text=TEXT)["waveform"]) > SECOND
     assert generate(streaming, "cosyvoice2", target_text="Hi.", max_tokens=10)["waveform"]
-    assert "generate_stream" in str(generate(streaming, "cosyvoice2", target_text=TEXT)["error"])
+    assert "exactly 1 response" in str(generate(streaming, "cosyvoice2", target_text=TEXT)["error"])
