@@ -45,8 +45,8 @@ class VoiceStore:
     until it is deleted. Every operation holds a lock on the directory, which is made again when somebody
     has deleted it.
 
-    Where the disk is full or the directory can't be used, :meth:`find` and :meth:`put` go on in memory and log
-    it; the other operations raise :class:`StorageError`.
+    Where the disk is full or the directory can't be used, :meth:`find` and :meth:`put` go on in memory and
+    log it; the other operations raise :class:`StorageError`.
 
     Args:
         directory: made when absent; several stores may share it.
