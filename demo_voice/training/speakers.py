@@ -27,7 +27,7 @@ class Speaker:
     Attributes:
         engine: ``flite`` or ``espeak``.
         voice: the engine's name of it.
-        warp: play the recording so much faster, from speech made as much slower: another vocal tract and
+        warp: play the speech faster by this factor, after it was made slower by it: another vocal tract and
             pitch at the same tempo.
         share: utterances, relative to the others.
     """

@@ -39,7 +39,7 @@ PROMPT_TABLES = Path("prompt", "tables.safetensors")
 
 
 def not_finite_id(config: SpeechLMConfig) -> int:
-    """Id of the padding by which a row with broken logits is told."""
+    """Id of the padding by which a sequence with broken logits is told."""
     return config.speech_rows
 
 
