@@ -53,8 +53,8 @@ SLOW = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``.
 
-    With ``-n 2 --dist loadgroup`` one process has all that start a server, and the others take the rest file by
-    file: real servers are never started side by side.
+    With ``-n 2 --dist loadgroup`` one process has all that start a server, and the others take the rest file
+    by file: real servers are never started side by side.
     """
     for place in (*SERVER_PLACES, *SLOW):
         if not (Path(__file__).parent / place.partition("::")[0]).exists():
