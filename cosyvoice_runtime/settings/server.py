@@ -36,6 +36,17 @@ class ServerSettings(Section):
         ("cosyvoice2", "cosyvoice2_offline"),
         description="Models that call the others: loaded last, unloaded first.",
     )
+    open_models: Names = Field(
+        ("cosyvoice2", "cosyvoice2_offline"),
+        description="Models that clients may ask; the others answer these alone. "
+        "* opens all of them, for development.",
+    )
+    max_request_mib: int = Field(
+        24,
+        ge=1,
+        le=1024,
+        description="Size of the largest request; 24 hold 30 s of reference at 192 kHz and the longest text.",
+    )
     start_timeout_s: float = Field(
         600.0,
         ge=1.0,

@@ -1,0 +1,55 @@
+"""Errors as clients get them.
+
+Those of the models say what they have to. tritonserver's own may hold names of memory, paths and lines of
+code, and call a model that is being loaded again unknown: they are passed on where they speak of the
+request, and put in other words where not.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+logger = logging.getLogger(__name__)
+
+MAX_LENGTH = 1000
+RESTARTING = "the model is being started; try again later"
+"""Models that clients may ask exist: one that is not found is about to come back."""
+CROWDED = "too many requests wait; try again later"
+SHORT_OF_MEMORY = "no memory is left for this request; try again later"
+INTERNAL = "internal error; the server's log has the details"
+
+A_MODELS = re.compile(r"[a-z][a-z0-9_]*: ")
+"""How the repository's own models begin: with the name of an input or of a model."""
+NOT_NOW = (
+    (re.compile(r"shared.?memory|/dev/shm|\bshm\b|memory pool|allocate|boost", re.I), SHORT_OF_MEMORY),
+    (re.compile(r"stub process|not healthy|not ready|unload|unknown model|no available version", re.I), RESTARTING),
+    (re.compile(r"is not found|failed to connect|socket closed|connection reset|recvmsg|GOAWAY", re.I), RESTARTING),
+    (re.compile(r"maximum queue size|request timeout expired", re.I), CROWDED),
+)  # fmt: skip
+"""Texts of tritonserver, and of gRPC between it and here, that mean: try again."""
+FAULT_OF_THE_REQUEST = re.compile(r"input|output|shape|batch|datatype|data type|parse|parameter", re.I)
+TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?:cc|cpp|h|py):\d+")
+"""What no client needs to know: paths, addresses and lines of code."""
+REQUEST_ID = re.compile(r"^\[request id: [^\]]*\] ")
+
+
+def reworded(status: str, message: str) -> tuple[str, str]:
+    """Status and text for the client; the log keeps what is not passed on."""
+    text = REQUEST_ID.sub("", message, count=1)[:MAX_LENGTH]
+    if A_MODELS.match(text):
+        return status, text
+    for pattern, words in NOT_NOW:
+        if pattern.search(text):
+            logger.warning("%s, clients are told: %s", message, words)
+            return "UNAVAILABLE", words
+    if TELLTALE.search(text):
+        return _internal(message)
+    if status not in ("INTERNAL", "UNKNOWN"):
+        return status, text
+    return ("INVALID_ARGUMENT", text) if FAULT_OF_THE_REQUEST.search(text) else _internal(message)
+
+
+def _internal(message: str) -> tuple[str, str]:
+    logger.error("%s, clients are told: %s", message, INTERNAL)
+    return "INTERNAL", INTERNAL
