@@ -10,7 +10,14 @@ import torch
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, batch_buckets, bucket_for
 from cosyvoice_runtime.flow.flow import Flow, TokenSpan
-from cosyvoice_runtime.flow.paged_call import BatchShape, Continued, PagedCall, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.paged_call import (
+    BatchShape,
+    Continued,
+    PagedCall,
+    PagedInputs,
+    PagedSolver,
+    batch_tails,
+)
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 
 MOST_ROWS = 16
@@ -57,10 +64,15 @@ class CallBuckets:
 
 
 class GraphedCall:
-    """A :class:`PagedCall` of one shape: its start, and one step that is replayed for all.
+    """A :class:`PagedCall` of one shape.
+
+    Plain steps are equal, so its start is captured and one step that is replayed for all: a graph of ten
+    steps would take ten times as long to capture. Fused steps have few kernels: they are one graph with the
+    start.
 
     Args:
         old_tails, new_tails: memory that the call may use while it runs.
+        fused: takes the place of the steps.
     """
 
     def __init__(
@@ -71,20 +83,23 @@ class GraphedCall:
         old_tails: Tails,
         new_tails: Tails,
         capture: GraphCapture,
+        fused: PagedSolver | None = None,
     ) -> None:
         self.shape = shape
         self._inputs = PagedInputs.of(flow, shape, old_tails)
-        self._call = PagedCall(flow, pool, self._inputs, new_tails)
-        self._start = capture(self._call.start)
-        self._step = capture(lambda: self._call.step(self._start.result))
-        self._num_steps = flow.solver.num_steps
+        self._call = PagedCall(flow, pool, self._inputs, new_tails, fused)
+        if fused is not None:
+            self._replays = [capture(self._call.run).replay]
+        else:
+            start = capture(self._call.start)
+            step = capture(lambda: self._call.step(start.result))
+            self._replays = [start.replay, *[step.replay] * flow.solver.num_steps]
 
     def run(self, inputs: PagedInputs) -> Continued:
         """As :meth:`PagedCall.run` for inputs of this shape."""
         self._inputs.copy_(inputs)
-        self._start.replay()
-        for _ in range(self._num_steps):
-            self._step.replay()
+        for replay in self._replays:
+            replay()
         tails = Tails(*(part.clone() for part in self._call.new_tails.parts))
         return Continued(self._call.mel.clone(), tails)
 
@@ -96,13 +111,20 @@ class GraphedCalls:
     """
 
     @torch.inference_mode()
-    def __init__(self, flow: Flow, pool: PagePool, buckets: CallBuckets, capture: GraphCapture) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        pool: PagePool,
+        buckets: CallBuckets,
+        capture: GraphCapture,
+        fused: PagedSolver | None = None,
+    ) -> None:
         self._chunk, self._lookahead = flow.config.encoder.chunk_tokens, flow.config.lookahead_tokens
         self._buckets = buckets
         tails = {rows: (batch_tails(pool, rows), batch_tails(pool, rows)) for rows in buckets.rows}
         # Largest first: the smaller ones then find their memory in the pool.
         self._calls = {
-            shape: GraphedCall(flow, pool, shape, *tails[shape.rows], capture)
+            shape: GraphedCall(flow, pool, shape, *tails[shape.rows], capture, fused)
             for shape in buckets.shapes(self._chunk)
         }
 

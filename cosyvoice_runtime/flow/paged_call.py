@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.flow import Flow, FlowAttention, TokenSpan
 from cosyvoice_runtime.flow.pages import WASTE_PAGE, ZERO_PAGE, PagedPast, PageGeometry, PagePool, Tails
+from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.transfer import moved
 
 
@@ -213,6 +214,13 @@ class Continued(NamedTuple):
     tails: Tails
 
 
+class PagedSolver(Protocol):
+    """Takes all of the solver's steps at once, over pasts in pages."""
+
+    def solve(self, mel: Tensor, guided: Conditions, places: Places) -> None:
+        """Take ``mel``, float32 ``[B, T, mel]``, from noise to the solution."""
+
+
 class PagedCall:
     """The call's two parts, :meth:`start` and then every :meth:`step`, on memory that stays in place.
 
@@ -221,6 +229,7 @@ class PagedCall:
 
     Args:
         new_tails: where the tails go; by default into memory of the call's own.
+        fused: takes the place of the steps.
 
     Attributes:
         mel: float32 ``[B, frames, mel]`` what the solver has so far.
@@ -228,9 +237,14 @@ class PagedCall:
     """
 
     def __init__(
-        self, flow: Flow, pool: PagePool, inputs: PagedInputs, new_tails: Tails | None = None
+        self,
+        flow: Flow,
+        pool: PagePool,
+        inputs: PagedInputs,
+        new_tails: Tails | None = None,
+        fused: PagedSolver | None = None,
     ) -> None:
-        self._flow, self._pool, self._inputs = flow, pool, inputs
+        self._flow, self._pool, self._inputs, self._fused = flow, pool, inputs, fused
         shape, config = inputs.shape, flow.config
         frames = config.frames_per_token * shape.tokens
         self.mel = torch.zeros(shape.rows, frames, config.mel_bins, device=flow.device)
@@ -238,10 +252,13 @@ class PagedCall:
         self._index = torch.zeros(1, dtype=torch.int64, device=flow.device)
 
     def run(self) -> Continued:
-        """All of it, without CUDA graphs."""
+        """All of it, as one computation."""
         started = self.start()
-        for _ in range(self._flow.solver.num_steps):
-            self.step(started)
+        if self._fused is not None:
+            self._fused.solve(self.mel, started.conditions, self.solver_places(started))
+        else:
+            for _ in range(self._flow.solver.num_steps):
+                self.step(started)
         return Continued(self.mel, self.new_tails)
 
     def start(self) -> Started:
@@ -262,7 +279,8 @@ class PagedCall:
         self._index.zero_()
         guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
         places = self._places(pool.estimator)
-        return Started(guided, flow.solver.mask(visible), *places, self._ends(pool.estimator))
+        mask = flow.solver.mask(visible) if self._fused is None else None
+        return Started(guided, mask, *places, self._ends(pool.estimator))
 
     def step(self, started: Started) -> None:
         """One step of the solver on ``mel``, and on to the next."""
@@ -283,6 +301,21 @@ class PagedCall:
         self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index))
         self.new_tails.estimator.index_copy_(2, index, new.unflatten(0, (geometry.rows, -1)).unsqueeze(2))
         index.add_(1).remainder_(solver.num_steps)  # a capture runs it more often than there are steps
+
+    def solver_places(self, started: Started) -> Places:
+        """Where a :class:`PagedSolver` finds the past and leaves the new frames."""
+        inputs = self._inputs
+        return Places(
+            pages=self._pool.estimator_pages.flatten(0, 2),
+            table=started.table,
+            page=started.page,
+            frame=started.frame,
+            before=inputs.shape.before,
+            unused=inputs.rows.missing.contiguous(),
+            lengths=inputs.rows.counts * self._flow.config.frames_per_token,
+            tails=inputs.tails.estimator.flatten(0, 1),
+            new_tails=self.new_tails.estimator.flatten(0, 1),
+        )
 
     def _past(self, pages: Tensor, geometry: PageGeometry, tails: Tensor, new_tails: Tensor) -> PagedPast:
         """Of a part of the network that has one row for an utterance and one step."""
