@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
-from cosyvoice_runtime.errors import STATUSES, split_status, with_status
+from cosyvoice_runtime.errors import STATUSES, with_status
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import (
@@ -25,7 +25,7 @@ from cosyvoice_runtime.gateway.policy import (
     closed,
 )
 from cosyvoice_runtime.gateway.tensor_check import check_grpc
-from cosyvoice_runtime.gateway.wording import reworded
+from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
 
 logger = logging.getLogger(__name__)
 
@@ -207,8 +207,7 @@ def _told_in_stream(response: bytes) -> bytes:
     parsed = service_pb2.ModelStreamInferResponse.FromString(response)
     if not parsed.error_message:
         return response
-    status, text = split_status(parsed.error_message)
-    parsed.error_message = with_status(*reworded(status, text))
+    parsed.error_message = reworded_in_stream(parsed.error_message)
     return bytes(parsed.SerializeToString())
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
 
-from cosyvoice_runtime.errors import split_status, with_status
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import (
@@ -22,7 +21,7 @@ from cosyvoice_runtime.gateway.policy import (
     invalid,
 )
 from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
-from cosyvoice_runtime.gateway.wording import RESTARTING, reworded
+from cosyvoice_runtime.gateway.wording import RESTARTING, reworded, reworded_in_stream
 
 logger = logging.getLogger(__name__)
 
@@ -162,8 +161,8 @@ async def _events(answer: ClientResponse) -> AsyncIterator[bytes]:
 def _told_in_stream(event: bytes) -> bytes:
     if not event.startswith(ERROR_EVENT):
         return event
-    status, text = split_status(_error_text(event.removeprefix(b"data: ")))
-    return b"data: " + json.dumps({"error": with_status(*reworded(status, text))}).encode()
+    text = _error_text(event.removeprefix(b"data: "))
+    return b"data: " + json.dumps({"error": reworded_in_stream(text)}).encode()
 
 
 @web.middleware

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import re
 
+from cosyvoice_runtime.errors import split_status, with_status
+
 logger = logging.getLogger(__name__)
 
 MAX_LENGTH = 1000
@@ -21,12 +23,12 @@ INTERNAL = "internal error; the server's log has the details"
 
 A_MODELS = re.compile(r"[a-z][a-z0-9_]*: ")
 """How the repository's own models begin: with the name of an input or of a model."""
-NOT_NOW = (
-    (re.compile(r"shared.?memory|/dev/shm|\bshm\b|memory pool|allocate|boost", re.I), SHORT_OF_MEMORY),
-    (re.compile(r"stub process|not healthy|not ready|unload|unknown model|no available version", re.I), RESTARTING),
-    (re.compile(r"is not found|failed to connect|socket closed|connection reset|recvmsg|GOAWAY", re.I), RESTARTING),
-    (re.compile(r"maximum queue size|request timeout expired", re.I), CROWDED),
-)  # fmt: skip
+NOT_NOW = {
+    r"shared.?memory|/dev/shm|\bshm\b|memory pool|allocate|boost": SHORT_OF_MEMORY,
+    r"stub process|not healthy|not ready|unload|unknown model|no available version": RESTARTING,
+    r"is not found|failed to connect|socket closed|connection reset|recvmsg|GOAWAY": RESTARTING,
+    r"maximum queue size|request timeout expired": CROWDED,
+}
 """Texts of tritonserver, and of gRPC between it and here, that mean: try again."""
 FAULT_OF_THE_REQUEST = re.compile(r"input|output|shape|batch|datatype|data type|parse|parameter", re.I)
 TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?:cc|cpp|h|py):\d+")
@@ -34,13 +36,21 @@ TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?
 REQUEST_ID = re.compile(r"^\[request id: [^\]]*\] ")
 
 
+def reworded_in_stream(message: str) -> str:
+    """The text of an error in a stream, with its status in front as the models put it there."""
+    status, text = split_status(message)
+    if text != message and not _is_suspect(text):
+        return message
+    return with_status(*reworded(status, text))
+
+
 def reworded(status: str, message: str) -> tuple[str, str]:
     """Status and text for the client; the log keeps what is not passed on."""
     text = REQUEST_ID.sub("", message, count=1)[:MAX_LENGTH]
     if A_MODELS.match(text):
         return status, text
-    for pattern, words in NOT_NOW:
-        if pattern.search(text):
+    for pattern, words in NOT_NOW.items():
+        if re.search(pattern, text, re.I):
             logger.warning("%s, clients are told: %s", message, words)
             return "UNAVAILABLE", words
     if TELLTALE.search(text):
@@ -48,6 +58,11 @@ def reworded(status: str, message: str) -> tuple[str, str]:
     if status not in ("INTERNAL", "UNKNOWN"):
         return status, text
     return ("INVALID_ARGUMENT", text) if FAULT_OF_THE_REQUEST.search(text) else _internal(message)
+
+
+def _is_suspect(text: str) -> bool:
+    """Whether a model may have passed on what tritonserver said."""
+    return bool(TELLTALE.search(text)) or any(re.search(pattern, text, re.I) for pattern in NOT_NOW)
 
 
 def _internal(message: str) -> tuple[str, str]:

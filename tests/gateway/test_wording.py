@@ -34,9 +34,7 @@ def test_what_passes_by_itself_is_unavailable(text):
     assert reworded("INTERNAL", text) == ("UNAVAILABLE", IN_OTHER_WORDS[text])
 
 
-@pytest.mark.parametrize(
-    "text", ["ValueError: x\n\nAt:\n  /srv/models/1/model.py(7): execute\n", "no idea"]
-)
+@pytest.mark.parametrize("text", ["ValueError: x\n\nAt:\n  /srv/models/1/model.py(7): execute\n", "no idea"])
 def test_everything_else_is_in_the_log_alone(text):
     assert reworded("INTERNAL", text) == ("INTERNAL", INTERNAL)
 
