@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.vocoder.stream import check_speed
+from cosyvoice_runtime.voice.digest import content_hash
 
 MAX_KEY_LENGTH = 256
 MAX_CUSHION_S = 3600.0
@@ -29,6 +31,11 @@ class PromptTensors:
     tokens: Tensor
     mel: Tensor
     speaker: Tensor
+
+    @cached_property
+    def key(self) -> str:
+        """Content hash, the same as :attr:`~cosyvoice_runtime.voice.Voice.prompt_key`."""
+        return content_hash(self.tokens, self.mel, self.speaker)
 
     def flow_prompt(self) -> FlowPrompt:
         """
@@ -57,8 +64,9 @@ class WaveChunk:
         position: tokens of the utterance sent before. 0 opens the utterance; later, it shows that no chunk
             was lost and that the utterance is still the one that was opened.
         last: no more tokens will come.
-        voice_key: names the voice, the cut of its prompt included; read when the utterance is opened, as are
-            the three after it.
+        voice_key: names the voice, the cut of its prompt included: the hash of its tensors, or any other
+            name, which belongs to the first voice that is sent with it. Read when the utterance is opened, as
+            are the three after it.
         noise_seed: 0 to 2**63 - 1.
         speed: 0.5 to 2.
         prompt: the voice itself; not needed once the voice is known.
