@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
@@ -124,6 +125,8 @@ class HttpGateway:
                 return await request.read()
         except TimeoutError:
             raise invalid("body", "incomplete", f"at most {BODY_TIMEOUT_S:g} s to send it") from None
+        except (HttpProcessingError, web.RequestPayloadError) as error:
+            raise invalid("body", type(error).__name__, "a whole body in its encoding is expected") from None
 
     async def _require_one_answer(self, path: str) -> None:
         """A model that streams would compute everything and then fail to tell it in one answer."""

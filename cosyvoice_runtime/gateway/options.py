@@ -13,7 +13,7 @@ class GatewayOptions:
     Attributes:
         address: ``host:port`` where clients come.
         server: path of tritonserver's Unix socket.
-        open_models: that clients may ask; ``*`` for all.
+        open_models: that clients may ask.
         max_request_bytes: size of the largest request.
         max_pending_bytes: size of all requests together that tritonserver has not begun to answer; it copies
             them into shared memory, which never shrinks.

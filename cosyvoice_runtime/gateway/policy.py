@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from cosyvoice_runtime.errors import shorten
 
-EVERY_MODEL = "*"
-"""In the list of open models: all of them, for development."""
 SERVICE = "/inference.GRPCInferenceService"
 INFER, STREAM_INFER = f"{SERVICE}/ModelInfer", f"{SERVICE}/ModelStreamInfer"
 MODEL_CONFIG = f"{SERVICE}/ModelConfig"
@@ -68,7 +66,7 @@ class Policy:
             RefusedError: the model is closed or unknown (which of the two is not told), or the version is
                 none.
         """
-        if name not in self.open_models and EVERY_MODEL not in self.open_models:
+        if name not in self.open_models:
             known = ", ".join(self.open_models)
             raise RefusedError("NOT_FOUND", f"model_name: {shorten(name)} is unknown here; open are {known}")
         if not VERSION.fullmatch(version):

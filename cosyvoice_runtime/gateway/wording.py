@@ -30,6 +30,7 @@ NOT_NOW = {
     r"maximum queue size|request timeout expired": CROWDED,
 }
 """Texts of tritonserver, and of gRPC between it and here, that mean: try again."""
+NO_SUCH_VERSION = re.compile(r"version (\d+) is not found")
 FAULT_OF_THE_REQUEST = re.compile(r"input|output|shape|batch|datatype|data type|parse|parameter", re.I)
 TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?:cc|cpp|h|py):\d+")
 """What no client needs to know: paths, addresses and lines of code."""
@@ -49,6 +50,8 @@ def reworded(status: str, message: str) -> tuple[str, str]:
     text = REQUEST_ID.sub("", message, count=1)[:MAX_LENGTH]
     if A_MODELS.match(text):
         return status, text
+    if version := NO_SUCH_VERSION.search(text):
+        return "NOT_FOUND", f"model_version: {version[1]} is unknown"
     for pattern, words in NOT_NOW.items():
         if re.search(pattern, text, re.I):
             logger.warning("%s, clients are told: %s", message, words)

@@ -12,6 +12,8 @@ from cosyvoice_runtime.settings.section import Section
 
 GRPC_URL_VARIABLE = "SUPERVISOR_GRPC_URL"
 """Environment variable by which the supervisor tells the models the server's own gRPC port."""
+EVERY_MODEL = ("*",)
+"""In place of the names of open models: all of them."""
 
 
 class ServerSettings(Section):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, ServerSettings
+from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory
 from cosyvoice_runtime.supervisor.control import Control
 from cosyvoice_runtime.supervisor.errors import StartError, StopRequestedError, SupervisorError
@@ -238,13 +239,17 @@ class Server:
             options = GatewayOptions(
                 address=self._ports.listening(port),
                 server=str(socket),
-                open_models=self.settings.open_models,
+                open_models=self._open_models(),
                 max_request_bytes=self.settings.max_request_mib << 20,
                 max_pending_bytes=(shared_memory.free_mib() << 20) // PENDING_SHARE,
             )
             self._gateways.append(GatewayProcess(protocol, options, self._python, self.settings.log_file))
         for gateway in self._gateways:
             gateway.wait_until_open()
+
+    def _open_models(self) -> tuple[str, ...]:
+        listed = self.settings.open_models
+        return tuple(preflight.models_of(self._repository)) if listed == EVERY_MODEL else listed
 
     def _inflight_requests(self, check: Check = keep_waiting) -> dict[str, int]:
         if self._process is None:

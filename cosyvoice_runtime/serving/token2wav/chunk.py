@@ -16,6 +16,8 @@ from cosyvoice_runtime.voice.digest import content_hash
 MAX_KEY_LENGTH = 256
 MAX_CUSHION_S = 3600.0
 SEED_LIMIT = 2**63
+MAX_PROMPT_VALUE = 1e4
+"""Log-mels are -12 to 5, embeddings below 100; far beyond them the networks overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,10 @@ class PromptTensors:
                 raise InvalidInput(name, _kind(tensor), "floats are expected")
             if not tensor.isfinite().all():
                 raise InvalidInput(name, "NaN or infinity", "finite values are expected")
+            if tensor.numel() and tensor.abs().max() > MAX_PROMPT_VALUE:
+                raise InvalidInput(
+                    name, tensor.abs().max().item(), f"at most {MAX_PROMPT_VALUE:g} is expected"
+                )
         return FlowPrompt(self.tokens.long(), self.mel.float(), self.speaker.float())
 
 
