@@ -37,6 +37,8 @@ NAMES_A_MODEL = {
 }
 """Requests about one model."""
 UNLIMITED = ("grpc.max_receive_message_length", -1)
+PROCESSED_S = 0.1
+"""Time in which tritonserver has handed a request to its model."""
 MAX_CALLS = 4096
 """In progress at once; more are refused."""
 
@@ -80,6 +82,7 @@ class _Calls(grpc.GenericRpcHandler):
         self._channel = channel
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
+        self._departures = Departures()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         method = handler_call_details.method
@@ -102,12 +105,14 @@ class _Calls(grpc.GenericRpcHandler):
     async def _ask(self, method: str, message: bytes, metadata: Metadata) -> bytes:
         """One answer for one request. A client that leaves takes its request along."""
         taken = self._admit(method, message)
+        call = self._channel.unary_unary(method)(message, metadata=metadata)
         try:
-            answer = await self._channel.unary_unary(method)(message, metadata=metadata)
+            answer = await asyncio.shield(call)
         except grpc.aio.AioRpcError as error:
             raise RefusedError(*_told(error)) from None
         finally:
             self._pending.give_back(taken)
+            self._departures.leave(call)
         return _without_paths(answer) if method == MODEL_CONFIG else answer
 
     def _admit(self, method: str, message: bytes) -> int:
@@ -127,7 +132,7 @@ class _Calls(grpc.GenericRpcHandler):
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> None:
         upstream = self._channel.stream_stream(STREAM_INFER)(metadata=_named(context))
-        stream = _Stream(upstream, context, self._pending)
+        stream = _Stream(upstream, context, self._pending, self._departures)
         try:
             await stream.run(requests, self._admit_inference)
         except grpc.aio.AioRpcError as error:
@@ -138,8 +143,9 @@ class _Calls(grpc.GenericRpcHandler):
 class _Stream:
     """A client's stream and the server's behind it. What is wrong with one request is told in its place."""
 
-    def __init__(self, upstream: Any, context: Any, pending: PendingBytes) -> None:
+    def __init__(self, upstream: Any, context: Any, pending: PendingBytes, departures: Departures) -> None:
         self._upstream = upstream
+        self._departures = departures
         self._context = context
         self._pending = pending
         self._taken = 0
@@ -153,7 +159,7 @@ class _Stream:
                 await self._write(_told_in_stream(response))
         finally:
             passing.cancel()
-            self._upstream.cancel()  # nothing, if it has ended
+            self._departures.leave(self._upstream)
             self._give_back()
             await asyncio.gather(passing, return_exceptions=True)
 
@@ -175,6 +181,29 @@ class _Stream:
         """The server has begun to answer, so it has copied what was sent."""
         self._pending.give_back(self._taken)
         self._taken = 0
+
+
+class Departures:
+    """Cancels the calls of clients that have left.
+
+    tritonserver before 25.06 frees a request twice that is cancelled before it is processed (CVE-2025-23322),
+    which takes it a few milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def leave(self, call: Any) -> None:
+        """Cancel a call soon, unless it has ended."""
+        if not call.done():
+            task = asyncio.create_task(_cancel_soon(call))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+
+async def _cancel_soon(call: Any) -> None:
+    await asyncio.sleep(PROCESSED_S)
+    call.cancel()
 
 
 def _refusal(method: str) -> Callable[..., Any]:

@@ -151,7 +151,7 @@ class Server:
         self._failure = None
         self._ending.clear()
         triton = find_triton(Interpreter.inspect(self._python))
-        preflight.check(triton, self._ports, self.settings, self._repository)
+        preflight.check(triton, self._ports, self._sockets, self.settings, self._repository)
         logger.info("%s", triton.origin)
         variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url}
         self._process = ServerProcess(triton, self.settings.log_file, self._run_dir, variables)

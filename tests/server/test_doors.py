@@ -291,6 +291,13 @@ def test_large_requests_side_by_side_take_a_part_of_the_shared_memory(server, ca
     assert shared_bytes() - before < shared_memory.free_mib() * MIB // 4
 
 
+def test_body_in_very_many_pieces_is_one_request(server):
+    body = json.dumps({"COUNT": [2], "PAUSE_MS": [0], "id": "x" * 200}).encode()
+    pieces = [bytes([byte]) for byte in body] + [b" "] * 200_000
+    status, text = ask(server, f"POST /v2/models/{OPEN}/generate_stream", iter(pieces))
+    assert (status, text.count("data: ")) == (200, 2)
+
+
 BAD_BODIES = {
     "no JSON": b"{",
     "no object": b"[1]",
@@ -337,6 +344,9 @@ def test_no_other_user_reaches_the_server_behind_the_doors(server):
     folders = list(Path(tempfile.gettempdir()).glob(f"cosyvoice-server-{os.getpid()}-*"))
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * len(folders)
     assert len(folders) >= 1
+    regions = shared_memory.regions(f"cosyvoice_{os.getpid()}_")
+    assert [stat.S_IMODE(region.stat().st_mode) for region in regions] == [0o600] * len(regions)
+    assert regions
     commands = [process.command for process in processes.session_members(server.session)]
     addresses = [word for words in commands for word in words if re.match(r"--(http|grpc)-address=", word)]
     assert len(addresses) == 2
