@@ -31,6 +31,7 @@ from stages import DTYPES, SIZES, machine, random_voice
 
 SECOND = 25
 """Speech tokens."""
+WAYS = ("launched", "replayed", "fused")
 FIRST = 28
 """Of the first chunk: one second and the flow's look-ahead."""
 
@@ -123,6 +124,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--seconds", type=int, default=10, help="of an utterance (default %(default)s)")
     arguments.add_argument("--ode-steps", type=int, default=10)
     arguments.add_argument("--repeats", type=int, default=3)
+    arguments.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="(default %(default)s)")
     return arguments
 
 
@@ -144,19 +146,18 @@ def main() -> None:
             for utterances in options.utterances
             for chunk in options.chunk_tokens
         ]
-        launched = [repeated(token2wav, options.repeats, *how) for how in kinds]
-        for how, result in zip(kinds, launched, strict=True):
-            print(row("launched", dtype, how[0], how[2], result, ""), flush=True)
-        if options.device != "cuda":
-            continue
-        ways: dict[str, PagedSolver | None] = {"replayed": None}
-        if DTYPES[dtype] == torch.float16:
-            ways["fused"] = fused_solver(token2wav)
-        for way, fused in ways.items():
-            capture(token2wav, most, fused)
-            for how, before in zip(kinds, launched, strict=True):
-                result = repeated(token2wav, options.repeats, *how)
-                differs = difference(result.waves, before.waves)
+        first: list[Result] = []
+        for way in options.ways:
+            if way != "launched" and options.device != "cuda":
+                continue
+            if way == "fused" and DTYPES[dtype] != torch.float16:
+                continue
+            if way != "launched":
+                capture(token2wav, most, fused_solver(token2wav) if way == "fused" else None)
+            results = [repeated(token2wav, options.repeats, *how) for how in kinds]
+            first = first or results
+            for how, result, other in zip(kinds, results, first, strict=True):
+                differs = "" if first is results else difference(result.waves, other.waves)
                 print(row(way, dtype, how[0], how[2], result, differs), flush=True)
 
 

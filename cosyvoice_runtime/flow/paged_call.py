@@ -229,7 +229,7 @@ class PagedCall:
 
     Args:
         new_tails: where the tails go; by default into memory of the call's own.
-        fused: takes the place of the steps.
+        mel: where the solver works; by default memory of the call's own.
 
     Attributes:
         mel: float32 ``[B, frames, mel]`` what the solver has so far.
@@ -242,27 +242,29 @@ class PagedCall:
         pool: PagePool,
         inputs: PagedInputs,
         new_tails: Tails | None = None,
-        fused: PagedSolver | None = None,
+        mel: Tensor | None = None,
     ) -> None:
-        self._flow, self._pool, self._inputs, self._fused = flow, pool, inputs, fused
+        self._flow, self._pool, self._inputs = flow, pool, inputs
         shape, config = inputs.shape, flow.config
         frames = config.frames_per_token * shape.tokens
-        self.mel = torch.zeros(shape.rows, frames, config.mel_bins, device=flow.device)
+        size = (shape.rows, frames, config.mel_bins)
+        self.mel = torch.zeros(size, device=flow.device) if mel is None else mel
         self.new_tails = new_tails or Tails(*(torch.zeros_like(part) for part in inputs.tails.parts))
         self._index = torch.zeros(1, dtype=torch.int64, device=flow.device)
 
     def run(self) -> Continued:
-        """All of it, as one computation."""
+        """All of it, without CUDA graphs."""
         started = self.start()
-        if self._fused is not None:
-            self._fused.solve(self.mel, started.conditions, self.solver_places(started))
-        else:
-            for _ in range(self._flow.solver.num_steps):
-                self.step(started)
+        for _ in range(self._flow.solver.num_steps):
+            self.step(started)
         return Continued(self.mel, self.new_tails)
 
-    def start(self) -> Started:
-        """Encode the tokens; ``mel`` becomes the solver's noise."""
+    def start(self, masked: bool = True) -> Started:
+        """Encode the tokens; ``mel`` becomes the solver's noise.
+
+        Args:
+            masked: make the mask that :meth:`step` needs, and a :class:`PagedSolver` does not.
+        """
         flow, pool, inputs = self._flow, self._pool, self._inputs
         old, new = inputs.tails, self.new_tails
         visible = self._visible(pool.frames.frames)
@@ -279,7 +281,7 @@ class PagedCall:
         self._index.zero_()
         guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
         places = self._places(pool.estimator)
-        mask = flow.solver.mask(visible) if self._fused is None else None
+        mask = flow.solver.mask(visible) if masked else None
         return Started(guided, mask, *places, self._ends(pool.estimator))
 
     def step(self, started: Started) -> None:

@@ -61,6 +61,8 @@ def load_warm(settings: Token2WavSettings) -> Token2Wav:
     with as_current(torch.device(settings.device)):
         token2wav = load_token2wav(settings)
         on_gpu = token2wav.vocoder.device.type == "cuda"
+        # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
+        torch.backends.cudnn.deterministic = True
         if on_gpu and settings.backend == "torch":
             capture_graphs(token2wav, settings)
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
