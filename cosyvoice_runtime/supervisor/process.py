@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, render_page
 from cosyvoice_runtime.metrics.request_count import read_request_counts
-from cosyvoice_runtime.supervisor import processes, shared_memory
+from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.triton import Triton
 

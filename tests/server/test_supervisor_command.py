@@ -15,7 +15,7 @@ import pytest
 from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
 
-from cosyvoice_runtime.supervisor import processes
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE
 from cosyvoice_runtime.supervisor.process import KILL_WAIT_S
 
