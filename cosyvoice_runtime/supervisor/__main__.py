@@ -13,7 +13,12 @@ from pathlib import Path
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.supervisor.allowance import Allowance
-from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE, ServerDiedError, SupervisorError
+from cosyvoice_runtime.supervisor.errors import (
+    UNDRAINED_EXIT_CODE,
+    ServerDiedError,
+    SupervisorError,
+    WornOutError,
+)
 from cosyvoice_runtime.supervisor.server import Server
 
 logger = logging.getLogger("supervisor")
@@ -48,13 +53,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _keep_up(server: Server) -> None:
-    """Run the server until told to stop, again and again when it dies."""
+    """Run the server until told to stop, again and again when it dies or is worn out."""
     restarts = Allowance(server.settings.max_restarts)
     while True:
         try:
             with server:
                 server.wait()
             return
+        except WornOutError as error:
+            logger.info("starting again: %s", error)
         except ServerDiedError as error:
             if not restarts.take():
                 raise
