@@ -12,9 +12,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from cosyvoice_runtime.metrics.metrics import LIVING_GAUGES
-
-ENDED = "ZX"
-"""States of a process that is a zombie, or gone (proc(5))."""
+from cosyvoice_runtime.processes import is_alive
 
 
 class ModelMetrics(Collector):
@@ -46,7 +44,7 @@ def samples_of(files: Iterable[Path]) -> list[Sample]:
 def dead_gauges(directory: Path) -> list[Path]:
     """Files with the gauges of processes that have ended."""
     gauges = directory.glob(f"{LIVING_GAUGES}_*.db")
-    return [path for path in gauges if not _is_alive(int(path.stem.rpartition(".")[2]))]
+    return [path for path in gauges if not is_alive(int(path.stem.rpartition(".")[2]))]
 
 
 def _families(files: Iterable[Path]) -> list[prometheus_client.Metric]:
@@ -62,11 +60,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:  # a dead process's gauges were removed
         return 0
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in ENDED
