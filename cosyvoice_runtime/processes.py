@@ -33,12 +33,13 @@ def living() -> list[Process]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is among :func:`living`."""
-    return _read(pid) is not None
+    """Whether a process still runs: one that is ending has no command any more, but may hold its sockets."""
+    process = _read(pid)
+    return process is not None and process.command != ("",)
 
 
 def _read(pid: int) -> Process | None:
-    """A process; None when it has ended, or is ending, and has no command any more."""
+    """A process; None when it has ended."""
     folder = Path(f"/proc/{pid}")
     try:
         stat = (folder / "stat").read_text()
@@ -46,7 +47,7 @@ def _read(pid: int) -> Process | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     state, parent, _, session = stat.rpartition(")")[2].split()[:4]
-    if state in ENDED or command == [""]:
+    if state in ENDED:
         return None
     return Process(pid, int(parent), int(session), tuple(command))
 
