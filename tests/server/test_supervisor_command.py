@@ -121,9 +121,7 @@ def test_server_that_was_started_again_stops_with_exit_code_0(tmp_path, reposito
     assert command.exit_code() == 0
 
 
-def test_server_whose_models_were_reloaded_often_starts_anew_when_it_is_idle(
-    tmp_path, repository, eventually
-):
+def test_server_whose_models_were_reloaded_often_starts_anew_when_idle(tmp_path, repository, eventually):
     command = Command(tmp_path, repository, "server.restart_after_reloads=1", "server.max_restarts=0")
     eventually(command.is_up)
     command.signal_model("count", signal.SIGKILL)

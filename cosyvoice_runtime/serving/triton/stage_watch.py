@@ -99,8 +99,8 @@ class StageWatch:
             StageLostError: it ended and is not back.
         """
         self.require(model)
-        if model not in self._looked:
-            await self._look(model)
+        if model not in self._looked and not await self._look(model):
+            logger.warning("no process of %s is found here: only its silence will tell of its end", model)
         return self._lives.get(model)
 
     async def back(self, timeout_s: float) -> None:
