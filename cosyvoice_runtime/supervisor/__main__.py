@@ -16,6 +16,7 @@ from cosyvoice_runtime.supervisor.allowance import Allowance
 from cosyvoice_runtime.supervisor.errors import (
     UNDRAINED_EXIT_CODE,
     ServerDiedError,
+    StartError,
     SupervisorError,
     WornOutError,
 )
@@ -54,16 +55,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _keep_up(server: Server) -> None:
     """Run the server until told to stop, again and again when it dies or is worn out."""
-    restarts = Allowance(server.settings.max_restarts)
+    restarts, was_up = Allowance(server.settings.max_restarts), False
     while True:
         try:
             with server:
+                was_up = True
                 server.wait()
             return
         except WornOutError as error:
             logger.info("starting again: %s", error)
-        except ServerDiedError as error:
-            if not restarts.take():
+        except (ServerDiedError, StartError) as error:
+            # A server that was never up would fail again; one that was may have lost a model on its way.
+            if not (was_up and restarts.take()):
                 raise
             logger.warning("starting again: %s", error)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 START_S = 600.0
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 LOOK_S = 0.05
 FREE_PORTS = ("http_port=0", "grpc_port=0", "metrics_port=0", "model_metrics_port=0")
 
@@ -38,7 +38,9 @@ class Supervised:
     def __enter__(self) -> Self:
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
+        started = time.monotonic()
         self.wait_for(lambda: self.said("all models answer"), START_S)
+        self.start_s = time.monotonic() - started
         return self
 
     def __exit__(self, *_: object) -> None:

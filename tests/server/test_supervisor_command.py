@@ -131,6 +131,21 @@ def test_server_whose_models_were_reloaded_often_starts_anew_when_idle(tmp_path,
     assert command.exit_code() == 0
 
 
+def test_model_that_dies_while_the_server_starts_again_costs_one_more_start(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository)
+    eventually(command.is_up)
+    model = repository / "count" / "1" / "model.py"
+    works = model.read_text()
+    model.write_text(HANGING_MODEL)
+    os.kill(command.server_pid(), signal.SIGKILL)
+    eventually(lambda: HANGING in (tmp_path / "tritonserver.log").read_text())
+    model.write_text(works)
+    command.signal_model("count", signal.SIGKILL)
+    eventually(lambda: len(command.addresses()) == 2)
+    command.process.send_signal(signal.SIGTERM)
+    assert command.exit_code() == 0
+
+
 def test_stop_while_it_starts_again_exits_with_0(tmp_path, repository, eventually):
     command = Command(tmp_path, repository)
     eventually(command.is_up)
