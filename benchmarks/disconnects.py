@@ -209,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--http", default="localhost:8000", help="HTTP port (default %(default)s)")
     parser.add_argument("--metrics", default="http://localhost:8003/metrics", help="page with all metrics")
     parser.add_argument("--count", type=int, default=10_000, help="clients that leave (default %(default)s)")
+    parser.add_argument("--minutes", type=float, default=600, help="end after this time with fewer")
     parser.add_argument("--clients", type=int, default=8, help="of those at a time (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of who leaves how and when")
     parser.add_argument("--output", type=Path, help="where the figures are written as JSON")
@@ -228,6 +229,8 @@ async def disconnects(options: argparse.Namespace) -> dict[str, object]:
 
     async def leave() -> None:
         for number in numbers:
+            if time.monotonic() - started > 60 * options.minutes:
+                return
             await everybody.leave(random.Random(options.seed * options.count + number))
 
     async with asyncio.TaskGroup() as tasks:
@@ -242,9 +245,9 @@ async def disconnects(options: argparse.Namespace) -> dict[str, object]:
     await everybody.close()
     failures = failures_of(everybody, await work_left(options.metrics))
     return {
-        "command": f"python -m benchmarks.disconnects --count {options.count} --clients {options.clients} "
-        f"--seed {options.seed}",
         **provenance(),
+        "command": f"python -m benchmarks.disconnects --count {options.count} --minutes {options.minutes:g} "
+        f"--clients {options.clients} --seed {options.seed}",
         "seconds": round(seconds),
         "left": everybody.left,
         "heard": everybody.heard,
