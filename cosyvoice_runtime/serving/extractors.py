@@ -61,11 +61,12 @@ class ReferenceModel:
         with self._count.during(len(requests)):
             outcomes = extract_rows(self._extractor.batch, references(requests))
             return [
-                respond(self._name, outcome if isinstance(outcome, Exception) else self._encoded(outcome))
+                respond(self._name, outcome if isinstance(outcome, Exception) else self.encoded(outcome))
                 for outcome in outcomes
             ]
 
-    def _encoded(self, features: Tensor) -> dict[str, np.ndarray[Any, Any]]:
+    def encoded(self, features: Tensor) -> dict[str, np.ndarray[Any, Any]]:
+        """The output tensor, with a batch dimension."""
         return {self.output: features.numpy()[None]}
 
 

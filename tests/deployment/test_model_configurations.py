@@ -262,8 +262,10 @@ WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
         speech_outputs(torch.zeros(0), FinishReason.STOP),
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
-    "audio_tokenizer": lambda: [load("audio_tokenizer").encode(torch.zeros(3, dtype=torch.int32))],
-    "speaker_embedding": lambda: [load("speaker_embedding").encode(torch.zeros(192))],
+    "audio_tokenizer": lambda: [
+        load("audio_tokenizer").TritonPythonModel().encoded(torch.zeros(3, dtype=torch.int32))
+    ],
+    "speaker_embedding": lambda: [load("speaker_embedding").TritonPythonModel().encoded(torch.zeros(192))],
     "token2wav": lambda: sent(sent_wave),
 }
 WRITERS["cosyvoice2_offline"] = WRITERS["cosyvoice2"]
