@@ -344,9 +344,6 @@ def test_no_other_user_reaches_the_server_behind_the_doors(server):
     folders = list(Path(tempfile.gettempdir()).glob(f"cosyvoice-server-{os.getpid()}-*"))
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * len(folders)
     assert len(folders) >= 1
-    regions = shared_memory.regions(f"cosyvoice_{os.getpid()}_")
-    assert [stat.S_IMODE(region.stat().st_mode) for region in regions] == [0o600] * len(regions)
-    assert regions
     commands = [process.command for process in processes.session_members(server.session)]
     addresses = [word for words in commands for word in words if re.match(r"--(http|grpc)-address=", word)]
     assert len(addresses) == 2
