@@ -78,6 +78,13 @@ class ServerSettings(Section):
         le=1_000_000,
         description="Times that tritonserver is started again within ten minutes, when it ends by itself.",
     )
+    restart_after_reloads: int = Field(
+        10,
+        ge=0,
+        le=1_000_000,
+        description="Reloads of models after which tritonserver is started again as soon as nothing is in "
+        "flight, for each leaves threads and memory behind; 0 for never.",
+    )
     drain_timeout_s: float = Field(
         60.0,
         ge=0.0,

@@ -10,14 +10,15 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, render_page
-from cosyvoice_runtime.metrics.request_count import read_request_counts
-from cosyvoice_runtime.supervisor import processes, shared_memory
+from cosyvoice_runtime.metrics.request_count import read_request_counts, take_lost_counts
+from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.triton import Triton
 
@@ -80,13 +81,15 @@ class ServerProcess:
 
     def kill_stubs(self, model: str) -> None:
         """End the processes of a model, stuck ones as well."""
-        for member in processes.session_members(self.session):
-            if member.model == model:
-                _kill(member.pid)
+        self._kill_all(lambda: [each for each in self._members() if each.model == model])
 
     def inflight(self) -> dict[str, int]:
         """Requests in work, of each model that tells."""
         return read_request_counts(self._run_dir / METRICS)
+
+    def take_lost(self) -> dict[str, int]:
+        """Requests that processes of models had in work when they died since the last call, by model."""
+        return {} if self._run_dir is None else take_lost_counts(self._run_dir / METRICS)
 
     def metrics(self) -> str:
         """What the models tell of themselves, as a page for Prometheus."""
@@ -99,11 +102,11 @@ class ServerProcess:
             return ERROR_LINE.findall(log.read().decode(errors="replace"))
 
     def stop(self, exit_timeout_s: float) -> None:
-        """End the server, kill what does not end in time, and remove what it leaves."""
-        if self.running():
+        """End the server, kill what does not end in time, and remove what it leaves; 0 kills it at once."""
+        if exit_timeout_s and self.running():
             self._terminate(exit_timeout_s)
         if self._process is not None:
-            self._kill_session()
+            self._kill_all(self._members)  # those of the models ignore SIGTERM and may outlive the server
             self._process.wait()
         swept = shared_memory.sweep(self._prefix)
         if swept:
@@ -133,10 +136,12 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             logger.warning("tritonserver did not end within %.0f s and is killed", exit_timeout_s)
 
-    def _kill_session(self) -> None:
-        """The processes of the models ignore SIGTERM and may outlive the server."""
+    def _members(self) -> list[processes.Process]:
+        return processes.session_members(self.session)
+
+    def _kill_all(self, find: Callable[[], list[processes.Process]]) -> None:
         deadline = time.monotonic() + KILL_WAIT_S
-        while members := processes.session_members(self.session):
+        while members := find():
             for member in members:
                 _kill(member.pid)
             if time.monotonic() > deadline:

@@ -19,7 +19,12 @@ from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, ServerSettings
 from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory
 from cosyvoice_runtime.supervisor.control import Control
-from cosyvoice_runtime.supervisor.errors import StartError, StopRequestedError, SupervisorError
+from cosyvoice_runtime.supervisor.errors import (
+    LostRequestsError,
+    StartError,
+    StopRequestedError,
+    SupervisorError,
+)
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
 from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.http_call import ControlError
@@ -191,8 +196,11 @@ class Server:
             return
         if self._watch is not None:
             self._watch.close()
-        self.drained = self._process.running() and self._drain(self._process)
-        self._end(self._process, HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s)
+        # Lost requests wait for nothing but the end of the server, and so does everybody who comes meanwhile.
+        lost = isinstance(self._failure, LostRequestsError)
+        self.drained = not lost and self._process.running() and self._drain(self._process)
+        hurried = 0.0 if lost else HURRIED_EXIT_S
+        self._end(self._process, hurried if lost or self._hurry.is_set() else self.settings.exit_timeout_s)
         self._process = None
         logger.info(
             "server stopped, %s", "every request answered" if self.drained else "requests were cut off"
