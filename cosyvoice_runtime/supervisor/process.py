@@ -126,7 +126,6 @@ class ServerProcess:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            umask=0o077,  # else every user may read the shared memory
         )
 
     def _terminate(self, exit_timeout_s: float) -> None:
