@@ -12,6 +12,8 @@ from cosyvoice_runtime.settings.section import Section
 
 GRPC_URL_VARIABLE = "SUPERVISOR_GRPC_URL"
 """Environment variable by which the supervisor tells the models the server's own gRPC port."""
+EVERY_MODEL = ("*",)
+"""In place of the names of open models: all of them."""
 
 
 class ServerSettings(Section):
@@ -35,6 +37,17 @@ class ServerSettings(Section):
     entry_models: Names = Field(
         ("cosyvoice2", "cosyvoice2_offline"),
         description="Models that call the others: loaded last, unloaded first.",
+    )
+    open_models: Names = Field(
+        ("cosyvoice2", "cosyvoice2_offline"),
+        description="Models that clients may ask; the others answer these alone. "
+        "* opens all of them, for development.",
+    )
+    max_request_mib: int = Field(
+        24,
+        ge=1,
+        le=1024,
+        description="Size of the largest request; 24 hold 30 s of reference at 192 kHz and the longest text.",
     )
     start_timeout_s: float = Field(
         600.0,

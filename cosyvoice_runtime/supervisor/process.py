@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -34,15 +33,16 @@ class ServerProcess:
     """Runs tritonserver in a session of its own, so that all its processes can be found and killed.
 
     Args:
+        run_dir: made for it, closed to other users, and removed when it has ended.
         variables: environment of the server and its models, beside what they need to run at all.
     """
 
-    def __init__(self, triton: Triton, log_file: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, triton: Triton, log_file: Path, run_dir: Path, variables: Mapping[str, str]) -> None:
         self._triton = triton
         self._variables = dict(variables)
         self._log_file = log_file
         self._prefix = shared_memory.new_prefix()
-        self._run_dir: Path | None = None
+        self._run_dir = run_dir
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: Lifeline | None = None
         self._log_start = 0
@@ -54,7 +54,7 @@ class ServerProcess:
         return self._process.pid
 
     def start(self, arguments: list[str]) -> None:
-        self._run_dir = Path(tempfile.mkdtemp(prefix=f"cosyvoice-server-{os.getpid()}-"))
+        self._run_dir.mkdir(mode=0o700)
         command = [
             str(self._triton.binary),
             *self._triton.arguments(self._run_dir),
@@ -85,7 +85,7 @@ class ServerProcess:
 
     def inflight(self) -> dict[str, int]:
         """Requests in work, of each model that tells."""
-        return {} if self._run_dir is None else read_request_counts(self._run_dir / METRICS)
+        return read_request_counts(self._run_dir / METRICS)
 
     def take_lost(self) -> dict[str, int]:
         """Requests that processes of models had in work when they died since the last call, by model."""
@@ -93,7 +93,7 @@ class ServerProcess:
 
     def metrics(self) -> str:
         """What the models tell of themselves, as a page for Prometheus."""
-        return "" if self._run_dir is None else render_page(self._run_dir / METRICS)
+        return render_page(self._run_dir / METRICS)
 
     def errors(self) -> list[str]:
         """Error messages in the log of this run."""
@@ -114,8 +114,7 @@ class ServerProcess:
         if self._lifeline is not None:
             self._lifeline.release()
             self._lifeline = None
-        if self._run_dir is not None:
-            shutil.rmtree(self._run_dir, ignore_errors=True)
+        shutil.rmtree(self._run_dir, ignore_errors=True)
 
     def _spawn(self, command: list[str], log: IO[bytes], run_dir: Path) -> subprocess.Popen[bytes]:
         (run_dir / METRICS).mkdir()
@@ -127,6 +126,7 @@ class ServerProcess:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=0o077,  # else every user may read the shared memory
         )
 
     def _terminate(self, exit_timeout_s: float) -> None:

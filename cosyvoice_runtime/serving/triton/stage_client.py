@@ -115,7 +115,7 @@ class StageClient:
             "speech_tokens": tokens,
             "position": position,
             "last": last,
-            "voice_key": settings.voice.key,
+            "voice_key": settings.voice.prompt_key,
             "noise_seed": settings.noise_seed,
             "speed": settings.speed,
             "cushion": cushion_s,
