@@ -21,8 +21,9 @@ import tritonclient.grpc as triton
 from count_stream import CountStream
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor import Server, processes, shared_memory
+from cosyvoice_runtime.supervisor import Server, shared_memory
 
 MODELS = Path(__file__).parent / "model_repo"
 TIMEOUT_S = 60.0
