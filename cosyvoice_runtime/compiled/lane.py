@@ -52,7 +52,7 @@ class Lane:
         for shapes, context in zip(wanted, contexts, strict=True):
             tensors = {name: _view(flat, context.shape(name)) for name, flat in memory.items()}
             context.bind(tensors, scratch)
-            graph = self._record(context)
+            graph = self._capture(context)
             self._captured[self._key(shapes)] = CapturedCall(tensors, scratch, context, graph)
 
     def run(self, inputs: Tensors) -> dict[str, Tensor]:
@@ -89,7 +89,7 @@ class Lane:
         caller.wait_stream(self._stream)
         return outputs
 
-    def _record(self, context: TensorRTContext) -> Any:
+    def _capture(self, context: TensorRTContext) -> Any:
         """A graph of the context's work, after one run: the first of new shapes does more than later ones."""
         context.enqueue(self._stream)
         self._stream.synchronize()

@@ -20,7 +20,7 @@ PARALLEL_LOADS = 4
 """Triton's own number of threads that load models."""
 DRAIN_INTERVAL_S = 0.05
 IDLE_LOOKS = 2
-"""A request between Triton's queue and its model is seen by neither, for less than a drain interval."""
+"""A request on its way from Triton's queue to its model is counted by neither, for less than an interval."""
 REPORT_INTERVAL_S = 10.0
 
 

@@ -20,10 +20,10 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.extractors import references
 from cosyvoice_runtime.serving.lm.request import RequestReader
 from cosyvoice_runtime.serving.speech.service import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
-from cosyvoice_runtime.serving.triton.references import references
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import Settings
