@@ -26,6 +26,7 @@ import torch
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.engine_files import build, engine_of
+from cosyvoice_runtime.compiled.export import vocoder
 from cosyvoice_runtime.compiled.export.extractors import ENCODER_NAME, PROFILE, TOKENIZER_NAME
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
 from cosyvoice_runtime.compiled.token2wav_engines import shapes_of
@@ -136,14 +137,15 @@ def make_networks(settings: Token2WavSettings) -> None:
         print("token2wav: backend torch reads the checkpoint as it is, nothing to do")
         return
     directory, shapes = settings.backend_dir, shapes_of(settings, load_config(settings.checkpoint_dir))
-    cuda = Cuda(torch.device(settings.devices[0]))  # of several; a server refuses the engine on other kinds
     for name in NETWORKS:
+        # The first of several; a server refuses the engine on GPUs of another kind.
+        devices = settings.vocoder_devices if name == vocoder.NAME else settings.devices
         tell(
             graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, settings.dtype)
         )
         if settings.backend == "tensorrt":
             profiles = shapes.profiles()[name]
-            tell(engine_of(directory, name), build(directory, name, profiles, cuda))
+            tell(engine_of(directory, name), build(directory, name, profiles, Cuda(torch.device(devices[0]))))
 
 
 def make_extractor(settings: ExtractorSettings, name: str) -> None:

@@ -111,6 +111,8 @@ class WaveState:
 class Token2Wav:
     """Exact streaming: audio once sent never changes, and any schedule gives the same audio.
 
+    The flow and the vocoder may be on different devices: between them goes the mel, 320 bytes a frame.
+
     Args:
         lookahead_frames: mel frames that the vocoder waits for; None is its default.
     """
@@ -121,8 +123,13 @@ class Token2Wav:
         self.lookahead_frames = lookahead_frames
         self._windows: GraphedWindows | None = None
 
-    def capture(self, buckets: CallBuckets, capture: GraphCapture) -> int:
+    def capture(
+        self, buckets: CallBuckets, capture: GraphCapture, of_vocoder: GraphCapture | None = None
+    ) -> int:
         """Replay chunks of these sizes from now on; to be called before anything is opened.
+
+        Args:
+            of_vocoder: where the vocoder runs on another device than the flow.
 
         Returns:
             the number of captured calls.
@@ -131,7 +138,7 @@ class Token2Wav:
         chunk = config.frames_per_token * config.encoder.chunk_tokens
         frames = [around.left + chunk * chunks + around.lookahead for chunks in buckets.chunks]
         calls = self.flow.capture(buckets, capture)
-        self._windows = GraphedWindows(self.vocoder, buckets.rows, frames, capture)
+        self._windows = GraphedWindows(self.vocoder, buckets.rows, frames, of_vocoder or capture)
         return calls + len(self._windows)
 
     def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> WaveState:
@@ -152,7 +159,8 @@ class Token2Wav:
         mels = self.flow.advance([state.flow for state in states])
         last = [state.flow.last for state in states]
         stretched = [
-            state.speed.push(mel, is_last) for state, mel, is_last in zip(states, mels, last, strict=True)
+            state.speed.push(mel.to(self.vocoder.device, non_blocking=True), is_last)
+            for state, mel, is_last in zip(states, mels, last, strict=True)
         ]
         return vocode(self.vocoder, [state.vocoder for state in states], stretched, last, self._windows)
 
