@@ -43,7 +43,7 @@ def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRout
     warm = [load_warm(placed) for placed in settings.on_each_device()]
     return WaveRouter(
         [
-            _start(token2wav, settings, WaveMetrics(metrics, device))
+            start_scheduler(token2wav, settings, WaveMetrics(metrics, device))
             for token2wav, device in zip(warm, settings.devices, strict=True)
         ]
     )
@@ -79,7 +79,8 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     return Token2Wav(FlowStream(flow, pages), vocoder, settings.lookahead)
 
 
-def _start(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetrics) -> WaveScheduler:
+def start_scheduler(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetrics) -> WaveScheduler:
+    """A scheduler at work over networks that are loaded."""
     voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
     service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, metrics.show)
     return WaveScheduler(
