@@ -54,7 +54,7 @@ def tokenizer(tiny_checkpoint) -> TextTokenizer:
 
 @pytest.fixture
 def make(tokenizer, tmp_path: Path):
-    """Makes a service over coded stages, with places for so many utterances."""
+    """Makes a service over coded stages, with a number of places for utterances."""
 
     def service(groups, places: int = 4) -> tuple[CodedStages, SpeechService, Metrics]:
         stages = CodedStages(groups)
