@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from cosyvoice_runtime.compiled.network import Tensors
 from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTContext, TensorRTEngine
 
 Key = tuple[tuple[int, ...], ...]
+End = Callable[[], dict[str, Tensor]]
+"""Has the caller's stream wait for a call, and gives its outputs on it."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,13 @@ class Lane:
             graph = self._record(context)
             self._captured[self._key(shapes)] = CapturedCall(tensors, scratch, context, graph)
 
-    def run(self, inputs: Tensors) -> dict[str, Tensor]:
-        """All outputs, on the caller's stream."""
+    def start(self, inputs: Tensors) -> End:
+        """Begin a call; the inputs must stay in place until its end, and no other call may begin before."""
         shapes = {name: tuple(inputs[name].shape) for name in self._engine.inputs}
         call = self._captured.get(self._key(shapes))
         return self._enqueue(shapes, inputs) if call is None else self._replay(call, inputs)
 
-    def _replay(self, call: CapturedCall, inputs: Tensors) -> dict[str, Tensor]:
+    def _replay(self, call: CapturedCall, inputs: Tensors) -> End:
         caller = self._cuda.current_stream()
         self._stream.wait_stream(caller)
         if self._read is not None:
@@ -70,12 +72,16 @@ class Lane:
             for name in self._engine.inputs:
                 call.tensors[name].copy_(inputs[name])
             call.graph.replay()
-        caller.wait_stream(self._stream)
-        outputs = {name: call.tensors[name].clone() for name in self._engine.outputs}
-        self._read = caller.record_event()
-        return outputs
 
-    def _enqueue(self, shapes: Shapes, inputs: Tensors) -> dict[str, Tensor]:
+        def end() -> dict[str, Tensor]:
+            caller.wait_stream(self._stream)
+            outputs = {name: call.tensors[name].clone() for name in self._engine.outputs}
+            self._read = caller.record_event()
+            return outputs
+
+        return end
+
+    def _enqueue(self, shapes: Shapes, inputs: Tensors) -> End:
         """At shapes that were not captured, straight from the inputs and into new outputs."""
         context = self._contexts[self._engine.profile_of(shapes)]
         context.set_shapes(shapes)
@@ -86,8 +92,12 @@ class Lane:
         caller = self._cuda.current_stream()
         self._stream.wait_stream(caller)  # after the outputs were allocated: their memory may be in use there
         context.enqueue(self._stream)
-        caller.wait_stream(self._stream)
-        return outputs
+
+        def end() -> dict[str, Tensor]:
+            caller.wait_stream(self._stream)
+            return outputs
+
+        return end
 
     def _record(self, context: TensorRTContext) -> Any:
         """A graph of the context's work, after one run: the first of new shapes does more than later ones."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from torch import Tensor
@@ -15,3 +15,9 @@ class CompiledNetwork(Protocol):
 
     def run(self, inputs: Tensors) -> dict[str, Tensor]:
         """All outputs by name, on the inputs' device; nothing of the inputs is kept or changed."""
+
+    def run_all(self, calls: Iterable[Tensors]) -> list[dict[str, Tensor]]:
+        """The outputs of each call, as :meth:`run` gives them; some of the calls may run at once.
+
+        Inputs are asked for when there is room for their call, and not before.
+        """

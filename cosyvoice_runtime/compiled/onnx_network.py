@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import onnxruntime
@@ -37,3 +38,7 @@ class OnnxNetwork:
         arrays = {name: tensor.contiguous().numpy() for name, tensor in inputs.items()}
         results = self._session.run(self._outputs, arrays)
         return {name: torch.from_numpy(array) for name, array in zip(self._outputs, results, strict=True)}
+
+    def run_all(self, calls: Iterable[Tensors]) -> list[dict[str, Tensor]]:
+        """One after the other."""
+        return [self.run(inputs) for inputs in calls]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,27 +63,30 @@ class FittedNetwork:
         """
         sizes = self._ports.sizes(inputs)
         if BATCH not in sizes or sizes[BATCH] <= target[BATCH]:
-            return self._padded(inputs, target)
-        rows, most = sizes[BATCH], target[BATCH]
+            return self._cut(self._network.run(self._padded(inputs, target)), sizes)
+        calls = list(self._calls(inputs, sizes[BATCH], target[BATCH]))
+        outputs = self._network.run_all(self._padded(call, target) for call in calls)
         pieces = [
-            self._padded(
-                {name: _rows(inputs[name], dims, start, most) for name, dims in self._ports.inputs.items()},
-                target,
-            )
-            for start in range(0, rows, most)
+            self._cut(output, self._ports.sizes(call)) for output, call in zip(outputs, calls, strict=True)
         ]
         return {
             name: torch.cat([piece[name] for piece in pieces], dims.index(BATCH))
             for name, dims in self._ports.outputs.items()
         }
 
+    def _calls(self, inputs: Tensors, rows: int, most: int) -> Iterator[dict[str, Tensor]]:
+        """The inputs in calls of at most so many rows."""
+        for start in range(0, rows, most):
+            yield {name: _rows(inputs[name], dims, start, most) for name, dims in self._ports.inputs.items()}
+
     def _padded(self, inputs: Tensors, target: Sizes) -> dict[str, Tensor]:
         sizes = self._ports.sizes(inputs)
-        given = {
+        return {
             name: _pad(inputs[name], dims, sizes, target).contiguous()
             for name, dims in self._ports.inputs.items()
         }
-        outputs = self._network.run(given)
+
+    def _cut(self, outputs: Tensors, sizes: Sizes) -> dict[str, Tensor]:
         return {name: _cut(outputs[name], dims, sizes) for name, dims in self._ports.outputs.items()}
 
 

@@ -31,6 +31,17 @@ FlowLookahead = Annotated[
 BACKEND_DIR = Path("engines/networks")
 
 
+Contexts = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=16,
+        description="Backend tensorrt: calls of a network that run at once, each with contexts, memory and "
+        "CUDA graphs of its own; of use where a batch is too long for one call.",
+    ),
+]
+
+
 class ModelSettings(Section):
     """Fields that every model has."""
 

@@ -13,6 +13,7 @@ from cosyvoice_runtime.settings.model import (
     CPU,
     GPU,
     BatchedSettings,
+    Contexts,
     FlowLookahead,
     NetworkSettings,
     require_device,
@@ -119,6 +120,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend torch."
     )
+    tensorrt_contexts: Contexts = 1
     backend_max_seconds: int = Field(
         60,
         ge=10,
