@@ -81,7 +81,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def explain(settings: TensorrtLlmSettings, tp_size: int) -> None:
     conversion = conversion_options(settings, tp_size)
-    for flag in build_flags(build_options(settings), conversion.layout, conversion.dtype):
+    kind = conversion.layout, conversion.dtype, conversion.weight_only
+    for flag in build_flags(build_options(settings), *kind):
         print(f"--{flag.name} {flag.value}\n    {flag.why}")
 
 

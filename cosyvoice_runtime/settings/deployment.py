@@ -98,6 +98,11 @@ class Settings(BaseModel):
                 if before == AUTO:
                     logger.info("%s.%s: auto is %s", name, key, chosen[key])
         self._require_one_lookahead()
+        if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
+            logger.warning(
+                "tensorrt_llm.engine is tensorrt_llm and cosyvoice2.sampling ras: engine torch is the faster "
+                "one for ras (docs/tensorrt_llm.md); tensorrt_llm is for cosyvoice2.sampling nucleus"
+            )
         return Settings(**sections)
 
     def _require_one_lookahead(self) -> None:

@@ -100,6 +100,15 @@ def test_as_many_vocoders_as_devices_and_of_their_kind(device, vocoder):
         Token2WavSettings(device=device, vocoder_device=vocoder)
 
 
+def test_ras_with_engine_tensorrt_llm_is_told_when_the_settings_are_read(caplog):
+    Settings.read(["tensorrt_llm.engine=tensorrt_llm", "device=cuda"]).resolved(GPU)
+    assert "engine torch is the faster one for ras" in caplog.text
+    caplog.clear()
+    Settings.read(["tensorrt_llm.engine=tensorrt_llm", "sampling=nucleus"]).resolved(GPU)
+    Settings.read([]).resolved(GPU)
+    assert not caplog.text
+
+
 def test_both_models_wait_for_the_same_lookahead():
     assert Settings.read(["lookahead_tokens=1"]).resolved(CPU).token2wav.flow_lookahead == 1
     with pytest.raises(InvalidInput, match=r"cosyvoice2\.lookahead_tokens: 'exact'.*which is 1"):

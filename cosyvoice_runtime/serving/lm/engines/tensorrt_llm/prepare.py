@@ -88,6 +88,11 @@ def _open(
     requests = RequestMaker(
         bindings, built.vocabulary, built.bias, built.max_positions, settings.ras_callback
     )
+    if settings.ras_callback:
+        logger.warning(
+            "ras costs this engine a step of its own for every token of all requests; engine torch is the "
+            "faster one for ras (docs/tensorrt_llm.md), this one for nucleus"
+        )
     logger.info(
         "engine tensorrt_llm: layout %s, %d slots; nucleus and greedy are drawn by TensorRT-LLM, ras %s",
         built.vocabulary.layout,
