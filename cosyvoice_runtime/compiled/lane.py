@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.network import Tensors
+from cosyvoice_runtime.compiled.network import Inputs, whole
 from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTContext, TensorRTEngine
+from cosyvoice_runtime.flow.layers import Gathered
 
 Key = tuple[tuple[int, ...], ...]
 End = Callable[[], dict[str, Tensor]]
@@ -57,20 +58,20 @@ class Lane:
             graph = self._record(context)
             self._captured[self._key(shapes)] = CapturedCall(tensors, scratch, context, graph)
 
-    def start(self, inputs: Tensors) -> End:
+    def start(self, inputs: Inputs) -> End:
         """Begin a call; the inputs must stay in place until its end, and no other call may begin before."""
         shapes = {name: tuple(inputs[name].shape) for name in self._engine.inputs}
         call = self._captured.get(self._key(shapes))
         return self._enqueue(shapes, inputs) if call is None else self._replay(call, inputs)
 
-    def _replay(self, call: CapturedCall, inputs: Tensors) -> End:
+    def _replay(self, call: CapturedCall, inputs: Inputs) -> End:
         caller = self._cuda.current_stream()
         self._stream.wait_stream(caller)
         if self._read is not None:
             self._stream.wait_event(self._read)
         with self._cuda.on(self._stream):
             for name in self._engine.inputs:
-                call.tensors[name].copy_(inputs[name])
+                _write(inputs[name], call.tensors[name])
             call.graph.replay()
 
         def end() -> dict[str, Tensor]:
@@ -81,20 +82,22 @@ class Lane:
 
         return end
 
-    def _enqueue(self, shapes: Shapes, inputs: Tensors) -> End:
+    def _enqueue(self, shapes: Shapes, inputs: Inputs) -> End:
         """At shapes that were not captured, straight from the inputs and into new outputs."""
         context = self._contexts[self._engine.profile_of(shapes)]
         context.set_shapes(shapes)
         if context.scratch_bytes() > self._scratch.numel():
             self._scratch = self._empty(context.scratch_bytes())
         outputs = {name: self._output(name, context) for name in self._engine.outputs}
-        context.bind({**{name: inputs[name] for name in shapes}, **outputs}, self._scratch)
+        given = {name: whole(inputs[name]) for name in shapes}
+        context.bind({**given, **outputs}, self._scratch)
         caller = self._cuda.current_stream()
         self._stream.wait_stream(caller)  # after the outputs were allocated: their memory may be in use there
         context.enqueue(self._stream)
 
         def end() -> dict[str, Tensor]:
             caller.wait_stream(self._stream)
+            given.clear()  # kept until here: the work reads them
             return outputs
 
         return end
@@ -131,3 +134,10 @@ class Lane:
 
 def _view(flat: Tensor, shape: tuple[int, ...]) -> Tensor:
     return flat[: torch.Size(shape).numel()].view(shape)
+
+
+def _write(value: Tensor | Gathered, out: Tensor) -> None:
+    if isinstance(value, Tensor):
+        out.copy_(value)
+    else:
+        value.into(out)

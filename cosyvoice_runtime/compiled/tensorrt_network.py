@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from torch import Tensor
 
 from cosyvoice_runtime.compiled.lane import Lane
-from cosyvoice_runtime.compiled.network import Tensors
+from cosyvoice_runtime.compiled.network import Inputs
 from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTEngine
 
 logger = logging.getLogger(__name__)
@@ -34,11 +34,11 @@ class TensorRTNetwork:
             self._idle.put(lane)
         logger.info("%s: %d lanes, %d CUDA graphs each", engine.path.name, lanes, len(captured))
 
-    def run(self, inputs: Tensors) -> dict[str, Tensor]:
+    def run(self, inputs: Inputs) -> dict[str, Tensor]:
         [outputs] = self.run_all([inputs])
         return outputs
 
-    def run_all(self, calls: Iterable[Tensors]) -> list[dict[str, Tensor]]:
+    def run_all(self, calls: Iterable[Inputs]) -> list[dict[str, Tensor]]:
         """As many at once as lanes are idle."""
         waiting, outputs = iter(calls), []
         with self._cuda.current():
@@ -46,7 +46,7 @@ class TensorRTNetwork:
                 outputs += some
         return outputs
 
-    def _run_some(self, waiting: Iterator[Tensors]) -> list[dict[str, Tensor]]:
+    def _run_some(self, waiting: Iterator[Inputs]) -> list[dict[str, Tensor]]:
         """The next calls, on lanes of their own; none at the end."""
         lanes, ends = [], []
         try:
