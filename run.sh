@@ -114,7 +114,7 @@ run_tests() {
   say "types"
   "$PYTHON" -m mypy
   say "tests"
-  OMP_NUM_THREADS=1 "$PYTHON" -m pytest "$@"
+  OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n auto --maxprocesses 4 --dist loadgroup --durations 15 "$@"
 }
 
 case "${1:-}" in
