@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from cosyvoice_runtime.settings.model import ModelSettings, require_order
-from cosyvoice_runtime.settings.rule import Accepted, Flag
+from cosyvoice_runtime.settings.model import FlowLookahead, ModelSettings, require_order, whole_or_exact
+from cosyvoice_runtime.settings.rule import EXACT, Accepted, Flag
 
 if TYPE_CHECKING:
     from typing import Self
@@ -70,6 +70,7 @@ class CosyVoice2Settings(ModelSettings):
     max_hop_tokens: int = Field(
         100, ge=1, le=1000, description="Speech tokens of the longest chunk that the hop may grow to."
     )
+    lookahead_tokens: FlowLookahead = EXACT
     max_tokens: int = Field(
         2048,
         ge=1,
@@ -106,6 +107,11 @@ class CosyVoice2Settings(ModelSettings):
     def _hop_within_its_maximum(self) -> Self:
         require_order(self, "hop_tokens", "max_hop_tokens")
         return self
+
+    @property
+    def flow_lookahead(self) -> int | None:
+        """Speech tokens, or None for as many as the checkpoint's flow looks ahead."""
+        return whole_or_exact(self.lookahead_tokens)
 
     def resolved(self, machine: Machine) -> Self:
         return super().resolved(machine).replace(voices_dir=self.voices_dir.absolute())
