@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 LIVE_INTERVAL_S = 0.05
 HURRIED_EXIT_S = 0.5
+CLIENT_HEADER = "(?i)x-client-id"
+"""Header that names a client (``CLIENT_PARAMETER`` of ``serving/triton/request.py``)."""
 
 
 class Server:
@@ -212,6 +214,9 @@ class Server:
             "--metrics-config=histogram_latencies=true",
             # A pooled request holds on to its model, which then never finishes unloading.
             "--grpc-infer-allocation-pool-size=0",
+            # Named clients get a fair share; a proxy names them in a header.
+            f"--http-header-forward-pattern={CLIENT_HEADER}",
+            f"--grpc-header-forward-pattern={CLIENT_HEADER}",
             *self._ports.arguments,
             *self._control.arguments,
         ]
