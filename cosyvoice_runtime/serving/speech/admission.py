@@ -16,6 +16,11 @@ from cosyvoice_runtime.serving.speech.tickets import UNNAMED, Tickets
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 30.0
 """Of what a refused client is told."""
+FIRST_WAIT_S = 0.4
+"""Longest wait that the next in turn is told, so that it is there soon after a place has become free."""
+KEPT_S = 0.5
+"""How long a place that has become free is kept for those whose turn it is. Many who were refused never come
+back, so it is anybody's then."""
 USUAL_STAY_S = 2.0
 """How long an utterance takes before the first has ended."""
 STAY_SHARE = 0.1
@@ -28,7 +33,8 @@ class Admission:
     Refusing at once, and not after a wait, tells a client to try elsewhere; a queue would only hide that the
     machine is full, and its first audio would come late for everybody.
 
-    Clients take turns: who was refused and comes back when told goes before those who come later, or again.
+    Clients take turns: who was refused and comes back when told goes before those who come later, or again;
+    a place that has become free is kept a moment for them.
     A named client waits once, however many requests it has, so that one with many does not get more.
 
     Args:
@@ -44,7 +50,7 @@ class Admission:
         board = self._places.board
         self.capacity = Capacity(board["learned"], limit)
         self._tickets = Tickets(board["tickets"])
-        self._learned = board["learned"]
+        self._board = board
         self.now = now
 
     @property
@@ -67,14 +73,24 @@ class Admission:
         try:
             yield stay
         finally:
-            self._places.leave(number)
-            self._ended(self.now() - stay.start_s)
+            self._leave(number, stay.start_s)
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Hold the first place, which is nobody's turn; yields whether it was free."""
+        number = self._places.take(1, UNNAMED)
+        try:
+            yield number is not None
+        finally:
+            if number is not None:
+                self._places.leave(number)
 
     def _take(self, client: int) -> int:
         now, limit, held = self.now(), self.capacity.limit, self.count
         ticket = self._tickets.find(client, now)
-        ahead = self._tickets.ahead(client, ticket, now, now + self._turn_s)
-        place = self._places.take(limit, client) if held + ahead < limit else None
+        kept_until_s = float(self._board["freed_s"]) + KEPT_S
+        kept = self._tickets.ahead(client, ticket, now, kept_until_s) if now < kept_until_s else 0
+        place = self._places.take(limit, client) if held + kept < limit else None
         if place is None:
             wait_s = self._wait_s(self._tickets.ahead(client, ticket, now))
             self._tickets.issue(client, ticket, now, now + wait_s)
@@ -86,16 +102,20 @@ class Admission:
     @property
     def _turn_s(self) -> float:
         """Seconds from one place that becomes free to the next."""
-        return (float(self._learned["stay_s"]) or USUAL_STAY_S) / self.capacity.limit
+        return (float(self._board["stay_s"]) or USUAL_STAY_S) / self.capacity.limit
 
     def _wait_s(self, ahead: int) -> float:
         """When those ahead will have had their places, in tenths of a second."""
         wait_s = self._turn_s * (ahead + 0.5)  # the next place becomes free at any time of a turn
+        wait_s = wait_s if ahead else min(wait_s, FIRST_WAIT_S)
         return math.ceil(10 * min(max(wait_s, SHORTEST_WAIT_S), LONGEST_WAIT_S)) / 10
 
-    def _ended(self, stay_s: float) -> None:
-        mean_s = float(self._learned["stay_s"]) or stay_s
-        self._learned["stay_s"] = mean_s + STAY_SHARE * (stay_s - mean_s)
+    def _leave(self, place: int, since_s: float) -> None:
+        now = self.now()
+        self._places.leave(place)
+        mean_s = float(self._board["stay_s"]) or now - since_s
+        self._board["stay_s"] = mean_s + STAY_SHARE * (now - since_s - mean_s)
+        self._board["freed_s"] = now
 
 
 class Stay:

@@ -8,7 +8,7 @@ import os
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
-from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError
+from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
@@ -87,12 +87,17 @@ async def learn_speed(service: SpeechService, admission: Admission) -> None:
     """
     if not admission.capacity.learns or admission.capacity.speed or GRPC_URL_VARIABLE not in os.environ:
         return
+    with admission.alone() as first:
+        if first:
+            await _measure_speed(service, admission)
+        else:
+            logger.info("the other entry model measures how fast this machine speaks")
+
+
+async def _measure_speed(service: SpeechService, admission: Admission) -> None:
     try:
-        with admission.place():
-            async with asyncio.timeout(MEASURE_TIMEOUT_S):
-                admission.capacity.start(await service.speed())
-    except OverloadedError:
-        logger.info("the other entry model measures how fast this machine speaks")
+        async with asyncio.timeout(MEASURE_TIMEOUT_S):
+            admission.capacity.start(await service.speed())
     except (CosyVoiceError, TimeoutError) as error:
         logger.warning("the speed could not be measured (%r) and is learned from requests", error)
     else:

@@ -61,4 +61,4 @@ class Tickets:
         self._due_s[ticket] = 0
 
     def _valid(self, now: float) -> Any:
-        return self._due_s + PATIENCE_S > now
+        return (self._due_s > 0) & (self._due_s + PATIENCE_S > now)

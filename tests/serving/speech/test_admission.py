@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -55,12 +55,14 @@ def refusal(admission: Admission, client: str | None = None) -> OverloadedError:
     return caught.value
 
 
-def test_the_place_over_the_limit_is_refused_until_one_is_left(places):
-    admission = Admission(2)
+def test_the_place_over_the_limit_is_refused_until_one_is_left(clock, places):
+    admission = Admission(2, now=clock)
     places.enter_context(admission.place())
     with admission.place():
-        assert "2 utterances are in progress" in str(refusal(admission))
+        error = refusal(admission)
+        assert "2 utterances are in progress" in str(error)
         assert admission.count == 2
+    clock.time += error.retry_after_s
     places.enter_context(admission.place())
     assert admission.count == 2
 
@@ -73,19 +75,20 @@ def test_place_is_free_after_an_error():
     assert admission.count == 0
 
 
-def test_two_processes_share_one_limit(file, places):
+def test_two_processes_share_one_limit(file, clock, places):
     """Each of the two has opened the file for itself, which is all that makes them two."""
-    one, other = Admission(2, file), Admission(2, file)
+    one, other = Admission(2, file, clock), Admission(2, file, clock)
     places.enter_context(one.place())
     with other.place():
         assert one.count == other.count == 2
         refusal(one)
         refusal(other)
+    clock.time += 10
     places.enter_context(other.place())
 
 
-def test_places_of_a_killed_process_are_free(file, places):
-    admission = Admission(3, file)
+def test_places_of_a_killed_process_are_free(file, clock, places):
+    admission = Admission(3, file, clock)
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
@@ -93,6 +96,7 @@ def test_places_of_a_killed_process_are_free(file, places):
         with admission.place():
             refusal(admission)
         holder.kill()
+    clock.time += 10
     assert admission.count == 0
     for _ in range(3):
         places.enter_context(admission.place())
@@ -110,13 +114,13 @@ def test_refused_client_is_told_when_the_utterances_before_it_will_have_ended(cl
         clock.time += 6.0  # how long an utterance takes, as far as is known
     for _ in range(4):
         places.enter_context(admission.place())
-    assert [refusal(admission).retry_after_s for _ in range(3)] == [0.8, 2.3, 3.8]
+    assert [refusal(admission).retry_after_s for _ in range(3)] == [0.4, 2.3, 3.8]
 
 
 def test_hint_stands_at_the_end_of_the_text(places):
     admission = Admission(1)
     places.enter_context(admission.place())
-    assert str(refusal(admission)).endswith("; try again in 1 s")
+    assert str(refusal(admission)).endswith("; try again in 0.4 s")
 
 
 def test_no_client_is_told_to_wait_for_ever(clock, places):
@@ -171,6 +175,25 @@ def test_client_that_comes_back_too_early_keeps_its_turn(clock, places):
         clock.time += 0.8
     refusal(admission, "second")
     places.enter_context(admission.place("first"))
+
+
+def test_many_who_never_come_back_keep_nobody_from_a_place(clock):
+    """Three times as many as there is room for, each with another name, who don't ask twice."""
+    admission = Admission(3, now=clock)
+    speaking: list[tuple[float, ExitStack]] = []
+    admitted = 0
+    for number in range(900):
+        clock.time += 2.0 / 9
+        while speaking and speaking[0][0] <= clock.time:
+            speaking.pop(0)[1].close()
+        place = ExitStack()
+        with suppress(OverloadedError):
+            place.enter_context(admission.place(f"client {number}"))
+            speaking.append((clock.time + 2.0, place))
+            admitted += 1
+    for _, place in speaking:
+        place.close()
+    assert admitted >= 0.7 * 300
 
 
 def test_named_client_waits_behind_one_of_the_crowd_without_names_and_not_behind_all(clock, places):

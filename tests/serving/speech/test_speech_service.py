@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,8 @@ def make(tokenizer, tmp_path: Path):
         hop = HopPolicy(25, 3, 10, 25, 100, 25)
         return stages, SpeechService(
             stages, voices, TextFrontEnd(tokenizer), tokenizer, hop, 24_000, speech_metrics,
-            Admission(places), streaming=True, sampling=SamplingOptions(), max_characters=100,
+            Admission(places, now=itertools.count(100).__next__),
+            streaming=True, sampling=SamplingOptions(), max_characters=100,
         )  # fmt: skip
 
     return service
