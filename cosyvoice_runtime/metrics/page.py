@@ -13,6 +13,8 @@ from prometheus_client.samples import Sample
 
 from cosyvoice_runtime.metrics.metrics import LIVING_GAUGES
 
+COUNTERS = ("_total", "_count")
+"""How names of numbers end that only grow."""
 ENDED = "ZX"
 """States of a process that is a zombie, or gone (proc(5))."""
 
@@ -40,6 +42,16 @@ def render_page(directory: Path) -> str:
 def read_samples(directory: Path) -> list[Sample]:
     """Every line of the page."""
     return [sample for family in ModelMetrics(directory).collect() for sample in family.samples]
+
+
+def sum_of_counters(directory: Path, model: str) -> float:
+    """The sum of all numbers of a model that only grow."""
+    samples = read_samples(directory)
+    return sum(
+        sample.value
+        for sample in samples
+        if sample.labels.get("model") == model and sample.name.endswith(COUNTERS)
+    )
 
 
 def _remove_dead_gauges(directory: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, render_page
+from cosyvoice_runtime.metrics.page import sum_of_counters
 from cosyvoice_runtime.metrics.request_count import read_request_counts
 from cosyvoice_runtime.supervisor import processes, shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
@@ -87,6 +88,10 @@ class ServerProcess:
     def inflight(self) -> dict[str, int]:
         """Requests in work, of each model that tells."""
         return {} if self._run_dir is None else read_request_counts(self._run_dir / METRICS)
+
+    def work_done(self, model: str) -> float:
+        """What a model has counted so far, of all that it counts; a model that works counts more."""
+        return 0.0 if self._run_dir is None else sum_of_counters(self._run_dir / METRICS, model)
 
     def metrics(self) -> str:
         """What the models tell of themselves, as a page for Prometheus."""

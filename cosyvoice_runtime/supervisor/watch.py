@@ -53,7 +53,7 @@ class Watch:
         self._expected = process.count_stubs()
         self._allowances = defaultdict[str, Allowance](lambda: Allowance(settings.max_reloads))
         self._closed = threading.Event()
-        self._rounds = ProbeRounds(models.probed, self._probe, settings.probe_interval_s)
+        self._rounds = ProbeRounds(models.probed, self._probe, process.work_done, settings.probe_interval_s)
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 

@@ -93,6 +93,7 @@ class Admission:
         place = self._places.take(limit, client) if held + kept < limit else None
         if place is None:
             wait_s = self._wait_s(self._tickets.ahead(client, ticket, now))
+            wait_s = min(wait_s, KEPT_S) if held < limit else wait_s
             self._tickets.issue(client, ticket, now, now + wait_s)
             raise OverloadedError(_reason(held, limit), wait_s)
         if ticket is not None:

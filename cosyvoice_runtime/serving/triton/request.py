@@ -79,8 +79,10 @@ class Inputs:
     @property
     def client(self) -> str | None:
         """The name of who asks, if the request or a header forwarded with it has one."""
-        name = json.loads(self._request.parameters() or "{}").get(CLIENT_PARAMETER)
-        return None if name is None else str(name)
+        parameters = json.loads(self._request.parameters() or "{}")
+        # HTTP keeps the case of a header. Headers come after parameters, so a proxy's name is the last.
+        names = [value for key, value in parameters.items() if key.lower() == CLIENT_PARAMETER]
+        return str(names[-1]) if names else None
 
     def array(self, name: str) -> Array | None:
         """The tensor, flattened to one dimension, or None if the request has none of this name."""
