@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +31,7 @@ def figures(samples: Sequence[Sample], wall_s: float, users: int | None = None) 
         "admitted": len(admitted),
         "refused": len(refused),
         "failed": len(samples) - len(admitted) - len(refused),
+        "errors": dict(Counter(sample.error for sample in samples if sample.error)),
         "ttfb_ms": spread([sample.timeline.ttfb_s or 0.0 for sample in admitted]),
         "refusal_ms": spread([sample.latency_s for sample in refused]),
         "without_hint": sum(sample.retry_after_s is None for sample in refused),
