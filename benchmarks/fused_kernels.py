@@ -27,7 +27,6 @@ from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, TokenSpan
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
-from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles, tiles_for
 
 SIZES = {"tiny": TINY, "full": FULL}
@@ -90,24 +89,9 @@ class Chunk:
         for _ in range(self.flow.solver.num_steps):
             self.call.step(self.started)
 
-    def places(self) -> Places:
-        """Where the fused solver finds the past."""
-        inputs, started = self.call._inputs, self.started
-        return Places(
-            pages=self.pool.estimator_pages.flatten(0, 2),
-            table=started.table,
-            page=started.page,
-            frame=started.frame,
-            before=inputs.shape.before,
-            unused=inputs.rows.missing.contiguous(),
-            lengths=inputs.rows.counts * self.flow.config.frames_per_token,
-            tails=inputs.tails.estimator.flatten(0, 1),
-            new_tails=self.call.new_tails.estimator.flatten(0, 1),
-        )
-
     def fused(self, chained: bool, tiles: Tiles | None = None) -> Callable[[], None]:
         solver = FusedSolver(self.flow.network.estimator, self.flow.solver, chained)
-        places = self.places()
+        places = self.call.solver_places(self.started)
         return lambda: solver.solve(self.call.mel, self.started.conditions, places, tiles)
 
 

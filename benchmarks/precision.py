@@ -16,8 +16,13 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.flow.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.paged_call import PagedSolver
+from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import KVCache, SpeechLM
+from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.vocoder.hift import HiFT
 from stages import DTYPES, SIZES, TOKEN_RATE, machine, random_voice
 
@@ -27,35 +32,49 @@ SECONDS = 10
 def logits(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
     """Speech logits ``[T, rows]`` after each of 10 s of speech tokens."""
     tensors = dict(random_tensors("llm", config, 0))
-    voice = random_voice(config.flow, TOKEN_RATE * SECONDS)
+    tokens = random_voice(config.flow, TOKEN_RATE * SECONDS).speech_tokens
 
     def compute(dtype: torch.dtype) -> Tensor:
         lm = SpeechLM.from_tensors(config.speech_lm, tensors, device, dtype)
-        prompt = lm.embed_prompt(range(40), voice.tokens.tolist())
+        prompt = lm.embed_prompt(range(40), tokens.tolist())
         length = prompt.shape[0]
         cache = KVCache(config.speech_lm, 1, length, device, dtype)
         hidden = lm(prompt[None], torch.arange(length, device=device)[None], cache.view(0, 1), length)
-        return lm.logits(hidden)[0, -len(voice.tokens) :].float()
+        return lm.logits(hidden)[0, -len(tokens) :].float()
 
     return compute
 
 
-def mel(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
-    """Mel ``[bins, T]`` of 10 s after a prompt of 3 s."""
+def mel(config: ModelConfig, device: str, fused: bool = False) -> Callable[[torch.dtype], Tensor]:
+    """Mel ``[bins, T]`` of 10 s after a prompt of 3 s, chunk by chunk."""
     tensors = dict(random_tensors("flow", config, 0))
-    voice = random_voice(config.flow, TOKEN_RATE * 3)
-    tokens = random_voice(config.flow, TOKEN_RATE * SECONDS).tokens.tolist()
+    prompt = flow_prompt(random_voice(config.flow, TOKEN_RATE * 3))
+    tokens = random_voice(config.flow, TOKEN_RATE * SECONDS).speech_tokens.tolist()
 
     def compute(dtype: torch.dtype) -> Tensor:
-        return Flow.from_tensors(config.flow, tensors, device, dtype).generate([voice], [tokens])[0]
+        flow = Flow.from_tensors(config.flow, tensors, device, dtype)
+        stream = FlowStream(flow, num_pages=SECONDS + 4)
+        if fused:
+            buckets = CallBuckets(rows=(1,), chunks=(1,), before=(SECONDS + 3,))
+            stream.capture(buckets, CudaGraphCapture(flow.device), fused_solver(flow))
+        state = stream.open(prompt)
+        state.push(tokens, last=True)
+        [mel] = stream.advance([state])
+        return mel
 
     return compute
+
+
+def fused_solver(flow: Flow) -> PagedSolver:
+    from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+
+    return FusedSolver(flow.network.estimator, flow.solver, chained=True)
 
 
 def wave(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
     """Waveform of 10 s of one mel and source."""
     tensors = dict(random_tensors("hift", config, 0))
-    frames = random_voice(config.flow, TOKEN_RATE * SECONDS).mel.T[None].to(device)
+    frames = random_voice(config.flow, TOKEN_RATE * SECONDS).prompt_mel.T[None].to(device)
     reference = HiFT.from_tensors(config.vocoder, tensors, device)
     source = reference.source(reference.f0(frames))
 
@@ -94,6 +113,9 @@ def main() -> None:
             ).item()
             ratios = [decibels(*pair) for pair in zip(found[1:], expected[1:], strict=True)]
             print(f"| {name} | {agreement:.1%} | {divergence:.2e} | {ratios[0]:.1f} | {ratios[1]:.1f} |")
+        if options.device == "cuda":
+            found_fused = mel(config, options.device, fused=True)(torch.float16)
+            print(f"| float16, fused kernels | | | {decibels(found_fused, expected[1]):.1f} | |")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Time of token2wav's chunks on one device, kernel by kernel and replayed from CUDA graphs.
+"""Time of token2wav's chunks on one device: kernel by kernel, in CUDA graphs, and with fused kernels in them.
 
 Random weights, one process, no server. Utterances side by side take chunk after chunk of a steady length;
-the voice's own chunks are computed before. What both ways give is compared too.
+the voice's own chunks are computed before. What the ways give is compared too.
 
     python benchmarks/token2wav_chunks.py --size full --dtype float16 float32 --utterances 1 2 4 8
 """
@@ -22,13 +22,16 @@ from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
 from stages import DTYPES, SIZES, machine, random_voice
 
 SECOND = 25
 """Speech tokens."""
+WAYS = ("launched", "replayed", "fused")
 FIRST = 28
 """Of the first chunk: one second and the flow's look-ahead."""
 
@@ -53,7 +56,7 @@ def load(size: str, dtype: str, device: str, pages: int, ode_steps: int) -> Toke
 def speak(token2wav: Token2Wav, utterances: int, prompt: int, chunk: int, seconds: int) -> Result:
     """Utterances of ``seconds`` seconds in chunks of ``chunk`` tokens."""
     config = token2wav.flow.flow.config
-    prefix = token2wav.flow.prefix(random_voice(config, prompt))
+    prefix = token2wav.flow.prefix(flow_prompt(random_voice(config, prompt)))
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(
         config.token_vocab_size, (utterances, SECOND * seconds), generator=generator
@@ -121,6 +124,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--seconds", type=int, default=10, help="of an utterance (default %(default)s)")
     arguments.add_argument("--ode-steps", type=int, default=10)
     arguments.add_argument("--repeats", type=int, default=3)
+    arguments.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="(default %(default)s)")
     return arguments
 
 
@@ -142,20 +146,35 @@ def main() -> None:
             for utterances in options.utterances
             for chunk in options.chunk_tokens
         ]
-        launched = [repeated(token2wav, options.repeats, *how) for how in kinds]
-        for how, result in zip(kinds, launched, strict=True):
-            print(row("launched", dtype, how[0], how[2], result, ""), flush=True)
-        if options.device != "cuda":
-            continue
-        begun = time.perf_counter()
-        graphs = token2wav.capture(CallBuckets.up_to(most), CudaGraphCapture(token2wav.vocoder.device))
-        spent = time.perf_counter() - begun
-        memory = torch.cuda.memory_reserved() / 2**20
-        print(f"CUDA graphs of {graphs} calls in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)
-        for how, before in zip(kinds, launched, strict=True):
-            result = repeated(token2wav, options.repeats, *how)
-            differs = difference(result.waves, before.waves)
-            print(row("replayed", dtype, how[0], how[2], result, differs), flush=True)
+        first: list[Result] = []
+        for way in options.ways:
+            if way != "launched" and options.device != "cuda":
+                continue
+            if way == "fused" and DTYPES[dtype] != torch.float16:
+                continue
+            if way != "launched":
+                capture(token2wav, most, fused_solver(token2wav) if way == "fused" else None)
+            results = [repeated(token2wav, options.repeats, *how) for how in kinds]
+            first = first or results
+            for how, result, other in zip(kinds, results, first, strict=True):
+                differs = "" if first is results else difference(result.waves, other.waves)
+                print(row(way, dtype, how[0], how[2], result, differs), flush=True)
+
+
+def fused_solver(token2wav: Token2Wav) -> PagedSolver:
+    from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+
+    flow = token2wav.flow.flow
+    return FusedSolver(flow.network.estimator, flow.solver, chained=True)
+
+
+def capture(token2wav: Token2Wav, most: int, fused: PagedSolver | None) -> None:
+    """Replay from now on; prints what capturing took."""
+    begun = time.perf_counter()
+    graphs = token2wav.capture(CallBuckets.up_to(most), CudaGraphCapture(token2wav.vocoder.device), fused)
+    spent = time.perf_counter() - begun
+    memory = torch.cuda.memory_reserved() / 2**20
+    print(f"CUDA graphs of {graphs} calls in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)
 
 
 if __name__ == "__main__":

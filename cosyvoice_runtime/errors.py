@@ -83,6 +83,10 @@ class CheckpointError(CosyVoiceError):
     """A checkpoint file is missing, damaged, or holds other tensors than its configuration asks for."""
 
 
+class StorageError(CosyVoiceError):
+    """What should be kept can't be written or read: the disk is full, or a directory can't be used."""
+
+
 class EngineFileError(CosyVoiceError):
     """An engine is missing, was built from something else than what is to be served, or can't be run here."""
 

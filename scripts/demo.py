@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument(
         "--reference-text",
         default=(DEMO_VOICE / "reference.txt").read_text("utf-8").strip(),
-        help="what the recording says",
+        help="what the reference says",
     )
     parser.add_argument("--output", type=Path, default=ROOT / "demo.wav")
     options = parser.parse_args()

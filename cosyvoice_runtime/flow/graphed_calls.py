@@ -9,9 +9,18 @@ from dataclasses import dataclass
 import torch
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, batch_buckets, bucket_for
+from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.flow import Flow, TokenSpan
-from cosyvoice_runtime.flow.paged_call import BatchShape, Continued, PagedCall, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.paged_call import (
+    BatchShape,
+    Continued,
+    PagedCall,
+    PagedInputs,
+    PagedSolver,
+    batch_tails,
+)
 from cosyvoice_runtime.flow.pages import PagePool, Tails
+from cosyvoice_runtime.flow.places import Places
 
 MOST_ROWS = 16
 """More utterances are computed in several calls: a GPU gains little from more, and graphs take memory."""
@@ -56,11 +65,15 @@ class CallBuckets:
         return BatchShape(bucket_for(self.rows, shape.rows), tokens, bucket_for(self.before, shape.before))
 
 
-class GraphedCall:
-    """A :class:`PagedCall` of one shape: its start, and one step that is replayed for all.
+class FusedSteps:
+    """All steps of the solver in one CUDA graph, for calls of any past.
+
+    Fused kernels skip the pages that a row does not have, so one graph serves every :class:`GraphedCall` of
+    its rows and tokens; each such call leaves here what its start has made.
 
     Args:
-        old_tails, new_tails: memory that the call may use while it runs.
+        shape: the size, with the longest past.
+        old_tails, new_tails: memory that all these calls use while they run.
     """
 
     def __init__(
@@ -71,38 +84,109 @@ class GraphedCall:
         old_tails: Tails,
         new_tails: Tails,
         capture: GraphCapture,
+        solver: PagedSolver,
+    ) -> None:
+        idle = PagedCall(flow, pool, PagedInputs.of(flow, shape, old_tails), new_tails)
+        started = idle.start(masked=False)
+        self.mel = idle.mel
+        self._conditions, self._places = started.conditions, idle.solver_places(started)
+        self._graph = capture(lambda: solver.solve(self.mel, self._conditions, self._places))
+
+    def take(self, conditions: Conditions, places: Places) -> None:
+        """Copy what a call's start has made; can be captured."""
+        mine = self._places
+        missing = mine.before - places.before
+        for old, new in (
+            (self._conditions.mu, conditions.mu),
+            (self._conditions.speaker, conditions.speaker),
+            (self._conditions.prompt, conditions.prompt),
+            (mine.table[:, missing:], places.table),
+            (mine.page, places.page),
+            (mine.unused, places.unused + missing),
+            (mine.lengths, places.lengths),
+        ):
+            old.copy_(new)
+
+    def replay(self) -> None:
+        """Take ``mel`` from noise to the solution."""
+        self._graph.replay()
+
+
+class GraphedCall:
+    """A :class:`PagedCall` of one shape: its start, and then the steps.
+
+    Plain steps are equal, so one is captured and replayed for all.
+
+    Args:
+        old_tails, new_tails: memory that the call may use while it runs.
+        fused: of this size, takes the place of the plain steps.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        pool: PagePool,
+        shape: BatchShape,
+        old_tails: Tails,
+        new_tails: Tails,
+        capture: GraphCapture,
+        fused: FusedSteps | None = None,
     ) -> None:
         self.shape = shape
         self._inputs = PagedInputs.of(flow, shape, old_tails)
-        self._call = PagedCall(flow, pool, self._inputs, new_tails)
-        self._start = capture(self._call.start)
-        self._step = capture(lambda: self._call.step(self._start.result))
-        self._num_steps = flow.solver.num_steps
+        if fused is None:
+            self._call = PagedCall(flow, pool, self._inputs, new_tails)
+            start = capture(self._call.start)
+            step = capture(lambda: self._call.step(start.result))
+            self._replays = [start.replay, *[step.replay] * flow.solver.num_steps]
+        else:
+            self._call = PagedCall(flow, pool, self._inputs, new_tails, fused.mel)
+            self._replays = [capture(lambda: self._start(fused)).replay, fused.replay]
 
     def run(self, inputs: PagedInputs) -> Continued:
         """As :meth:`PagedCall.run` for inputs of this shape."""
         self._inputs.copy_(inputs)
-        self._start.replay()
-        for _ in range(self._num_steps):
-            self._step.replay()
+        for replay in self._replays:
+            replay()
         tails = Tails(*(part.clone() for part in self._call.new_tails.parts))
         return Continued(self._call.mel.clone(), tails)
+
+    def _start(self, fused: FusedSteps) -> None:
+        started = self._call.start(masked=False)
+        fused.take(started.conditions, self._call.solver_places(started))
 
 
 class GraphedCalls:
     """A captured call for every shape of the buckets, all made at the start.
 
     One runs at a time, so calls of as many rows share their tails' memory.
+
+    Args:
+        fused: takes the solver's steps; None leaves them to the plain modules.
     """
 
     @torch.inference_mode()
-    def __init__(self, flow: Flow, pool: PagePool, buckets: CallBuckets, capture: GraphCapture) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        pool: PagePool,
+        buckets: CallBuckets,
+        capture: GraphCapture,
+        fused: PagedSolver | None = None,
+    ) -> None:
         self._chunk, self._lookahead = flow.config.encoder.chunk_tokens, flow.config.lookahead_tokens
         self._buckets = buckets
         tails = {rows: (batch_tails(pool, rows), batch_tails(pool, rows)) for rows in buckets.rows}
         # Largest first: the smaller ones then find their memory in the pool.
+        self._steps = {
+            (shape.rows, shape.tokens): FusedSteps(flow, pool, shape, *tails[shape.rows], capture, fused)
+            for shape in buckets.shapes(self._chunk)
+            if fused is not None and shape.before == buckets.before[-1]
+        }
         self._calls = {
-            shape: GraphedCall(flow, pool, shape, *tails[shape.rows], capture)
+            shape: GraphedCall(
+                flow, pool, shape, *tails[shape.rows], capture, self._steps.get((shape.rows, shape.tokens))
+            )
             for shape in buckets.shapes(self._chunk)
         }
 

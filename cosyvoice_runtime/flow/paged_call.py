@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.flow import Flow, FlowAttention, TokenSpan
 from cosyvoice_runtime.flow.pages import WASTE_PAGE, ZERO_PAGE, PagedPast, PageGeometry, PagePool, Tails
+from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.transfer import moved
 
 
@@ -213,6 +214,13 @@ class Continued(NamedTuple):
     tails: Tails
 
 
+class PagedSolver(Protocol):
+    """Takes all of the solver's steps at once, over pasts in pages."""
+
+    def solve(self, mel: Tensor, guided: Conditions, places: Places) -> None:
+        """Take ``mel``, float32 ``[B, T, mel]``, from noise to the solution."""
+
+
 class PagedCall:
     """The call's two parts, :meth:`start` and then every :meth:`step`, on memory that stays in place.
 
@@ -221,6 +229,7 @@ class PagedCall:
 
     Args:
         new_tails: where the tails go; by default into memory of the call's own.
+        mel: where the solver works; by default memory of the call's own.
 
     Attributes:
         mel: float32 ``[B, frames, mel]`` what the solver has so far.
@@ -228,12 +237,18 @@ class PagedCall:
     """
 
     def __init__(
-        self, flow: Flow, pool: PagePool, inputs: PagedInputs, new_tails: Tails | None = None
+        self,
+        flow: Flow,
+        pool: PagePool,
+        inputs: PagedInputs,
+        new_tails: Tails | None = None,
+        mel: Tensor | None = None,
     ) -> None:
         self._flow, self._pool, self._inputs = flow, pool, inputs
         shape, config = inputs.shape, flow.config
         frames = config.frames_per_token * shape.tokens
-        self.mel = torch.zeros(shape.rows, frames, config.mel_bins, device=flow.device)
+        size = (shape.rows, frames, config.mel_bins)
+        self.mel = torch.zeros(size, device=flow.device) if mel is None else mel
         self.new_tails = new_tails or Tails(*(torch.zeros_like(part) for part in inputs.tails.parts))
         self._index = torch.zeros(1, dtype=torch.int64, device=flow.device)
 
@@ -244,8 +259,12 @@ class PagedCall:
             self.step(started)
         return Continued(self.mel, self.new_tails)
 
-    def start(self) -> Started:
-        """Encode the tokens; ``mel`` becomes the solver's noise."""
+    def start(self, masked: bool = True) -> Started:
+        """Encode the tokens; ``mel`` becomes the solver's noise.
+
+        Args:
+            masked: make the mask that :meth:`step` needs, and a :class:`PagedSolver` does not.
+        """
         flow, pool, inputs = self._flow, self._pool, self._inputs
         old, new = inputs.tails, self.new_tails
         visible = self._visible(pool.frames.frames)
@@ -262,7 +281,8 @@ class PagedCall:
         self._index.zero_()
         guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
         places = self._places(pool.estimator)
-        return Started(guided, flow.solver.mask(visible), *places, self._ends(pool.estimator))
+        mask = flow.solver.mask(visible) if masked else None
+        return Started(guided, mask, *places, self._ends(pool.estimator))
 
     def step(self, started: Started) -> None:
         """One step of the solver on ``mel``, and on to the next."""
@@ -283,6 +303,21 @@ class PagedCall:
         self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index))
         self.new_tails.estimator.index_copy_(2, index, new.unflatten(0, (geometry.rows, -1)).unsqueeze(2))
         index.add_(1).remainder_(solver.num_steps)  # a capture runs it more often than there are steps
+
+    def solver_places(self, started: Started) -> Places:
+        """Where a :class:`PagedSolver` finds the past and leaves the new frames."""
+        inputs = self._inputs
+        return Places(
+            pages=self._pool.estimator_pages.flatten(0, 2),
+            table=started.table,
+            page=started.page,
+            frame=started.frame,
+            before=inputs.shape.before,
+            unused=inputs.rows.missing.contiguous(),
+            lengths=inputs.rows.counts * self._flow.config.frames_per_token,
+            tails=inputs.tails.estimator.flatten(0, 1),
+            new_tails=self.new_tails.estimator.flatten(0, 1),
+        )
 
     def _past(self, pages: Tensor, geometry: PageGeometry, tails: Tensor, new_tails: Tensor) -> PagedPast:
         """Of a part of the network that has one row for an utterance and one step."""

@@ -19,7 +19,14 @@ from cosyvoice_runtime.cuda_graphs import GraphCapture, split_graph_rows
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, TokenSpan
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets, GraphedCalls
-from cosyvoice_runtime.flow.paged_call import BatchShape, Continued, PagedCall, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.paged_call import (
+    BatchShape,
+    Continued,
+    PagedCall,
+    PagedInputs,
+    PagedSolver,
+    batch_tails,
+)
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 
 logger = logging.getLogger(__name__)
@@ -123,6 +130,7 @@ class FlowStream:
     Attributes:
         recomputing: utterances so far that ran out of pages.
         eager_calls: calls so far that no captured graph held, where there are graphs.
+        fused: whether captured calls take the solver's steps in fused kernels.
     """
 
     def __init__(self, flow: Flow, num_pages: int) -> None:
@@ -136,18 +144,23 @@ class FlowStream:
         self.pool = PagePool(flow, num_pages)
         self.recomputing = 0
         self.eager_calls = 0
+        self.fused = False
         self._graphs: GraphedCalls | None = None
 
-    def capture(self, buckets: CallBuckets, capture: GraphCapture) -> int:
+    def capture(self, buckets: CallBuckets, capture: GraphCapture, fused: PagedSolver | None = None) -> int:
         """Replay calls of these sizes from now on. Longer new speech is computed in several calls; a call
-        that looks back further than all buckets runs eagerly.
+        that looks back further than all buckets runs eagerly, in plain steps.
+
+        Args:
+            fused: takes the place of the solver's steps in what is captured.
 
         Returns:
             the number of captured calls; none without pages, where every call is computed from the start.
         """
         if not self.pool.num_pages:
             return 0
-        self._graphs = GraphedCalls(self.flow, self.pool, buckets, capture)
+        self.fused = fused is not None
+        self._graphs = GraphedCalls(self.flow, self.pool, buckets, capture, fused)
         return len(self._graphs)
 
     def prefix(self, prompt: FlowPrompt) -> FlowPrefix:

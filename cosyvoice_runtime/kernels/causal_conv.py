@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import (
     NOT_CHAINED,
     let_next_start,
@@ -17,7 +18,6 @@ from cosyvoice_runtime.kernels.arithmetic import (
     normalise,
     wait_for_previous,
 )
-from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5

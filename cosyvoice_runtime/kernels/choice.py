@@ -19,7 +19,7 @@ kernel before the one before ends."""
 _log = logging.getLogger(__name__)
 
 
-def fused_chosen(kernels: str, device: torch.device, config: EstimatorConfig) -> bool:
+def fused_chosen(kernels: str, device: torch.device, dtype: torch.dtype, config: EstimatorConfig) -> bool:
     """Whether to take the fused kernels; the log says which way runs, and why.
 
     Args:
@@ -30,7 +30,7 @@ def fused_chosen(kernels: str, device: torch.device, config: EstimatorConfig) ->
     """
     if kernels not in get_args(Kernels):
         raise InvalidInput("kernels", kernels, f"one of {', '.join(get_args(Kernels))}")
-    obstacle = "asked for" if kernels == "plain" else fused_obstacle(device, config)
+    obstacle = "asked for" if kernels == "plain" else fused_obstacle(device, dtype, config)
     if kernels == "fused" and obstacle is not None:
         raise InvalidInput("kernels", kernels, f"the fused kernels cannot run: {obstacle}")
     way = "fused" if obstacle is None else f"plain ({obstacle})"
@@ -38,10 +38,12 @@ def fused_chosen(kernels: str, device: torch.device, config: EstimatorConfig) ->
     return obstacle is None
 
 
-def fused_obstacle(device: torch.device, config: EstimatorConfig) -> str | None:
+def fused_obstacle(device: torch.device, dtype: torch.dtype, config: EstimatorConfig) -> str | None:
     """Why the fused kernels cannot run here; None if they can."""
     if device.type != "cuda":
         return f"they need an NVIDIA GPU, not {device.type}"
+    if dtype != torch.float16:
+        return f"they are made and measured for float16, not {dtype}".replace("torch.", "")
     if torch.cuda.get_device_capability(device) < FUSED_FROM:
         return "the GPU's compute capability is below {}.{}".format(*FUSED_FROM)
     if importlib.util.find_spec("triton") is None:

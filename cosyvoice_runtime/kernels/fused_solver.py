@@ -17,6 +17,7 @@ from cosyvoice_runtime.flow.estimator import (
     UNetStage,
 )
 from cosyvoice_runtime.flow.layers import CausalConv
+from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv
 from cosyvoice_runtime.kernels.guided_euler import guided_euler
@@ -25,7 +26,6 @@ from cosyvoice_runtime.kernels.norm_mish_add import norm_mish_add
 from cosyvoice_runtime.kernels.norm_qkv import folded, norm_qkv, packed_qkv
 from cosyvoice_runtime.kernels.norm_widen import norm_widen
 from cosyvoice_runtime.kernels.paged_attention import paged_attention
-from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.residual_linear import residual_linear
 from cosyvoice_runtime.kernels.tiles import Tiles, tiles_for
 

@@ -10,10 +10,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
 from cosyvoice_runtime.kernels.norm_qkv import EPSILON, norm_qkv_plain
 from cosyvoice_runtime.kernels.paged_attention import load_page, paged_attention_plain, softmax_update
-from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile
 
 

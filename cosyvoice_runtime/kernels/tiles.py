@@ -102,7 +102,7 @@ BY_FRAMES = {250: SMALL, 1600: MEDIUM}
 
 
 def tiles_for(frames: int) -> Tiles:
-    """Those for a call of so many frames, both guidance rows counted."""
+    """Those for a call with this number of frames, both guidance rows counted."""
     limits = sorted(BY_FRAMES)
     place = bisect_left(limits, frames)
     return BY_FRAMES[limits[place]] if place < len(limits) else LARGE

@@ -14,6 +14,7 @@ from torch import Tensor
 from cosyvoice_runtime.cuda_graphs import GraphCapture
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowPrefix, FlowState, FlowStream
 from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
@@ -121,8 +122,11 @@ class Token2Wav:
         self.lookahead_frames = lookahead_frames
         self._windows: GraphedWindows | None = None
 
-    def capture(self, buckets: CallBuckets, capture: GraphCapture) -> int:
+    def capture(self, buckets: CallBuckets, capture: GraphCapture, fused: PagedSolver | None = None) -> int:
         """Replay chunks of these sizes from now on; to be called before anything is opened.
+
+        Args:
+            fused: takes the place of the flow's steps.
 
         Returns:
             the number of captured calls.
@@ -130,7 +134,7 @@ class Token2Wav:
         config, around = self.flow.flow.config, context(self.vocoder.config)
         chunk = config.frames_per_token * config.encoder.chunk_tokens
         frames = [around.left + chunk * chunks + around.lookahead for chunks in buckets.chunks]
-        calls = self.flow.capture(buckets, capture)
+        calls = self.flow.capture(buckets, capture, fused)
         self._windows = GraphedWindows(self.vocoder, buckets.rows, frames, capture)
         return calls + len(self._windows)
 

@@ -98,6 +98,11 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Backend torch on a GPU: replay captured CUDA graphs, "
         "several times faster than launching every kernel.",
     )
+    kernels: Literal["auto", "fused", "plain"] = Field(
+        AUTO,
+        description="Kernels of the flow's steps in captured CUDA graphs: fused needs float16 and compute "
+        "capability 9.0, auto takes them where they run, plain never.",
+    )
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend torch."
     )
@@ -108,6 +113,16 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Longest utterance, prompt included, that engines are built for; "
         "unused by backend torch.",
     )
+
+    @model_validator(mode="after")
+    def _fused_kernels_are_captured(self) -> Self:
+        if self.kernels == "fused" and (self.backend != "torch" or not self.cuda_graphs):
+            raise InvalidInput(
+                f"{self.name}.kernels",
+                self.kernels,
+                "auto or plain, unless backend is torch with cuda_graphs",
+            )
+        return self
 
     @model_validator(mode="after")
     def _backend_runs_on_the_device(self) -> Self:

@@ -67,8 +67,7 @@ class ServerPorts:
 
     def url(self, port: int) -> str:
         """``host:port`` as clients on this machine write it."""
-        host = EVERYWHERE.get(self.host, self.host)
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return local_url(self.host, port)
 
     def _problem(self, name: str, port: int) -> str | None:
         try:
@@ -78,6 +77,12 @@ class ServerPorts:
                 f"{name} {port} on {self.host} can't be used ({error.strerror}): stop its user or set {name}"
             )
         return None
+
+
+def local_url(host: str, port: int) -> str:
+    """``host:port`` as clients on this machine write it."""
+    host = EVERYWHERE.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _free_ports(host: str) -> Iterator[int]:

@@ -14,10 +14,10 @@ from cosyvoice_runtime.compiled.manifest import (
     Manifest,
     differences,
     require_current,
-    sha256_of,
     stale_reasons,
 )
 from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.sha256 import sha256_of
 
 BUILT = Manifest(
     sources={"flow.onnx": "a" * 64, "flow.pt": "b" * 64},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cosyvoice_runtime.kernels.places import Places
+from cosyvoice_runtime.flow.places import Places
 
 STEPS = 2
 ATTENTIONS = 3

@@ -27,23 +27,28 @@ def capability(monkeypatch):
 
 def test_auto_takes_what_runs(capability):
     capability(9, 0)
-    assert fused_chosen("auto", GPU, ESTIMATOR)
-    assert not fused_chosen("auto", CPU, ESTIMATOR)
-    assert not fused_chosen("plain", GPU, ESTIMATOR)
+    assert fused_chosen("auto", GPU, torch.float16, ESTIMATOR)
+    assert not fused_chosen("auto", CPU, torch.float16, ESTIMATOR)
+    assert not fused_chosen("plain", GPU, torch.float16, ESTIMATOR)
     capability(8, 9)
-    assert not fused_chosen("auto", GPU, ESTIMATOR)
+    assert not fused_chosen("auto", GPU, torch.float16, ESTIMATOR)
+
+
+def test_other_types_are_computed_plainly(capability):
+    capability(9, 0)
+    assert not fused_chosen("auto", GPU, torch.float32, ESTIMATOR)
 
 
 def test_sizes_that_no_kernel_has_are_computed_plainly(capability):
     capability(9, 0)
-    assert not fused_chosen("auto", GPU, dataclasses.replace(ESTIMATOR, channels=192))
+    assert not fused_chosen("auto", GPU, torch.float16, dataclasses.replace(ESTIMATOR, channels=192))
 
 
 def test_insisting_where_they_cannot_run_is_an_error():
     with pytest.raises(InvalidInput, match="need an NVIDIA GPU"):
-        fused_chosen("fused", CPU, ESTIMATOR)
+        fused_chosen("fused", CPU, torch.float16, ESTIMATOR)
 
 
 def test_an_unknown_word_is_an_error():
     with pytest.raises(InvalidInput, match="auto, fused, plain"):
-        fused_chosen("fast", CPU, ESTIMATOR)
+        fused_chosen("fast", CPU, torch.float16, ESTIMATOR)

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import pytest
 import torch
 from small_flow import random_flow, random_prompt, random_tokens
 
+from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.flow.flow import TokenSpan
+from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool
+from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
-from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles
+
+T = TypeVar("T")
 
 TILES = Tiles(
     qkv=Tile(16, 16),
@@ -24,20 +31,6 @@ TILES = Tiles(
     pages_per_split=2,
     max_splits=3,
 )
-
-
-def fused_places(pool, inputs, call, started) -> Places:
-    return Places(
-        pages=pool.estimator_pages.flatten(0, 2),
-        table=started.table,
-        page=started.page,
-        frame=started.frame,
-        before=inputs.shape.before,
-        unused=inputs.rows.missing.contiguous(),
-        lengths=inputs.rows.counts * 2,
-        tails=inputs.tails.estimator.flatten(0, 1),
-        new_tails=call.new_tails.estimator.flatten(0, 1),
-    )
 
 
 def spans_of(starts: list[int], counts: list[int]) -> list[TokenSpan]:
@@ -74,7 +67,7 @@ def test_fused_steps_equal_the_plain_ones(starts, counts):
     fused = PagedCall(flow, pool, inputs)
     started = fused.start()
     FusedSolver(flow.network.estimator, flow.solver, chained=False).solve(
-        fused.mel, started.conditions, fused_places(pool, inputs, fused, started), TILES
+        fused.mel, started.conditions, fused.solver_places(started), TILES
     )
     for row, count in enumerate(counts):
         torch.testing.assert_close(
@@ -82,3 +75,27 @@ def test_fused_steps_equal_the_plain_ones(starts, counts):
         )
     torch.testing.assert_close(fused.new_tails.estimator, expected.tails.estimator, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(pool.estimator_pages[2:], pages_expected[2:], atol=1e-4, rtol=1e-4)
+
+
+class ComputedAgain:
+    """Captures nothing: a replay computes on the same memory and leaves the result in the same place."""
+
+    def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]:
+        result = compute()
+        return CapturedGraph(compute, result, compute)
+
+
+def test_captured_calls_with_fused_steps_speak_a_whole_utterance():
+    flow = random_flow(num_steps=1)
+    stream = FlowStream(flow, num_pages=20)
+    fused = FusedSolver(flow.network.estimator, flow.solver, chained=False)
+    assert stream.capture(CallBuckets(rows=(1,), chunks=(1,), before=(1, 4)), ComputedAgain(), fused) == 2
+    assert stream.fused
+    prompt, tokens = random_prompt(30, 1), random_tokens(12, 3)
+    state = stream.open(prompt)
+    stream.advance([state])
+    state.push(tokens, last=True)
+    [mel] = stream.advance([state])
+    assert stream.eager_calls == 0
+    [whole] = flow.generate([prompt], [tokens])
+    torch.testing.assert_close(mel, whole, atol=1e-4, rtol=1e-4)

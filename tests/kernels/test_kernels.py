@@ -10,6 +10,7 @@ import torch
 from small_places import STEPS, random_places
 from torch import Tensor
 
+from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
 from cosyvoice_runtime.kernels.guided_euler import guided_euler, guided_euler_plain
 from cosyvoice_runtime.kernels.norm_attention import norm_attention, norm_attention_plain
@@ -17,7 +18,6 @@ from cosyvoice_runtime.kernels.norm_mish_add import norm_mish_add, norm_mish_add
 from cosyvoice_runtime.kernels.norm_qkv import norm_qkv, norm_qkv_plain, packed_qkv
 from cosyvoice_runtime.kernels.norm_widen import norm_widen, norm_widen_plain
 from cosyvoice_runtime.kernels.paged_attention import paged_attention, paged_attention_plain
-from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.residual_linear import residual_linear, residual_linear_plain
 from cosyvoice_runtime.kernels.tiles import Tile
 

@@ -9,12 +9,12 @@ import torch
 from small_places import random_places
 from torch import Tensor
 
+from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
 from cosyvoice_runtime.kernels.norm_attention import norm_attention, norm_attention_plain
 from cosyvoice_runtime.kernels.norm_qkv import norm_qkv, norm_qkv_plain
 from cosyvoice_runtime.kernels.norm_widen import norm_widen, norm_widen_plain
 from cosyvoice_runtime.kernels.paged_attention import paged_attention, paged_attention_plain
-from cosyvoice_runtime.kernels.places import Places
 from cosyvoice_runtime.kernels.residual_linear import residual_linear, residual_linear_plain
 from cosyvoice_runtime.kernels.tiles import LARGE, MEDIUM, SMALL, Tiles
 

@@ -75,7 +75,7 @@ class Watched:
         self.settings = SETTINGS.replace(**changes)
         self.watch: Watch | None = None
         self._failed = threading.Event()
-        self._failures: list[SupervisorError] = []
+        self.failures: list[SupervisorError] = []
 
     def start(self) -> Watched:
         self.watch = Watch(self.process, self.models, self.settings, self._fail)
@@ -83,7 +83,7 @@ class Watched:
 
     def failure(self) -> SupervisorError:
         assert self._failed.wait(TIMEOUT_S), "nobody was told of a failure"
-        [failure] = self._failures
+        [failure] = self.failures
         return failure
 
     def close_in_time(self) -> bool:
@@ -93,7 +93,7 @@ class Watched:
         return not closer.is_alive()
 
     def _fail(self, failure: SupervisorError) -> None:
-        self._failures.append(failure)
+        self.failures.append(failure)
         self._failed.set()
 
 
@@ -160,7 +160,7 @@ def test_reload_that_never_ends_is_given_up_when_the_server_is_to_stop(watched):
     one.start().process.stubs["a"] = 0
     assert one.models.reloading.wait(TIMEOUT_S)
     assert one.close_in_time()
-    assert one._failures == []
+    assert one.failures == []
 
 
 def test_reload_that_fails_is_tried_again_until_it_was_tried_too_often(watched):

@@ -15,7 +15,9 @@ from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.kernels.choice import fused_chosen
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav.device import as_current
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FUSED_HELP = "Whether fused kernels take the flow's steps: 1, or 0 for the plain modules."
+
 
 def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRouter:
     """Schedulers at work, one for each device, with all limits of the settings each.
@@ -41,6 +45,9 @@ def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRout
         InvalidInput: a setting does not fit the checkpoint.
     """
     warm = [load_warm(settings.on(device)) for device in settings.devices]
+    for token2wav, device in zip(warm, settings.devices, strict=True):
+        fused = metrics.gauge("cosyvoice_token2wav_fused_kernels", FUSED_HELP, device=device)
+        fused.set(token2wav.flow.fused)
     return WaveRouter(
         [
             _start(token2wav, settings, WaveMetrics(metrics, device))
@@ -54,6 +61,8 @@ def load_warm(settings: Token2WavSettings) -> Token2Wav:
     with as_current(torch.device(settings.device)):
         token2wav = load_token2wav(settings)
         on_gpu = token2wav.vocoder.device.type == "cuda"
+        # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
+        torch.backends.cudnn.deterministic = True
         if on_gpu and settings.backend == "torch":
             capture_graphs(token2wav, settings)
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
@@ -106,8 +115,18 @@ def capture_graphs(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
         return
     started = time.monotonic()
     buckets, capture = CallBuckets.up_to(settings.max_batch), CudaGraphCapture(token2wav.vocoder.device)
-    calls = token2wav.capture(buckets, capture)
+    calls = token2wav.capture(buckets, capture, _fused_solver(token2wav.flow.flow, settings))
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
+
+
+def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
+    """None where the plain modules take the steps."""
+    if not fused_chosen(settings.kernels, flow.device, flow.dtype, flow.config.estimator):
+        return None
+    # defines Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+
+    return FusedSolver(flow.network.estimator, flow.solver, chained=True)
 
 
 def warm_up(token2wav: Token2Wav, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""A request to a model of the python backend: inputs, responses, and exceptions as errors for clients.
+"""A request to a model of the python backend: its inputs, its responses, and errors that clients read.
 
 Errors are a sentence and a status: no traceback, no path.
 """
