@@ -5,9 +5,10 @@
     python benchmarks/overload.py --clients 256 --factors "" --seconds 180
 
 First the capacity is measured: requests a second that are spoken for a few users who ask again and again.
-Then come closed loops of --clients users, each with a name of its own, who come back when they were told to,
-and open loops of --factors times the capacity, whose requests have no name and are not repeated. The output
-directory gets overload.json and overload.md.
+Then come closed loops of --clients users, each with a name of its own, who come one after another during the
+first quarter of the level and come back when they were told to, and open loops of --factors times the
+capacity, whose requests have no name and are not repeated. The output directory gets overload.json and
+overload.md.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ TEXTS = (
 )
 MEASURING_USERS = 8
 UNLIMITED = 1_000_000
+ARRIVE_SHARE = 0.25
+"""Share of a level over which the users of a closed loop come: hundreds at once would measure this client."""
 COLUMNS = (
     "load",
     "asked",
@@ -153,7 +156,13 @@ async def closed(options: argparse.Namespace, users: Users, utterances: Any, cli
     name = f"{clients} users"
     async with timed(name) as (progress, lag, level):
         samples = await closed_loop(
-            users.speak, utterances, clients, UNLIMITED, options.seconds, progress.step
+            users.speak,
+            utterances,
+            clients,
+            UNLIMITED,
+            options.seconds,
+            progress.step,
+            arrive_s=ARRIVE_SHARE * options.seconds,
         )
     return {**level, "load": name, **figures(samples, level["wall_s"], clients), "client_lag_ms": lag()}
 

@@ -76,17 +76,28 @@ async def measure(chunks: Any, due_s: float, sample: Sample) -> Sample:
 
 
 async def closed_loop(
-    speak: Speak, utterances: Iterator[Utterance], clients: int, requests: int, seconds: float, report: Report
+    speak: Speak,
+    utterances: Iterator[Utterance],
+    clients: int,
+    requests: int,
+    seconds: float,
+    report: Report,
+    arrive_s: float = 0.0,
 ) -> list[Sample]:
     """``clients`` users who ask again as soon as they have their answer, or when they were told to.
 
     Ends after ``requests``, or when the seconds are over and the answers under way are there.
+
+    Args:
+        arrive_s: seconds over which they come, one after another.
     """
     start = time.perf_counter()
     samples: list[Sample] = []
     left = iter(range(requests))
 
     async def user(number: int) -> None:
+        if arrive_s:
+            await asyncio.sleep(arrive_s * number / clients)
         for _ in left:
             due_s = time.perf_counter()
             if due_s - start >= seconds:

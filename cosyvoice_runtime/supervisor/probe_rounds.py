@@ -66,19 +66,29 @@ class ProbeRounds:
     def _probe_one(self, model: str) -> None:
         if self._closed.is_set():
             return
-        before = self._work_done(model)
         try:
-            self._probe(model)
-        except ProbeSilentError as error:
-            if self._work_done(model) > before:
-                logger.info("%s is too busy for a probe", model)
-                self._forget_failures(model)
-            else:
-                self._note_failure(model, error)
+            busy = self._is_too_busy(model)
         except Exception as error:
             self._note_failure(model, error)
         else:
             self._forget_failures(model)
+            if busy:
+                logger.info("%s is too busy for a probe", model)
+
+    def _is_too_busy(self, model: str) -> bool:
+        """Probe a model; whether it did other work only.
+
+        Raises:
+            Exception: it neither answered nor did anything else.
+        """
+        before = self._work_done(model)
+        try:
+            self._probe(model)
+        except ProbeSilentError:
+            if self._work_done(model) <= before:
+                raise
+            return True
+        return False
 
     def _forget_failures(self, model: str) -> None:
         with self._lock:

@@ -76,6 +76,21 @@ def test_user_who_was_refused_comes_back_when_told():
     assert asked[2] - asked[1] >= 0.01
 
 
+def test_users_may_come_one_after_another():
+    async def run():
+        asked = []
+
+        async def speak(utterance, due_s, sample):
+            asked.append(sample.user)
+            await asyncio.sleep(1)
+            return sample
+
+        await closed_loop(speak, itertools.cycle(TEXTS), 3, 3, 100.0, ignore, arrive_s=0.03)
+        return asked
+
+    assert asyncio.run(run()) == [0, 1, 2]
+
+
 def test_closed_loop_asks_nothing_more_when_the_time_is_over():
     async def run():
         server = Server()
