@@ -232,7 +232,7 @@ def server_here(options: argparse.Namespace) -> ServerProcesses | None:
         SystemExit: it is not, and one was to be killed.
     """
     try:
-        return ServerProcesses(options.url.rpartition(":")[2])
+        return ServerProcesses(int(options.url.rpartition(":")[2]))
     except LookupError as error:
         if options.kill_minutes:
             raise SystemExit(str(error)) from None

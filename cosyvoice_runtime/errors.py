@@ -59,6 +59,10 @@ class OverloadedError(CosyVoiceError):
         super().__init__(message if retry_after_s is None else f"{message}; try again in {retry_after_s:g} s")
 
 
+class WithdrawnError(CosyVoiceError):
+    """The work was called off before it was done."""
+
+
 class ClientGoneError(Exception):
     """Nobody reads the responses any more; stop working on the request."""
 
@@ -73,6 +77,13 @@ class StageError(CosyVoiceError):
     def __init__(self, message: str, status: str) -> None:
         super().__init__(message)
         self.status = status if status in STATUSES else "INTERNAL"
+
+
+class StageLostError(StageError):
+    """Another model's process has ended; what it was asked may be asked again when it is back."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"{model} is being started again; try again later", "UNAVAILABLE")
 
 
 class StageSilentError(CosyVoiceError):
@@ -99,7 +110,9 @@ def status_of(error: BaseException) -> str:
         return "INVALID_ARGUMENT"
     if isinstance(error, NotFoundError):
         return "NOT_FOUND"
-    return "UNAVAILABLE" if isinstance(error, OverloadedError) else "INTERNAL"
+    if isinstance(error, WithdrawnError):
+        return "CANCELLED"
+    return "UNAVAILABLE" if isinstance(error, OverloadedError | StageSilentError) else "INTERNAL"
 
 
 def with_status(status: str, message: str) -> str:

@@ -43,9 +43,14 @@ SLOW = (
     "models/",
     "pipeline/test_streamed_waveform.py::test_streamed_equals_offline",
     "scripts/test_documents.py",
+    "scripts/test_help.py::test_help_of_the_demo_voice",
     "scripts/test_render_model_repo.py",
+    "serving/lm/engine_tensorrt_llm/test_trtllm_conversion.py::test_nothing_imports_tensorrt_llm",
+    "serving/lm/engine_tensorrt_llm/test_trtllm_decoding.py::test_no_id_but_speech_is_ever_emitted",
     "serving/token2wav/test_graphed_token2wav.py",
     "serving/token2wav/test_wave_parity.py",
+    "vocoder/test_vocoder_stream.py::test_batch_row_equals_single_run_at_any_position",
+    "voice/test_voice_store.py::test_processes_share_one_store_directory",
 )
 """Beginnings of the names of tests that take more than about three seconds."""
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from cosyvoice_runtime.supervisor.processes import Process, living, session_members
+from cosyvoice_runtime.processes import Process, living, session_members
 
 SHARED_MEMORY = Path("/dev/shm")
+LISTENS = "0A"
+"""State of a socket in ``/proc/net/tcp``."""
 REGION_PREFIX = "--backend-config=python,shm-region-prefix-name="
 MOST_GROWTH = 1.15
 """From the second third of a run to the last: more is a leak."""
@@ -29,14 +31,17 @@ class Holding:
 
 
 class ServerProcesses:
-    """The tritonserver that listens on a gRPC port of this machine, and its models.
+    """The tritonserver behind a port of this machine, and its models.
+
+    Args:
+        port: where its gateway listens, which has the same parent.
 
     Raises:
         LookupError: there is none.
     """
 
-    def __init__(self, grpc_port: str) -> None:
-        self._port = f"--grpc-port={grpc_port}"
+    def __init__(self, port: int) -> None:
+        self._port = port
         self._server()
 
     def holding(self) -> Holding:
@@ -65,10 +70,14 @@ class ServerProcesses:
         return sorted(model for model in found if model)
 
     def _server(self) -> Process:
-        for process in living():
-            if self._port in process.command and Path(process.command[0]).name == "tritonserver":
+        """Looked up each time: a server that was started anew is another process."""
+        sockets = _listening(self._port)
+        processes = living()
+        parents = {process.parent for process in processes if sockets & _open_files(process.pid)}
+        for process in processes:
+            if process.parent in parents and Path(process.command[0]).name == "tritonserver":
                 return process
-        raise LookupError(f"no tritonserver of this machine has {self._port}")
+        raise LookupError(f"no tritonserver of this machine is behind port {self._port}")
 
 
 def growths(series: Sequence[Holding]) -> list[str]:
@@ -97,5 +106,24 @@ def _memory_mib(pid: int) -> float:
 def _entries(pid: int, folder: str) -> list[str]:
     try:
         return os.listdir(f"/proc/{pid}/{folder}")
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:  # it ended, or is somebody else's
         return []
+
+
+def _open_files(pid: int) -> set[str]:
+    found = set()
+    for number in _entries(pid, "fd"):
+        with suppress(OSError):  # closed meanwhile
+            found.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return found
+
+
+def _listening(port: int) -> set[str]:
+    """Sockets that listen on a port, as the links of those who have them open."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == LISTENS and int(words[1].rpartition(":")[2], 16) == port:
+                found.add(f"socket:[{words[9]}]")
+    return found

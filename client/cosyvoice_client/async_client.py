@@ -21,8 +21,8 @@ from cosyvoice_client.request import OFFLINE_MODEL, STREAMING_MODEL, SpeechReque
 END_WAIT_S = 2.0
 """Longest wait for the end of a stream after an error, in which nothing else is of interest."""
 UNLIMITED = -1
-NAME_PARAMETER = "x-client-id"
-"""Parameter of a request that names the client; a proxy may send a header of this name instead."""
+NAME_HEADER = "x-client-id"
+"""Names a client; without it the address of its connection does."""
 CHANNEL = [
     ("grpc.max_send_message_length", UNLIMITED),
     ("grpc.max_receive_message_length", UNLIMITED),
@@ -52,7 +52,7 @@ class AsyncSpeechClient:
         self.streaming_model = streaming_model
         self.offline_model = offline_model
         self.timeout_s = timeout_s
-        self._parameters = None if name is None else {NAME_PARAMETER: name}
+        self._headers = None if name is None else {NAME_HEADER: name}
         self._client = triton_aio.InferenceServerClient(url, channel_args=CHANNEL)
 
     async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
@@ -66,12 +66,11 @@ class AsyncSpeechClient:
             "model_name": self.streaming_model,
             "inputs": infer_inputs(triton, request),
             "request_id": request_id,
-            "parameters": self._parameters,
         }
         started = time.perf_counter()
         # Without the header triton_grpc_error, which ends a failed stream with gRPC's status: Triton 24.10
         # crashes, for all its clients, if an error comes while a chunk is still on its way.
-        responses = self._client.stream_infer(_once(call))
+        responses = self._client.stream_infer(_once(call), headers=self._headers)
         try:
             while (result := await self._next(responses)) is not None:
                 chunk = read_chunk(result, time.perf_counter() - started)
@@ -98,7 +97,7 @@ class AsyncSpeechClient:
                 infer_inputs(triton, request),
                 request_id=request_id,
                 client_timeout=self.timeout_s,
-                parameters=self._parameters,
+                headers=self._headers,
             )
         except InferenceServerException as error:
             raise server_error(error.status(), error.message(), self.url) from error

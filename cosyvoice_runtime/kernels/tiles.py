@@ -31,7 +31,7 @@ class Tiles:
     """The tiles of all kernels of the flow's estimator.
 
     Attributes:
-        joint: of queries, keys, values and attention in one kernel, for calls of one chunk; None: in two.
+        joint: of queries, keys, values and attention in one kernel, for calls of one block; None: in two.
         early: every kernel lets the next one start as soon as it may read, not only before it stores.
         apart: a residual block activates its hidden state once, in a kernel of its own, not in every program
             of the second convolution.

@@ -57,13 +57,12 @@ class ServerPorts:
 
     @property
     def arguments(self) -> list[str]:
-        """Those of tritonserver."""
-        return [
-            *(f"--{name}-address={self.host}" for name in ("http", "grpc", "metrics")),
-            f"--http-port={self.http}",
-            f"--grpc-port={self.grpc}",
-            f"--metrics-port={self.metrics}",
-        ]
+        """Those of tritonserver, which serves nothing but its metrics to other machines by itself."""
+        return [f"--metrics-address={self.host}", f"--metrics-port={self.metrics}"]
+
+    def listening(self, port: int) -> str:
+        """``host:port`` to listen on."""
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
     def url(self, port: int) -> str:
         """``host:port`` as clients on this machine write it."""

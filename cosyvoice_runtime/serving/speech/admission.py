@@ -92,7 +92,8 @@ class Admission:
         kept = self._tickets.ahead(client, ticket, now, kept_until_s) if now < kept_until_s else 0
         place = self._places.take(limit, client) if held + kept < limit else None
         if place is None:
-            wait_s = self._wait_s(self._tickets.ahead(client, ticket, now))
+            ahead = self._tickets.ahead(client, ticket, now)
+            wait_s = self._wait_s(ahead, self._tickets.others(ticket, now))
             wait_s = min(wait_s, KEPT_S) if held < limit else wait_s
             self._tickets.issue(client, ticket, now, now + wait_s)
             raise OverloadedError(_reason(held, limit), wait_s)
@@ -105,10 +106,18 @@ class Admission:
         """Seconds from one place that becomes free to the next."""
         return (float(self._board["stay_s"]) or USUAL_STAY_S) / self.capacity.limit
 
-    def _wait_s(self, ahead: int) -> float:
-        """When those ahead will have had their places, in tenths of a second."""
-        wait_s = self._turn_s * (ahead + 0.5)  # the next place becomes free at any time of a turn
-        wait_s = wait_s if ahead else min(wait_s, FIRST_WAIT_S)
+    def _wait_s(self, ahead: int, others_s: float) -> float:
+        """When those ahead will have had their places, in tenths of a second.
+
+        Args:
+            others_s: until the client's own other requests come back; each has to wait for a turn of its own.
+        """
+        if others_s:
+            wait_s = others_s + self._turn_s * (ahead + 1)
+        elif ahead:
+            wait_s = self._turn_s * (ahead + 0.5)  # the next place becomes free at any time of a turn
+        else:
+            wait_s = min(0.5 * self._turn_s, FIRST_WAIT_S)
         return math.ceil(10 * min(max(wait_s, SHORTEST_WAIT_S), LONGEST_WAIT_S)) / 10
 
     def _leave(self, place: int, since_s: float) -> None:

@@ -39,7 +39,7 @@ def open_stages(settings: CosyVoice2Settings) -> StageClient:
     vocabulary = MergedVocabulary(tokenizer_length(layout), config.speech_lm.speech_rows)
     url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
     logger.info("stages are called through gRPC at %s", url)
-    return StageClient(GrpcCalls(url, settings.child_timeout_s), vocabulary)
+    return StageClient(GrpcCalls(url, settings.child_timeout_s), vocabulary, settings.child_timeout_s)
 
 
 def load_speech_service(

@@ -13,7 +13,8 @@ whoever comes when one is due is its holder; a named client has one ticket, howe
 PATIENCE_S = 1.0
 """How long after its time a ticket still counts."""
 MOST_TICKETS = 1024
-TICKETS = np.dtype([("client", "u8"), ("since_s", "f8"), ("due_s", "f8")])
+TICKETS = np.dtype([("client", "u8"), ("since_s", "f8"), ("due_s", "f8"), ("last_s", "f8")])
+"""Whose it is, since when he waits, when the first of his requests is expected, and when the last."""
 TICK_S = 1e-6
 
 
@@ -24,7 +25,7 @@ class Tickets:
     """
 
     def __init__(self, table: Any) -> None:
-        self._client, self._since_s, self._due_s = (table[name] for name in TICKETS.names or ())
+        self._client, self._since_s, self._due_s, self._last_s = (table[name] for name in TICKETS.names or ())
 
     def find(self, client: int, now: float) -> int | None:
         """The ticket that a request of this client comes with."""
@@ -46,19 +47,27 @@ class Tickets:
             return int(np.count_nonzero(before))
         return int(np.count_nonzero(before & ~unnamed & (self._client != client)) + unnamed.any())
 
+    def others(self, ticket: int | None, now: float) -> float:
+        """Seconds until the last of its holder's other requests is expected; 0 without any."""
+        return max(0.0, float(self._last_s[ticket]) - now) if ticket is not None else 0.0
+
     def issue(self, client: int, ticket: int | None, now: float, due_s: float) -> None:
         """Tell a client when to come back; who has a ticket keeps its turn.
 
         When there are too many, the one due first makes room.
         """
         if ticket is None:
-            ticket = int(np.argmin(self._due_s))
+            ticket = int(np.argmin(self._last_s))
+            self._client[ticket] = client
             self._since_s[ticket] = max(now, self._since_s.max() + TICK_S)
-        self._client[ticket], self._due_s[ticket] = client, due_s
+            self._due_s[ticket] = self._last_s[ticket] = due_s
+        elif self._due_s[ticket] <= now:
+            self._due_s[ticket] = due_s
+        self._last_s[ticket] = max(self._last_s[ticket], due_s)
 
     def drop(self, ticket: int) -> None:
         """Its holder has a place."""
-        self._due_s[ticket] = 0
+        self._last_s[ticket] = 0
 
     def _valid(self, now: float) -> Any:
-        return (self._due_s > 0) & (self._due_s + PATIENCE_S > now)
+        return (self._last_s > 0) & (self._last_s + PATIENCE_S > now)

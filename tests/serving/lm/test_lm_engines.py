@@ -49,7 +49,7 @@ def test_every_engine_and_strategy_is_measured(vllm, no_gpu, tiny_checkpoint, tm
 class TimedEngine:
     """Each step takes a tenth of a second of a clock of its own and brings every request a token."""
 
-    slots = 8
+    slots = prefill_batch = 8
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -61,6 +61,7 @@ class TrtllmEngine:
         slots: int,
     ) -> None:
         self.slots = slots
+        self.prefill_batch = slots  # the library plans its own passes
         self._executor = executor
         self._config = config
         self._requests = requests
