@@ -215,7 +215,7 @@ def test_model_that_answers_others_is_not_reloaded_for_want_of_time_for_a_probe(
     probes: list[bool] = []
     enough, stuck = threading.Event(), threading.Event()
 
-    def probe(model: str) -> None:
+    def probe(model: str, check: Check) -> None:
         if model == "b" and not one.models.reloading.is_set():
             probes.append(stuck.is_set())
             one.process.work += not stuck.is_set()
