@@ -95,7 +95,7 @@ class Settings(BaseModel):
             sections[name] = section.resolved(machine)
             chosen = sections[name].placeholders()
             for key, before in section.placeholders().items():
-                if before == AUTO:
+                if before == AUTO and chosen[key] != AUTO:
                     logger.info("%s.%s: auto is %s", name, key, chosen[key])
         self._require_one_lookahead()
         if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
