@@ -51,7 +51,7 @@ class RunningFront:
     @property
     def streams(self) -> int:
         """Utterances that hold a place."""
-        return self._server.config.loaded_app.app.app.state.front.limits.streams
+        return self._server.config.app.state.front.limits.streams
 
     def do(self, call: Callable[[], T]) -> T:
         """The result of a call made in the front's event loop."""
@@ -76,8 +76,12 @@ class RunningFront:
 
         self.wait(wait())
 
-    def stop(self) -> None:
+    def begin_stop(self) -> None:
+        """What SIGTERM does."""
         self._server.should_exit = True
+
+    def stop(self) -> None:
+        self.begin_stop()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
 
