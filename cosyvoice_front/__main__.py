@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     server = uvicorn.Server(uvicorn_config(settings))
     server.run()
-    return 0 if server.started else 1
+    return 0 if server.started else 1  # after SIGTERM uvicorn ends the process by it
 
 
 def check(settings: FrontSettings) -> None:

@@ -183,7 +183,7 @@ class CodecEncoder:
         self._written = Written()
         self._container: Any = av.open(self._written, "w", format=codec.container, options=codec.mux)
         self._container.metadata["comment"] = MARK
-        self._stream = self._container.add_stream(codec.name, rate=rate, options=codec.options)
+        self._stream: Any = self._container.add_stream(codec.name, rate=rate, options=codec.options)
         self._stream.layout = "mono"
         self._stream.format = codec.sample_format
         self._position = 0

@@ -12,8 +12,8 @@ pytest.importorskip("fastapi", reason="needs the environment of scripts/environm
 pytest.importorskip("av", reason="needs the environment of scripts/environment.py --test")
 openai = pytest.importorskip("openai", reason="needs the environment of scripts/environment.py --test")
 
-from fake_upstream import FakeUpstream
-from front_server import RunningFront, running_front
+from fake_upstream import FakeUpstream  # noqa: E402
+from front_server import RunningFront, running_front  # noqa: E402
 
 if TYPE_CHECKING:
     StartFront = Callable[..., RunningFront]

@@ -145,8 +145,9 @@ def test_streams_at_a_time_are_counted_for_each_key():
     limits = Limits(FrontSettings(streams_per_key=1), Clock())
     place = held(limits)
     assert refusal(limits).status == 429
-    held(limits, "bert")
+    others = held(limits, "bert")
     place.__exit__(None, None, None)
+    assert limits.streams == len([others])
     held(limits)
 
 
@@ -172,9 +173,9 @@ def test_refused_request_counts_for_nothing():
 
 def test_all_together_have_a_limit():
     limits = Limits(FrontSettings(max_streams=2), Clock())
-    held(limits, "anna")
-    held(limits, "bert")
+    places = [held(limits, "anna"), held(limits, "bert")]
     refused = refusal(limits, "carl")
+    assert limits.streams == len(places)
     assert (refused.status, refused.code, refused.retry_after_ms) == (503, "overloaded", 1000)
 
 
