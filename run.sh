@@ -14,6 +14,7 @@ usage() {
   cat <<'TEXT'
 Usage:
   ./run.sh demo                             speak a sentence through a real server, on a machine without a GPU
+  ./run.sh demo --serve                     and then serve OpenAI's speech API until Ctrl-C
   ./run.sh test [pytest options]            lint, types and all tests
   ./run.sh START STOP [streaming|offline [OPTIONS]]   stages START to STOP; stages 4 to 6 get the options:
      0  checkpoint          fetch it into $CHECKPOINT (SOURCE: auto, huggingface, modelscope, made, a directory)
@@ -34,6 +35,16 @@ say() { printf '\033[1m== %s\033[0m\n' "$*"; }
 need() { # need FILE STAGE: stop unless an earlier stage has made the file
   [[ -e "$1" ]] || { echo "run.sh: $1 is missing; stage $2 makes it: ./run.sh $2 $2" >&2; exit 1; }
 }
+
+find_server() { # find_server http|grpc: where the settings say that it listens, unless the options say it
+  local url
+  SERVER=()
+  [[ " ${OPTIONS[*]}" == *" --url"* || " ${OPTIONS[*]}" == *" --server-url"* ]] && return
+  url="$("$PYTHON" scripts/server_address.py "$1")" || exit
+  SERVER=(--url "$url")
+}
+
+refuse() { echo "run.sh: $*" >&2; exit 2; }
 
 environment() { # environment [--test]
   [[ "$VENV" == system ]] || python3 scripts/environment.py --venv "$VENV" "$@"
@@ -61,14 +72,16 @@ stage_3() {
 
 stage_4() {
   say "client ($MODE)"
-  local client=client/grpc_client.py
-  [[ "$MODE" == offline ]] && client=client/http_client.py
-  "$PYTHON" "$client" --text "Hello, this is a voice out of a Triton server." --output speech.wav "${OPTIONS[@]}"
+  local client=client/grpc_client.py port=grpc
+  [[ "$MODE" == offline ]] && client=client/http_client.py port=http
+  find_server "$port"
+  "$PYTHON" "$client" "${SERVER[@]}" --text "Hello, this is a voice out of a Triton server." --output speech.wav "${OPTIONS[@]}"
 }
 
 stage_5() {
   say "benchmark ($MODE)"
-  "$PYTHON" benchmarks/client_server.py --mode "$MODE" --concurrency 1,2,4,8 "${OPTIONS[@]}"
+  find_server grpc
+  "$PYTHON" benchmarks/client_server.py "${SERVER[@]}" --mode "$MODE" --concurrency 1,2,4,8 "${OPTIONS[@]}"
 }
 
 stage_6() {
@@ -77,17 +90,21 @@ stage_6() {
   "$PYTHON" benchmarks/offline_inference.py --checkpoint "$CHECKPOINT" "${OPTIONS[@]}"
 }
 
-stages() { # stages START STOP
+stages() { # stages START STOP [MODE [OPTIONS]]
   [[ "$1" =~ ^[0-6]$ && "$2" =~ ^[0-6]$ ]] || { usage >&2; exit 2; }
-  (($1 > 3 || $2 <= 3)) || { echo "run.sh: stage 3 runs until it is stopped; run stages 4 to 6 in another shell" >&2; exit 2; }
+  (($1 <= $2)) || refuse "stage $1 comes after stage $2; name the first one first"
+  (($1 > 3 || $2 <= 3)) || refuse "stage 3 runs until it is stopped; run stages 4 to 6 in another shell"
+  (($1 > 3 || $# == 2)) || refuse "stages 0 to 3 take no options; settings come from variables, see docs/settings.md"
+  MODE="${3:-streaming}" OPTIONS=("${@:4}")
+  [[ "$MODE" == streaming || "$MODE" == offline ]] || refuse "$MODE: streaming or offline comes before the options"
   environment
   local stage
   for ((stage = $1; stage <= $2; stage++)); do "stage_$stage"; done
 }
 
 demo() {
-  environment
-  "$PYTHON" scripts/demo.py
+  environment ${1:+--front}
+  "$PYTHON" scripts/demo.py "$@"
 }
 
 run_tests() {
@@ -98,13 +115,13 @@ run_tests() {
   say "types"
   "$PYTHON" -m mypy
   say "tests"
-  OMP_NUM_THREADS=1 "$PYTHON" -m pytest "$@"
+  OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n auto --maxprocesses 4 --dist loadgroup --durations 15 "$@"
 }
 
 case "${1:-}" in
-  demo) demo ;;
+  demo) shift; [[ "$*" =~ ^(--serve)?$ ]] || refuse "demo takes no option but --serve"; demo "$@" ;;
   test) shift; run_tests "$@" ;;
-  [0-9]*) MODE="${3:-streaming}"; OPTIONS=("${@:4}"); stages "$1" "${2:-$1}" ;;
+  [0-9]*) stages "$1" "${2:-$1}" "${@:3}" ;;
   -h | --help | help) usage ;;
   *) usage >&2; exit 2 ;;
 esac

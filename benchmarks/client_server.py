@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure a running server: so many clients at a time, or so many requests per second.
+"""Measure a running server with a number of clients at a time, or of requests per second.
 
     python benchmarks/client_server.py --concurrency 1,2,4,8 --output-dir results/streaming
     python benchmarks/client_server.py --mode offline --concurrency 1,4
@@ -44,8 +44,8 @@ from measuring.progress import Progress
 from measuring.report import load_name, markdown
 from measuring.triton_statistics import Statistics, difference
 from measuring.workload import (
-    Recording,
     Utterance,
+    VoiceReference,
     WorkloadError,
     built_in,
     endless,
@@ -110,7 +110,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--manifest", "--manifest-path", type=Path, help="lines utt|prompt_text|prompt_wav|text"
     )
     texts.add_argument("--split-name", help="of CosyVoice's data sets; needs the package datasets")
-    add_voice(parser.add_argument_group("voice of texts without a recording (default: the server's)"))
+    add_voice(parser.add_argument_group("voice of texts without a reference (default: the server's)"))
     add_options(parser.add_argument_group("how they are spoken (defaults: the server's)"))
     options = parser.parse_args(arguments)
     if options.plot and not can_plot():
@@ -143,17 +143,17 @@ def read_utterances(options: argparse.Namespace) -> list[Utterance]:
 
 
 def request(options: argparse.Namespace, utterance: Utterance) -> SpeechRequest:
-    """The request for an utterance; its recording is read and converted here, before anything is timed."""
-    recording = utterance.recording
-    voice = reference(options) if recording is None else recorded(recording)
+    """The request for an utterance; its reference is read and converted here, before anything is timed."""
+    own = utterance.reference
+    voice = reference(options) if own is None else client_reference(own)
     return SpeechRequest(utterance.text, voice, **spoken_options(options))
 
 
-def recorded(recording: Recording) -> Reference:
-    if isinstance(recording.audio, Path):
-        return read_reference(recording.audio, recording.text)
-    samples, rate = recording.audio
-    return Reference(resample(samples, rate, SERVER_RATE), recording.text)
+def client_reference(own: VoiceReference) -> Reference:
+    if isinstance(own.audio, Path):
+        return read_reference(own.audio, own.text)
+    samples, rate = own.audio
+    return Reference(resample(samples, rate, SERVER_RATE), own.text)
 
 
 async def benchmark(

@@ -38,7 +38,7 @@ from measuring.engines import Engine, EngineOptions, Job, Speech, check_backend,
 from measuring.machine import provenance
 from measuring.progress import Progress
 from measuring.stopwatch import Stopwatch
-from measuring.workload import Recording, Utterance, WorkloadError, built_in, read_manifest, read_split
+from measuring.workload import Utterance, VoiceReference, WorkloadError, built_in, read_manifest, read_split
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KEPT_PAGES = 0
@@ -143,18 +143,18 @@ def run(options: argparse.Namespace) -> None:
 
 def read_utterances(options: argparse.Namespace) -> list[Utterance]:
     """What is to be spoken."""
-    recording = None
+    reference = None
     if options.prompt_speech_path is not None:
-        recording = Recording(options.prompt_speech_path, options.prompt_text)
+        reference = VoiceReference(options.prompt_speech_path, options.prompt_text)
     if options.manifest is not None:
         utterances = read_manifest(options.manifest)
     elif options.split_name is not None:
         utterances = read_split(options.split_name)
     else:
-        return built_in(recording)
-    if recording is None:
+        return built_in(reference)
+    if reference is None:
         return utterances
-    return [Utterance(utterance.name, utterance.text, recording) for utterance in utterances]
+    return [Utterance(utterance.name, utterance.text, reference) for utterance in utterances]
 
 
 def speak_all(
@@ -185,29 +185,29 @@ def prepare(
     voices: dict[object, Voice] = {}
     segments = []
     for utterance in utterances:
-        recording = utterance.recording
-        key = None if recording is None else (str(recording.audio), recording.text)
+        reference = utterance.reference
+        key = None if reference is None else (str(reference.audio), reference.text)
         if key not in voices:
-            voices[key] = make_voice(recording, synthesizer, watch)
+            voices[key] = make_voice(reference, synthesizer, watch)
         with watch("text_tokenization"):
             segments += cut(options, utterance, voices[key], synthesizer)
     return segments
 
 
-def make_voice(recording: Recording | None, synthesizer: Synthesizer, watch: Stopwatch) -> Voice:
-    if recording is None:
+def make_voice(reference: VoiceReference | None, synthesizer: Synthesizer, watch: Stopwatch) -> Voice:
+    if reference is None:
         if not synthesizer.speakers:
             raise InvalidInput(
-                "prompt_speech_path", None, "texts without a recording: the checkpoint has no speakers"
+                "prompt_speech_path", None, "texts without a reference: the checkpoint has no speakers"
             )
         return next(iter(synthesizer.speakers.values()))
     with watch("audio_processing"):
-        if isinstance(recording.audio, Path):
-            audio = read_audio(recording.audio)
+        if isinstance(reference.audio, Path):
+            audio = read_audio(reference.audio)
         else:
-            audio = Audio(torch.as_tensor(recording.audio[0]).float(), recording.audio[1])
+            audio = Audio(torch.as_tensor(reference.audio[0]).float(), reference.audio[1])
     with watch("speech_tokenization"):
-        return synthesizer.voice(audio, recording.text)
+        return synthesizer.voice(audio, reference.text)
 
 
 def cut(

@@ -55,7 +55,7 @@ def mel(config: ModelConfig, device: str, fused: bool = False) -> Callable[[torc
         flow = Flow.from_tensors(config.flow, tensors, device, dtype)
         stream = FlowStream(flow, num_pages=SECONDS + 4)
         if fused:
-            buckets = CallBuckets(rows=(1,), chunks=(1,), before=(SECONDS + 3,))
+            buckets = CallBuckets(rows=(1,), blocks=(1,), before=(SECONDS + 3,))
             stream.capture(buckets, CudaGraphCapture(flow.device), fused_solver(flow))
         state = stream.open(prompt)
         state.push(tokens, last=True)

@@ -50,6 +50,10 @@ class OverloadedError(CosyVoiceError):
     """The work is refused because a limit on work in progress is reached; it may be sent again later."""
 
 
+class WithdrawnError(CosyVoiceError):
+    """The work was called off before it was done."""
+
+
 class ClientGoneError(Exception):
     """Nobody reads the responses any more; stop working on the request."""
 
@@ -66,12 +70,23 @@ class StageError(CosyVoiceError):
         self.status = status if status in STATUSES else "INTERNAL"
 
 
+class StageLostError(StageError):
+    """Another model's process has ended; what it was asked may be asked again when it is back."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"{model} is being started again; try again later", "UNAVAILABLE")
+
+
 class StageSilentError(CosyVoiceError):
     """Another model did not answer in time."""
 
 
 class CheckpointError(CosyVoiceError):
     """A checkpoint file is missing, damaged, or holds other tensors than its configuration asks for."""
+
+
+class StorageError(CosyVoiceError):
+    """What should be kept can't be written or read: the disk is full, or a directory can't be used."""
 
 
 class EngineFileError(CosyVoiceError):
@@ -86,7 +101,9 @@ def status_of(error: BaseException) -> str:
         return "INVALID_ARGUMENT"
     if isinstance(error, NotFoundError):
         return "NOT_FOUND"
-    return "UNAVAILABLE" if isinstance(error, OverloadedError) else "INTERNAL"
+    if isinstance(error, WithdrawnError):
+        return "CANCELLED"
+    return "UNAVAILABLE" if isinstance(error, OverloadedError | StageSilentError) else "INTERNAL"
 
 
 def with_status(status: str, message: str) -> str:

@@ -127,7 +127,7 @@ def wanted_parts(front: bool, test: bool) -> list[str]:
 
 def make(venv: Path, parts: list[str], python: str | None, installer: str | None = None) -> None:
     """Bring an environment up to date with the named files of requirements/."""
-    wanted = {part: _digest(part) for part in parts}
+    wanted = {part: digest_of(part) for part in parts}
     if _stamp(venv).items() >= wanted.items():
         print(f"{venv}: up to date, nothing to do")
         return
@@ -136,9 +136,9 @@ def make(venv: Path, parts: list[str], python: str | None, installer: str | None
     if not (venv / "bin" / "pip").exists():
         base = find_python(python)
         print(f"{venv}: made with {base}")
-        _run([base, "-m", "venv", "--clear", str(venv)], "the virtual environment can't be made")
+        run([base, "-m", "venv", "--clear", str(venv)], "the virtual environment can't be made")
     install(venv, parts, installer)
-    _run([str(venv / "bin" / "python"), "-c", SMOKE_TEST], "the environment does not work", show=True)
+    run([str(venv / "bin" / "python"), "-c", SMOKE_TEST], "the environment does not work", show=True)
     _stamp_path(venv).write_text(json.dumps(_stamp(venv) | wanted), encoding="utf-8")
     print(f"{venv}: ready after {time.monotonic() - started:.0f} s")
 
@@ -166,7 +166,7 @@ def find_python(wanted: str | None) -> str:
         facts = _inspect(candidate)
         if facts is None:
             continue
-        missing = _missing(facts)
+        missing = lacking(facts)
         if not missing:
             return str(facts["executable"])
         lacks.append(f"{candidate} lacks {' and '.join(missing)}")
@@ -276,7 +276,7 @@ def _inspect(python: str) -> dict[str, object] | None:
     return json.loads(answer.stdout) if answer.returncode == 0 else None
 
 
-def _missing(facts: dict[str, object]) -> list[str]:
+def lacking(facts: dict[str, object]) -> list[str]:
     version = facts["version"]
     missing = []
     if version not in VERSIONS:
@@ -304,24 +304,24 @@ def _install(installer: Installer, arguments: list[str]) -> None:
         if match := PROGRESS.match(line):
             print(f"  {match[1] or match[2]}", flush=True)
     if process.wait():
-        raise SetupError(_reason("".join(lines), f"{installer.name} failed"))
+        raise SetupError(reason_of("".join(lines), f"{installer.name} failed"))
 
 
-def _run(command: list[str], failure: str, show: bool = False) -> None:
+def run(command: list[str], failure: str, show: bool = False) -> None:
     answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if answer.returncode:
-        raise SetupError(_reason(answer.stdout, failure))
+        raise SetupError(reason_of(answer.stdout, failure))
     if show:
         print(f"  {answer.stdout.strip()}")
 
 
-def _reason(output: str, failure: str) -> str:
+def reason_of(output: str, failure: str) -> str:
     reasons = [meaning for pattern, meaning in REASONS.items() if re.search(pattern, output)]
     last_lines = "\n    ".join(output.strip().splitlines()[-8:])
     return f"{failure}{': ' if reasons else ''}{'; '.join(reasons)}\n    {last_lines}"
 
 
-def _digest(part: str) -> str:
+def digest_of(part: str) -> str:
     content = (REQUIREMENTS / f"{part}.txt").read_bytes() + (ROOT / "pyproject.toml").read_bytes()
     return hashlib.sha256(content + str(ROOT).encode()).hexdigest()
 

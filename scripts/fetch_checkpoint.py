@@ -12,17 +12,21 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cosyvoice_runtime.checkpoint import make_checkpoint, verify_checkpoint
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.checkpoint import Layout, make_checkpoint, verify_checkpoint
+from cosyvoice_runtime.checkpoint.checksums import FILE_NAME, require_checksum, write_checksums
+from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
 
 HUGGING_FACE = "FunAudioLLM/CosyVoice2-0.5B"
 MODEL_SCOPE = "iic/CosyVoice2-0.5B"
 DEMO_VOICE = Path(__file__).resolve().parent.parent / "demo_voice"
+NOTE = ".metadata"
+SHA256 = re.compile(r"[0-9a-f]{64}")
 UNUSED_FILES = ["*.zip", "*.png", "asset/*", "flow.decoder.estimator.fp32.onnx"]
 """Of the published directory: exports that this runtime does not read."""
 
@@ -40,6 +44,24 @@ def from_hugging_face(out: Path) -> None:
         snapshot_download(HUGGING_FACE, local_dir=out, ignore_patterns=UNUSED_FILES)
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise FetchError(f"Hugging Face can't be reached ({type(error).__name__})") from error
+    list_checksums(out, sums_of_hugging_face(out))
+
+
+def sums_of_hugging_face(out: Path) -> dict[str, str]:
+    """SHA-256 of the large files as their publisher has it: the etags that the download has noted."""
+    notes = out / ".cache" / "huggingface" / "download"
+    sums = {}
+    for note in notes.rglob(f"*{NOTE}"):
+        etag = "".join(note.read_text("utf-8").splitlines()[1:2])
+        if SHA256.fullmatch(etag):
+            sums[note.relative_to(notes).as_posix().removesuffix(NOTE)] = etag
+    return sums
+
+
+def list_checksums(out: Path, published: Mapping[str, str]) -> None:
+    """Write the list of checksums that later starts go by, unless the checkpoint brings its own."""
+    if not (out / FILE_NAME).exists():
+        write_checksums(out, Layout(out).names(), published)
 
 
 def from_model_scope(out: Path) -> None:
@@ -52,6 +74,7 @@ def from_model_scope(out: Path) -> None:
         snapshot_download(MODEL_SCOPE, local_dir=str(out), ignore_file_pattern=UNUSED_FILES)
     except Exception as error:  # its errors have no common base
         raise FetchError(f"ModelScope can't be reached ({type(error).__name__})") from error
+    list_checksums(out, {})
 
 
 def made(out: Path) -> None:
@@ -90,6 +113,7 @@ def fetch(out: Path, source: str) -> None:
         FetchError: the source has none, or what is there is damaged.
     """
     if (out / "cosyvoice2.yaml").exists():
+        require_listed(out)
         print(f"{out}: a checkpoint is there, nothing to do")
         return
     if source in SOURCES:
@@ -102,6 +126,21 @@ def fetch(out: Path, source: str) -> None:
     if problems:
         raise FetchError("\n".join([f"{out} can't be used:", *problems]))
     print(f"{out}: complete")
+
+
+def require_listed(out: Path) -> None:
+    """
+    Raises:
+        FetchError: a file is not what the checkpoint's list of checksums says.
+    """
+    problems = []
+    for name in Layout(out).names():
+        try:
+            require_checksum(out, name)
+        except CheckpointError as error:
+            problems.append(str(error))
+    if problems:
+        raise FetchError("\n".join(problems))
 
 
 def main(arguments: list[str] | None = None) -> int:

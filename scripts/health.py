@@ -6,6 +6,7 @@ Exit status 0 when it answers, also that it is busy; 1 when it does not. For a c
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -20,7 +21,10 @@ MODEL = "cosyvoice2"
 TIMEOUT_S = 25.0
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args(arguments)
     try:
         ports = ServerPorts.choose(Settings.read(environment=os.environ).server)
         Probe.read(REPOSITORY / MODEL / "probe.json")(ports.url(ports.grpc), TIMEOUT_S)

@@ -28,9 +28,23 @@ TENSORS = """# Tensors
 
 Made by `scripts/reference_tables.py` from the templates in `model_repo/`. Shapes are without the \
 leading batch dimension of 1. `cosyvoice2_offline` has the tensors of `cosyvoice2`, and its one response \
-is the whole waveform. Clients written for [FunAudioLLM's \
-repository](https://github.com/FunAudioLLM/CosyVoice) work unchanged: \
-the names and shapes of its tensors are kept.
+is the whole waveform.
+
+The names and shapes of the tensors of [FunAudioLLM's repository](https://github.com/FunAudioLLM/CosyVoice) \
+are kept, so its clients work unchanged, each with the deployment that it asks for. Its `DECOUPLED_MODE` is \
+the setting `cosyvoice2.decoupled` here.
+
+| its command | works with |
+|---|---|
+| `client_grpc.py --mode streaming --model-name cosyvoice2` | the default, `cosyvoice2.decoupled=true` |
+| `client_grpc.py --mode offline --model-name cosyvoice2` | `cosyvoice2.decoupled=false` |
+| `client_http.py --model-name cosyvoice2` | `cosyvoice2.decoupled=false` |
+
+With `--use-spk2info-cache True` the default voice speaks. A reference needs its `--reference-text`. \
+`cosyvoice2_offline` answers once in both deployments, and so does an own client that names it. Over HTTP \
+a decoupled model is for `/generate_stream` alone: `/infer` refuses it, and `/generate` lets it speak to the \
+end and then answers an error, with status 200, unless all of the speech came in one chunk; ask \
+`cosyvoice2_offline/generate`.
 """
 SETTINGS = """# Settings
 

@@ -43,15 +43,24 @@ SLOW = (
     "models/",
     "pipeline/test_streamed_waveform.py::test_streamed_equals_offline",
     "scripts/test_documents.py",
+    "scripts/test_help.py::test_help_of_the_demo_voice",
     "scripts/test_render_model_repo.py",
+    "serving/lm/engine_tensorrt_llm/test_trtllm_conversion.py::test_nothing_imports_tensorrt_llm",
+    "serving/lm/engine_tensorrt_llm/test_trtllm_decoding.py::test_no_id_but_speech_is_ever_emitted",
     "serving/token2wav/test_graphed_token2wav.py",
     "serving/token2wav/test_wave_parity.py",
+    "vocoder/test_vocoder_stream.py::test_batch_row_equals_single_run_at_any_position",
+    "voice/test_voice_store.py::test_processes_share_one_store_directory",
 )
 """Beginnings of the names of tests that take more than about three seconds."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``."""
+    """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``.
+
+    With ``-n 2 --dist loadgroup`` one process has all that start a server, and the others take the rest file
+    by file: real servers are never started side by side.
+    """
     for place in (*SERVER_PLACES, *SLOW):
         if not (Path(__file__).parent / place.partition("::")[0]).exists():
             raise pytest.UsageError(f"tests/conftest.py marks {place}, which does not exist")
@@ -61,6 +70,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("server")
         if name.startswith("gpu/"):
             item.add_marker("gpu")
+        one_at_a_time = item.get_closest_marker("server") or item.get_closest_marker("gpu")
+        item.add_marker(pytest.mark.xdist_group("server" if one_at_a_time else name.partition("::")[0]))
         if name.startswith(SLOW):
             item.add_marker("slow")
 

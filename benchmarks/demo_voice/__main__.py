@@ -1,6 +1,6 @@
 """How well the demo voice speaks: what a recogniser hears, whose voice it is, joins and ends, and speed.
 
-Needs ``pip install pocketsphinx scipy`` and flite and espeak-ng (``SYNTHESIZERS``: where they are unpacked).
+Needs ``pip install pocketsphinx`` and flite and espeak-ng (``SYNTHESIZERS``: where they are unpacked).
 From the repository's root: ``python -m benchmarks.demo_voice``, 15 minutes on two cores. A quick look:
 ``--sentences 20 --likeness 0``. In parts: ``--rows FILE`` keeps what was measured and sums up all of it.
 """

@@ -1,4 +1,4 @@
-"""Requests in time: so many at once, or so many per second."""
+"""Requests in time: a number at once, or a number per second."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def closed_loop(
 ) -> list[Sample]:
     """``clients`` users who ask again as soon as they have their answer.
 
-    Ends after so many requests, or when the seconds are over and the answers under way are there.
+    Ends after ``requests``, or when the seconds are over and the answers under way are there.
     """
     start = time.perf_counter()
     samples: list[Sample] = []

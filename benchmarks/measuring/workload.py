@@ -23,7 +23,7 @@ class WorkloadError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
+class VoiceReference:
     """Reference audio: a file, or float samples at a rate; and what it says."""
 
     audio: Path | tuple[Any, int]
@@ -32,16 +32,16 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class Utterance:
-    """A text and, where given, the recording to speak it like."""
+    """A text and, where given, the reference to speak it like."""
 
     name: str
     text: str
-    recording: Recording | None = None
+    reference: VoiceReference | None = None
 
 
-def built_in(recording: Recording | None = None) -> list[Utterance]:
-    """The built-in sentences, all in the voice of the recording."""
-    return [Utterance(name, text, recording) for name, text in SENTENCES.items()]
+def built_in(reference: VoiceReference | None = None) -> list[Utterance]:
+    """The built-in sentences, all in the voice of the reference."""
+    return [Utterance(name, text, reference) for name, text in SENTENCES.items()]
 
 
 def read_manifest(path: Path) -> list[Utterance]:
@@ -98,11 +98,11 @@ def _utterance(path: Path, number: int, line: str) -> Utterance:
     if len(fields) != 4 or not fields[3].strip():
         raise WorkloadError(f"manifest {path}, line {number}: expected utt|prompt_text|prompt_wav|text")
     name, prompt_text, prompt_wav, text = fields
-    recording = Recording(path.parent / prompt_wav, prompt_text) if prompt_wav else None
-    return Utterance(Path(name).stem, text, recording)
+    reference = VoiceReference(path.parent / prompt_wav, prompt_text) if prompt_wav else None
+    return Utterance(Path(name).stem, text, reference)
 
 
 def _row(row: Any) -> Utterance:
     audio = row["prompt_audio"]
-    recording = Recording((audio["array"], audio["sampling_rate"]), row["prompt_text"])
-    return Utterance(str(row["id"]), row["target_text"], recording)
+    reference = VoiceReference((audio["array"], audio["sampling_rate"]), row["prompt_text"])
+    return Utterance(str(row["id"]), row["target_text"], reference)

@@ -52,9 +52,18 @@ def check_reference(audio: Audio) -> None:
         limit = f"expected {EXTRACTOR_SAMPLE_RATE} to {MAX_RATE} Hz"
         raise InvalidInput("reference_sample_rate", audio.rate, limit)
     if not MIN_SECONDS <= audio.seconds <= MAX_SECONDS:
-        _refuse(f"{audio.seconds:.2f} s", f"expected {MIN_SECONDS:g} to {MAX_SECONDS:g} s")
+        _refuse(_duration(audio), f"expected {MIN_SECONDS:g} to {MAX_SECONDS:g} s")
     _check_values(audio.samples)
     _check_loudness(audio.samples)
+
+
+def _duration(audio: Audio) -> str:
+    """In seconds, or in samples where rounding would leave nothing or hide what is wrong."""
+    seconds = round(audio.seconds, 2)
+    if not seconds or MIN_SECONDS <= seconds <= MAX_SECONDS:
+        count = len(audio.samples)
+        return f"{count} sample{'s' if count > 1 else ''} at {audio.rate} Hz"
+    return f"{seconds:.2f} s"
 
 
 def _check_values(samples: Tensor) -> None:

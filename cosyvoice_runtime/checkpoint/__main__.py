@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from cosyvoice_runtime.checkpoint.checksums import write_checksums
+from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.verify import verify_checkpoint
 
 
@@ -15,7 +17,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Read every file of a checkpoint directory and list what is wrong with it.",
     )
     parser.add_argument("directory", help="laid out like the published CosyVoice2-0.5B")
-    directory = parser.parse_args(arguments).directory
+    parser.add_argument(
+        "--write-checksums", action="store_true", help="first write SHA256SUMS anew, of what is there"
+    )
+    options = parser.parse_args(arguments)
+    directory = options.directory
+    if options.write_checksums:
+        layout = Layout(directory)
+        write_checksums(layout.directory, layout.names())
     problems = verify_checkpoint(directory)
     for problem in problems:
         sys.stderr.write(f"{problem}\n")

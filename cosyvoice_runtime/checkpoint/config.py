@@ -66,7 +66,7 @@ class EncoderConfig:
     num_layers: int
     num_up_layers: int
     chunk_tokens: int
-    """Tokens that see each other fully under the chunk-causal mask."""
+    """Tokens that see each other fully under the block-causal mask."""
 
     @property
     def head_dim(self) -> int:

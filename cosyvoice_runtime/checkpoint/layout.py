@@ -5,17 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
+from cosyvoice_runtime.checkpoint.checksums import require_checksum
 from cosyvoice_runtime.errors import CheckpointError
 
 Part = Literal["llm", "flow", "hift"]
 PARTS: tuple[Part, ...] = get_args(Part)
+SPEAKERS = "spk2info.pt"
+TEXT_FILES = ("config.json", "vocab.json", "merges.txt", "tokenizer_config.json")
+FILES = (
+    "cosyvoice2.yaml",
+    *(f"{part}.{suffix}" for part in PARTS for suffix in ("safetensors", "pt")),
+    "speech_tokenizer_v2.onnx",
+    "campplus.onnx",
+    *(f"CosyVoice-BlankEN/{name}" for name in TEXT_FILES),
+    SPEAKERS,
+)
+"""Every file of a checkpoint that is read."""
 
 
 class Layout:
     """Paths inside a checkpoint directory.
 
     Every method and property returns an existing file, or raises :class:`CheckpointError` naming the
-    file and the directory.
+    file and the directory. Where the directory has a list ``SHA256SUMS``, the file is what the list says.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -56,13 +68,17 @@ class Layout:
     @property
     def speakers(self) -> Path | None:
         """The optional file of registered speakers; None where absent."""
-        path = self.directory / "spk2info.pt"
-        return path if path.is_file() else None
+        return self._file(SPEAKERS) if (self.directory / SPEAKERS).is_file() else None
+
+    def names(self) -> list[str]:
+        """Those of :data:`FILES` that are there."""
+        return [name for name in FILES if (self.directory / name).is_file()]
 
     def _file(self, *names: str) -> Path:
         for name in names:
             path = self.directory / name
             if path.is_file():
+                require_checksum(self.directory, name)
                 return path
         if not self.directory.is_dir():
             raise CheckpointError(f"checkpoint directory {self.directory} does not exist")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from cosyvoice_runtime.checkpoint.checksums import read_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import PARTS, Layout, Part
 from cosyvoice_runtime.checkpoint.schema import part_schema
@@ -28,7 +29,8 @@ def verify_checkpoint(directory: str | Path) -> list[str]:
     """Read every file of a checkpoint directory and list what is wrong, file and tensor named.
 
     Beyond what loading checks: values are finite, the text head equals the text table, the tokenizer
-    fits the table, and the ONNX files open with the expected number of inputs.
+    fits the table, the ONNX files open with the expected number of inputs, and all that ``SHA256SUMS`` lists
+    is there.
     """
     layout = Layout(directory)
     problems: list[str] = []
@@ -37,6 +39,7 @@ def verify_checkpoint(directory: str | Path) -> list[str]:
     except CheckpointError as error:
         problems, config = [str(error)], None
     checks: list[Callable[[], Iterable[str]]] = [
+        partial(_missing_problems, layout),
         partial(_tokenizer_problems, layout, config),
         *(partial(_weight_problems, layout, part, config) for part in PARTS),
         partial(_speaker_problems, layout),
@@ -45,6 +48,13 @@ def verify_checkpoint(directory: str | Path) -> list[str]:
     ]
     problems += [problem for check in checks for problem in _caught(check)]
     return list(dict.fromkeys(problems))  # several checks may miss the same file
+
+
+def _missing_problems(layout: Layout) -> Iterator[str]:
+    """Files that the list of checksums has and the directory has not."""
+    for name in read_checksums(layout.directory):
+        if not (layout.directory / name).is_file():
+            yield f"{name} is missing in checkpoint directory {layout.directory}"
 
 
 def _caught(check: Callable[[], Iterable[str]]) -> list[str]:

@@ -13,11 +13,12 @@ from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.export.graph_files import graph_of
 from cosyvoice_runtime.compiled.gpu import present_gpu
-from cosyvoice_runtime.compiled.manifest import Manifest, require_current, sha256_of, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, require_current, stale_reasons
 from cosyvoice_runtime.compiled.shapes import Profile
 from cosyvoice_runtime.compiled.tensorrt_build import build_engine
 from cosyvoice_runtime.compiled.tensorrt_engine import TensorRTEngine
 from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.sha256 import sha256_of
 
 TIMING_CACHE = "timing.cache"
 """Of all builds in a directory; outlives the engines."""

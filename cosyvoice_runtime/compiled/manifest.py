@@ -7,7 +7,6 @@ weights. The stage that builds engines rebuilds what :func:`stale_reasons` names
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,6 @@ from typing import Any
 from cosyvoice_runtime.errors import EngineFileError, shorten
 
 FILE_NAME = "manifest.json"
-BLOCK_BYTES = 1 << 20
 ABSENT = object()
 
 
@@ -27,7 +25,7 @@ class Manifest:
     """What an engine was built from.
 
     Attributes:
-        sources: :func:`sha256_of` of weight and ONNX files, by their names.
+        sources: SHA-256 of weight and ONNX files, by their names.
         tools: versions of the libraries that took part, by their names.
         gpu: name of the GPU as CUDA gives it; empty for files that fit every GPU.
         compute_capability: its capability, ``"9.0"``; empty likewise.
@@ -100,15 +98,6 @@ def require_current(directory: str | Path, wanted: Manifest) -> None:
     reasons = stale_reasons(directory, wanted)
     if reasons:
         raise EngineFileError(f"the engine in {directory} can't be used: {'; '.join(reasons)}")
-
-
-def sha256_of(path: str | Path) -> str:
-    """SHA-256 of a file's content, 64 hexadecimal digits."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _is_manifest(content: Any) -> bool:

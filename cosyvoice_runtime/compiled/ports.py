@@ -88,7 +88,7 @@ class FittedNetwork:
 
 
 def _rows(tensor: Tensor, dims: Dims, start: int, count: int) -> Tensor:
-    """So many rows, or what is left of them; a tensor without rows as it is."""
+    """``count`` rows, or what is left of them; a tensor without rows as it is."""
     if BATCH not in dims:
         return tensor
     axis = dims.index(BATCH)

@@ -166,7 +166,7 @@ class Flow:
 
         Args:
             tokens: speech tokens of each utterance, without the prompt's.
-            streaming: chunk-causal attention, which lets the same utterance be computed chunk by chunk
+            streaming: block-causal attention, which lets the same utterance be computed block by block
                 (:class:`FlowStream`); False is full attention.
             finalize: the tokens are all there are; otherwise the last ``lookahead_tokens`` are only
                 looked at.
@@ -278,8 +278,8 @@ class Flow:
         counts = [span.count for span in spans]
         frames = [rate * count for count in counts]
 
-        def visible(lengths: list[int], chunk: int) -> Tensor | None:
-            return visible_keys(lengths, chunk if streaming else None, self.device)
+        def visible(lengths: list[int], block: int) -> Tensor | None:
+            return visible_keys(lengths, block if streaming else None, self.device)
 
         return FlowAttention(
             tokens=visible(counts, encoder.chunk_tokens),

@@ -30,16 +30,16 @@ MOST_ROWS = 16
 class CallBuckets:
     """The sizes that are captured, every combination of them, each ascending.
 
-    A chunk is a second: finished chunks cover a prompt of 30 s and 30 s of speech, and more.
+    A block is a second: finished blocks cover a prompt of 30 s and 30 s of speech, and more.
 
     Attributes:
         rows: utterances.
-        chunks: new ones of a row; a row with more is computed in several calls.
+        blocks: new ones of a row; a row with more is computed in several calls.
         before: finished ones that a row looks back on, prompt included.
     """
 
     rows: Sequence[int]
-    chunks: Sequence[int] = (1, 2, 4)
+    blocks: Sequence[int] = (1, 2, 4)
     before: Sequence[int] = (2, 4, 8, 16, 32, 64)
 
     @classmethod
@@ -50,18 +50,18 @@ class CallBuckets:
     def shapes(self, chunk_tokens: int) -> list[BatchShape]:
         """Largest first."""
         return [
-            BatchShape(rows, chunk_tokens * chunks, before)
+            BatchShape(rows, chunk_tokens * blocks, before)
             for rows in reversed(self.rows)
             for before in reversed(self.before)
-            for chunks in reversed(self.chunks)
+            for blocks in reversed(self.blocks)
         ]
 
     def fitting(self, shape: BatchShape, chunk_tokens: int) -> BatchShape | None:
         """The smallest that holds a call; None if it is too large for all."""
-        chunks = -(-shape.tokens // chunk_tokens)
-        if shape.rows > self.rows[-1] or chunks > self.chunks[-1] or shape.before > self.before[-1]:
+        blocks = -(-shape.tokens // chunk_tokens)
+        if shape.rows > self.rows[-1] or blocks > self.blocks[-1] or shape.before > self.before[-1]:
             return None
-        tokens = chunk_tokens * bucket_for(self.chunks, chunks)
+        tokens = chunk_tokens * bucket_for(self.blocks, blocks)
         return BatchShape(bucket_for(self.rows, shape.rows), tokens, bucket_for(self.before, shape.before))
 
 
@@ -209,9 +209,9 @@ class GraphedCalls:
     def first_part(self, span: TokenSpan) -> TokenSpan:
         """As much of a stretch as a captured call holds; all of it if none looks back that far.
 
-        Stretches that follow each other give what one call would: attention is chunk-causal.
+        Stretches that follow each other give what one call would: attention is block-causal.
         """
-        count = self._chunk * self._buckets.chunks[-1]
+        count = self._chunk * self._buckets.blocks[-1]
         if span.count <= count or span.start // self._chunk > self._buckets.before[-1]:
             return span
         return dataclasses.replace(span, count=count, tokens=span.tokens[: count + self._lookahead])

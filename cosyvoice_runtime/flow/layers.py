@@ -113,27 +113,27 @@ class NoPast:
         """Nothing follows that would read it."""
 
 
-def visible_keys(lengths: list[int], chunk: int | None, device: torch.device) -> Tensor | None:
+def visible_keys(lengths: list[int], block: int | None, device: torch.device) -> Tensor | None:
     """Which frames see which, for utterances that start in this call.
 
     Args:
         lengths: valid frames of each row; the rows are padded on the right to the longest.
-        chunk: frame i sees frame j iff ``j < (i // chunk + 1) * chunk``; None lets all see all.
+        block: frame i sees frame j iff ``j < (i // block + 1) * block``; None lets all see all.
 
     Returns:
         bool ``[B, 1, T, T]``, or None where every frame sees every frame.
     """
     frames = max(lengths)
     uneven = min(lengths) < frames
-    if not uneven and (chunk is None or frames <= chunk):
+    if not uneven and (block is None or frames <= block):
         return None
     position = torch.arange(frames, device=device)
     visible = position[None, :] < torch.tensor(lengths, device=device)[:, None]
     visible = visible[:, None, None, :].expand(-1, 1, frames, -1)
-    if chunk is None:
+    if block is None:
         return visible
-    chunk_of = position // chunk
-    return visible & (chunk_of[None, :] <= chunk_of[:, None])
+    block_of = position // block
+    return visible & (block_of[None, :] <= block_of[:, None])
 
 
 class WindowedLinear(nn.Linear):

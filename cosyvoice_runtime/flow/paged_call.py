@@ -24,8 +24,8 @@ class BatchShape:
     Attributes:
         rows: utterances.
         tokens: new tokens of a row.
-        before: finished chunks that a row looks back on.
-        masked: rows may have fewer tokens or chunks, or more tokens than one chunk; otherwise everything sees
+        before: finished blocks that a row looks back on.
+        masked: rows may have fewer tokens or blocks, or more tokens than one block; otherwise everything sees
             everything.
     """
 
@@ -58,7 +58,7 @@ class RowIndices:
         counts: ``[B]`` tokens to turn into mel.
         starts: ``[B]`` tokens of the utterance before them.
         missing: ``[B]`` pages at the start of the table that the row doesn't have.
-        page_table: ``[B, P]``, aligned so that the new chunks of all rows start at the same page.
+        page_table: ``[B, P]``, aligned so that the new blocks of all rows start at the same page.
         tokens: ``[B, T + lookahead]``.
     """
 
@@ -140,15 +140,15 @@ class PagedInputs:
         Args:
             tails: of all rows, before the call.
             spans: of the first rows; the others are without an utterance.
-            pages: of each utterance, those of its earlier chunks and those reserved for this span.
+            pages: of each utterance, those of its earlier blocks and those reserved for this span.
         """
-        config, chunk = flow.config, flow.config.encoder.chunk_tokens
-        num_pages = shape.pages(chunk)
+        config, block = flow.config, flow.config.encoder.chunk_tokens
+        num_pages = shape.pages(block)
         indices = RowIndices.of_idle_rows(shape, num_pages, shape.tokens + config.lookahead_tokens)
         speaker = torch.zeros(shape.rows, config.speaker_dim)
         prompt = torch.zeros(shape.rows, config.frames_per_token * shape.tokens, config.mel_bins)
         for row, (span, held) in enumerate(zip(spans, pages, strict=True)):
-            indices.set_row(row, span, held, missing=shape.before - span.start // chunk)
+            indices.set_row(row, span, held, missing=shape.before - span.start // block)
             speaker[row] = span.prompt.speaker
             frames = flow.prompt_frames(span, prompt.shape[1])
             prompt[row, : len(frames)] = frames
@@ -341,7 +341,7 @@ class PagedCall:
         return torch.arange(per_token * self._inputs.shape.tokens, device=self._flow.device)
 
     def _visible(self, page_frames: int) -> Tensor | None:
-        """bool ``[B, 1, T, S]``: keys that exist, up to the query's own chunk."""
+        """bool ``[B, 1, T, S]``: keys that exist, up to the query's own block."""
         shape = self._inputs.shape
         if not shape.masked:
             return None

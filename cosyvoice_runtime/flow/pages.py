@@ -1,7 +1,7 @@
-"""Keys and values of chunks that are done, in pages of one chunk.
+"""Keys and values of blocks that are done, in pages of one block.
 
 A page holds what every attention layer, at every solver step and for both guidance rows, computed
-for one chunk of one utterance. Under the chunk-causal mask these never change again, so later chunks
+for one block of one utterance. Under the block-causal mask these never change again, so later blocks
 read them instead of recomputing, and utterances of one voice share the pages of its prompt.
 """
 
@@ -28,7 +28,7 @@ FIRST_PAGE = 2
 
 @dataclass(frozen=True)
 class PageGeometry:
-    """Sizes of one network part: its layers, solver steps, rows per utterance and frames per chunk."""
+    """Sizes of one network part: its layers, solver steps, rows per utterance and frames per block."""
 
     layout: PastLayout
     steps: int
@@ -69,9 +69,9 @@ class PagePool:
 
     def __init__(self, flow: Flow, num_pages: int) -> None:
         encoder = flow.network.encoder
-        chunk = flow.config.encoder.chunk_tokens
-        chunk_frames = flow.config.frames_per_token * chunk
-        self.tokens = PageGeometry(encoder.token_layout, 1, 1, chunk)
+        block = flow.config.encoder.chunk_tokens
+        chunk_frames = flow.config.frames_per_token * block
+        self.tokens = PageGeometry(encoder.token_layout, 1, 1, block)
         self.frames = PageGeometry(encoder.frame_layout, 1, 1, chunk_frames)
         self.estimator = PageGeometry(
             flow.network.estimator.layout, flow.solver.num_steps, GUIDANCE_ROWS, chunk_frames
@@ -95,7 +95,7 @@ class PagePool:
 
     @property
     def page_bytes(self) -> int:
-        """Memory of one page, that is of one chunk of one utterance."""
+        """Memory of one page, that is of one block of one utterance."""
         elements = sum(torch.Size(geometry.page_shape).numel() for geometry in self._geometries)
         return elements * self.token_pages.element_size()
 

@@ -49,6 +49,6 @@ class Places:
         return self.pages.shape[2]
 
     @property
-    def chunks(self) -> int:
+    def blocks(self) -> int:
         """New pages of the longest row."""
         return -(-self.new_frames // self.page_frames)

@@ -1,7 +1,7 @@
 """The flow of an utterance whose tokens arrive over time: its state takes them and gives the next mel frames.
 
-Only whole chunks are computed, counted from the start of the prompt, and each once: what later
-chunks need of earlier ones is read from pages. The frames equal those of
+Only whole blocks are computed, counted from the start of the prompt, and each once: what later
+blocks need of earlier ones is read from pages. The frames equal those of
 :meth:`Flow.generate(streaming=True) <cosyvoice_runtime.flow.flow.Flow.generate>` to rounding.
 """
 
@@ -65,7 +65,7 @@ class FlowState:
         self.tokens_done = tokens_done
         self.last = False
         self.pages: list[int] | None = pages
-        """Pages held; None once the pool ran out and this utterance recomputes its earlier chunks."""
+        """Pages held; None once the pool ran out and this utterance recomputes its earlier blocks."""
         self.tails = tails
         self._flow = flow
 
@@ -88,13 +88,13 @@ class FlowState:
         return FlowMark(self.tokens_done, len(self.pages or ()), self.tails)
 
     def next_span(self) -> TokenSpan | None:
-        """The tokens that can be turned into mel now: whole chunks, or at the end all that is left."""
+        """The tokens that can be turned into mel now: whole blocks, or at the end all that is left."""
         left = len(self.tokens) - self.tokens_done
         if self.last:
             return self._span(left, left) if left else None
         lookahead = self._flow.config.lookahead_tokens
-        chunk = self._flow.config.encoder.chunk_tokens
-        count = max(left - lookahead, 0) // chunk * chunk
+        block = self._flow.config.encoder.chunk_tokens
+        count = max(left - lookahead, 0) // block * block
         return self._span(count, count + lookahead) if count else None
 
     def whole(self, span: TokenSpan) -> TokenSpan:
@@ -120,12 +120,12 @@ Call = tuple[Sequence[FlowWork], Callable[[Sequence[FlowWork]], list[Tensor]]]
 
 
 class FlowStream:
-    """Runs chunks of many utterances in one batch.
+    """Runs blocks of many utterances in one batch.
 
     Args:
-        num_pages: chunks (1 s each) of finished work held for all utterances and voices together;
+        num_pages: blocks (1 s each) of finished work held for all utterances and voices together;
             the memory is ``num_pages * page_bytes``. An utterance that finds no free page
-            recomputes its chunks from the start each time: the same audio, more work.
+            recomputes its blocks from the start each time: the same audio, more work.
 
     Attributes:
         recomputing: utterances so far that ran out of pages.
@@ -137,7 +137,7 @@ class FlowStream:
         chunk_frames = flow.config.frames_per_token * flow.config.encoder.chunk_tokens
         if chunk_frames != flow.config.estimator.chunk_frames:
             raise CheckpointError(
-                f"the encoder's chunks have {chunk_frames} frames, the estimator's "
+                f"the encoder's blocks have {chunk_frames} frames, the estimator's "
                 f"{flow.config.estimator.chunk_frames}: this checkpoint can't be streamed"
             )
         self.flow = flow
@@ -164,9 +164,9 @@ class FlowStream:
         return len(self._graphs)
 
     def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
-        """Compute the chunks that hold only prompt (their look-ahead included), once per voice.
+        """Compute the blocks that hold only prompt (their look-ahead included), once per voice.
 
-        With too few free pages the prefix is empty and every utterance computes these chunks itself.
+        With too few free pages the prefix is empty and every utterance computes these blocks itself.
         """
         state = self.open(prompt)
         try:
@@ -204,7 +204,7 @@ class FlowStream:
 
         Returns:
             float32 ``[mel, T]`` per state: the frames after those returned before, without the
-            prompt's; T is 0 where no chunk is complete.
+            prompt's; T is 0 where no block is complete.
         """
         mels: list[list[Tensor]] = [[] for _ in states]
         while work := self._next_work(states):
@@ -243,8 +243,8 @@ class FlowStream:
         """Make sure the state has pages for the span."""
         if state.pages is None:
             return False
-        chunks = -(-span.count // self.flow.config.encoder.chunk_tokens)
-        pages = self.pool.acquire(chunks)
+        blocks = -(-span.count // self.flow.config.encoder.chunk_tokens)
+        pages = self.pool.acquire(blocks)
         if pages is None:
             self.close(state)
             state.pages = None
@@ -279,7 +279,7 @@ class FlowStream:
         shape = BatchShape.of(spans, self.flow.config.encoder.chunk_tokens)
         call = None if self._graphs is None else self._graphs.fitting(shape)
         if call is None:
-            self._count_eager(f"they look back on {shape.before} chunks")
+            self._count_eager(f"they look back on {shape.before} blocks")
             return PagedCall(self.flow, self.pool, self._inputs(shape, work)).run()
         return call.run(self._inputs(call.shape, work))
 

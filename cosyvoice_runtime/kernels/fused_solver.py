@@ -237,7 +237,7 @@ class FusedCall:
         """A transformer block on the residual ``x``."""
         work, tiles, places, chained = self.work, self.tiles, self.places, self.chained
         layer, parts = block.attention, (work.mixed, work.weights)
-        if places.chunks == 1 and tiles.joint is not None:
+        if places.blocks == 1 and tiles.joint is not None:
             norm_attention(x, *block.qkv, places, layer, step, *parts, tiles.joint, chained)
         else:
             norm_qkv(x, *block.qkv, work.queries, places, layer, step, tiles.qkv, chained)

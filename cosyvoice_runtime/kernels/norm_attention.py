@@ -1,7 +1,7 @@
-"""LayerNorm, queries, keys and values, and attention to all pages, of a call of one chunk.
+"""LayerNorm, queries, keys and values, and attention to all pages, of a call of one block.
 
-In such a call no frame looks at new frames of other chunks, so a program has the keys that it needs: those of
-its own chunk, which it computes and leaves in their page, and finished pages.
+In such a call no frame looks at new frames of other blocks, so a program has the keys that it needs: those of
+its own block, which it computes and leaves in their page, and finished pages.
 """
 
 from __future__ import annotations

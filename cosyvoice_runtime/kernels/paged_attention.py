@@ -1,4 +1,4 @@
-"""Attention of new frames to everything before them and to their own chunk, over a page table."""
+"""Attention of new frames to everything before them and to their own block, over a page table."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def _paged_attention(
 ):  # fmt: skip
     row = tl.program_id(0) // HEADS
     head = tl.program_id(0) % HEADS
-    chunk = tl.program_id(1)
+    block = tl.program_id(1)
     split = tl.program_id(2)
     INNER: tl.constexpr = HEADS * HEAD_DIM
     i = tl.arange(0, ROWS)
     j = tl.arange(0, KEYS)
     d = tl.arange(0, HEAD_DIM)
-    t = chunk * PAGE + i
+    t = block * PAGE + i
     m = row * frames + t
     asks = (i < PAGE) & (t < frames)
     length = tl.load(lengths + row % utterances).to(tl.int32)
     first = tl.load(unused + row % utterances).to(tl.int32)
-    end = before + tl.minimum(chunk, (length - 1) // PAGE) + 1
+    end = before + tl.minimum(block, (length - 1) // PAGE) + 1
     share = tl.cdiv(end - first, SPLITS)
     first = first + split * share
     end = tl.minimum(end, first + share)
@@ -105,7 +105,7 @@ def paged_attention(
 ) -> None:
     """Softmax of ``queries [M, inner]``, already scaled, in powers of two.
 
-    A frame sees every page before its own chunk, and of its own chunk the frames that exist.
+    A frame sees every page before its own block, and of its own block the frames that exist.
 
     Args:
         mixed: ``[splits, M, inner]``, written: values mixed over each part of the keys.
@@ -114,7 +114,7 @@ def paged_attention(
     pages = places.pages
     heads, head_dim = pages.shape[-2:]
     splits, size = len(mixed), max(16, triton.next_power_of_2(places.page_frames))
-    _paged_attention[(places.rows * heads, places.chunks, splits)](
+    _paged_attention[(places.rows * heads, places.blocks, splits)](
         queries, pages, places.table, places.unused, places.lengths, mixed, weights, step, len(queries),
         places.new_frames, places.before, len(places.lengths), places.table.shape[1],
         pages.stride(0), attention * pages.stride(1),
@@ -135,8 +135,8 @@ def paged_attention_plain(
     key = torch.arange(seen.shape[1], device=q.device)
     start = places.before * size
     exists = (key >= places.unused[:, None] * size) & (key < start + places.lengths[:, None])
-    chunk = torch.arange(frames, device=q.device) // size
-    visible = exists[:, None, :] & (key // size <= places.before + chunk[:, None])
+    block = torch.arange(frames, device=q.device) // size
+    visible = exists[:, None, :] & (key // size <= places.before + block[:, None])
     visible = visible.repeat(places.rows // len(visible), 1, 1)[:, None]
     shares = torch.softmax(scores.masked_fill(~visible, -torch.inf) * 0.6931471805599453, dim=-1)
     mixed[0] = torch.einsum("rhts,rshd->rthd", shares, seen[:, :, 1]).flatten(2).flatten(0, 1).to(mixed.dtype)

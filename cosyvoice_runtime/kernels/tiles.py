@@ -31,7 +31,7 @@ class Tiles:
     """The tiles of all kernels of the flow's estimator.
 
     Attributes:
-        joint: of queries, keys, values and attention in one kernel, for calls of one chunk; None: in two.
+        joint: of queries, keys, values and attention in one kernel, for calls of one block; None: in two.
         early: every kernel lets the next one start as soon as it may read, not only before it stores.
         apart: a residual block activates its hidden state once, in a kernel of its own, not in every program
             of the second convolution.
@@ -102,7 +102,7 @@ BY_FRAMES = {250: SMALL, 1600: MEDIUM}
 
 
 def tiles_for(frames: int) -> Tiles:
-    """Those for a call of so many frames, both guidance rows counted."""
+    """Those for a call with this number of frames, both guidance rows counted."""
     limits = sorted(BY_FRAMES)
     place = bisect_left(limits, frames)
     return BY_FRAMES[limits[place]] if place < len(limits) else LARGE

@@ -67,31 +67,31 @@ def create_number(
     if directory is None:
         return MutexValue(kind, family, name, list(labels), list(labels.values()), description)
     key = mmap_key(family, name, list(labels), list(labels.values()), description)
-    return _opened(directory, labels["model"]).number(kind, key).share()
+    return _opened(directory, labels["model"]).number(kind, key).addend()
 
 
 class SharedNumber:
-    """A number in a file: what dead processes left, and the sum of this process's shares."""
+    """A number in a file: what dead processes left, and the sum of this process's addends."""
 
     def __init__(self, file: MmapedDict, key: str, lock: threading.Lock) -> None:
         self._file = file
         self._key = key
         self._left = file.read_value(key)[0]
-        self._shares: list[Share] = []
+        self._addends: list[Addend] = []
         self.lock = lock
 
-    def share(self) -> Share:
+    def addend(self) -> Addend:
         """A new one."""
         with self.lock:
-            self._shares.append(Share(self))
-            return self._shares[-1]
+            self._addends.append(Addend(self))
+            return self._addends[-1]
 
     def write(self) -> None:
-        total = sum((share.amount for share in self._shares), self._left)
+        total = sum((addend.amount for addend in self._addends), self._left)
         self._file.write_value(self._key, total, 0.0)
 
 
-class Share:
+class Addend:
     """A :class:`Number` that is added to others of the same name and labels."""
 
     def __init__(self, number: SharedNumber) -> None:

@@ -12,9 +12,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from cosyvoice_runtime.metrics.metrics import LIVING_GAUGES
-
-ENDED = "ZX"
-"""States of a process that is a zombie, or gone (proc(5))."""
+from cosyvoice_runtime.processes import is_alive
 
 
 class ModelMetrics(Collector):
@@ -24,12 +22,8 @@ class ModelMetrics(Collector):
         self._directory = directory
 
     def collect(self) -> Iterable[prometheus_client.Metric]:
-        _remove_dead_gauges(self._directory)
-        try:
-            families = MultiProcessCollector.merge(_complete_files(self._directory))
-        except FileNotFoundError:
-            return []  # the directory is being removed
-        return sorted(families, key=lambda family: family.name)
+        dead = dead_gauges(self._directory)
+        return _families(file for file in self._directory.glob("*.db") if file not in dead)
 
 
 def render_page(directory: Path) -> str:
@@ -42,27 +36,27 @@ def read_samples(directory: Path) -> list[Sample]:
     return [sample for family in ModelMetrics(directory).collect() for sample in family.samples]
 
 
-def _remove_dead_gauges(directory: Path) -> None:
-    for path in directory.glob(f"{LIVING_GAUGES}_*.db"):
-        if not _is_alive(int(path.stem.rpartition(".")[2])):
-            path.unlink(missing_ok=True)
+def samples_of(files: Iterable[Path]) -> list[Sample]:
+    """Every line that these files alone would make."""
+    return [sample for family in _families(files) for sample in family.samples]
 
 
-def _complete_files(directory: Path) -> list[str]:
-    """A file that is being created is empty at first."""
-    return [str(path) for path in directory.glob("*.db") if _size(path)]
+def dead_gauges(directory: Path) -> list[Path]:
+    """Files with the gauges of processes that have ended."""
+    gauges = directory.glob(f"{LIVING_GAUGES}_*.db")
+    return [path for path in gauges if not is_alive(int(path.stem.rpartition(".")[2]))]
+
+
+def _families(files: Iterable[Path]) -> list[prometheus_client.Metric]:
+    complete = [str(file) for file in files if _size(file)]  # one that is being created is empty at first
+    try:
+        return sorted(MultiProcessCollector.merge(complete), key=lambda family: family.name)
+    except FileNotFoundError:
+        return []  # the directory is being removed
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:  # another reader removed a dead process's gauges
+    except FileNotFoundError:  # a dead process's gauges were removed
         return 0
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in ENDED

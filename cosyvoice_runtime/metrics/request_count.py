@@ -5,12 +5,14 @@ Triton can't tell: it counts a finished request as in flight for as long as the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from prometheus_client.samples import Sample
+
 from cosyvoice_runtime.metrics.metrics import Metric, create_number, shared_directory
-from cosyvoice_runtime.metrics.page import read_samples
+from cosyvoice_runtime.metrics.page import dead_gauges, read_samples, samples_of
 
 NAME = "cosyvoice_requests_in_work"
 DESCRIPTION = "Requests without their final response yet."
@@ -48,5 +50,18 @@ class RequestCount:
 
 def read_request_counts(directory: Path) -> dict[str, int]:
     """Requests in work by model, summed over its living processes; a model that tells nothing is left out."""
-    samples = [sample for sample in read_samples(directory) if sample.name == NAME]
+    return _counts(read_samples(directory))
+
+
+def take_lost_counts(directory: Path) -> dict[str, int]:
+    """The same of processes that died, which are told once: nobody will answer these requests any more."""
+    files = dead_gauges(directory)
+    counts = _counts(samples_of(files))
+    for file in files:
+        file.unlink(missing_ok=True)
+    return counts
+
+
+def _counts(samples: Iterable[Sample]) -> dict[str, int]:
+    samples = [sample for sample in samples if sample.name == NAME]
     return {sample.labels["model"]: int(sample.value) for sample in samples}

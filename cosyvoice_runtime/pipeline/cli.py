@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from cosyvoice_client.errors import ClientError
-from cosyvoice_client.writer import audio_writer
+from cosyvoice_client.writer import audio_writer, check_target
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="cosyvoice", description=__doc__)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     _add_speak(commands.add_parser("speak", help="speak a text into a file"))
-    _add_voice(commands.add_parser("add-voice", help="keep a voice made from a recording under a name"))
+    _add_voice(commands.add_parser("add-voice", help="keep the voice of a reference under a name"))
     _add_list(commands.add_parser("voices", help="list the voices that are kept"))
     return root
 
@@ -59,7 +59,7 @@ def _add_reference(command: argparse.ArgumentParser, *, required: bool) -> None:
     command.add_argument(
         "--reference", type=Path, required=required, help="recording of the voice, 0.5 to 30 s"
     )
-    command.add_argument("--reference-text", default="", help="what the recording says")
+    command.add_argument("--reference-text", default="", help="what the reference says")
 
 
 def _add_speak(command: argparse.ArgumentParser) -> None:
@@ -98,6 +98,7 @@ def _add_list(command: argparse.ArgumentParser) -> None:
 
 def speak(options: argparse.Namespace) -> None:
     """Speak a text into a file, with a line of progress for each chunk."""
+    check_target(options.output)
     synthesizer = _synthesizer(options)
     request = SpeechRequest(
         text=options.text,
@@ -161,7 +162,7 @@ def _store(options: argparse.Namespace) -> VoiceStore:
 
 
 def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
-    """The voice asked for: of a recording, kept under a name, or a speaker of the checkpoint."""
+    """The voice asked for: of a reference, kept under a name, or a speaker of the checkpoint."""
     if options.reference is not None:
         return synthesizer.voice(read_audio(options.reference), options.reference_text)
     speakers = synthesizer.speakers
@@ -169,4 +170,4 @@ def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
         if not speakers:
             raise InvalidInput("voice", None, "give --reference, or --voice: the checkpoint has no speakers")
         return next(iter(speakers.values()))
-    return speakers.get(options.voice) or _store(options).get(options.voice)
+    return speakers.get(options.voice) or _store(options).get(options.voice, speakers)

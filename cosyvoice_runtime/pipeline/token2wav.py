@@ -132,8 +132,8 @@ class Token2Wav:
             the number of captured calls.
         """
         config, around = self.flow.flow.config, context(self.vocoder.config)
-        chunk = config.frames_per_token * config.encoder.chunk_tokens
-        frames = [around.left + chunk * chunks + around.lookahead for chunks in buckets.chunks]
+        block = config.frames_per_token * config.encoder.chunk_tokens
+        frames = [around.left + block * blocks + around.lookahead for blocks in buckets.blocks]
         calls = self.flow.capture(buckets, capture, fused)
         self._windows = GraphedWindows(self.vocoder, buckets.rows, frames, capture)
         return calls + len(self._windows)

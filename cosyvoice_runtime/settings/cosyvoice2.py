@@ -21,6 +21,11 @@ class CosyVoice2Settings(ModelSettings):
 
     name: ClassVar[str] = "cosyvoice2"
 
+    decoupled: Flag = Field(
+        True,
+        description="Stream from cosyvoice2; false: it answers once, over HTTP and unary gRPC too, "
+        "as cosyvoice2_offline always does.",
+    )
     voices_dir: Path = Field(
         Path("voices"), description="Directory of the registered voices; made when missing."
     )

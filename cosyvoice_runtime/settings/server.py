@@ -12,6 +12,8 @@ from cosyvoice_runtime.settings.section import Section
 
 GRPC_URL_VARIABLE = "SUPERVISOR_GRPC_URL"
 """Environment variable by which the supervisor tells the models the server's own gRPC port."""
+EVERY_MODEL = ("*",)
+"""In place of the names of open models: all of them."""
 
 
 class ServerSettings(Section):
@@ -35,6 +37,17 @@ class ServerSettings(Section):
     entry_models: Names = Field(
         ("cosyvoice2", "cosyvoice2_offline"),
         description="Models that call the others: loaded last, unloaded first.",
+    )
+    open_models: Names = Field(
+        ("cosyvoice2", "cosyvoice2_offline"),
+        description="Models that clients may ask; the others answer these alone. "
+        "* opens all of them, for development.",
+    )
+    max_request_mib: int = Field(
+        24,
+        ge=1,
+        le=1024,
+        description="Size of the largest request; 24 hold 30 s of reference at 192 kHz and the longest text.",
     )
     start_timeout_s: float = Field(
         600.0,
@@ -64,6 +77,13 @@ class ServerSettings(Section):
         ge=0,
         le=1_000_000,
         description="Times that tritonserver is started again within ten minutes, when it ends by itself.",
+    )
+    restart_after_reloads: int = Field(
+        10,
+        ge=0,
+        le=1_000_000,
+        description="Reloads of models after which tritonserver is started again as soon as nothing is in "
+        "flight, for each leaves threads and memory behind; 0 for never.",
     )
     drain_timeout_s: float = Field(
         60.0,

@@ -13,7 +13,13 @@ from pathlib import Path
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.supervisor.allowance import Allowance
-from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE, ServerDiedError, SupervisorError
+from cosyvoice_runtime.supervisor.errors import (
+    UNDRAINED_EXIT_CODE,
+    ServerDiedError,
+    StartError,
+    SupervisorError,
+    WornOutError,
+)
 from cosyvoice_runtime.supervisor.server import Server
 
 logger = logging.getLogger("supervisor")
@@ -48,15 +54,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _keep_up(server: Server) -> None:
-    """Run the server until told to stop, again and again when it dies."""
-    restarts = Allowance(server.settings.max_restarts)
+    """Run the server until told to stop, again and again when it dies or is worn out."""
+    restarts, was_up = Allowance(server.settings.max_restarts), False
     while True:
         try:
             with server:
+                was_up = True
                 server.wait()
             return
-        except ServerDiedError as error:
-            if not restarts.take():
+        except WornOutError as error:
+            logger.info("starting again: %s", error)
+        except (ServerDiedError, StartError) as error:
+            # A server that was never up would fail again; one that was may have lost a model on its way.
+            if not (was_up and restarts.take()):
                 raise
             logger.warning("starting again: %s", error)
 

@@ -40,6 +40,16 @@ class ServerDiedError(SupervisorError):
     exit_code = 5
 
 
+class LostRequestsError(ServerDiedError):
+    """A model died with requests that Triton never ends by itself: only its own end ends them."""
+
+
+class WornOutError(SupervisorError):
+    """Models were reloaded so often that the server, which nobody uses just now, had better start anew."""
+
+    exit_code = 0
+
+
 class RepairError(SupervisorError):
     """A model had to be reloaded too often."""
 

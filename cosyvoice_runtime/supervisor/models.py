@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from cosyvoice_runtime.settings import ServerSettings
@@ -53,7 +53,7 @@ class Models:
     @property
     def probed(self) -> list[str]:
         """Models that have a probe, those that call others last."""
-        return [name for name in (*self._children, *self._entries) if name in self._probes]
+        return self.in_order(self._probes)
 
     def load_all(self, check: Check) -> None:
         """Load every model, the ones that call others last, then probe every model in the same order.
@@ -86,16 +86,28 @@ class Models:
         if name in self._probes:
             self._probes[name](self._grpc_url, self._settings.probe_timeout_s, check)
 
-    def reload(self, name: str, check: Check) -> None:
-        """Replace a model's dead processes by new ones.
+    def in_order(self, names: Collection[str]) -> list[str]:
+        """These models, those that call others last."""
+        return [name for name in (*self._children, *self._entries) if name in names]
+
+    def replace(self, name: str, check: Check) -> None:
+        """Start new processes of a model in place of its dead ones.
 
         Raises:
-            ControlError, ProbeError: it does not come back.
+            ControlError: it can't be loaded.
             Exception: what ``check`` raises, soon after.
         """
         self._control.unload(name, check)
         self._load(name, check)
-        self.probe(name, check)
+
+    def idle(self, check: Check) -> bool:
+        """Whether no model has a request queued or in work.
+
+        Raises:
+            ControlError: the server can't be asked.
+            Exception: what ``check`` raises, soon after.
+        """
+        return not any(self._inflight(check).values())
 
     def unload_all(self, check: Check) -> None:
         """Refuse new requests, first those that cause others, and wait until those in flight are answered.

@@ -10,12 +10,15 @@ from cosyvoice_runtime.settings.template import placeholders
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.server_sockets import ServerSockets
 from cosyvoice_runtime.supervisor.triton import Triton
 
 CHECKPOINT = re.compile(r'key:\s*"checkpoint_dir"\s*,?\s*value:?\s*\{\s*string_value:\s*"([^"]*)"')
 
 
-def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, repository: Path) -> None:
+def check(
+    triton: Triton, ports: ServerPorts, sockets: ServerSockets, settings: ServerSettings, repository: Path
+) -> None:
     """
     Raises:
         PreflightError: with every problem found, one sentence each.
@@ -24,6 +27,7 @@ def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, reposito
         *triton.problems(),
         *_shared_memory_problems(settings.min_shared_memory_mib),
         *ports.problems,
+        *sockets.problems,
         *repository_problems(repository),
     ]
     if problems:

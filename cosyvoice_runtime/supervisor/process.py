@@ -8,17 +8,17 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, render_page
-from cosyvoice_runtime.metrics.request_count import read_request_counts
-from cosyvoice_runtime.supervisor import processes, shared_memory
+from cosyvoice_runtime.metrics.request_count import read_request_counts, take_lost_counts
+from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.triton import Triton
 
@@ -33,15 +33,16 @@ class ServerProcess:
     """Runs tritonserver in a session of its own, so that all its processes can be found and killed.
 
     Args:
+        run_dir: made for it, closed to other users, and removed when it has ended.
         variables: environment of the server and its models, beside what they need to run at all.
     """
 
-    def __init__(self, triton: Triton, log_file: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, triton: Triton, log_file: Path, run_dir: Path, variables: Mapping[str, str]) -> None:
         self._triton = triton
         self._variables = dict(variables)
         self._log_file = log_file
         self._prefix = shared_memory.new_prefix()
-        self._run_dir: Path | None = None
+        self._run_dir = run_dir
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: Lifeline | None = None
         self._log_start = 0
@@ -53,7 +54,7 @@ class ServerProcess:
         return self._process.pid
 
     def start(self, arguments: list[str]) -> None:
-        self._run_dir = Path(tempfile.mkdtemp(prefix=f"cosyvoice-server-{os.getpid()}-"))
+        self._run_dir.mkdir(mode=0o700)
         command = [
             str(self._triton.binary),
             *self._triton.arguments(self._run_dir),
@@ -80,17 +81,19 @@ class ServerProcess:
 
     def kill_stubs(self, model: str) -> None:
         """End the processes of a model, stuck ones as well."""
-        for member in processes.session_members(self.session):
-            if member.model == model:
-                _kill(member.pid)
+        self._kill_all(lambda: [each for each in self._members() if each.model == model])
 
     def inflight(self) -> dict[str, int]:
         """Requests in work, of each model that tells."""
-        return {} if self._run_dir is None else read_request_counts(self._run_dir / METRICS)
+        return read_request_counts(self._run_dir / METRICS)
+
+    def take_lost(self) -> dict[str, int]:
+        """Requests that processes of models had in work when they died since the last call, by model."""
+        return {} if self._run_dir is None else take_lost_counts(self._run_dir / METRICS)
 
     def metrics(self) -> str:
         """What the models tell of themselves, as a page for Prometheus."""
-        return "" if self._run_dir is None else render_page(self._run_dir / METRICS)
+        return render_page(self._run_dir / METRICS)
 
     def errors(self) -> list[str]:
         """Error messages in the log of this run."""
@@ -99,11 +102,11 @@ class ServerProcess:
             return ERROR_LINE.findall(log.read().decode(errors="replace"))
 
     def stop(self, exit_timeout_s: float) -> None:
-        """End the server, kill what does not end in time, and remove what it leaves."""
-        if self.running():
+        """End the server, kill what does not end in time, and remove what it leaves; 0 kills it at once."""
+        if exit_timeout_s and self.running():
             self._terminate(exit_timeout_s)
         if self._process is not None:
-            self._kill_session()
+            self._kill_all(self._members)  # those of the models ignore SIGTERM and may outlive the server
             self._process.wait()
         swept = shared_memory.sweep(self._prefix)
         if swept:
@@ -111,8 +114,7 @@ class ServerProcess:
         if self._lifeline is not None:
             self._lifeline.release()
             self._lifeline = None
-        if self._run_dir is not None:
-            shutil.rmtree(self._run_dir, ignore_errors=True)
+        shutil.rmtree(self._run_dir, ignore_errors=True)
 
     def _spawn(self, command: list[str], log: IO[bytes], run_dir: Path) -> subprocess.Popen[bytes]:
         (run_dir / METRICS).mkdir()
@@ -124,6 +126,7 @@ class ServerProcess:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=0o077,  # else every user may read the shared memory
         )
 
     def _terminate(self, exit_timeout_s: float) -> None:
@@ -134,10 +137,12 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             logger.warning("tritonserver did not end within %.0f s and is killed", exit_timeout_s)
 
-    def _kill_session(self) -> None:
-        """The processes of the models ignore SIGTERM and may outlive the server."""
+    def _members(self) -> list[processes.Process]:
+        return processes.session_members(self.session)
+
+    def _kill_all(self, find: Callable[[], list[processes.Process]]) -> None:
         deadline = time.monotonic() + KILL_WAIT_S
-        while members := processes.session_members(self.session):
+        while members := find():
             for member in members:
                 _kill(member.pid)
             if time.monotonic() > deadline:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import secrets
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -11,10 +14,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, ServerSettings
-from cosyvoice_runtime.supervisor import preflight
+from cosyvoice_runtime.settings.server import EVERY_MODEL
+from cosyvoice_runtime.supervisor import preflight, shared_memory
 from cosyvoice_runtime.supervisor.control import Control
-from cosyvoice_runtime.supervisor.errors import StartError, StopRequestedError, SupervisorError
+from cosyvoice_runtime.supervisor.errors import (
+    LostRequestsError,
+    StartError,
+    StopRequestedError,
+    SupervisorError,
+)
+from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
 from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
@@ -23,6 +34,7 @@ from cosyvoice_runtime.supervisor.models import Models
 from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
 from cosyvoice_runtime.supervisor.process import ServerProcess
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.server_sockets import ServerSockets
 from cosyvoice_runtime.supervisor.triton import find_triton
 from cosyvoice_runtime.supervisor.triton_metrics import queued_requests, triton_metrics
 from cosyvoice_runtime.supervisor.watch import Watch
@@ -34,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 LIVE_INTERVAL_S = 0.05
 HURRIED_EXIT_S = 0.5
+PENDING_SHARE = 8
+"""Part of the shared memory that large requests of one protocol may take: the entry models have a region
+each, and a region grows by more than what is asked for."""
 
 
 class Server:
@@ -65,7 +80,11 @@ class Server:
         self._python = python
         self._probes = read_probes(repository) if probes is None else probes
         self._ports = ServerPorts.choose(self.settings)
-        self._control = Control(self.http_url)
+        token = secrets.token_hex(4)
+        self._run_dir = Path(tempfile.gettempdir()) / f"cosyvoice-server-{os.getpid()}-{token}"
+        self._sockets = ServerSockets(self._run_dir)
+        self._control = Control(self._sockets.http_url)
+        self._gateways: list[GatewayProcess] = []
         self._process: ServerProcess | None = None
         self._metrics: MetricsEndpoint | None = None
         self._watch: Watch | None = None
@@ -77,7 +96,7 @@ class Server:
             preflight.models_of(repository),
             self._control,
             self._probes,
-            self.grpc_url,
+            self._sockets.grpc_url,
             self._inflight_requests,
             self.settings,
         )
@@ -137,10 +156,10 @@ class Server:
         self._failure = None
         self._ending.clear()
         triton = find_triton(Interpreter.inspect(self._python))
-        preflight.check(triton, self._ports, self.settings, self._repository)
+        preflight.check(triton, self._ports, self._sockets, self.settings, self._repository)
         logger.info("%s", triton.origin)
-        variables = {GRPC_URL_VARIABLE: self.grpc_url}
-        self._process = ServerProcess(triton, self.settings.log_file, variables)
+        variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url}
+        self._process = ServerProcess(triton, self.settings.log_file, self._run_dir, variables)
         try:
             self._bring_up(self._process, started + self.settings.start_timeout_s)
         except BaseException:
@@ -177,8 +196,11 @@ class Server:
             return
         if self._watch is not None:
             self._watch.close()
-        self.drained = self._process.running() and self._drain(self._process)
-        self._end(self._process, HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s)
+        # Lost requests wait for nothing but the end of the server, and so does everybody who comes meanwhile.
+        lost = isinstance(self._failure, LostRequestsError)
+        self.drained = not lost and self._process.running() and self._drain(self._process)
+        hurried = 0.0 if lost else HURRIED_EXIT_S
+        self._end(self._process, hurried if lost or self._hurry.is_set() else self.settings.exit_timeout_s)
         self._process = None
         logger.info(
             "server stopped, %s", "every request answered" if self.drained else "requests were cut off"
@@ -199,6 +221,7 @@ class Server:
         while not self._control.live():
             check()
             self._stop_requested.wait(LIVE_INTERVAL_S)
+        self._open_gateways()
         self._models.load_all(check)
         self._watch = Watch(process, self._models, self.settings, self._fail)
 
@@ -213,8 +236,28 @@ class Server:
             # A pooled request holds on to its model, which then never finishes unloading.
             "--grpc-infer-allocation-pool-size=0",
             *self._ports.arguments,
-            *self._control.arguments,
+            *self._sockets.arguments,
         ]
+
+    def _open_gateways(self) -> None:
+        for protocol, port, socket in (
+            ("grpc", self._ports.grpc, self._sockets.grpc),
+            ("http", self._ports.http, self._sockets.http),
+        ):
+            options = GatewayOptions(
+                address=self._ports.listening(port),
+                server=str(socket),
+                open_models=self._open_models(),
+                max_request_bytes=self.settings.max_request_mib << 20,
+                max_pending_bytes=(shared_memory.free_mib() << 20) // PENDING_SHARE,
+            )
+            self._gateways.append(GatewayProcess(protocol, options, self._python, self.settings.log_file))
+        for gateway in self._gateways:
+            gateway.wait_until_open()
+
+    def _open_models(self) -> tuple[str, ...]:
+        listed = self.settings.open_models
+        return tuple(preflight.models_of(self._repository)) if listed == EVERY_MODEL else listed
 
     def _inflight_requests(self, check: Check = keep_waiting) -> dict[str, int]:
         if self._process is None:
@@ -235,6 +278,8 @@ class Server:
         if self._metrics is not None:
             self._metrics.close()
             self._metrics = None
+        while self._gateways:
+            self._gateways.pop().close()
         process.stop(exit_timeout_s)
 
     def _drain(self, process: ServerProcess) -> bool:

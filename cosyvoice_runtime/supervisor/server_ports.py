@@ -57,18 +57,16 @@ class ServerPorts:
 
     @property
     def arguments(self) -> list[str]:
-        """Those of tritonserver."""
-        return [
-            *(f"--{name}-address={self.host}" for name in ("http", "grpc", "metrics")),
-            f"--http-port={self.http}",
-            f"--grpc-port={self.grpc}",
-            f"--metrics-port={self.metrics}",
-        ]
+        """Those of tritonserver, which serves nothing but its metrics to other machines by itself."""
+        return [f"--metrics-address={self.host}", f"--metrics-port={self.metrics}"]
+
+    def listening(self, port: int) -> str:
+        """``host:port`` to listen on."""
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
     def url(self, port: int) -> str:
         """``host:port`` as clients on this machine write it."""
-        host = EVERYWHERE.get(self.host, self.host)
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return local_url(self.host, port)
 
     def _problem(self, name: str, port: int) -> str | None:
         try:
@@ -78,6 +76,12 @@ class ServerPorts:
                 f"{name} {port} on {self.host} can't be used ({error.strerror}): stop its user or set {name}"
             )
         return None
+
+
+def local_url(host: str, port: int) -> str:
+    """``host:port`` as clients on this machine write it."""
+    host = EVERYWHERE.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _free_ports(host: str) -> Iterator[int]:

@@ -6,16 +6,19 @@ import logging
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.allowance import WINDOW_S, Allowance
 from cosyvoice_runtime.supervisor.errors import (
+    LostRequestsError,
     RepairError,
     ServerDiedError,
     StopRequestedError,
     SupervisorError,
     WatchError,
+    WornOutError,
 )
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.models import Models
@@ -52,6 +55,9 @@ class Watch:
         self._on_failure = on_failure
         self._expected = process.count_stubs()
         self._allowances = defaultdict[str, Allowance](lambda: Allowance(settings.max_reloads))
+        self._unproven: dict[str, float] = {}
+        """Models loaded again and not probed yet, and when their reload began."""
+        self._looked = 0.0
         self._closed = threading.Event()
         self._rounds = ProbeRounds(models.probed, self._probe, settings.probe_interval_s)
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -68,6 +74,8 @@ class Watch:
                 self._look()
         except StopRequestedError:
             pass
+        except WornOutError as error:
+            self._on_failure(error)
         except SupervisorError as error:
             logger.error("%s", error)
             self._on_failure(error)
@@ -79,34 +87,81 @@ class Watch:
 
     def _look(self) -> None:
         self._require_server()
-        for model in self._expected - self._process.count_stubs():
-            self._reload(model, "its process died")
-        silent = self._rounds.silent(self._settings.max_failed_probes)
-        if silent:
-            model = silent[0]  # one at a time: the others may fail because they call it
-            # Else Triton waits for the requests of the stuck process before it loads the model again.
-            self._process.kill_stubs(model)
-            self._reload(model, f"it failed {self._settings.max_failed_probes} probes in a row")
+        if dead := self._dead():
+            self._require_no_request_lost(dead)
+            for model in self._models.in_order(dead):
+                self._replace(model, "its process died")
+        elif self._unproven:
+            self._prove(self._models.in_order(self._unproven))
+        elif silent := self._rounds.silent(self._settings.max_failed_probes):
+            self._end_silent(silent[0])  # one at a time: the others may fail because they call it
+        else:
+            self._require_freshness()
 
-    def _reload(self, model: str, reason: str) -> None:
+    def _dead(self) -> set[str]:
+        return set(self._expected - self._process.count_stubs())
+
+    def _end_silent(self, model: str) -> None:
+        # Else Triton waits for the requests of the stuck process before it loads the model again.
+        self._process.kill_stubs(model)
+        self._require_no_request_lost({model})
+        self._replace(model, f"it failed {self._settings.max_failed_probes} probes in a row")
+
+    def _require_no_request_lost(self, dead: Collection[str]) -> None:
+        """Raises when clients wait for answers that a dead process owed: no reload ends their streams."""
+        lost = self._process.take_lost()
+        for model in self._settings.entry_models:
+            if model in dead and lost.get(model):
+                raise LostRequestsError(f"{model} died with {lost[model]} requests in flight")
+
+    def _replace(self, model: str, reason: str) -> None:
         if not self._allowances[model].take():
             times = self._settings.max_reloads
             raise RepairError(f"{model} was reloaded {times} times within {WINDOW_S:.0f} s")
         logger.error("%s is reloaded: %s", model, reason)
         started = time.monotonic()
         try:
-            self._models.reload(model, self._require_use)
-        except (ControlError, ProbeError) as error:
+            self._models.replace(model, self._require_use)
+        except ControlError as error:
             logger.error("%s did not come back: %s", model, error)
+        else:
+            self._unproven[model] = started
+
+    def _prove(self, models: Sequence[str]) -> None:
+        """Probe models that were loaded again; put off when another one has died, which they may call."""
+        with suppress(_AnotherDeathError):
+            for model in models:
+                self._prove_one(model)
+
+    def _prove_one(self, model: str) -> None:
+        try:
+            self._models.probe(model, self._require_all)
+        except ProbeError as error:
+            logger.error("%s did not come back: %s", model, error)
+            del self._unproven[model]
             return
         self._rounds.start_again()
         self.reloads[model] += 1
-        logger.info(
-            "%s is back after %.1f s, reload %d", model, time.monotonic() - started, self.reloads[model]
-        )
+        seconds = time.monotonic() - self._unproven.pop(model)
+        logger.info("%s is back after %.1f s, reload %d", model, seconds, self.reloads[model])
+
+    def _require_freshness(self) -> None:
+        """Raises when the models were reloaded often and nobody uses the server just now."""
+        limit, reloads = self._settings.restart_after_reloads, self.reloads.total()
+        with suppress(ControlError):  # a server that can't be asked is not known to be idle
+            if limit and reloads >= limit and self._models.idle(self._require_use):
+                raise WornOutError(f"its models were reloaded {reloads} times, and nothing is in flight")
 
     def _probe(self, model: str) -> None:
         self._models.probe(model, self._require_use)
+
+    def _require_all(self) -> None:
+        """Raises when it makes no sense to wait for a model that may call others."""
+        self._require_use()
+        if time.monotonic() - self._looked > self._settings.watch_interval_s:
+            self._looked = time.monotonic()
+            if self._dead():
+                raise _AnotherDeathError
 
     def _require_use(self) -> None:
         """Raises when it makes no sense to wait for the server any more."""
@@ -118,3 +173,7 @@ class Watch:
         if not self._process.running():
             code = self._process.exit_code()
             raise ServerDiedError(f"tritonserver ended by itself with exit code {code}; see its log")
+
+
+class _AnotherDeathError(Exception):
+    """A model died while another one was probed."""

@@ -23,11 +23,18 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a file by way of a temporary one beside it.
 
     One writer per directory at a time: the temporary file always has the same name, so that a crash
-    leaves at most one behind, and the next write takes it over.
+    leaves at most one behind, and the next write takes it over. A write that fails leaves none.
+
+    Raises:
+        OSError: the disk is full, or the directory can't be written.
     """
     incoming = path.with_name(INCOMING)
-    with open(incoming, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(incoming, path)
+    try:
+        with open(incoming, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(incoming, path)
+    except OSError:
+        incoming.unlink(missing_ok=True)
+        raise

@@ -1,4 +1,4 @@
-"""One extractor over several recordings, each of which may fail alone."""
+"""One extractor over several references, each of which may fail alone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BatchExtractor = Callable[[Sequence[Tensor]], list[Tensor]]
 Outcome = Tensor | Exception
 
 
-def extract_rows(extract: BatchExtractor, recordings: Sequence[Audio | Exception]) -> list[Outcome]:
-    """What ``extract`` makes of each recording, or why there is nothing; an exception stays what it is.
+def extract_rows(extract: BatchExtractor, references: Sequence[Audio | Exception]) -> list[Outcome]:
+    """What ``extract`` makes of each reference, or why there is nothing; an exception stays what it is.
 
-    All recordings go in one batch. If that fails, each goes alone, so that only the culprit fails.
+    All references go in one batch. If that fails, each goes alone, so that only the culprit fails.
     """
-    good = [recording.samples for recording in recordings if isinstance(recording, Audio)]
+    good = [reference.samples for reference in references if isinstance(reference, Audio)]
     results = iter(_together(extract, good) if good else [])
-    return [next(results) if isinstance(recording, Audio) else recording for recording in recordings]
+    return [next(results) if isinstance(reference, Audio) else reference for reference in references]
 
 
 def _together(extract: BatchExtractor, waveforms: Sequence[Tensor]) -> list[Outcome]:

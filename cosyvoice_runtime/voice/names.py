@@ -26,12 +26,11 @@ class VoiceNames:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
 
     def known(self) -> list[str]:
         """Every name, in order."""
-        return sorted(path.stem for path in self._directory.glob("*.json"))
+        return sorted(path.stem for path in self.directory.glob("*.json"))
 
     def get(self, name: str) -> str | None:
         """Key of a name; None when unknown, whatever the name looks like."""
@@ -60,7 +59,7 @@ class VoiceNames:
         self._path(checked_name(name)).unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
-        return self._directory / f"{name}.json"
+        return self.directory / f"{name}.json"
 
 
 def checked_name(name: str) -> str:

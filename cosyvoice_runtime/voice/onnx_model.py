@@ -42,7 +42,7 @@ class Port:
 
 
 class ExtractorModel(ABC):
-    """A compiled network that turns the features of recordings into what a voice consists of.
+    """A compiled network that turns the features of references into what a voice consists of.
 
     Attributes:
         dynamic_batch: it takes several rows at a time.

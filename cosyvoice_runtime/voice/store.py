@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
 from cosyvoice_runtime.voice.atomic import exclusive_lock, replace_file
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.voice.names import VoiceNames, checked_name
+from cosyvoice_runtime.voice.recent import RecentVoices
 from cosyvoice_runtime.voice.voice import Voice
 from cosyvoice_runtime.voice.voice_file import encode_voice, read_header, read_voice
 
@@ -41,7 +42,11 @@ class VoiceStore:
 
     ``voices/<key>.safetensors`` is a voice, ``names/<name>.json`` one of its names. A voice without a
     name is a cache entry: the least recently used one goes when room is needed. A named voice stays
-    until it is deleted. Every operation holds a lock on the directory.
+    until it is deleted. Every operation holds a lock on the directory, which is made again when somebody
+    has deleted it.
+
+    Where the disk is full or the directory can't be used, :meth:`find` and :meth:`put` go on in memory and
+    log it; the other operations raise :class:`StorageError`.
 
     Args:
         directory: made when absent; several stores may share it.
@@ -63,27 +68,34 @@ class VoiceStore:
         self._checkpoint_id = checkpoint_id
         self._max_voices = max_voices
         self._max_bytes = max_bytes
-        self._memory_voices = memory_voices
-        self._memory: OrderedDict[str, Voice] = OrderedDict()
-        self._voices = Path(directory) / "voices"
-        self._voices.mkdir(parents=True, exist_ok=True)
-        self._lock_path = Path(directory) / "lock"
-        self._names = VoiceNames(Path(directory) / "names")
+        self._memory = RecentVoices(memory_voices)
+        self._unwritten = RecentVoices(memory_voices)
+        self._directory = Path(directory)
+        self._voices = self._directory / "voices"
+        self._names = VoiceNames(self._directory / "names")
+        self._threads = threading.Lock()
+        with self._locked():  # fails now rather than with the first voice
+            pass
 
     def put(self, voice: Voice) -> None:
-        """Store a voice as a cache entry.
+        """Store a voice as a cache entry; in memory alone if it can't be written.
 
         Raises:
             InvalidInput: the voice is of another checkpoint, or named voices fill the store.
         """
-        with self._locked():
-            self._write(voice)
+        try:
+            with self._locked():
+                self._write(voice)
+        except StorageError:  # logged where it was met
+            with self._threads:
+                self._unwritten.keep(voice)
 
     def register(self, name: str, voice: Voice) -> None:
         """Store a voice under a name; a name in use moves to this voice.
 
         Raises:
             InvalidInput: as :meth:`put`, or the name is none (:func:`checked_name`).
+            StorageError: it can't be written.
         """
         name = checked_name(name)
         with self._locked():
@@ -93,31 +105,39 @@ class VoiceStore:
             self._write(voice)
             self._names.set(name, voice.key)
 
-    def get(self, name: str) -> Voice:
+    def get(self, name: str, others: Collection[str] = ()) -> Voice:
         """The voice of a name or key.
+
+        Args:
+            others: names of voices that are not in the store, for the error to list.
 
         Raises:
             InvalidInput: it is unknown, or made with another checkpoint.
             CheckpointError: its file was damaged; it is removed from the store.
+            StorageError: the directory can't be used.
         """
         with self._locked():
-            voice = self._load(self._resolve(name))
+            voice = self._load(self._resolve(name, others))
         self._check_checkpoint(name, voice)
         return voice
 
     def find(self, key: str) -> Voice | None:
         """The voice of a key, or None when it has to be built; a damaged one is removed and logged."""
-        with self._locked():
-            try:
-                return self._load(key) if self._holds(key) else None
-            except CheckpointError:  # logged where it was met, and what is built anew replaces it
-                return None
+        try:
+            with self._locked():
+                if self._holds(key):
+                    return self._load(key)
+        except (CheckpointError, StorageError):  # logged where it was met, and what is built anew replaces it
+            pass
+        with self._threads:
+            return self._unwritten.get(key)
 
     def delete(self, name: str) -> None:
         """Forget a name, and its voice with its last name; or, by key, a voice with all its names.
 
         Raises:
             InvalidInput: it is unknown.
+            StorageError: the directory can't be used.
         """
         with self._locked():
             key = self._resolve(name)
@@ -135,8 +155,22 @@ class VoiceStore:
             entries = [entry for key in self._files() if (entry := self._entry(key, names.get(key, ())))]
         return sorted(entries, key=lambda entry: (not entry.names, entry.names, entry.key))
 
-    def _locked(self) -> AbstractContextManager[None]:
-        return exclusive_lock(self._lock_path)
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the directory, which is there then.
+
+        Raises:
+            StorageError: the operating system refuses something in it.
+        """
+        try:
+            with self._threads:
+                for folder in (self._voices, self._names.directory):
+                    folder.mkdir(parents=True, exist_ok=True)
+                with exclusive_lock(self._directory / "lock"):
+                    yield
+        except OSError as error:
+            logger.error("voices in %s: %s", self._directory, error)
+            raise StorageError(f"the directory of the voices can't be used: {error.strerror}") from error
 
     def _path(self, key: str) -> Path:
         return self._voices / f"{key}{SUFFIX}"
@@ -149,10 +183,10 @@ class VoiceStore:
     def _holds(self, key: str) -> bool:
         return KEY.fullmatch(key) is not None and self._path(key).is_file()
 
-    def _resolve(self, name: str) -> str:
+    def _resolve(self, name: str, others: Collection[str] = ()) -> str:
         key = name if KEY.fullmatch(name) else self._names.get(name)
         if key is None or not self._holds(key):
-            raise self._unknown(name)
+            raise self._unknown(name, others)
         return key
 
     def _write(self, voice: Voice) -> None:
@@ -160,12 +194,13 @@ class VoiceStore:
         content = encode_voice(voice)
         self._make_room(voice.key, len(content))
         replace_file(self._path(voice.key), content)
-        self._remember(voice)
+        self._unwritten.forget(voice.key)
+        self._memory.keep(voice)
 
     def _load(self, key: str) -> Voice:
         voice = self._memory.get(key) or self._read(read_voice, key)
         os.utime(self._path(key))  # the time of modification is the time of the last use
-        self._remember(voice)
+        self._memory.keep(voice)
         return voice
 
     def _read(self, read: Callable[[Path], T], key: str) -> T:
@@ -184,12 +219,6 @@ class VoiceStore:
             return None
         return VoiceEntry(key, names, header["transcript"], header["checkpoint_id"], size)
 
-    def _remember(self, voice: Voice) -> None:
-        self._memory[voice.key] = voice
-        self._memory.move_to_end(voice.key)
-        while len(self._memory) > self._memory_voices:
-            self._memory.popitem(last=False)
-
     def _remove(self, key: str) -> tuple[str, ...]:
         """Remove a voice and its names, which are returned."""
         names = self._names.by_key().get(key, ())
@@ -199,7 +228,7 @@ class VoiceStore:
         return names
 
     def _drop(self, key: str) -> None:
-        self._memory.pop(key, None)
+        self._memory.forget(key)
         self._path(key).unlink()
 
     def _make_room(self, key: str, size: int) -> None:
@@ -237,9 +266,11 @@ class VoiceStore:
             )
             raise InvalidInput("voice", name, limit)
 
-    def _unknown(self, name: str) -> InvalidInput:
-        names = self._names.known()
+    def _unknown(self, name: str, others: Collection[str]) -> InvalidInput:
+        names = sorted({*self._names.known(), *others})
         if not names:
             return InvalidInput("voice", name, "no voice has a name yet")
+        if len(names) == 1:
+            return InvalidInput("voice", name, f"expected a key or the name {names[0]}")
         shown = ", ".join(names[:SHOWN_NAMES]) + (", ..." if len(names) > SHOWN_NAMES else "")
         return InvalidInput("voice", name, f"expected a key or one of {len(names)} names: {shown}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.voice.digest import KEY
+from cosyvoice_runtime.voice.digest import KEY, content_hash
 
 FLOW_FRAMES_PER_TOKEN = 2
 """Mel frames of the flow (50 Hz) per speech token (25 Hz): ``token_mel_ratio`` of the configuration.
@@ -40,6 +41,11 @@ class Voice:
     prompt_mel: Tensor
     speaker_embedding: Tensor
     checkpoint_id: str
+
+    @cached_property
+    def prompt_key(self) -> str:
+        """Content hash of the tensors alone: the only name that no other voice can be given."""
+        return content_hash(self.speech_tokens, self.prompt_mel, self.speaker_embedding)
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key):

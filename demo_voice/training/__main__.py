@@ -33,7 +33,7 @@ RECIPE = (tuple(ON_CORPUS), ("flow", "vocoder"), ("flow", "vocoder"), ("lm",))
 EXTRACTORS = ("speech_tokenizer", "speaker_encoder")
 SAVING_SECONDS, LAST_READING_SECONDS = 12, 8
 FIRST_SHARE = 4
-"""Vocoder and extractors start when every so many parts of the corpus are there, and keep to these."""
+"""Vocoder and extractors start when one part in this number of the corpus is there, and keep to those."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

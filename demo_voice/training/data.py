@@ -75,7 +75,7 @@ def _dealt(texts: Iterator[str], utterances: int) -> list[Reading]:
 
 
 def make_corpus(script: Path, folder: Path, processes: int, every: int = 1) -> None:
-    """Synthesize and analyse the script, or every so many jobs of it; what is there already is kept."""
+    """Synthesize and analyse the script, or each ``every``-th job of it; what is there already is kept."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs = list(_jobs(json.loads(script.read_text(encoding="utf-8"))["training"]))[::every]
     started, done = time.monotonic(), 0

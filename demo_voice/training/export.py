@@ -15,7 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
+from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.making.architecture import yaml_tree
 from cosyvoice_runtime.checkpoint.schema import Schema, flow_schema, vocoder_schema
 from cosyvoice_runtime.flow.flow import FlowNetwork
@@ -55,6 +57,7 @@ def export(kept: Path, directory: Path) -> None:
         for name in KEPT:
             if (directory / name).exists():
                 shutil.copy(directory / name, building)
+        write_checksums(building, Layout(building).names())
 
 
 def write_checkpoint(

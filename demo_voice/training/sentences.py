@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cosyvoice_runtime.text.english_words import cardinal, digits
+
 WORDNET = Path("/usr/share/wordnet")
 SENTENCE = re.compile(r'"([^"]+)"')
 ASIDE = re.compile(r'"[^"]*"|\([^)]*\)')
@@ -150,28 +152,6 @@ PATTERNS = (
     "No, {name} did not say anything about the {things}.",
     "Your order of {number} {things} will arrive on {month} the {ordinal}.",
 )
-ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
 TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 ORDINALS = [
     "first",
@@ -242,7 +222,7 @@ def generated(chance: random.Random) -> str:
         "hour": lambda: number_words(chance.randint(1, 12)),
         "minute": lambda: number_words(chance.randint(10, 59)),
         "tens": lambda: number_words(chance.randint(20, 99)),
-        "digit": lambda: chance.choice(ONES[:10]),
+        "digit": lambda: digits(chance.choice("0123456789")),
         "ordinal": lambda: chance.choice(ORDINALS),
     }
     sentence = re.sub(r"\{(\w+)\}", lambda match: fillers[match[1]](), chance.choice(PATTERNS))
@@ -250,14 +230,8 @@ def generated(chance: random.Random) -> str:
 
 
 def number_words(number: int) -> str:
-    """English words of a number below a million."""
-    if number < 20:
-        return ONES[number]
-    if number < 100:
-        return TENS[number // 10 - 2] + (f"-{ONES[number % 10]}" if number % 10 else "")
-    unit, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
-    rest = number % unit
-    return f"{number_words(number // unit)} {name}" + (f" {number_words(rest)}" if rest else "")
+    """English words of a number, the American way: without ``and`` and commas."""
+    return re.sub(",| and", "", cardinal(number))
 
 
 def _punctuated(text: str) -> str:

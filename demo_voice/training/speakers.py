@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import soundfile
 import torch
 from numpy.typing import NDArray
-from scipy.io import wavfile
 
 from cosyvoice_runtime.audio.resample import resample
 
@@ -27,7 +27,7 @@ class Speaker:
     Attributes:
         engine: ``flite`` or ``espeak``.
         voice: the engine's name of it.
-        warp: play the recording so much faster, from speech made as much slower: another vocal tract and
+        warp: play the speech faster by this factor, after it was made slower by it: another vocal tract and
             pitch at the same tempo.
         share: utterances, relative to the others.
     """
@@ -76,7 +76,7 @@ def speak(speaker: Speaker, text: str) -> Utterance:
         else:
             phones = _run("flite", "-voice", "kal16", "-ps", "-t", text, "-o", "none")
             _run("espeak-ng", "-v", speaker.voice, "-s", "165", "-w", file.name, text)
-        rate, samples = wavfile.read(file.name)
+        samples, rate = soundfile.read(file.name, dtype="int16")
     signal = torch.from_numpy(samples.astype(np.float32) / 32768)
     played_at = rate if speaker.warp == 1 else round(rate * speaker.warp, -2)  # round rates resample fast
     heard = resample(signal, int(played_at), RATE)

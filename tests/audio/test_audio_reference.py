@@ -27,8 +27,11 @@ def with_samples(indices: slice, value: float) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("samples", "value", "limit"),
     [
-        (noise(RATE // 2 - 1), "0.50 s", "expected 0.5 to 30 s"),
-        (noise(30 * RATE + 1), "30.00 s", "expected 0.5 to 30 s"),
+        (noise(1), "'1 sample at 16000 Hz'", "expected 0.5 to 30 s"),
+        (noise(RATE // 5), "0.20 s", "expected 0.5 to 30 s"),
+        (noise(RATE // 2 - 1), "7999 samples at 16000 Hz", "expected 0.5 to 30 s"),
+        (noise(30 * RATE + 1), "480001 samples at 16000 Hz", "expected 0.5 to 30 s"),
+        (noise(31 * RATE), "31.00 s", "expected 0.5 to 30 s"),
         (with_samples(slice(3, 5), float("nan")), "2 samples NaN or infinite", "finite"),
         (with_samples(slice(3, 4), float("inf")), "1 samples NaN or infinite", "finite"),
         (with_samples(slice(7, 8), -20412.0), "samples reach 20412", r"expected floats in [-1, 1]"),

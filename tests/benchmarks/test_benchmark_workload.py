@@ -19,10 +19,10 @@ def test_manifest_lines_become_utterances(tmp_path):
         "three|||No voice.\n"
     )
     one, two, three = read_manifest(tmp_path / "set.txt")
-    assert (one.name, one.text, one.recording.text) == ("one", "今天天气很好。", "你好")
-    assert one.recording.audio == tmp_path / "prompts/a.wav"
-    assert (two.name, two.recording.audio) == ("two", Path("/abs/b.wav"))
-    assert three.recording is None
+    assert (one.name, one.text, one.reference.text) == ("one", "今天天气很好。", "你好")
+    assert one.reference.audio == tmp_path / "prompts/a.wav"
+    assert (two.name, two.reference.audio) == ("two", Path("/abs/b.wav"))
+    assert three.reference is None
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_split_comes_from_its_data_set(monkeypatch, split, dataset):
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     [utterance] = read_split(split)
     assert asked == [(f"yuekai/{dataset}", split)]
-    assert (utterance.name, utterance.text, utterance.recording.text) == ("7", "text", "words")
-    assert utterance.recording.audio[1] == 24000
+    assert (utterance.name, utterance.text, utterance.reference.text) == ("7", "text", "words")
+    assert utterance.reference.audio[1] == 24000
 
 
 def test_split_without_the_package_says_what_to_do(monkeypatch):

@@ -1,4 +1,4 @@
-"""A tiny checkpoint, made once; `checkpoint` is a copy to damage."""
+"""A tiny checkpoint, made once; `checkpoint` is a copy to damage, `listed` one whose checksums tell."""
 
 from __future__ import annotations
 
@@ -16,5 +16,12 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def listed(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "listed"))
+
+
+@pytest.fixture
 def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+    return Path(
+        shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint", ignore=shutil.ignore_patterns("SHA256SUMS"))
+    )

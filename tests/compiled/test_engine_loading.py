@@ -21,7 +21,6 @@ from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.serving.token2wav import load
 from cosyvoice_runtime.serving.token2wav.load import load_token2wav, warm_up
 from cosyvoice_runtime.settings import (
     AudioTokenizerSettings,
@@ -132,7 +131,7 @@ def test_token2wav_on_tensorrt_speaks_as_on_torch(
     modules = load_token2wav(settings.replace(backend="torch"))
     built(on_gpu(settings))
     engines = token2wav_engines.open_engines(on_gpu(settings), load_config(settings.checkpoint_dir))
-    monkeypatch.setattr(load, "_open_engines", lambda *_: engines)
+    monkeypatch.setattr(token2wav_engines, "open_engines", lambda *_: engines)
     compiled = load_token2wav(settings)
     assert_same_speech(compiled, modules)
     assert any(event.startswith("replay") for event in gpu.events)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-import pytest
-
-pytest.importorskip("scipy")
 from benchmarks.demo_voice.__main__ import likeness, tasks, word_errors
 from demo_voice.training.speakers import HELD_OUT, TRAINING
 

@@ -180,7 +180,8 @@ def read_tokens(request: InferenceRequest) -> Any:
     model.vocabulary = VOCABULARY
     model.reader = RequestReader(VOCABULARY, 100, 1000)
     model.scheduler = SimpleNamespace(submit=lambda read, reply: submitted.append(read))
-    model._accept(Inputs(request), "1", SimpleNamespace(echo=()))
+    model.count = RequestCount("tensorrt_llm")
+    model.execute([request])
     return submitted[0]
 
 
@@ -239,8 +240,11 @@ def sent_tokens(request: InferenceRequest) -> None:
 
 def sent_wave(request: InferenceRequest) -> None:
     model = load("token2wav").TritonPythonModel()
-    model._name, model._count = "token2wav", RequestCount("token2wav")
-    model._deliver(request, np.zeros(5, np.float32))
+    model.name, model.count = "token2wav", RequestCount("token2wav")
+    model.service = SimpleNamespace(submit=lambda chunk, deliver: deliver(np.zeros(5, np.float32)))
+    forget = {"utterance_id": np.array([[b"one"]], np.object_), "cancel": np.array([[True]])}
+    request.tensors.update(InferenceRequest(forget).tensors)
+    model.execute([request])
 
 
 def sent(write: Callable[[InferenceRequest], None]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from cosyvoice_runtime.flow.stream import FlowStream
 
 TOLERANCE = 1e-5
 FLOW = random_flow()
-BUCKETS = CallBuckets(rows=(1, 3), chunks=(4,), before=(7,))
+BUCKETS = CallBuckets(rows=(1, 3), blocks=(4,), before=(7,))
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_the_page_of_zeros_stays_zero(stream):
 def test_utterance_that_looks_back_further_than_all_graphs_runs_eagerly_and_is_counted(
     stream, capture, caplog
 ):
-    """After 7 chunks no captured call fits: what is left is one eager call, beside others' replays."""
+    """After 7 blocks no captured call fits: what is left is one eager call, beside others' replays."""
     caplog.set_level(logging.WARNING, logger="cosyvoice_runtime.flow.stream")
     prompt, tokens = random_prompt(10, 1), random_tokens(300, 2)
     state, other = stream.open(prompt), stream.open(prompt)
@@ -171,7 +171,7 @@ def test_utterance_that_looks_back_further_than_all_graphs_runs_eagerly_and_is_c
     torch.testing.assert_close(short, FLOW.generate([prompt], [tokens[:90]])[0], atol=TOLERANCE, rtol=0)
     assert stream.eager_calls == 1
     assert [record.message for record in caplog.records] == [
-        "utterances run without CUDA graphs, several times slower: they look back on 8 chunks"
+        "utterances run without CUDA graphs, several times slower: they look back on 8 blocks"
     ]
     stream.eager_calls = 0
 
@@ -188,5 +188,5 @@ def test_utterance_that_looks_back_further_than_all_graphs_runs_eagerly_and_is_c
     ],
 )
 def test_the_smallest_bucket_that_holds_a_call_is_taken(needed, bucket):
-    buckets = CallBuckets(rows=(1, 3), chunks=(1, 4), before=(3, 5))
+    buckets = CallBuckets(rows=(1, 3), blocks=(1, 4), before=(3, 5))
     assert buckets.fitting(needed, 25) == bucket

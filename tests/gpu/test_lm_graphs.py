@@ -40,7 +40,7 @@ def graphed(checkpoint: Path) -> LmEngine:
 
 
 def decoded(engine: LmEngine, prompts: list[int], strategy: str, joins: int = 0) -> list[list[int]]:
-    """Tokens of utterances with so many text tokens each; the last one joins after ``joins`` steps."""
+    """Tokens of utterances with these numbers of text tokens; the last one joins after ``joins`` steps."""
     found: dict[object, list[int]] = {}
     waiting = list(enumerate(prompts))
     running = 0

@@ -26,9 +26,9 @@ def random_places(
     """An utterance for each of ``before`` (finished pages) and ``lengths`` (new frames), in any order."""
     generator = torch.Generator().manual_seed(sum(before) + sum(lengths))
     utterances, most, frames = len(before), max(before), max(lengths)
-    chunks = -(-frames // page_frames)
-    total = 2 + utterances * (most + chunks)
-    order = 2 + torch.randperm(total - 2, generator=generator).view(utterances, most + chunks)
+    blocks = -(-frames // page_frames)
+    total = 2 + utterances * (most + blocks)
+    order = 2 + torch.randperm(total - 2, generator=generator).view(utterances, most + blocks)
     for row, count in enumerate(before):
         order[row, : most - count] = 0
     place = torch.arange(frames)

@@ -89,7 +89,7 @@ def test_captured_calls_with_fused_steps_speak_a_whole_utterance():
     flow = random_flow(num_steps=1)
     stream = FlowStream(flow, num_pages=20)
     fused = FusedSolver(flow.network.estimator, flow.solver, chained=False)
-    assert stream.capture(CallBuckets(rows=(1,), chunks=(1,), before=(1, 4)), ComputedAgain(), fused) == 2
+    assert stream.capture(CallBuckets(rows=(1,), blocks=(1,), before=(1, 4)), ComputedAgain(), fused) == 2
     assert stream.fused
     prompt, tokens = random_prompt(30, 1), random_tokens(12, 3)
     state = stream.open(prompt)

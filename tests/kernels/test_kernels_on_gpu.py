@@ -30,7 +30,7 @@ ALL_TILES = pytest.mark.parametrize("tiles", [SMALL, MEDIUM, LARGE], ids=["small
 CALLS = pytest.mark.parametrize(
     ("before", "lengths"),
     [([4], [50]), ([0, 3, 21], [50, 14, 36]), ([1, 0], [120, 50])],
-    ids=["one", "uneven", "chunks"],
+    ids=["one", "uneven", "blocks"],
 )
 
 

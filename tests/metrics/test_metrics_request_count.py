@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics
-from cosyvoice_runtime.metrics.request_count import RequestCount, read_request_counts
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics, render_page
+from cosyvoice_runtime.metrics.request_count import RequestCount, read_request_counts, take_lost_counts
 
 
 def test_requests_are_counted_by_model(tmp_path):
@@ -25,6 +25,18 @@ def test_requests_of_a_dead_process_are_not_counted(tmp_path):
     subprocess.run([sys.executable, "-c", code], env=os.environ | {DIRECTORY_VARIABLE: str(tmp_path)})
     assert read_request_counts(tmp_path) == {}
     RequestCount("a", tmp_path).enter()
+    assert read_request_counts(tmp_path) == {"a": 1}
+
+
+def test_requests_of_a_dead_process_are_told_as_lost_once_even_after_the_page_was_read(tmp_path):
+    code = "import os; from cosyvoice_runtime.metrics.request_count import RequestCount\n"
+    code += "RequestCount('a').enter(5); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {DIRECTORY_VARIABLE: str(tmp_path)})
+    living = RequestCount("a", tmp_path)
+    living.enter()
+    render_page(tmp_path)
+    assert take_lost_counts(tmp_path) == {"a": 5}
+    assert take_lost_counts(tmp_path) == {}
     assert read_request_counts(tmp_path) == {"a": 1}
 
 

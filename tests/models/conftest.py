@@ -60,6 +60,7 @@ def serve(render_models: RenderModels) -> Serve:
             metrics_port=0,
             model_metrics_port=0,
             log_file=repository.with_name("tritonserver.log"),
+            open_models=("*",),
             start_timeout_s=1200.0,
             probe_interval_s=0.0,
             drain_timeout_s=120.0,

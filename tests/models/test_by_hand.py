@@ -34,6 +34,7 @@ def test_one_client_and_many_are_served_through_the_address_of_the_settings(
         grpc_port=free.grpc,
         metrics_port=free.metrics,
         model_metrics_port=free.model_metrics,
+        open_models=("*",),
         log_file=tmp_path / "tritonserver.log",
         start_timeout_s=1200.0,
         probe_interval_s=0.0,

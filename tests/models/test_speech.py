@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +24,6 @@ from speaking import (
     reference,
     spoken,
 )
-from tritonclient.utils import np_to_triton_dtype
 
 import soak
 from cosyvoice_client import AsyncSpeechClient, Reference, RefusedError, SpeechRequest
@@ -40,9 +39,14 @@ SEED_OF_FOUR_FATES = "1"
 
 
 @pytest.fixture(scope="module")
-def server(serve_all, tmp_path_factory) -> Iterator[Server]:
+def voices_dir(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("voices")
+
+
+@pytest.fixture(scope="module")
+def server(serve_all, voices_dir) -> Iterator[Server]:
     texts = {
-        "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
+        "cosyvoice2.voices_dir": voices_dir,
         "cosyvoice2.max_inflight_utterances": 32,
         "cosyvoice2.child_timeout_s": 600,
     }
@@ -67,41 +71,6 @@ def test_streamed_equals_offline_over_grpc_and_http(server):
     assert_same_audio(streamed, whole.samples)
 
 
-def test_upstreams_four_tensors_are_enough(server):
-    """The inputs, shapes and the one output that clients of upstream's runtime use."""
-    samples = recording(150)[None]
-    arrays = {
-        "reference_wav": samples,
-        "reference_wav_len": np.array([[samples.shape[1]]], np.int32),
-        "reference_text": np.array([["a short reference"]], np.object_),
-        "target_text": np.array([[TEXT]], np.object_),
-    }
-    inputs = []
-    for name, array in arrays.items():
-        tensor = triton.InferInput(name, array.shape, np_to_triton_dtype(array.dtype))
-        tensor.set_data_from_numpy(array)
-        inputs.append(tensor)
-    results: list[object] = []
-    ended = threading.Event()
-
-    def take(result, error):
-        results.append(error or result)
-        response = None if error else result.get_response()
-        if error or response.parameters["triton_final_response"].bool_param:
-            ended.set()
-
-    with triton.InferenceServerClient(server.grpc_url) as connection:
-        connection.start_stream(callback=take)
-        connection.async_stream_infer(
-            "cosyvoice2", inputs, request_id="1", outputs=[triton.InferRequestedOutput("waveform")],
-            enable_empty_final_response=True,
-        )  # fmt: skip
-        assert ended.wait(180)
-    waves = [result.as_numpy("waveform") for result in results]
-    assert all(wave.shape[0] == 1 for wave in waves if wave is not None)
-    assert sum(wave.shape[1] for wave in waves if wave is not None) > 24_000
-
-
 def test_voices_are_remembered_and_default_voice_needs_nothing(server):
     first = spoken(server, SpeechRequest(TEXT, reference(), seed=2))
     again = spoken(server, SpeechRequest(TEXT, reference(), seed=2))
@@ -111,6 +80,22 @@ def test_voices_are_remembered_and_default_voice_needs_nothing(server):
     assert_same_audio(again, first)
     assert_same_audio(named, default)
     assert first.shape != other.shape or np.abs(first - other).max() > 0.01
+
+
+def test_voice_is_spoken_and_remembered_on_a_full_disk(server, voices_dir):
+    incoming = voices_dir / "voices" / ".incoming"
+    incoming.symlink_to("/dev/full")  # what is written there has no space left on the device
+    kept = set(voices_dir.glob("voices/*.safetensors"))
+    first = spoken(server, SpeechRequest(TEXT, reference(170), seed=2))
+    assert not incoming.is_symlink()
+    assert_same_audio(spoken(server, SpeechRequest(TEXT, reference(170), seed=2)), first)
+    assert set(voices_dir.glob("voices/*")) == kept
+
+
+def test_deleted_folder_of_voices_is_made_again(server, voices_dir):
+    shutil.rmtree(voices_dir)
+    assert len(spoken(server, SpeechRequest(TEXT, reference(180), seed=2)))
+    assert len(list(voices_dir.glob("voices/*.safetensors"))) == 1
 
 
 def test_many_clients_with_different_voices_get_their_own_audio(server):
@@ -148,7 +133,7 @@ def test_cancelling_after_the_first_chunk_frees_every_stage(server, metric, even
     [
         ({"text": " \n "}, "target_text"),
         ({"text": "x " * 3000}, "target_text: '6000 characters' is not accepted; at most 5000"),
-        ({"voice": "nobody"}, "voice: 'nobody'"),
+        ({"voice": "nobody"}, "voice: 'nobody' is not accepted; expected a key or the name default"),
         ({"speed": 3.0}, "speed: 3.0 is not accepted"),
         ({"seed": -1}, "seed: -1"),
         ({"top_p": 2.0}, "top_p: 2.0"),
@@ -159,6 +144,7 @@ def test_cancelling_after_the_first_chunk_frees_every_stage(server, metric, even
         ({"reference": Reference(np.full(16_000, np.nan, np.float32), text="x")}, "reference_wav"),
         ({"reference": Reference(recording(150, 0.2), text="x")}, "reference_wav: '0.20 s'"),
         ({"reference": Reference(recording(150, 31), text="x")}, "reference_wav: '31.00 s'"),
+        ({"reference": Reference(recording(150)[:1], text="x")}, "reference_wav: '1 sample at 16000 Hz'"),
         ({"reference": Reference(20_000 * recording(150), text="x")}, "reference_wav: 'samples reach"),
         ({"reference": Reference(recording(150), text="")}, "reference_text"),
         ({"reference": reference(), "voice": "default"}, "voice: 'default' is not accepted; it can't be"),

@@ -12,7 +12,8 @@ import pytest
 from speaking import TEXT, assert_same_audio, client, outcome, reference, spoken
 
 from cosyvoice_client import ClientError, SpeechRequest, UnavailableError
-from cosyvoice_runtime.supervisor import Server, processes
+from cosyvoice_runtime import processes
+from cosyvoice_runtime.supervisor import Server
 
 
 def test_utterance_over_the_limit_is_unavailable_and_the_others_finish(serve_all, tmp_path):

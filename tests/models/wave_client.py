@@ -60,7 +60,7 @@ class Client:
         return [outcomes[row] for row in range(len(rows))]
 
     def batch_sizes(self, model: str) -> dict[int, int]:
-        """How often the model ran on so many requests at once."""
+        """How often the model ran, by the number of requests at once."""
         statistics = self._client.get_inference_statistics(model).model_stats[0]
         return {batch.batch_size: batch.compute_infer.count for batch in statistics.batch_stats}
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from goldens import Compare
 
-DIFFERENCES: list[tuple[str, str, float, float]] = []
+PROPERTY = "largest difference"
+"""Of a test's report: name of what was compared, difference, tolerance."""
 
 
 @pytest.fixture
@@ -22,17 +23,19 @@ def compare(request: pytest.FixtureRequest) -> Iterator[Compare]:
         difference = 0.0
         if expected.numel():
             difference = (actual.double() - expected.double()).abs().max().item()
-        DIFFERENCES.append((request.node.name, name, difference, tolerance))
+        request.node.user_properties.append((PROPERTY, (request.node.name, name, difference, tolerance)))
         assert difference <= tolerance, f"{name}: largest difference {difference:.3g} > {tolerance:.3g}"
 
     return compare
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not DIFFERENCES:
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    compared = [value for report in reports for key, value in report.user_properties if key == PROPERTY]
+    if not compared:
         return
     terminalreporter.section("largest difference per parity case")
-    width = max(len(f"{test} {name}") for test, name, _, _ in DIFFERENCES)
-    for test, name, difference, tolerance in DIFFERENCES:
+    width = max(len(f"{test} {name}") for test, name, _, _ in compared)
+    for test, name, difference, tolerance in compared:
         label = f"{test} {name}"
         terminalreporter.write_line(f"{label:<{width}}  {difference:9.2e}  (tolerance {tolerance:.0e})")

@@ -17,6 +17,8 @@ class CodedStages:
     Attributes:
         hold: while it is clear, no further group comes.
         wave_error: raised by every wave from the chunk of this number on.
+        away: raised by `require`.
+        after_return: groups that follow once somebody has waited in `back`.
         stopped, dropped: utterances whose generator was closed early, or that were to be forgotten.
     """
 
@@ -32,8 +34,18 @@ class CodedStages:
         self.first_tokens: list[int] = []
         self.wave_error: Exception | None = None
         self.fails_from = 0
+        self.away: Exception | None = None
+        self.after_return: list[TokenGroup | Exception] | None = None
         self.hold = asyncio.Event()
         self.hold.set()
+
+    def require(self):
+        if self.away is not None:
+            raise self.away
+
+    async def back(self):
+        await asyncio.sleep(0)
+        self.groups = self.after_return or self.groups
 
     async def generate(self, prompt, sampling, utterance_id, first_tokens):
         self.prompts.append((prompt, sampling))

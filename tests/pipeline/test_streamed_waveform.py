@@ -51,7 +51,7 @@ def random_tokens(length: int, seed: int) -> list[int]:
 def speak(
     token2wav: Token2Wav, prompt: FlowPrompt, tokens: list[int], cut: Sequence[int] = (), speed: float = 1.0
 ) -> torch.Tensor:
-    """The waveform of tokens that are pushed in portions of these sizes, and the rest at the end."""
+    """The waveform of tokens that are pushed in groups of these sizes, and the rest at the end."""
     state = token2wav.open(prompt, noise_seed=7, speed=speed)
     waves, start = [], 0
     try:

@@ -83,7 +83,7 @@ def test_container_keeps_its_own_torch_and_numpy():
 
 def test_python_without_venv_and_libpython_is_told_the_packages():
     facts = {"version": "3.11", "venv": False, "library": False}
-    assert environment._missing(facts) == [
+    assert environment.lacking(facts) == [
         "venv (on Debian: apt install python3.11-venv)",
         "libpython (on Debian: apt install libpython3.11)",
     ]
@@ -91,7 +91,7 @@ def test_python_without_venv_and_libpython_is_told_the_packages():
 
 def test_python_of_another_version_is_refused():
     facts = {"version": "3.9", "venv": True, "library": True}
-    assert environment._missing(facts) == ["the right version (it is 3.9)"]
+    assert environment.lacking(facts) == ["the right version (it is 3.9)"]
 
 
 def test_python_that_is_not_there_is_named():
@@ -109,12 +109,12 @@ def test_python_that_is_not_there_is_named():
     ],
 )
 def test_failure_of_pip_is_put_into_words(output, reason):
-    assert reason in environment._reason(output, "pip failed")
+    assert reason in environment.reason_of(output, "pip failed")
 
 
 def test_up_to_date_environment_is_left_alone(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(environment, "check_platform", lambda venv: pytest.fail(f"{venv} is set up again"))
-    stamp = f'{{"cpu": "{environment._digest("cpu")}", "test": "{environment._digest("test")}"}}'
+    stamp = f'{{"cpu": "{environment.digest_of("cpu")}", "test": "{environment.digest_of("test")}"}}'
     (tmp_path / "requirements.json").write_text(stamp)
     environment.make(tmp_path, ["cpu"], None)
     environment.make(tmp_path, ["cpu", "test"], None)
@@ -127,7 +127,7 @@ def test_changed_requirements_are_installed_again(tmp_path, monkeypatch):
     monkeypatch.setattr(
         environment, "install", lambda venv, parts, installer: installed.append((venv, parts))
     )
-    monkeypatch.setattr(environment, "_run", lambda *arguments, **options: None)
+    monkeypatch.setattr(environment, "run", lambda *arguments, **options: None)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "pip").touch()
     (tmp_path / "requirements.json").write_text('{"cpu": "of another day"}')

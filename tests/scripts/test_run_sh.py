@@ -1,16 +1,20 @@
-"""What run.sh starts, told by a python that only says how it was called."""
+"""What run.sh starts, told by a python that only says how it was called, but for the server's address."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = '#!/bin/sh\necho "python $*"\n'
+PYTHON = f"""#!/bin/sh
+[ "$1" = scripts/server_address.py ] && cd {ROOT} && exec {sys.executable} "$@"
+echo "python $*"
+"""
 
 
 @pytest.fixture
@@ -24,8 +28,9 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(checkout: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
+        **variables,
         "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}",
         "VENV": "system",
         "CHECKPOINT": "checkpoint",
@@ -35,8 +40,8 @@ def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
 
 
-def called(checkout: Path, *arguments: str) -> list[str]:
-    done = run(checkout, *arguments)
+def called(checkout: Path, *arguments: str, **variables: str) -> list[str]:
+    done = run(checkout, *arguments, **variables)
     assert done.returncode == 0, done.stderr
     return [line.removeprefix("python ") for line in done.stdout.splitlines() if line.startswith("python ")]
 
@@ -70,6 +75,25 @@ def test_options_come_last_and_so_win(checkout):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "port"),
+    [(["4"], 9001), (["4", "4", "offline"], 9000), (["5"], 9001), (["5", "5", "offline"], 9001)],
+)
+def test_clients_and_benchmarks_ask_the_server_of_the_settings(checkout, arguments, port):
+    ports = {"COSYVOICE_SERVER__HTTP_PORT": "9000", "COSYVOICE_SERVER__GRPC_PORT": "9001"}
+    [line] = called(checkout, *arguments, **ports, COSYVOICE_SERVER__HOST="0.0.0.0")
+    assert f"--url 127.0.0.1:{port} " in line
+
+
+def test_free_port_has_to_be_named(checkout):
+    done = run(checkout, "4", COSYVOICE_SERVER__GRPC_PORT="0")
+    assert done.returncode == 2
+    assert "server.grpc_port: 0 is not accepted; a port, or --server-url" in done.stderr
+    named = ["4", "4", "streaming", "--server-url", "here:1"]
+    [line] = called(checkout, *named, COSYVOICE_SERVER__GRPC_PORT="0")
+    assert line.endswith("--server-url here:1")
+
+
+@pytest.mark.parametrize(
     ("missing", "stage", "made_by"),
     [
         ("checkpoint/cosyvoice2.yaml", "1", "0"),
@@ -89,7 +113,22 @@ def test_missing_input_names_the_stage_that_makes_it(checkout, missing, stage, m
     assert "python" not in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["7"], ["0", "7"], ["2", "5"], ["serve"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["7"],
+        ["0", "7"],
+        ["2", "5"],
+        ["2", "1"],
+        ["serve"],
+        ["demo", "bogus"],
+        ["4", "4", "bogus"],
+        ["4", "4", "--text", "Hi."],
+        ["0", "2", "streaming"],
+    ],
+    ids=" ".join,
+)
 def test_what_it_does_not_know_it_does_not_start(checkout, arguments):
     done = run(checkout, *arguments)
     assert done.returncode == 2

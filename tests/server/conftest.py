@@ -61,6 +61,7 @@ def settings(tmp_path: Path) -> ServerSettings:
         model_metrics_port=0,
         log_file=tmp_path / "tritonserver.log",
         entry_models=("chain",),
+        open_models=("*",),
         start_timeout_s=600.0,
         probe_timeout_s=60.0,
         probe_interval_s=0.0,

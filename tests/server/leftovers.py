@@ -6,7 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from cosyvoice_runtime.supervisor import processes, shared_memory
+from cosyvoice_runtime import processes
+from cosyvoice_runtime.supervisor import shared_memory
 
 
 def leftovers(supervisor_pid: int | None = None) -> list[str]:

@@ -10,7 +10,8 @@ import pytest
 from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
 
-from cosyvoice_runtime.supervisor import RepairError, Server, ServerDiedError, processes
+from cosyvoice_runtime import processes
+from cosyvoice_runtime.supervisor import RepairError, Server, ServerDiedError
 from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.probe import ProbeError
 

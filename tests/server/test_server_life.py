@@ -61,9 +61,7 @@ def test_model_that_loads_but_does_not_answer_fails_the_start(repository, settin
         raise ProbeError(f"count: no answer from {url} in {timeout_s:.0f} s")
 
     server = Server(repository, settings, probes={"count": fail})
-    with pytest.raises(
-        StartError, match=r"count did not answer: count: no answer from 127\.0\.0\.1:\d+ in 60 s"
-    ):
+    with pytest.raises(StartError, match=r"count did not answer: count: no answer from unix:\S+ in 60 s"):
         server.start()
 
 

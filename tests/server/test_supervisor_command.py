@@ -15,7 +15,7 @@ import pytest
 from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
 
-from cosyvoice_runtime.supervisor import processes
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE
 from cosyvoice_runtime.supervisor.process import KILL_WAIT_S
 
@@ -116,6 +116,31 @@ def test_server_that_was_started_again_stops_with_exit_code_0(tmp_path, reposito
     command = Command(tmp_path, repository)
     eventually(command.is_up)
     os.kill(command.server_pid(), signal.SIGKILL)
+    eventually(lambda: len(command.addresses()) == 2)
+    command.process.send_signal(signal.SIGTERM)
+    assert command.exit_code() == 0
+
+
+def test_server_whose_models_were_reloaded_often_starts_anew_when_idle(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository, "server.restart_after_reloads=1", "server.max_restarts=0")
+    eventually(command.is_up)
+    command.signal_model("count", signal.SIGKILL)
+    eventually(lambda: len(command.addresses()) == 2)
+    assert "its models were reloaded 1 times, and nothing is in flight" in command.output.read_text()
+    command.process.send_signal(signal.SIGTERM)
+    assert command.exit_code() == 0
+
+
+def test_model_that_dies_while_the_server_starts_again_costs_one_more_start(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository)
+    eventually(command.is_up)
+    model = repository / "count" / "1" / "model.py"
+    works = model.read_text()
+    model.write_text(HANGING_MODEL)
+    os.kill(command.server_pid(), signal.SIGKILL)
+    eventually(lambda: HANGING in (tmp_path / "tritonserver.log").read_text())
+    model.write_text(works)
+    command.signal_model("count", signal.SIGKILL)
     eventually(lambda: len(command.addresses()) == 2)
     command.process.send_signal(signal.SIGTERM)
     assert command.exit_code() == 0

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.errors import RepairError, ServerDiedError, SupervisorError, WatchError
+from cosyvoice_runtime.supervisor.errors import (
+    LostRequestsError,
+    RepairError,
+    ServerDiedError,
+    SupervisorError,
+    WatchError,
+    WornOutError,
+)
 from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError
 from cosyvoice_runtime.supervisor.watch import Watch
 
 TIMEOUT_S = 60.0
-SETTINGS = ServerSettings(watch_interval_s=0.05, probe_interval_s=0.0)
+SETTINGS = ServerSettings(watch_interval_s=0.05, probe_interval_s=0.0, entry_models=("b",))
 
 
 class FakeProcess:
@@ -26,6 +33,10 @@ class FakeProcess:
         self.alive = True
         self.stubs = Counter(a=1, b=1)
         self.killed: list[str] = []
+        self.lost: dict[str, int] = {}
+
+    def take_lost(self) -> dict[str, int]:
+        return self.lost
 
     def running(self) -> bool:
         return self.alive
@@ -48,18 +59,28 @@ class FakeModels:
     def __init__(self, process: FakeProcess) -> None:
         self.process = process
         self.reloads: list[str] = []
+        self.events: list[tuple[str, str]] = []
         self.reloading = threading.Event()
+        self.is_idle = True
         self.on_reload: Callable[[Check], None] = lambda check: None
-        self.on_probe: Callable[[str], None] = lambda model: None
+        self.on_probe: Callable[[str, Check], None] = lambda model, check: None
 
-    def reload(self, model: str, check: Check) -> None:
+    def in_order(self, names: Collection[str]) -> list[str]:
+        return sorted(names)
+
+    def idle(self, check: Check) -> bool:
+        return self.is_idle
+
+    def replace(self, model: str, check: Check) -> None:
         self.reloads.append(model)
+        self.events.append(("load", model))
         self.reloading.set()
         self.on_reload(check)
         self.process.stubs[model] = 1
 
     def probe(self, model: str, check: Check) -> None:
-        self.on_probe(model)
+        self.events.append(("probe", model))
+        self.on_probe(model, check)
 
 
 class Watched:
@@ -71,7 +92,7 @@ class Watched:
         self.settings = SETTINGS.replace(**changes)
         self.watch: Watch | None = None
         self._failed = threading.Event()
-        self._failures: list[SupervisorError] = []
+        self.failures: list[SupervisorError] = []
 
     def start(self) -> Watched:
         self.watch = Watch(self.process, self.models, self.settings, self._fail)
@@ -79,7 +100,7 @@ class Watched:
 
     def failure(self) -> SupervisorError:
         assert self._failed.wait(TIMEOUT_S), "nobody was told of a failure"
-        [failure] = self._failures
+        [failure] = self.failures
         return failure
 
     def close_in_time(self) -> bool:
@@ -89,7 +110,7 @@ class Watched:
         return not closer.is_alive()
 
     def _fail(self, failure: SupervisorError) -> None:
-        self._failures.append(failure)
+        self.failures.append(failure)
         self._failed.set()
 
 
@@ -156,7 +177,7 @@ def test_reload_that_never_ends_is_given_up_when_the_server_is_to_stop(watched):
     one.start().process.stubs["a"] = 0
     assert one.models.reloading.wait(TIMEOUT_S)
     assert one.close_in_time()
-    assert one._failures == []
+    assert one.failures == []
 
 
 def test_reload_that_fails_is_tried_again_until_it_was_tried_too_often(watched):
@@ -175,7 +196,7 @@ def test_reload_that_fails_is_tried_again_until_it_was_tried_too_often(watched):
 def test_model_whose_probes_fail_in_whatever_way_is_killed_and_reloaded(watched, error):
     one = watched(probe_interval_s=0.01, max_failed_probes=2)
 
-    def probe(model: str) -> None:
+    def probe(model: str, check: Check) -> None:
         if model == "b" and not one.models.reloading.is_set():
             raise error
 
@@ -188,7 +209,7 @@ def test_model_whose_probes_fail_in_whatever_way_is_killed_and_reloaded(watched,
 def test_of_two_silent_models_the_one_that_the_other_calls_is_reloaded(watched):
     one = watched(probe_interval_s=0.01, max_failed_probes=2)
 
-    def probe(model: str) -> None:
+    def probe(model: str, check: Check) -> None:
         if not one.models.reloading.is_set():
             raise ProbeError("no answer")
 
@@ -203,7 +224,7 @@ def test_good_probe_between_two_bad_ones_starts_the_count_again(watched):
     rounds: list[str] = []
     enough = threading.Event()
 
-    def probe(model: str) -> None:
+    def probe(model: str, check: Check) -> None:
         rounds.append(model)
         if len(rounds) > 40:
             enough.set()
@@ -214,3 +235,63 @@ def test_good_probe_between_two_bad_ones_starts_the_count_again(watched):
     one.start()
     assert enough.wait(TIMEOUT_S)
     assert one.models.reloads == []
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    tick, left = threading.Event(), int(TIMEOUT_S / 0.01)
+    while not holds():
+        left -= 1
+        assert left, "did not happen in time"
+        tick.wait(0.01)
+
+
+def test_of_two_dead_models_both_are_loaded_before_one_is_probed(watched):
+    one = watched().start()
+    one.process.stubs = Counter()
+    eventually(lambda: one.watch.reloads == {"a": 1, "b": 1})
+    assert one.models.events == [("load", "a"), ("load", "b"), ("probe", "a"), ("probe", "b")]
+
+
+def test_probe_of_a_model_that_calls_a_dead_one_waits_for_its_reload(watched):
+    one = watched()
+
+    def probe(model: str, check: Check) -> None:
+        if model == "b" and one.models.reloads == ["b"]:
+            one.process.stubs["a"] = 0
+            wait_for_ever(check)
+
+    one.models.on_probe = probe
+    one.start().process.stubs["b"] = 0
+    eventually(lambda: one.watch.reloads == {"a": 1, "b": 1})
+    assert one.models.reloads == ["b", "a"]
+    assert one.models.events[-2:] == [("probe", "a"), ("probe", "b")]
+
+
+def test_requests_that_died_with_an_entry_model_end_the_server(watched):
+    one = watched().start()
+    one.process.lost = {"b": 2}
+    one.process.stubs["b"] = 0
+    failure = one.failure()
+    assert isinstance(failure, LostRequestsError)
+    assert str(failure) == "b died with 2 requests in flight"
+    assert one.models.reloads == []
+
+
+def test_requests_that_died_with_a_stage_are_its_callers(watched):
+    one = watched().start()
+    one.process.lost = {"a": 2}
+    one.process.stubs["a"] = 0
+    eventually(lambda: one.watch.reloads == {"a": 1})
+
+
+def test_server_whose_models_were_reloaded_often_ends_when_nothing_is_in_flight(watched):
+    one = watched(restart_after_reloads=2).start()
+    one.models.is_idle = False
+    for reloads in (1, 2):
+        one.process.stubs["a"] = 0
+        eventually(lambda reloads=reloads: one.watch.reloads["a"] == reloads)
+    assert not one._failed.wait(10 * SETTINGS.watch_interval_s)
+    one.models.is_idle = True
+    failure = one.failure()
+    assert isinstance(failure, WornOutError)
+    assert "reloaded 2 times, and nothing is in flight" in str(failure)

@@ -8,11 +8,11 @@ from cosyvoice_runtime.vocoder import SourceNoise
 @given(
     hop=st.sampled_from([1, 24, 480]), sizes=st.lists(st.integers(0, 40), max_size=12), seed=st.integers(0, 9)
 )
-def test_any_portions_draw_the_same_sequence(hop: int, sizes: list[int], seed: int) -> None:
+def test_any_draws_draw_the_same_sequence(hop: int, sizes: list[int], seed: int) -> None:
     noise = SourceNoise(seed, hop)
-    portions = [noise.draw(size) for size in sizes]
+    draws = [noise.draw(size) for size in sizes]
     at_once = SourceNoise(seed, hop).draw(sum(sizes))
-    assert torch.equal(torch.cat([at_once[:0], *portions]), at_once)
+    assert torch.equal(torch.cat([at_once[:0], *draws]), at_once)
 
 
 def test_peeking_uses_nothing_up() -> None:

@@ -1,4 +1,4 @@
-"""Extraction of several recordings, each of which may fail alone."""
+"""Extraction of several references, each of which may fail alone."""
 
 from __future__ import annotations
 

@@ -5,7 +5,11 @@ import logging
 import multiprocessing
 import os
 import random
+import resource
+import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from fake_voices import CHECKPOINT, make_voice, same_voice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.voice_file import encode_voice
 
@@ -352,3 +356,75 @@ def test_processes_share_one_store_directory(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert sum(pool.starmap(hammer, [(str(tmp_path), seed) for seed in range(4)])) > 0
     assert len(open_store(tmp_path).entries()) <= 4
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Files that grow beyond 100 bytes are an error of the operating system."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_voice_that_can_not_be_written_is_found_in_memory_and_leaves_nothing(tmp_path: Path) -> None:
+    store, voice = open_store(tmp_path), make_voice(1)
+    with full_disk():
+        store.put(voice)
+    assert store.find(voice.key) is voice
+    assert list((tmp_path / "voices").iterdir()) == []
+    store.put(voice)
+    assert same_voice(open_store(tmp_path).get(voice.key), voice)
+
+
+def test_memory_holds_only_some_voices_that_can_not_be_written(tmp_path: Path) -> None:
+    store, voices = open_store(tmp_path, memory_voices=2), [make_voice(seed) for seed in range(3)]
+    with full_disk():
+        for voice in voices:
+            store.put(voice)
+    assert [store.find(voice.key) for voice in voices] == [None, *voices[1:]]
+
+
+def test_name_on_a_full_disk_is_an_error_and_the_name_keeps_its_voice(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.register("ann", make_voice(1))
+    with full_disk(), pytest.raises(StorageError, match="File too large") as caught:
+        store.register("ann", make_voice(2))
+    assert str(tmp_path) not in str(caught.value)
+    assert same_voice(store.get("ann"), make_voice(1))
+
+
+def test_deleted_directory_is_made_again(store: VoiceStore, tmp_path: Path) -> None:
+    store.put(make_voice(1))
+    store.register("ann", make_voice(2))
+    shutil.rmtree(tmp_path)
+    assert store.find(make_voice(1).key) is None
+    with pytest.raises(InvalidInput, match="no voice has a name yet"):
+        store.get("ann")
+    store.put(make_voice(1))
+    found = store.find(make_voice(1).key)
+    assert found is not None
+    assert same_voice(found, make_voice(1))
+
+
+def test_file_in_the_directory_s_place_fails_names_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    store, voice = open_store(directory), make_voice(1)
+    shutil.rmtree(directory)
+    directory.write_text("in the way")
+    assert store.find(voice.key) is None
+    store.put(voice)
+    assert store.find(voice.key) is voice
+    for operation in (store.entries, lambda: store.get("ann"), lambda: store.delete("ann")):
+        with pytest.raises(StorageError):
+            operation()
+    with pytest.raises(StorageError):
+        open_store(directory)
+
+
+def test_unknown_voice_is_refused_with_the_names_of_others_too(store: VoiceStore) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        store.get("bob", ["slt", "awb"])
+    assert caught.value.limit == "expected a key or one of 2 names: awb, slt"

@@ -11,9 +11,10 @@ from typing import Literal
 import torch
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
+from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
-from cosyvoice_runtime.checkpoint.layout import PARTS, Part
+from cosyvoice_runtime.checkpoint.layout import PARTS, Layout, Part
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY, qwen2_json, yaml_tree
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.making.speakers import write_speakers
@@ -60,6 +61,7 @@ def make_checkpoint(
     target = Path(directory)
     with fresh_directory(target, force) as building:
         _write(building, TINY if size == "tiny" else FULL, size, seed, dtype)
+        write_checksums(building, Layout(building).names())
     return target
 
 

@@ -14,9 +14,10 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.compiled.export import encoder, estimator, extractors, vocoder
 from cosyvoice_runtime.compiled.export.graph import ONNX_TYPES, OPSET
-from cosyvoice_runtime.compiled.manifest import Manifest, sha256_of, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.sha256 import sha256_of
 from cosyvoice_runtime.vocoder.hift import HiFT
 
 NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocoder.NAME: "hift"}

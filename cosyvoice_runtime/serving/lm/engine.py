@@ -45,9 +45,11 @@ class LmEngine(Protocol):
 
     Attributes:
         slots: utterances at a time.
+        prefill_batch: utterances added before a step at most: whose prompts it feeds in one pass.
     """
 
     slots: int
+    prefill_batch: int
 
     def add(self, prompt: Prompt, options: SamplingOptions) -> Hashable:
         """Take a slot for an utterance; the handle names it from now on."""

@@ -195,10 +195,13 @@ class Scheduler:
             self._finish(job, FinishReason.CANCELLED, error)
 
     def _admit(self) -> None:
-        while self._waiting and len(self._running) < self._engine.slots:
+        """Start waiting requests, not more than one pass feeds: a step is as long as a cancel may wait."""
+        room = min(self._engine.slots - len(self._running), self._engine.prefill_batch)
+        while self._waiting and room:
             job = self._waiting[0]
             if not self._has_ended(job):
                 self._start(job)
+                room -= 1
 
     def _has_ended(self, job: Job) -> bool:
         """End a waiting request that its reader no longer wants; a reader that fails ends its own alone."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import lru_cache
+from pathlib import Path
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
+from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -26,11 +28,11 @@ logger = logging.getLogger(__name__)
 
 def open_stages(settings: CosyVoice2Settings) -> StageClient:
     """The other models, through the server's own gRPC port; to be called in the service's event loop."""
-    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    layout, config = _checkpoint(settings.checkpoint_dir)
     vocabulary = MergedVocabulary(tokenizer_length(layout), config.speech_lm.speech_rows)
     url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
     logger.info("stages are called through gRPC at %s", url)
-    return StageClient(GrpcCalls(url, settings.child_timeout_s), vocabulary)
+    return StageClient(GrpcCalls(url, settings.child_timeout_s), vocabulary, settings.child_timeout_s)
 
 
 def load_speech_service(
@@ -40,7 +42,7 @@ def load_speech_service(
     Raises:
         CheckpointError: a file is missing or damaged.
     """
-    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    layout, config = _checkpoint(settings.checkpoint_dir)
     tokenizer = TextTokenizer(layout.vocabulary.parent)
     return SpeechService(
         stages,
@@ -55,6 +57,12 @@ def load_speech_service(
         sampling=default_sampling(settings),
         max_characters=settings.max_text_characters,
     )
+
+
+@lru_cache(maxsize=1)
+def _checkpoint(directory: Path) -> tuple[Layout, ModelConfig]:
+    """Read once for the stages and the service."""
+    return Layout(directory), load_config(directory)
 
 
 def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:

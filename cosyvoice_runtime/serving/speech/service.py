@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
-from concurrent.futures import Executor
+import logging
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.errors import ClientGoneError, OverloadedError, status_of
+from cosyvoice_runtime.errors import (
+    ClientGoneError,
+    OverloadedError,
+    StageLostError,
+    StageSilentError,
+    status_of,
+)
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -65,6 +72,7 @@ class ChunkListener:
     def __init__(self, reply: Reply, sender: Executor) -> None:
         self._reply = reply
         self._sender = sender
+        self._heard = False
 
     @property
     def gone(self) -> bool:
@@ -76,8 +84,13 @@ class ChunkListener:
         Raises:
             ClientGoneError: the client has left.
         """
+        self._heard = True
         send = partial(self._reply.send, **outputs(chunk.samples, chunk.finish_reason))
         await asyncio.get_running_loop().run_in_executor(self._sender, send)
+
+    def begin_again(self) -> bool:
+        """Whether the client has heard nothing yet, so that the utterance may start anew."""
+        return not self._heard
 
     async def finish(self, error: BaseException | None) -> None:
         """End the answer, once, with an error if there is one."""
@@ -93,6 +106,10 @@ class WholeListener(ChunkListener):
 
     async def send(self, chunk: AudioChunk) -> None:
         self._chunks.append(chunk)
+
+    def begin_again(self) -> bool:
+        self._chunks.clear()
+        return True
 
     async def finish(self, error: BaseException | None) -> None:
         if error is None:
@@ -117,6 +134,26 @@ LOOK_FOR_CLIENTS_S = 0.1
 ENDINGS = {"UNAVAILABLE": Ending.REFUSED, "INVALID_ARGUMENT": Ending.INVALID, "NOT_FOUND": Ending.INVALID}
 
 
+class ServedStages(Stages, Protocol):
+    """Stages in processes of their own, which may end and be started again."""
+
+    def require(self) -> None:
+        """
+        Raises:
+            StageLostError: one that every utterance needs is away.
+        """
+
+    async def back(self) -> None:
+        """Wait until no stage is away.
+
+        Raises:
+            StageLostError: one did not come back in time.
+        """
+
+
+logger = logging.getLogger(__name__)
+
+
 class SpeechService:
     """Answers requests. Made and used in one event loop.
 
@@ -130,7 +167,7 @@ class SpeechService:
 
     def __init__(
         self,
-        stages: Stages,
+        stages: ServedStages,
         voices: VoiceBook,
         front_end: TextFrontEnd,
         tokenizer: TextTokenizer,
@@ -156,6 +193,7 @@ class SpeechService:
         self._max_characters = max_characters
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
+        self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
 
     async def answer(self, inputs: Inputs, listener: ChunkListener) -> None:
         """Speak a request; the listener's answer ends exactly once on every path."""
@@ -163,12 +201,24 @@ class SpeechService:
         try:
             timer = RequestTimer(self._metrics, Playback(self._metrics.now))
             with timer, self._admission.place():
+                self._stages.require()
                 await self._while_there(self._speak(inputs, listener, timer), listener)
         except Exception as failure:
             error = failure
         await listener.finish(error)
 
     async def _speak(self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer) -> None:
+        """Speak; once more from the start if a stage's process ended before anything was heard."""
+        try:
+            await self._speak_once(inputs, listener, timer)
+        except StageLostError as error:
+            if not listener.begin_again():
+                raise
+            logger.warning("an utterance waits, to start anew: %s", error)
+            await self._stages.back()
+            await self._speak_once(inputs, listener, timer)
+
+    async def _speak_once(self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer) -> None:
         request, prompts = await self._read(inputs)
         spoken = speak(
             request, prompts, self._stages, self._hop, self._sample_rate, lambda: timer.playback.cushion_s
@@ -211,11 +261,16 @@ class SpeechService:
             del self._listeners[task]
 
     async def _look_for_clients(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._listeners:
-            for task, listener in list(self._listeners.items()):
-                if listener.gone:
-                    task.cancel()
+            for task in await loop.run_in_executor(self._looker, _gone, dict(self._listeners)):
+                task.cancel()
             await asyncio.sleep(LOOK_FOR_CLIENTS_S)
+
+
+def _gone(listeners: Mapping[asyncio.Task[None], ChunkListener]) -> list[asyncio.Task[None]]:
+    """Work for clients who left. Each look asks the server, which the event loop must not wait for."""
+    return [task for task, listener in listeners.items() if listener.gone]
 
 
 def ending_of(error: BaseException | None) -> Ending:
@@ -224,4 +279,6 @@ def ending_of(error: BaseException | None) -> Ending:
         return Ending.COMPLETED
     if isinstance(error, ClientGoneError):
         return Ending.CANCELLED
+    if isinstance(error, StageLostError | StageSilentError):
+        return Ending.FAILED
     return ENDINGS.get(status_of(error), Ending.FAILED)

@@ -57,7 +57,7 @@ class VoiceBook:
         Raises:
             InvalidInput: field ``voice``: there is none of this name.
         """
-        return self._speakers.get(name) or self._store.get(name)
+        return self._speakers.get(name) or self._store.get(name, self._speakers)
 
     def default(self) -> Voice:
         """The voice of a request that brings none.

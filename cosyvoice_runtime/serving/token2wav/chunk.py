@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.vocoder.stream import check_speed
+from cosyvoice_runtime.voice.digest import content_hash
 
 MAX_KEY_LENGTH = 256
 MAX_CUSHION_S = 3600.0
 SEED_LIMIT = 2**63
+MAX_PROMPT_VALUE = 1e4
+"""Log-mels are -12 to 5, embeddings below 100; far beyond them the networks overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +34,11 @@ class PromptTensors:
     mel: Tensor
     speaker: Tensor
 
+    @cached_property
+    def key(self) -> str:
+        """Content hash, the same as :attr:`~cosyvoice_runtime.voice.Voice.prompt_key`."""
+        return content_hash(self.tokens, self.mel, self.speaker)
+
     def flow_prompt(self) -> FlowPrompt:
         """
         Raises:
@@ -44,6 +53,10 @@ class PromptTensors:
                 raise InvalidInput(name, _kind(tensor), "floats are expected")
             if not tensor.isfinite().all():
                 raise InvalidInput(name, "NaN or infinity", "finite values are expected")
+            if tensor.numel() and tensor.abs().max() > MAX_PROMPT_VALUE:
+                raise InvalidInput(
+                    name, tensor.abs().max().item(), f"at most {MAX_PROMPT_VALUE:g} is expected"
+                )
         return FlowPrompt(self.tokens.long(), self.mel.float(), self.speaker.float())
 
 
@@ -57,8 +70,9 @@ class WaveChunk:
         position: tokens of the utterance sent before. 0 opens the utterance; later, it shows that no chunk
             was lost and that the utterance is still the one that was opened.
         last: no more tokens will come.
-        voice_key: names the voice, the cut of its prompt included; read when the utterance is opened, as are
-            the three after it.
+        voice_key: names the voice, the cut of its prompt included: the hash of its tensors, or any other
+            name, which belongs to the first voice that is sent with it. Read when the utterance is opened, as
+            are the three after it.
         noise_seed: 0 to 2**63 - 1.
         speed: 0.5 to 2.
         prompt: the voice itself; not needed once the voice is known.

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
-from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError
+from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import as_current
 from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveService
@@ -139,8 +139,9 @@ CPU = torch.device("cpu")
 class WaveScheduler:
     """A thread that runs the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
 
-    Chunks of one utterance are computed in the order they came. Every chunk that was taken gets an outcome,
-    whatever goes wrong; if the GPU is lost, all get an error and the process ends.
+    Chunks of one utterance are computed in the order they came; a cancel withdraws those that came before
+    it. Every chunk that was taken gets an outcome, whatever goes wrong; if the GPU is lost, all get an error
+    and the process ends.
 
     Args:
         max_rows: utterances in a turn.
@@ -183,12 +184,16 @@ class WaveScheduler:
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
         """Queue a chunk; ``deliver`` is called with its outcome from the scheduler's thread.
 
+        A cancel ends the utterance's waiting chunks before it returns, from the calling thread.
+
         Raises:
             InvalidInput: the chunk says something impossible.
             OverloadedError: too many wait.
             CosyVoiceError: the GPU is lost.
         """
         chunk.check()
+        if chunk.cancel:
+            self._withdraw(chunk.utterance_id)
         with self._wake:
             if self._refusal is not None:
                 raise copy.copy(self._refusal)
@@ -219,6 +224,12 @@ class WaveScheduler:
         self._thread.join()
         self._service.close()
 
+    def _withdraw(self, utterance_id: str) -> None:
+        """End an utterance's chunks; of one that is being computed, the turn under way is the last."""
+        with self._wake:
+            waiting = [job for job in self._jobs if job.chunk.utterance_id == utterance_id]
+        self._end_all(waiting, WithdrawnError("the utterance was cancelled before this was computed"))
+
     def _run(self) -> None:
         try:
             with as_current(self._device):
@@ -240,12 +251,19 @@ class WaveScheduler:
         """One turn. An error that belongs to no single chunk is the outcome of all that were looked at."""
         try:
             self._service.touch(job.chunk.utterance_id for job in jobs)
-            self._compute(self._with_voices(jobs))
+            self._forget([job for job in jobs if job.chunk.cancel])
+            self._compute(self._with_voices(job for job in jobs if not job.chunk.cancel))
         except Exception as error:
             if is_fatal(error):
                 raise
             logger.exception("a turn of token2wav failed")
             self._end_all(jobs, error)
+
+    def _forget(self, cancels: list[WaveJob]) -> None:
+        """Cancels, which are no part of a turn: there is nothing to compute."""
+        outcomes = self._service.run([job.chunk for job in cancels]) if cancels else []
+        for job, outcome in zip(cancels, outcomes, strict=True):
+            self._end(job, outcome)
 
     def _with_voices(self, jobs: Iterable[WaveJob]) -> list[WaveJob]:
         """These jobs, most urgent first, once it is known who needs a voice; one that can't be asked ends."""

@@ -127,6 +127,7 @@ class WaveService:
         self._voices = voices
         self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
         self._on_change = on_change
+        self._turn: frozenset[str] = frozenset()
         self._batches: Counter[int] = Counter()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -200,6 +201,7 @@ class WaveService:
         self._changed()
 
     def _run_batch(self, chunks: Sequence[WaveChunk]) -> list[WaveOutcome]:
+        self._turn = frozenset(chunk.utterance_id for chunk in chunks)
         taken = [self._take(chunk) for chunk in chunks]
         utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
         waves = iter(self._advance(utterances))
@@ -232,7 +234,9 @@ class WaveService:
 
     def _open(self, chunk: WaveChunk) -> OpenUtterance:
         chunk.check_opening()
-        self._utterances.check_room()
+        given_up = self._utterances.making_room(self._turn)
+        if given_up is not None:
+            self._drop(given_up)
         voice = self._voices.acquire(chunk.voice_key, chunk.prompt)
         try:
             state = self._token2wav.open(voice.start, chunk.noise_seed, chunk.speed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.flow.stream import FlowPrefix, FlowStream
 from cosyvoice_runtime.pipeline.token2wav import WaveState
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors
+from cosyvoice_runtime.voice.digest import KEY
 
 INPUT_NAMES = {
     "speech_tokens": "prompt_speech_tokens",
@@ -25,11 +26,13 @@ INPUT_NAMES = {
 class CachedVoice:
     """
     Attributes:
+        content: hash of the prompt as it was sent.
         prefix: the prompt's chunks, computed; None while there are no pages for them.
         users: utterances in progress with this voice.
     """
 
     prompt: FlowPrompt
+    content: str = ""
     prefix: FlowPrefix | None = None
     users: int = 0
 
@@ -75,13 +78,15 @@ class VoiceCache:
 
         Raises:
             NotFoundError: the voice is unknown and there are no tensors.
-            InvalidInput: the tensors are no prompt of this checkpoint.
+            InvalidInput: the tensors are no prompt of this checkpoint, or not those of the key.
         """
+        if tensors is not None:
+            self._require_name_of(tensors, key)
         if key not in self._voices:
             if tensors is None:
                 wanted = ", ".join(INPUT_NAMES.values())
                 raise NotFoundError("voice_key", key, f"send it with {wanted}")
-            self._add(key, self._checked(tensors))
+            self._add(key, CachedVoice(self._checked(tensors), tensors.key))
         self._voices.move_to_end(key)
         voice = self._voices[key]
         self._count(voice.prefix is not None)
@@ -110,10 +115,17 @@ class VoiceCache:
         else:
             self.misses += 1
 
-    def _add(self, key: str, prompt: FlowPrompt) -> None:
+    def _require_name_of(self, tensors: PromptTensors, key: str) -> None:
+        """A key never changes its voice: all who know it would speak with the new one."""
+        if KEY.fullmatch(key) and key != tensors.key:
+            raise InvalidInput("voice_key", key, f"the tensors' own hash is {tensors.key}")
+        if key in self._voices and self._voices[key].content != tensors.key:
+            raise InvalidInput("voice_key", key, "it names another voice already")
+
+    def _add(self, key: str, voice: CachedVoice) -> None:
         while len(self._voices) >= self._limit:
             self._drop_prefix(self._voices.popitem(last=False)[1])
-        self._voices[key] = CachedVoice(prompt)
+        self._voices[key] = voice
 
     def _can_free(self, pages: int) -> bool:
         unused = [voice.prefix for voice in self._voices.values() if voice.prefix and not voice.users]
@@ -184,15 +196,27 @@ class Utterances:
     def names(self) -> list[str]:
         return list(self._utterances)
 
-    def check_room(self) -> None:
-        """
+    def making_room(self, turn: Collection[str]) -> str | None:
+        """The utterance to give up for another one; None when there is room.
+
+        Whoever was only opened has no token yet and loses nothing: its first token opens it again. So
+        openings never keep out those who speak.
+
+        Args:
+            turn: those that are being computed, which are kept.
+
         Raises:
-            OverloadedError: there are as many utterances as there may be.
+            OverloadedError: as many speak as may.
         """
-        if len(self._utterances) >= self._limit:
+        if len(self._utterances) < self._limit:
+            return None
+        opened = (name for name, one in self._utterances.items() if not one.received and name not in turn)
+        oldest = next(opened, None)
+        if oldest is None:
             raise OverloadedError(
                 f"utterance_id: {self._limit} utterances are in progress, which is the limit; try again later"
             )
+        return oldest
 
     def add(self, name: str, state: Any, voice: CachedVoice) -> OpenUtterance:
         self._utterances[name] = OpenUtterance(state, voice, self._clock())

@@ -7,7 +7,7 @@ threads use it, and none of its calls can be cancelled (docs/decisions.md).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -15,9 +15,11 @@ import numpy as np
 import tritonclient.grpc.aio as triton
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from cosyvoice_runtime.errors import StageError, StageSilentError, split_status
+from cosyvoice_runtime.errors import StageError, StageLostError, StageSilentError, split_status
 from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
+from cosyvoice_runtime.serving.triton.stage_watch import StageLife, StageWatch, answer_of, find_stub
 
+READY_TIMEOUT_S = 5.0
 UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
@@ -26,12 +28,14 @@ class GrpcCalls:
 
     Args:
         timeout_s: longest wait for an answer, and between two answers of a stream.
+        find: process id of a model, if it runs on this machine.
     """
 
-    def __init__(self, url: str, timeout_s: float) -> None:
+    def __init__(self, url: str, timeout_s: float, find: Callable[[str], int | None] = find_stub) -> None:
         self._url = url
         self._timeout_s = timeout_s
         self._client = triton.InferenceServerClient(url, channel_args=UNLIMITED)
+        self.stages = StageWatch(self._ready, find)
 
     async def call(
         self, schema: ModelSchema, inputs: Mapping[str, Any], timeout_s: float | None = None
@@ -39,14 +43,20 @@ class GrpcCalls:
         """Run a model that answers once. Cancelled by its caller, the call still comes to its end.
 
         Raises:
+            StageLostError: the model's process ended, or has not been loaded again yet.
             StageError: the model refused or failed.
             StageSilentError: it did not answer in time.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        # Not cancelled: Triton 2.51 may abort when a request is cancelled just as it ends.
-        answer = asyncio.ensure_future(self._infer(schema, inputs, timeout_s))
-        answer.add_done_callback(_looked_at)
-        return await asyncio.shield(answer)
+        life = await self.stages.life(schema.name)
+        # Never cancelled: Triton 2.51 may abort when a request is cancelled just as it ends.
+        answer = answer_of(self._infer(schema, inputs, timeout_s))
+        try:
+            return await (asyncio.shield(answer) if life is None else life.outlast(answer))
+        except StageLostError:
+            raise
+        except StageError as error:
+            raise await self.stages.explain(schema.name, error) from None
 
     async def stream(
         self,
@@ -58,9 +68,11 @@ class GrpcCalls:
         """Run a decoupled model; each response as it comes. Closing it early cancels the request.
 
         Raises:
+            StageLostError: the model's process ended, or has not been loaded again yet.
             StageError: the model refused or failed.
             StageSilentError: nothing came in time.
         """
+        life = await self.stages.life(schema.name)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         request = {
             "model_name": schema.name,
@@ -70,12 +82,14 @@ class GrpcCalls:
         responses = self._client.stream_infer(_once(request))
         ended = False
         try:
-            while (response := await self._next(schema, responses, timeout_s)) is not None:
+            while (response := await self._next(schema, responses, life, timeout_s)) is not None:
                 yield _outputs(response, schema.output_names)
             ended = True
-        except StageError:
-            ended = True
+        except StageLostError:
             raise
+        except StageError as error:
+            ended = True
+            raise await self.stages.explain(schema.name, error) from None
         finally:
             if not ended:
                 responses.cancel()
@@ -92,10 +106,12 @@ class GrpcCalls:
             raise StageError(error.message(), status) from None
         return _outputs(result, schema.output_names)
 
-    async def _next(self, schema: ModelSchema, responses: Any, timeout_s: float) -> Any:
+    async def _next(
+        self, schema: ModelSchema, responses: Any, life: StageLife | None, timeout_s: float
+    ) -> Any:
         """The next response of a stream; None at its end."""
         try:
-            result, error = await asyncio.wait_for(anext(responses), timeout_s)
+            result, error = await _within(anext(responses), life, timeout_s)
         except StopAsyncIteration:
             return None
         except TimeoutError:
@@ -107,18 +123,30 @@ class GrpcCalls:
             raise StageError(message, status)
         return result
 
+    async def _ready(self, model: str) -> bool:
+        """Whether the server has the model loaded; it says yes of one whose process has died, too."""
+        try:
+            return bool(await self._client.is_model_ready(model, client_timeout=READY_TIMEOUT_S))
+        except InferenceServerException:
+            return False
+
     async def close(self) -> None:
+        await self.stages.close()
         await self._client.close()
 
 
 def _silent(schema: ModelSchema, timeout_s: float) -> StageSilentError:
-    return StageSilentError(f"{schema.name} sent nothing for {timeout_s:g} s")
+    return StageSilentError(f"{schema.name} sent nothing for {timeout_s:g} s; try again later")
 
 
-def _looked_at(answer: asyncio.Future[Tensors]) -> None:
-    """An abandoned call's failure is nobody's."""
-    if not answer.cancelled():
-        answer.exception()
+async def _within(response: Coroutine[Any, Any, Any], life: StageLife | None, timeout_s: float) -> Any:
+    if life is None:
+        return await asyncio.wait_for(response, timeout_s)
+    answer = answer_of(response)
+    try:
+        return await life.outlast(answer, timeout_s)
+    finally:
+        answer.cancel()
 
 
 async def _once(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:

@@ -139,11 +139,13 @@ class Reply:
         self._fault = stream_fault if streamed else fault
         self._outputs = frozenset(request.requested_output_names())
         self._finished = False
+        self._ending = threading.RLock()
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client has gone or has cancelled."""
-        return bool(self._sender.is_cancelled())
+        """Whether the client has gone or has cancelled; False once the request has ended."""
+        with self._ending:  # the server forgets a request with its final response, and must not be asked then
+            return not self._finished and bool(self._sender.is_cancelled())
 
     def send(self, **outputs: npt.NDArray[Any]) -> None:
         """Send one response with those of the outputs that were asked for.
@@ -161,16 +163,20 @@ class Reply:
         Raises:
             ClientGoneError: the client has gone.
         """
-        if self.cancelled:
-            raise ClientGoneError
-        self._pass_on(self._response(outputs), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        self._finished = True
+        with self._ending:
+            if self.cancelled:
+                raise ClientGoneError
+            self._pass_on(self._response(outputs), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            self._finished = True
 
     def finish(self, error: BaseException | None = None) -> None:
         """Send the final response, once: an error, unless there is none or the client has gone."""
-        if self._finished:
-            return
-        self._finished = True
+        with self._ending:
+            if not self._finished:
+                self._finished = True
+                self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         if error is None or isinstance(error, ClientGoneError):
             self._pass_on(None, final)

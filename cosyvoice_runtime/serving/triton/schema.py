@@ -260,7 +260,8 @@ TOKEN2WAV = ModelSchema(
             "voice_key",
             "STRING",
             (1,),
-            "names the voice; this and the next two are read when the utterance is opened",
+            "names the voice, by the hash of its tensors or by a name that it got first; "
+            "this and the next two are read when the utterance is opened",
             optional=True,
         ),
         TensorSpec("noise_seed", "INT64", (1,), "0 to 2**63 - 1", optional=True),

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.errors import CosyVoiceError, StageError
+from cosyvoice_runtime.errors import CosyVoiceError, StageError, StageLostError
 from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
 from cosyvoice_runtime.lm.prompt import MergedVocabulary, Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -24,12 +24,15 @@ from cosyvoice_runtime.serving.triton.schema import (
     TOKEN2WAV,
     Tensors,
 )
+from cosyvoice_runtime.serving.triton.stage_watch import answer_of
 from cosyvoice_runtime.voice.voice import Voice
 
 logger = logging.getLogger(__name__)
 
 CLEANUP_TIMEOUT_S = 5.0
 """Longest wait for a model that is told to stop or to forget; nobody waits for it."""
+STOP_AGAIN_S = 0.5
+"""Time after which the speech LM is told again: the first stop may have come before the request itself."""
 
 
 class StageClient:
@@ -37,12 +40,31 @@ class StageClient:
 
     Args:
         vocabulary: of ``tensorrt_llm``'s ids.
+        return_s: longest wait for a model that is loaded again.
     """
 
-    def __init__(self, calls: GrpcCalls, vocabulary: MergedVocabulary) -> None:
+    def __init__(self, calls: GrpcCalls, vocabulary: MergedVocabulary, return_s: float = 30.0) -> None:
         self._calls = calls
         self._vocabulary = vocabulary
+        self._return_s = return_s
+        self._waves: dict[str, asyncio.Future[Tensors]] = {}
         self._cleanups: set[asyncio.Task[None]] = set()
+
+    def require(self) -> None:
+        """
+        Raises:
+            StageLostError: a model that every utterance needs has ended and is not back.
+        """
+        for schema in (TENSORRT_LLM, TOKEN2WAV):
+            self._calls.stages.require(schema.name)
+
+    async def back(self) -> None:
+        """Wait until no model is away.
+
+        Raises:
+            StageLostError: one did not come back in time.
+        """
+        await self._calls.stages.back(self._return_s)
 
     async def speech_tokens(self, samples: Tensor) -> Tensor:
         """16 kHz samples, float32 ``[n]``, to speech tokens, int32 ``[m]``."""
@@ -93,17 +115,14 @@ class StageClient:
             "speech_tokens": tokens,
             "position": position,
             "last": last,
-            "voice_key": settings.voice.key,
+            "voice_key": settings.voice.prompt_key,
             "noise_seed": settings.noise_seed,
             "speed": settings.speed,
             "cushion": cushion_s,
         }
-        try:
-            outputs = await self._calls.call(TOKEN2WAV, inputs)
-        except StageError as error:
-            if error.status != "NOT_FOUND" or position:
-                raise
-            outputs = await self._calls.call(TOKEN2WAV, inputs | _voice(settings.voice))
+        self._waves[utterance_id] = answer = answer_of(self._wave(inputs, settings.voice))
+        answer.add_done_callback(lambda _: self._waves.pop(utterance_id, None))
+        outputs = await asyncio.shield(answer)
         return torch.tensor(outputs["waveform"].reshape(-1))  # a copy: the array is read-only
 
     def drop(self, utterance_id: str) -> None:
@@ -126,6 +145,14 @@ class StageClient:
         reason = outputs["finish_reason"].reshape(-1)[0].decode()
         return TokenGroup(tokens.tolist(), FinishReason(reason) if reason else None)
 
+    async def _wave(self, inputs: dict[str, Any], voice: Voice) -> Tensors:
+        try:
+            return await self._calls.call(TOKEN2WAV, inputs)
+        except StageError as error:
+            if error.status != "NOT_FOUND" or inputs["position"]:
+                raise
+            return await self._calls.call(TOKEN2WAV, inputs | _voice(voice))
+
     async def _end(
         self,
         utterance_id: str,
@@ -139,9 +166,9 @@ class StageClient:
             pending: what reads its next response already.
         """
         try:
-            if stop:
-                await self._stop(utterance_id)
             async with asyncio.timeout(CLEANUP_TIMEOUT_S):
+                if stop:
+                    await self._stop_until(pending, utterance_id)
                 while await pending is not None:
                     pending = asyncio.ensure_future(anext(responses, None))
         finally:
@@ -149,11 +176,25 @@ class StageClient:
             await asyncio.gather(pending, return_exceptions=True)
             await responses.aclose()
 
+    async def _stop_until(self, pending: asyncio.Future[Any], utterance_id: str) -> None:
+        await self._stop(utterance_id)
+        while not (await asyncio.wait([pending], timeout=STOP_AGAIN_S))[0]:
+            await self._stop(utterance_id)
+
     async def _stop(self, utterance_id: str) -> None:
         async for _ in self._calls.stream(TENSORRT_LLM, {"stop": True}, utterance_id, CLEANUP_TIMEOUT_S):
             pass
 
     async def _drop(self, utterance_id: str) -> None:
+        wave = self._waves.get(utterance_id)
+        await self._cancel(utterance_id)
+        if wave is None:
+            return
+        await asyncio.wait([wave])
+        if wave.exception() is None:  # it may have come later than the cancel
+            await self._cancel(utterance_id)
+
+    async def _cancel(self, utterance_id: str) -> None:
         inputs = {"utterance_id": utterance_id, "cancel": True}
         await self._calls.call(TOKEN2WAV, inputs, CLEANUP_TIMEOUT_S)
 
@@ -167,6 +208,8 @@ class StageClient:
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
+    except StageLostError:
+        return  # with all that it kept
     except (CosyVoiceError, TimeoutError) as error:
         logger.warning("a model keeps an ended utterance until it is idle: %s", error)
     except Exception:

@@ -1,4 +1,4 @@
-"""Reference recording to speech tokens."""
+"""Reference to speech tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WARM_UP_SAMPLES = EXTRACTOR_SAMPLE_RATE
 
 
 class TritonPythonModel:
-    """One recording in, speech tokens out; see config.pbtxt."""
+    """One reference in, speech tokens out; see config.pbtxt."""
 
     def initialize(self, args: dict[str, str]) -> None:
         settings = read_settings(args, AudioTokenizerSettings)

@@ -1,4 +1,4 @@
-"""Reference recording to the vector of its speaker."""
+"""Reference to the vector of its speaker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WARM_UP_SAMPLES = EXTRACTOR_SAMPLE_RATE
 
 
 class TritonPythonModel:
-    """One recording in, the vector of its speaker out; see config.pbtxt."""
+    """One reference in, the vector of its speaker out; see config.pbtxt."""
 
     def initialize(self, args: dict[str, str]) -> None:
         settings = read_settings(args, SpeakerEmbeddingSettings)

@@ -24,17 +24,17 @@ class TritonPythonModel:
     """One chunk of an utterance in, the waveform it makes certain out; see config.pbtxt."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        self._name = args["model_name"]
-        self._count = RequestCount(self._name)
+        self.name = args["model_name"]
+        self.count = RequestCount(self.name)
         settings = read_settings(args, Token2WavSettings)
-        self._service = load_wave_service(settings, Metrics(self._name))
+        self.service = load_wave_service(settings, Metrics(self.name))
 
     def execute(self, requests: Sequence[Any]) -> list[None]:
         """Queue the chunks; their answers come from a thread of its device."""
         for request in requests:
-            self._count.enter()
+            self.count.enter()
             try:
-                self._service.submit(decode(Inputs(request)), partial(self._deliver, request))
+                self.service.submit(decode(Inputs(request)), partial(self._deliver, request))
             except Exception as error:  # of whatever kind: the other requests go on
                 self._deliver(request, error)
         return [None] * len(requests)
@@ -42,12 +42,12 @@ class TritonPythonModel:
     def _deliver(self, request: Any, outcome: WaveOutcome) -> None:
         failed = isinstance(outcome, Exception)
         try:
-            answer(request, self._name, outcome if failed else {"waveform": outcome[None]})
+            answer(request, self.name, outcome if failed else {"waveform": outcome[None]})
         finally:
-            self._count.leave()
+            self.count.leave()
 
     def finalize(self) -> None:
-        self._service.close()
+        self.service.close()
 
 
 def decode(inputs: Inputs) -> WaveChunk:

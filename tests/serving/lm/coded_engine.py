@@ -36,6 +36,9 @@ class CodedSequence:
 class CodedEngine:
     """One token per step and utterance.
 
+    Args:
+        prefill_batch: by default, as many as there are slots.
+
     Attributes:
         steps: names in the batch, for each step so far.
         gate: when not None, every step takes one permit.
@@ -45,8 +48,9 @@ class CodedEngine:
         failure, add_failure: raised by the next step, or by every `add`.
     """
 
-    def __init__(self, slots: int = 2) -> None:
+    def __init__(self, slots: int = 2, prefill_batch: int | None = None) -> None:
         self.slots = slots
+        self.prefill_batch = prefill_batch or slots
         self.steps: list[list[int]] = []
         self.gate: threading.Semaphore | None = None
         self.arrived = threading.Semaphore(0)

@@ -12,7 +12,7 @@ from coded_utterances import coded
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
+from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
@@ -39,6 +39,14 @@ def submit(
     options = SamplingOptions(strategy, min_tokens=0, max_tokens=60, seed=name)
     scheduler.submit(Request(Prompt([name]), options, True, id=request_id), reader)
     return reader
+
+
+def error_of(scheduler: Scheduler, name: int) -> Exception | None:
+    """Why there is no coded utterance, whether it is told at once or a moment later."""
+    try:
+        return submit(scheduler, name).wait().ends[0]
+    except EngineError as error:
+        return error
 
 
 def check_many_threads(scheduler: Scheduler) -> None:

@@ -49,7 +49,7 @@ def test_every_engine_and_strategy_is_measured(vllm, no_gpu, tiny_checkpoint, tm
 class TimedEngine:
     """Each step takes a tenth of a second of a clock of its own and brings every request a token."""
 
-    slots = 8
+    slots = prefill_batch = 8
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -65,11 +65,11 @@ class TimedEngine:
         for handle in list(self._left):
             self._left[handle] -= 1
             ended = FinishReason.LENGTH if not self._left[handle] else None
-            rows.append(Progress(handle, [5], ended, self._failure(handle)))
+            rows.append(Progress(handle, [5], ended, self.failure(handle)))
         self._left = {handle: left for handle, left in self._left.items() if left}
         return rows
 
-    def _failure(self, handle):
+    def failure(self, handle):
         return None
 
 
@@ -86,6 +86,6 @@ def test_figures_are_medians_by_the_clock(monkeypatch):
 
 def test_failure_of_a_request_ends_the_measurement(monkeypatch):
     engine = TimedEngine()
-    monkeypatch.setattr(engine, "_failure", lambda handle: InvalidInput("text", 1, "no") if handle else None)
+    monkeypatch.setattr(engine, "failure", lambda handle: InvalidInput("text", 1, "no") if handle else None)
     with pytest.raises(InvalidInput):
         lm_engines.run(engine, lm_engines.make_prompts(2, 6561), lm_engines.sampling("ras", 3))

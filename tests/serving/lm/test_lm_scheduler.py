@@ -96,6 +96,38 @@ def test_stop_frees_the_slot_within_one_step(scheduler, engine):
     assert max(index for index, names in enumerate(engine.steps) if 1 in names) <= 2
 
 
+def test_requests_stopped_while_one_is_prefilled_are_not_prefilled(make_scheduler):
+    engine = CodedEngine(slots=4, prefill_batch=1)
+    scheduler = make_scheduler(lambda: engine)
+    gate = close_gate(engine)
+    good = submit(scheduler, 1, 4)
+    wait_for_step(engine)
+    left = [submit(scheduler, name, ENDLESS, str(name)) for name in (2, 3, 4)]
+    gate.release()
+    wait_for_step(engine)
+    for name in (2, 3, 4):
+        scheduler.stop(str(name))
+    next_one = submit(scheduler, 5, 2)
+    open_gate(engine)
+    assert [reader.wait().reason for reader in left] == [FinishReason.CANCELLED] * 3
+    assert good.wait().tokens == coded_tokens(1, 4)
+    assert next_one.wait().tokens == coded_tokens(5, 2)
+    assert engine.steps == [[1], [1, 2], [1, 5], [1, 5]]
+
+
+def test_requests_join_as_many_at_a_time_as_one_pass_feeds(make_scheduler):
+    engine = CodedEngine(slots=4, prefill_batch=1)
+    scheduler = make_scheduler(lambda: engine)
+    close_gate(engine)
+    readers = [submit(scheduler, 1, 3)]
+    wait_for_step(engine)
+    readers += [submit(scheduler, name, 3) for name in (2, 3)]
+    open_gate(engine)
+    for reader in readers:
+        reader.wait()
+    assert engine.steps == [[1], [1, 2], [1, 2, 3], [2, 3], [3]]
+
+
 def test_stop_takes_a_waiting_request_out_of_the_queue(scheduler, engine, loads):
     close_gate(engine)
     running = [submit(scheduler, name, 3) for name in (1, 2)]

@@ -18,6 +18,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     """
     Attributes:
         infer: answers unary requests; called with request and context.
+        ready: whether its models are loaded.
         stream: yields responses to one streamed request.
         cancelled: set when a caller has cancelled a stream.
         requests: the streamed requests so far.
@@ -26,9 +27,13 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     def __init__(self) -> None:
         self.infer: Answer = lambda request, context: service_pb2.ModelInferResponse()
         self.stream: Answer = lambda request, context: iter(())
+        self.ready = True
         self.cancelled = threading.Event()
         self.requests: list[Any] = []
         self.released = threading.Event()
+
+    def ModelReady(self, request, context):  # noqa: N802
+        return service_pb2.ModelReadyResponse(ready=self.ready)
 
     def ModelInfer(self, request, context):  # noqa: N802
         return self.infer(request, context)

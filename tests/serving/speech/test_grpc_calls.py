@@ -6,21 +6,25 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import grpc
 import pytest
+import torch
 
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
 from stuck_server import FakeTriton, serving
 from tritonclient.grpc import service_pb2
 
-from cosyvoice_runtime.errors import StageError, StageSilentError, with_status
+from cosyvoice_runtime.errors import StageError, StageLostError, StageSilentError, with_status
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.prompt import MergedVocabulary
+from cosyvoice_runtime.pipeline.stages import WaveSettings
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, TENSORRT_LLM
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
+from cosyvoice_runtime.voice.voice import Voice
 
 WAV = {"reference_wav": [0.0] * 5, "reference_wav_len": 5}
 LM = {"input_ids": [1, 2], "input_lengths": 2, "request_output_len": 5}
@@ -31,11 +35,11 @@ async def whole_stream(calls: GrpcCalls) -> list[object]:
     return [outputs async for outputs in calls.stream(TENSORRT_LLM, LM, "id")]
 
 
-def run(fake: FakeTriton, timeout_s: float, use) -> object:
+def run(fake: FakeTriton, timeout_s: float, use, find=lambda model: None) -> object:
     """What ``use(calls)`` gives, within a time that no test reaches unless something hangs."""
 
     async def inner(url: str) -> object:
-        calls = GrpcCalls(url, timeout_s)
+        calls = GrpcCalls(url, timeout_s, find)
         try:
             return await asyncio.wait_for(use(calls), PATIENCE_S)
         finally:
@@ -178,3 +182,129 @@ def test_calls_need_no_torch():
     code = f"import sys, {module}; print('torch' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout == "False\n"
+
+
+class StageProcess:
+    """The process of every model, for those who look for it."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(["sleep", "1000"])
+
+    def find(self, model: str) -> int | None:
+        return self._process.pid if self._process.poll() is None else None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def stage() -> Iterator[StageProcess]:
+    process = StageProcess()
+    yield process
+    process.kill()
+
+
+def not_away(calls: GrpcCalls) -> bool:
+    try:
+        calls.stages.require(TENSORRT_LLM.name)
+    except StageLostError:
+        return False
+    return True
+
+
+LOST_TEXT = "is being started again; try again later"
+
+
+@pytest.mark.parametrize("kind", ["stream", "call"])
+def test_calls_in_flight_end_at_once_when_the_process_of_the_model_ends(stage, kind):
+    fake = FakeTriton()
+    asked = threading.Event()
+
+    def hang(request, context):
+        asked.set()
+        return fake.hang(request, context)
+
+    fake.stream = fake.infer = hang
+    calls_of = {"stream": whole_stream, "call": lambda calls: calls.call(AUDIO_TOKENIZER, WAV)}
+
+    async def use(calls: GrpcCalls) -> None:
+        calling = asyncio.ensure_future(calls_of[kind](calls))
+        while not asked.is_set():
+            await asyncio.sleep(0.01)
+        stage.kill()
+        await calling
+
+    with pytest.raises(StageLostError, match=LOST_TEXT):
+        run(fake, 10 * PATIENCE_S, use, stage.find)
+
+
+def test_model_that_ended_is_not_called_until_it_is_back_and_loaded(stage):
+    fake = FakeTriton()
+    fake.stream = lambda request, context: iter(())
+    called: list[int] = []
+
+    async def use(calls: GrpcCalls) -> None:
+        assert await whole_stream(calls) == []
+        fake.ready = False
+        stage.kill()
+        while not_away(calls):
+            await asyncio.sleep(0.01)
+        with pytest.raises(StageLostError):
+            await whole_stream(calls)
+        called.append(len(fake.requests))
+        stage.start()
+        with pytest.raises(StageLostError):
+            await calls.stages.back(0.5)  # its process is there, but not loaded
+        fake.ready = True
+        await calls.stages.back(PATIENCE_S)
+        assert await whole_stream(calls) == []
+
+    run(fake, PATIENCE_S, use, stage.find)
+    assert called == [1]
+    assert len(fake.requests) == 2
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_error_of_the_server_about_a_model_that_is_not_loaded_says_try_again(ready):
+    fake, text = FakeTriton(), "Request for unknown model: 'tensorrt_llm' has no available versions"
+    fake.ready = ready
+    fake.stream = lambda request, context: iter([service_pb2.ModelStreamInferResponse(error_message=text)])
+    with pytest.raises(StageError) as caught:
+        run(fake, PATIENCE_S, whole_stream)
+    found = (caught.value.status, str(caught.value))
+    assert found == (("INTERNAL", text) if ready else ("UNAVAILABLE", f"tensorrt_llm {LOST_TEXT}"))
+
+
+def test_utterance_that_a_chunk_opened_after_its_cancel_is_cancelled_again(stage):
+    fake, cancels = FakeTriton(), []
+    cancelled = threading.Event()
+
+    def infer(request, context):
+        if any(tensor.name == "cancel" for tensor in request.inputs):
+            cancels.append(request)
+            cancelled.set()
+        else:
+            cancelled.wait(PATIENCE_S)  # the chunk is slower than the cancel
+        response = service_pb2.ModelInferResponse()
+        response.outputs.add(name="waveform", datatype="FP32", shape=[1, 1])
+        response.raw_output_contents.append(b"\0" * 4)
+        return response
+
+    fake.infer = infer
+    voice = Voice("0" * 64, "x", torch.zeros(1, dtype=torch.int32), torch.zeros(2, 80), torch.zeros(192), "c")
+
+    async def use(calls: GrpcCalls) -> None:
+        stages = StageClient(calls, MergedVocabulary(100, 6564))
+        waving = asyncio.create_task(stages.wave("id", [1], 0, False, WaveSettings(voice, 1), 0.0))
+        await asyncio.sleep(0)
+        waving.cancel()
+        await asyncio.wait([waving])
+        stages.drop("id")
+        await stages.close()
+
+    run(fake, PATIENCE_S, use)
+    assert len(cancels) == 2

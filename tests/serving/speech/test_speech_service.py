@@ -11,7 +11,7 @@ import torch
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from triton_python_backend_utils import InferenceRequest
 
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.errors import CosyVoiceError, StageLostError, status_of
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.stages import TokenGroup
@@ -33,11 +33,17 @@ class Ear:
 
     def __init__(self) -> None:
         self.chunks, self.errors, self.gone = [], [], False
+        self.waits_for_all = False
         self.heard = asyncio.Event()
 
     async def send(self, chunk) -> None:
         self.chunks.append(chunk)
         self.heard.set()
+
+    def begin_again(self) -> bool:
+        if self.waits_for_all:
+            self.chunks.clear()
+        return not self.chunks
 
     async def finish(self, error) -> None:
         self.errors.append(error)
@@ -54,7 +60,7 @@ def tokenizer(tiny_checkpoint) -> TextTokenizer:
 
 @pytest.fixture
 def make(tokenizer, tmp_path: Path):
-    """Makes a service over coded stages, with places for so many utterances."""
+    """Makes a service over coded stages, with a number of places for utterances."""
 
     def service(groups, places: int = 4) -> tuple[CodedStages, SpeechService, Metrics]:
         stages = CodedStages(groups)
@@ -154,3 +160,59 @@ def test_failure_of_a_stage_is_the_answer(make):
         return ear
 
     assert [str(error) for error in asyncio.run(run()).errors] == ["no memory"]
+
+
+LOST = StageLostError("token2wav")
+
+
+def answered(make, ear: Ear, first: list, second: list | None = None, **attributes) -> CodedStages:
+    """Answer one request; the stages say ``second`` once somebody has waited for them to be back."""
+
+    async def run() -> CodedStages:
+        stages, service = make(first)
+        for name, value in attributes.items():
+            setattr(stages, name, value)
+        stages.after_return = second
+        await service.answer(asked(), ear)
+        return stages
+
+    return asyncio.run(run())
+
+
+def test_utterance_that_was_not_heard_yet_starts_anew_when_the_stage_is_back(make):
+    ear = Ear()
+    stages = answered(make, ear, [TokenGroup([1, 2]), LOST], groups(60))
+    assert ear.tokens == list(range(60))
+    assert ear.errors == [None]
+    assert len({str(prompt) for prompt in stages.prompts}) == 1
+
+
+def test_utterance_that_was_heard_ends_when_a_stage_is_lost(make):
+    ear = Ear()
+    answered(make, ear, [TokenGroup(list(range(40))), LOST], groups(60))
+    assert ear.tokens
+    assert ear.errors == [LOST]
+
+
+def test_whoever_waits_for_all_hears_nothing_twice(make):
+    ear = Ear()
+    ear.waits_for_all = True
+    answered(make, ear, [TokenGroup(list(range(40))), LOST], groups(60))
+    assert ear.tokens == list(range(60))
+    assert ear.errors == [None]
+
+
+def test_utterance_starts_anew_once_only(make):
+    ear = Ear()
+    stages = answered(make, ear, [LOST], [TokenGroup([1]), LOST])
+    assert ear.errors == [LOST]
+    assert len(stages.prompts) == 2
+
+
+def test_request_is_refused_at_once_while_a_stage_is_away(make):
+    ear = Ear()
+    stages = answered(make, ear, groups(60), away=LOST)
+    assert ear.errors == [LOST]
+    assert status_of(LOST) == "UNAVAILABLE"
+    assert str(LOST) == "token2wav is being started again; try again later"
+    assert stages.prompts == []

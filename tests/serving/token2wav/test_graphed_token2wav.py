@@ -16,7 +16,7 @@ from cosyvoice_runtime.flow.paged_call import BatchShape
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav import load
 
-BUCKETS = CallBuckets(rows=(2,), chunks=(1, 2), before=(2, 6))
+BUCKETS = CallBuckets(rows=(2,), blocks=(1, 2), before=(2, 6))
 CALLS = 4 + 2
 TOLERANCE = 1e-3
 
@@ -55,7 +55,7 @@ def test_every_chunk_of_a_stream_is_replayed(graphed, capture, shared_token2wav)
 
 def test_graphs_are_captured_where_the_settings_want_them(settings, monkeypatch, caplog):
     monkeypatch.setattr(load, "CudaGraphCapture", lambda _: TracingCapture())
-    few = {"chunks": (1,), "before": (2,)}
+    few = {"blocks": (1,), "before": (2,)}
     monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows: CallBuckets((rows,), **few))
     caplog.set_level(logging.INFO)
     token2wav = load.load_token2wav(settings)
@@ -71,7 +71,7 @@ def test_more_rows_than_a_gpu_gains_from_are_not_captured():
 
 
 def test_graphs_cover_a_prompt_of_30_s_and_30_s_of_speech():
-    """The last call of 60 s looks back on 59 chunks of a second."""
+    """The last call of 60 s looks back on 59 blocks of a second."""
     assert CallBuckets.up_to(8).fitting(BatchShape(8, 25, 59), 25) == BatchShape(8, 25, 64)
     assert CallBuckets.up_to(8).fitting(BatchShape(8, 100, 56), 25) == BatchShape(8, 100, 64)
 

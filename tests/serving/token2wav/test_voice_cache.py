@@ -9,6 +9,7 @@ from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.token2wav import PromptTensors, VoiceCache, WaveService
+from cosyvoice_runtime.voice import Voice
 
 TOLERANCE = 1e-3
 """Of the waveform, full scale 1: batching changes roundings, which the running phase adds up."""
@@ -51,6 +52,23 @@ def test_unknown_voice_says_what_to_send(voices):
         NotFoundError, match=r"^voice_key: 'v' is unknown; send it with prompt_speech_tokens, "
     ):
         voices.acquire("v", None)
+
+
+def test_known_voice_is_not_replaced(token2wav, voices):
+    first = voices.acquire("v", prompt_tensors(token2wav, 30))
+    with pytest.raises(InvalidInput, match=r"^voice_key: 'v' is not accepted; it names another voice"):
+        voices.acquire("v", prompt_tensors(token2wav, 30, seed=1))
+    assert voices.acquire("v", prompt_tensors(token2wav, 30)) is first
+
+
+def test_hash_names_the_voice_that_has_it_and_no_other(token2wav, voices):
+    mine, other = prompt_tensors(token2wav, 30), prompt_tensors(token2wav, 30, seed=1)
+    with pytest.raises(InvalidInput, match=r"^voice_key: .* is not accepted; the tensors' own hash"):
+        voices.acquire(mine.key, other)
+    assert len(voices) == 0
+    voices.acquire(mine.key, mine)
+    voice = Voice("0" * 64, "", mine.tokens, mine.mel, mine.speaker, "0" * 64)
+    assert voice.prompt_key == mine.key
 
 
 @pytest.mark.parametrize(
@@ -142,7 +160,7 @@ def test_prompt_too_long_for_all_pages_takes_none_from_other_voices(token2wav, v
     assert not voices.computes("small", None)
 
 
-def test_voice_that_overflows_the_networks_fails_alone(service, token2wav):
+def test_voice_that_would_overflow_the_networks_fails_alone(service, token2wav):
     good = prompt_tensors(token2wav, 60)
     wild = PromptTensors(good.tokens, torch.full_like(good.mel, 3e38), good.speaker)
     tokens = speech_tokens(40, 1)
@@ -153,7 +171,7 @@ def test_voice_that_overflows_the_networks_fails_alone(service, token2wav):
         chunks_of("also good", tokens, [40], "good", good),
     ]
     outcomes = service.run([row[0] for row in rows])
-    assert str(outcomes[1]) == "waveform: NaN or infinity came out of the networks"
+    assert str(outcomes[1]).startswith("prompt_speech_feat: 3.0000")
     for row in (0, 2):
         np.testing.assert_allclose(outcomes[row], expected, atol=TOLERANCE, rtol=0)
     assert service.usage().pages_in_use == service.usage().voice_pages

@@ -70,7 +70,7 @@ def request(name: str = "bad", tokens: tuple[int, ...] = (1, 2), **changes) -> I
 
 def answers(model, *requests: InferenceRequest):
     model.execute(requests)
-    model._count.wait()
+    model.count.wait()
     found = []
     for one in requests:
         [response] = one.sender.responses

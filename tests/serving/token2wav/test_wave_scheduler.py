@@ -17,7 +17,7 @@ from coded_waves import (
 )
 
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
-from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
+from cosyvoice_runtime.serving.token2wav import WaveChunk, WaveScheduler, WaveService
 
 BLOCK = 25
 TIMEOUT_S = 120.0
@@ -150,6 +150,45 @@ def test_reader_that_fails_takes_nothing_from_others(scheduler, waves, outcomes)
     scheduler.submit(chunk("b", [2]), outcomes.of("b"))
     run(scheduler, waves)
     assert outcomes.delivered[-1] == ("b", [2])
+
+
+WITHDRAWN = "the utterance was cancelled before this was computed"
+
+
+def cancel(name: str) -> WaveChunk:
+    return WaveChunk.forgetting(name)
+
+
+def test_cancel_withdraws_what_waits_at_once_and_nothing_of_it_is_computed(scheduler, waves, outcomes):
+    start_busy(scheduler, waves, outcomes)
+    for name in ("left", "stays"):
+        scheduler.submit(chunk(name, [1]), outcomes.of(name))
+    scheduler.submit(chunk("left", [2], 1), outcomes.of("left"))
+    scheduler.submit(cancel("left"), outcomes.of("cancel"))
+    assert outcomes.delivered == [("left", WITHDRAWN)] * 2
+    run(scheduler, waves)
+    assert sorted(outcomes.names[2:]) == ["busy", "cancel", "stays"]
+    assert waves.batches == [[[0]], [[1]]]
+    assert waves.open_states == set()
+
+
+def test_cancel_ends_a_long_chunk_between_two_of_its_parts(scheduler, waves, outcomes):
+    scheduler.submit(chunk("left", [1] * 4 * BLOCK, cushion_s=5.0), outcomes.of("left"))
+    assert waves.computing.wait(TIMEOUT_S)
+    scheduler.submit(cancel("left"), outcomes.of("cancel"))
+    run(scheduler, waves)
+    assert outcomes.delivered == [("left", WITHDRAWN), ("cancel", [])]
+    assert waves.batches == [[[1] * BLOCK]]
+    assert waves.open_states == set()
+
+
+def test_cancelled_name_may_be_used_again(scheduler, waves, outcomes):
+    start_busy(scheduler, waves, outcomes)
+    scheduler.submit(chunk("again", [1], cushion_s=1.0), outcomes.of("first"))
+    scheduler.submit(cancel("again"), outcomes.of("cancel"))
+    scheduler.submit(chunk("again", [2], last=True), outcomes.of("second"))
+    run(scheduler, waves)
+    assert outcomes.delivered == [("first", WITHDRAWN), ("busy", [0]), ("cancel", []), ("second", [2])]
 
 
 def test_chunk_beyond_the_queue_is_refused_but_not_a_cancel(scheduler, waves, outcomes):

@@ -158,6 +158,24 @@ def test_errors_have_types_that_say_what_to_do(service):
     assert [type(outcome) for outcome in service.run(wrong)] == [NotFoundError, InvalidInput, NotFoundError]
 
 
+def test_openings_without_tokens_make_room_for_utterances(service, waves, voices):
+    for name in ("a", "b", "c", "d", "e"):
+        assert results(service, chunk(name)) == [[]]
+    assert results(service, chunk("f", [1]), chunk("g", [2]), chunk("h", [3])) == [[1], [2], [3]]
+    assert service.usage().utterances == 3
+    [error] = service.run([chunk("i", [4])])
+    assert isinstance(error, OverloadedError)
+    assert results(service, chunk("f", [5], 1, last=True)) == [[5]]
+    assert results(service, chunk("e", [6], last=True)) == [[6]]  # opened anew: nothing was lost with it
+    assert results(service, chunk("g", [], 1, True), chunk("h", [], 1, True)) == [[], []]
+    assert_nothing_held(service, waves, voices)
+
+
+def test_openings_of_one_turn_are_not_given_up_for_each_other(service):
+    outcomes = service.run([chunk(name) for name in "abcd"])
+    assert [isinstance(outcome, OverloadedError) for outcome in outcomes] == [False, False, False, True]
+
+
 def test_utterance_beyond_the_limit_is_refused_and_the_others_go_on(service, waves, voices):
     results(service, *(chunk(name, [1]) for name in "abc"))
     [error] = service.run([chunk("d", [1])])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime.compiled.gpu import Gpu
-from cosyvoice_runtime.compiled.manifest import Manifest, sha256_of
+from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build import engine_build as build_module
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import TIMING_CACHE, build
@@ -22,6 +22,7 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
 )
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, ConversionOptions, convert
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.convert import BIAS_FILE
+from cosyvoice_runtime.sha256 import sha256_of
 from trtllm_fake import build_command
 
 OPTIONS = BuildOptions(max_batch_size=8, max_seq_len=256, max_num_tokens=256)

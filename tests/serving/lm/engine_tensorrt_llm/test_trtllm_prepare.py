@@ -59,6 +59,7 @@ def test_engine_of_other_weights_libraries_or_gpus_is_refused(trtllm, settings, 
     content = bytearray((changed / "llm.pt").read_bytes())
     content[-1] ^= 1
     (changed / "llm.pt").write_bytes(content)
+    (changed / "SHA256SUMS").unlink()
     assert "source llm.pt was '" in refusal(settings, checkpoint_dir=changed)
     monkeypatch.setattr(sys.modules["tensorrt_llm"], "__version__", "1.3.0")
     assert "version of tensorrt_llm was '1.2.1' when built, now '1.3.0'" in refusal(settings)

@@ -59,6 +59,7 @@ def test_export_of_another_dtype_or_other_weights_is_refused(vllm, vllm_settings
     content = bytearray((changed / "llm.pt").read_bytes())
     content[-1] ^= 1
     (changed / "llm.pt").write_bytes(content)
+    (changed / "SHA256SUMS").unlink()
     assert "source llm.pt was '" in refusal(settings, checkpoint_dir=changed)
 
 

@@ -123,7 +123,7 @@ def test_draw_that_vllm_threw_away_is_told(batch):
     request = batch.request(strategy="ras")
     batch.update(1, added=[(0, *request)])
     batch.draw(certain(5), [[]])
-    with pytest.raises(RuntimeError, match="vLLM has 0 ids of a row for which 1 were drawn"):
+    with pytest.raises(RuntimeError, match="vLLM has 0 ids of a sequence for which 1 were drawn"):
         batch.draw(certain(5), [[]])
 
 

@@ -13,12 +13,13 @@ from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import read_tensors
 from cosyvoice_runtime.compiled.gpu import present_gpu
-from cosyvoice_runtime.compiled.manifest import Manifest, require_current, sha256_of
+from cosyvoice_runtime.compiled.manifest import Manifest, require_current
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import EngineVocabulary
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.convert import BIAS_FILE, BIAS_NAME, FORMAT
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import library_versions
 from cosyvoice_runtime.settings import TensorrtLlmSettings
+from cosyvoice_runtime.sha256 import sha256_of
 
 logger = logging.getLogger(__name__)
 

@@ -61,13 +61,14 @@ class TrtllmEngine:
         slots: int,
     ) -> None:
         self.slots = slots
+        self.prefill_batch = slots  # the library plans its own passes
         self._executor = executor
         self._config = config
         self._requests = requests
         self._sampler = sampler
         self._statistics = statistics
         self._offset = requests.vocabulary.speech_offset
-        self._rows: dict[int, TrtllmSequence] = {}
+        self._sequences: dict[int, TrtllmSequence] = {}
         self._clients = itertools.count(1)
         self._reasons = {
             bindings.FinishReason.END_ID: FinishReason.STOP,
@@ -84,25 +85,25 @@ class TrtllmEngine:
         if drawn_by_library(options):
             self._sampler.enter(client, Generation(self._config, options, prompt.prompt_speech, limits))
         handle: int = self._executor.enqueue_request(request)
-        self._rows[handle] = TrtllmSequence(generation, client)
+        self._sequences[handle] = TrtllmSequence(generation, client)
         return handle
 
     def step(self) -> list[Progress]:
         responses = self._executor.await_responses(timeout=WAIT)
-        progress = [row for response in responses if (row := self._take(response)) is not None]
+        progress = [each for response in responses if (each := self._take(response)) is not None]
         self._statistics.update(self._executor, now=self._idle)
         return progress
 
     def cancel(self, handle: Hashable) -> None:
         assert isinstance(handle, int)
-        self._rows[handle].left = True
+        self._sequences[handle].left = True
         self._executor.cancel_request(handle)
         if self._idle:
             self._statistics.rest()  # no step may follow that would read them
 
     def close(self) -> None:
         try:
-            for handle in self._rows:
+            for handle in self._sequences:
                 self._executor.cancel_request(handle)  # or the shutdown would wait for their ends
         finally:
             self._executor.shutdown()
@@ -110,28 +111,28 @@ class TrtllmEngine:
 
     @property
     def _idle(self) -> bool:
-        return all(row.left for row in self._rows.values())
+        return all(sequence.left for sequence in self._sequences.values())
 
     def _take(self, response: Any) -> Progress | None:
         """What a response brings to its utterance, if that is still wanted."""
         handle = response.request_id
-        row = self._rows.get(handle)
-        if row is None:
+        sequence = self._sequences.get(handle)
+        if sequence is None:
             logger.error("TensorRT-LLM answered a request that has ended: %d", handle)
             return None
         final = response.has_error() or response.result.is_final
-        error = self._sampler.leave(row.client) if final else None
-        progress = None if row.left else self._advance(handle, row, response, error)
+        error = self._sampler.leave(sequence.client) if final else None
+        progress = None if sequence.left else self._advance(handle, sequence, response, error)
         if final:
-            del self._rows[handle]
+            del self._sequences[handle]
         elif progress is not None and progress.finish_reason is not None:
             self.cancel(handle)
         return progress
 
     def _advance(
-        self, handle: int, row: TrtllmSequence, response: Any, error: CosyVoiceError | None
+        self, handle: int, sequence: TrtllmSequence, response: Any, error: CosyVoiceError | None
     ) -> Progress:
-        generation, tokens = row.generation, []
+        generation, tokens = sequence.generation, []
         if response.has_error():
             logger.error("TensorRT-LLM failed on request %d: %s", handle, response.error_msg)
             error = CosyVoiceError("TensorRT-LLM could not decode this utterance; the server's log says why")

@@ -20,10 +20,10 @@ def on_stream(pointer: int) -> AbstractContextManager[object]:
 
 
 class LibrarySampler:
-    """A batched logits post-processor: draws a token of each row and leaves only its logit finite.
+    """A batched logits post-processor: draws a token of each sequence and leaves only its logit finite.
 
-    TensorRT-LLM calls it once a step with the rows that name it, in its own thread, and waits: so do the rows
-    of all other requests.
+    TensorRT-LLM calls it once a step with the sequences that name it, in its own thread, and waits: so do
+    those of all other requests.
 
     Args:
         bias: see `BuiltEngine`.
@@ -57,7 +57,7 @@ class LibrarySampler:
     ) -> None:
         """
         Args:
-            logits: float32 [1, 1, output_rows] of each row, changed in place.
+            logits: float32 [1, 1, output_rows] of each sequence, changed in place.
             client_ids: as `enter` was told.
         """
         with on_stream(stream):
@@ -65,7 +65,7 @@ class LibrarySampler:
             self._leave_only(logits, tokens)
 
     def _draw(self, logits: Sequence[Tensor], generations: Sequence[Generation]) -> list[int]:
-        """A speech id of each row; the end of speech where the logits are broken."""
+        """A speech id of each sequence; the end of speech where the logits are broken."""
         blocked = [generation.blocked for generation in generations]
         mask = torch.tensor(blocked) if any(map(any, blocked)) else None
         samplers = [generation.sampler for generation in generations]
@@ -76,7 +76,7 @@ class LibrarySampler:
         return [end if token == NOT_FINITE else token for token in tokens]
 
     def _speech_logits(self, logits: Sequence[Tensor]) -> Tensor:
-        """float32 [rows, speech_rows], with the bias."""
+        """float32 [sequences, speech_rows], with the bias."""
         scores = torch.cat([row.view(1, -1)[:, self._vocabulary.speech] for row in logits]).float()
         if self._bias is None:
             return scores
@@ -87,4 +87,4 @@ class LibrarySampler:
         rows = [row.view(-1) for row in logits]
         ids = torch.tensor(tokens, device=rows[0].device)[:, None] + self._vocabulary.speech_offset
         kept = rows[0].new_full((len(rows), len(rows[0])), -torch.inf).scatter_(1, ids, 0.0)
-        torch._foreach_copy_(rows, list(kept))  # one launch for all rows
+        torch._foreach_copy_(rows, list(kept))  # one launch for all sequences

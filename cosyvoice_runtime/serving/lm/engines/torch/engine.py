@@ -41,13 +41,14 @@ class TorchEngine:
     def __init__(self, lm: SpeechLM, slots: int, max_len: int, graphs: bool = True) -> None:
         self.slots = slots
         on_gpu = lm.device.type == "cuda"
+        self.prefill_batch = GPU_PREFILL_BATCH if on_gpu else 1
         started = time.monotonic()
         self._decoder = BatchDecoder(
             lm,
             slots,
             max_len,
             capture=CudaGraphCapture(lm.device) if on_gpu and graphs else None,
-            prefill_batch=GPU_PREFILL_BATCH if on_gpu else 1,
+            prefill_batch=self.prefill_batch,
         )
         logger.info(
             "engine torch: %d slots of %d positions, %.0f MiB of cache, %s",

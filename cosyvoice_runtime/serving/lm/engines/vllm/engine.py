@@ -51,6 +51,7 @@ class VllmEngine:
         max_len: int,
     ) -> None:
         self.slots = slots
+        self.prefill_batch = slots  # the library plans its own passes
         self._llm = llm
         self._make_params = make_params
         self._make_input = make_input

@@ -22,11 +22,12 @@ from cosyvoice_runtime.checkpoint.huggingface import PREFIX, SILENT
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
-from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, sha256_of, stale_reasons
+from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.prompt import Table
 from cosyvoice_runtime.serving.lm.engines.vllm.plugin import ARCHITECTURE
 from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY
+from cosyvoice_runtime.sha256 import sha256_of
 
 DTYPES = ("bfloat16", "float16", "float32")
 FORMAT = 1
@@ -38,7 +39,7 @@ PROMPT_TABLES = Path("prompt", "tables.safetensors")
 
 
 def not_finite_id(config: SpeechLMConfig) -> int:
-    """Id of the padding by which a row with broken logits is told."""
+    """Id of the padding by which a sequence with broken logits is told."""
     return config.speech_rows
 
 

@@ -23,5 +23,5 @@ class SpeechQwen2(Qwen2ForCausalLM):
         )
 
     def compute_logits(self, hidden_states: Tensor) -> Tensor | None:
-        """Logits [rows, vocabulary] of hidden states [rows, hidden]."""
+        """Logits [sequences, vocabulary] of hidden states [sequences, hidden]."""
         return self.logits_processor(self.lm_head, hidden_states, self.lm_head.bias)

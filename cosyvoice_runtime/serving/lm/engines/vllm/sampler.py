@@ -28,15 +28,15 @@ class VllmSequence(NamedTuple):
 
 
 class SpeechSampler(LogitsProcessor):
-    """Draws a token of each row and leaves only its logit finite, so that vLLM's greedy choice takes it.
+    """Draws a token of each sequence and leaves only its logit finite, so that vLLM's greedy choice takes it.
 
     All strategies go this way, so a seed gives the draws of `speech_lm.sampling`, which vLLM's samplers would
-    not, and there is no RAS among them. A row whose logits are no distribution says `not_finite_id`.
+    not, and there is no RAS among them. A sequence whose logits are no distribution says `not_finite_id`.
     """
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:  # noqa: ARG002
         self._config = SpeechLMConfig(**getattr(vllm_config.model_config.hf_config, KEY))
-        self._rows: dict[int, VllmSequence] = {}
+        self._sequences: dict[int, VllmSequence] = {}
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
@@ -51,10 +51,10 @@ class SpeechSampler(LogitsProcessor):
         if batch_update is None:
             return
         for place in batch_update.removed:
-            self._rows.pop(place, None)
+            self._sequences.pop(place, None)
         for place, params, _, output in batch_update.added:
             utterance = VllmUtterance.from_extra_args(params.extra_args)
-            self._rows[place] = VllmSequence(utterance.generation(self._config), output)
+            self._sequences[place] = VllmSequence(utterance.generation(self._config), output)
         for source, target, direction in batch_update.moved:
             self._move(source, target, direction)
 
@@ -62,15 +62,15 @@ class SpeechSampler(LogitsProcessor):
     def apply(self, logits: Tensor) -> Tensor:
         """
         Args:
-            logits: float32 [rows, vocabulary].
+            logits: float32 [sequences, vocabulary].
 
         Returns:
-            the same with one finite value a row, its token's.
+            the same with one finite value a sequence, its token's.
         """
-        rows = [self._rows[place] for place in range(len(logits))]
-        for row in rows:
-            _check_progress(row)
-        tokens = self._draw(logits, [row.generation for row in rows])
+        sequences = [self._sequences[place] for place in range(len(logits))]
+        for sequence in sequences:
+            _check_progress(sequence)
+        tokens = self._draw(logits, [sequence.generation for sequence in sequences])
         return logits.fill_(-torch.inf).scatter_(1, torch.tensor(tokens, device=logits.device)[:, None], 0.0)
 
     def _draw(self, logits: Tensor, generations: Sequence[Generation]) -> list[int]:
@@ -84,18 +84,18 @@ class SpeechSampler(LogitsProcessor):
         return [broken if token == NOT_FINITE else token for token in tokens]
 
     def _move(self, source: int, target: int, direction: MoveDirectionality) -> None:
-        displaced = self._rows.get(target)
-        self._rows[target] = self._rows.pop(source)
+        displaced = self._sequences.get(target)
+        self._sequences[target] = self._sequences.pop(source)
         if direction is MoveDirectionality.SWAP and displaced is not None:
-            self._rows[source] = displaced
+            self._sequences[source] = displaced
 
 
-def _check_progress(row: VllmSequence) -> None:
-    """A draw that vLLM threw away, or a row that it computes anew, would repeat or skip draws of the seed.
+def _check_progress(sequence: VllmSequence) -> None:
+    """A draw that vLLM threw away, or a sequence computed anew, would repeat or skip draws of the seed.
 
     The engine is set up so that neither happens: prompts are computed whole, and all requests fit into the
     cache.
     """
-    drawn = len(row.generation.sampler.history)
-    if len(row.output) != drawn:
-        raise RuntimeError(f"vLLM has {len(row.output)} ids of a row for which {drawn} were drawn")
+    drawn = len(sequence.generation.sampler.history)
+    if len(sequence.output) != drawn:
+        raise RuntimeError(f"vLLM has {len(sequence.output)} ids of a sequence for which {drawn} were drawn")

@@ -65,8 +65,8 @@ def engine_args(settings: TensorrtLlmSettings, config: SpeechLMConfig, gpu_bytes
         "logits_processors": [SAMPLER],
         "max_model_len": settings.max_sequence_tokens,
         "max_num_seqs": settings.max_slots,
-        # Prompts are computed whole: vLLM samples every row of a step, also one whose prompt isn't complete,
-        # and throws that draw away.
+        # Prompts are computed whole: vLLM samples every sequence of a step, also one whose prompt isn't
+        # complete, and throws that draw away.
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": settings.max_sequence_tokens,
         # Prompts start with the text: two of one voice share little, and looking it up means hashing them.
@@ -155,6 +155,6 @@ def _open(
 def _warm_up(engine: VllmEngine) -> None:
     """vLLM compiles some kernels with its first prompt, and others with the token after it."""
     engine.add(Prompt([0]), SamplingOptions("greedy", min_tokens=2, max_tokens=2))
-    while all(row.finish_reason is None for row in engine.step()):
+    while all(each.finish_reason is None for each in engine.step()):
         pass
     torch.cuda.synchronize()  # further steps come from another thread, on a stream of its own

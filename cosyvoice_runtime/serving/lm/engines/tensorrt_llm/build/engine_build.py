@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.compiled.gpu import present_gpu
-from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, sha256_of, stale_reasons
+from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
     MODEL_FILE,
@@ -22,6 +22,7 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.convert import BIAS_FILE
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import library_versions
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER
+from cosyvoice_runtime.sha256 import sha256_of
 
 TIMING_CACHE = "timing.cache"
 

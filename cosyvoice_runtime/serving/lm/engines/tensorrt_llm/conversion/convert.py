@@ -13,7 +13,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.tensors import Tensors
-from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, sha256_of, stale_reasons
+from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.config_file import (
     QUANT_ALGOS,
@@ -27,6 +27,7 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.parameters imp
 )
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.source import Source
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.vocabulary import EngineVocabulary
+from cosyvoice_runtime.sha256 import sha256_of
 
 DTYPES = ("bfloat16", "float16", "float32")
 FORMAT = 1

@@ -28,17 +28,28 @@ class Process:
 
 def living() -> list[Process]:
     """All processes, except those that ended and were not waited for."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (folder / "stat").read_text()
-            command = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # ended while being read
-        state, parent, _, session = stat.rpartition(")")[2].split()[:4]
-        if state not in ENDED:
-            found.append(Process(int(folder.name), int(parent), int(session), tuple(command)))
-    return found
+    found = (_read(int(folder.name)) for folder in Path("/proc").glob("[0-9]*"))
+    return [process for process in found if process is not None]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process still runs: one that is ending has no command any more, but may hold its sockets."""
+    process = _read(pid)
+    return process is not None and process.command != ("",)
+
+
+def _read(pid: int) -> Process | None:
+    """A process; None when it has ended."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        stat = (folder / "stat").read_text()
+        command = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, parent, _, session = stat.rpartition(")")[2].split()[:4]
+    if state in ENDED:
+        return None
+    return Process(pid, int(parent), int(session), tuple(command))
 
 
 def session_members(session: int) -> list[Process]:

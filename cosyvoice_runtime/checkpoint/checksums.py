@@ -1,0 +1,68 @@
+"""The file ``SHA256SUMS`` of a checkpoint, as the command ``sha256sum`` writes and reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.sha256 import sha256_of
+
+FILE_NAME = "SHA256SUMS"
+LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+
+
+def write_checksums(directory: Path, names: Iterable[str], known: Mapping[str, str] | None = None) -> None:
+    """List files of a directory.
+
+    Args:
+        names: relative to the directory.
+        known: what their publisher says, for some of them; of the others it is what they hold now.
+    """
+    known = known or {}
+    lines = [f"{known.get(name) or sha256_of(directory / name)}  {name}\n" for name in sorted(names)]
+    (directory / FILE_NAME).write_text("".join(lines), encoding="utf-8")
+
+
+def read_checksums(directory: Path) -> dict[str, str]:
+    """SHA-256 by name; empty where the directory has no list.
+
+    Raises:
+        CheckpointError: the list is damaged.
+    """
+    path = directory / FILE_NAME
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: not readable: {error}") from error
+    matches = [LINE.fullmatch(line) for line in lines]
+    if None in matches:
+        raise CheckpointError(f"{path}: line {matches.index(None) + 1} is no checksum")
+    return {match[2]: match[1] for match in matches if match}
+
+
+def require_checksum(directory: Path, name: str) -> None:
+    """
+    Raises:
+        CheckpointError: the directory's list has another SHA-256 for this file, or is damaged.
+    """
+    wanted = read_checksums(directory).get(name)
+    if wanted is not None and _current(directory / name) != wanted:
+        raise CheckpointError(
+            f"{directory / name}: damaged, or changed on purpose: {FILE_NAME} lists another SHA-256; "
+            "fetch it again, or list what is there: python -m cosyvoice_runtime.checkpoint --write-checksums"
+        )
+
+
+def _current(path: Path) -> str:
+    state = path.stat()
+    return _hash_once(path, state.st_ino, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _hash_once(path: Path, *state: int) -> str:  # noqa: ARG001 - a file in another state is another one
+    return sha256_of(path)

@@ -1,0 +1,49 @@
+"""A gateway's process: ``python -m cosyvoice_runtime.gateway grpc``, or ``http``.
+
+The first line of its standard input holds the options; it writes ``open`` when clients may come, and ends
+when its input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import Any
+
+from cosyvoice_runtime.gateway.options import GatewayOptions
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the supervisor drains first
+    options = GatewayOptions.from_json(sys.stdin.readline())
+    return asyncio.run(_serve(sys.argv[1], options))
+
+
+async def _serve(protocol: str, options: GatewayOptions) -> int:
+    gateway = _gateway(protocol, options)
+    try:
+        await gateway.start()
+    except (OSError, RuntimeError) as error:
+        print(str(error), flush=True)
+        return 1
+    print("open", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await gateway.close()
+    return 0
+
+
+def _gateway(protocol: str, options: GatewayOptions) -> Any:
+    if protocol == "grpc":
+        from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
+
+        return GrpcGateway(options)
+    from cosyvoice_runtime.gateway.http_gateway import HttpGateway
+
+    return HttpGateway(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

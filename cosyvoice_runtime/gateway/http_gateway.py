@@ -1,0 +1,226 @@
+"""HTTP's gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
+from cosyvoice_runtime.gateway.policy import (
+    CLIENT_HEADER,
+    MAX_NAME_LENGTH,
+    Policy,
+    RefusedError,
+    closed,
+    invalid,
+)
+from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
+from cosyvoice_runtime.gateway.wording import RESTARTING, reworded, reworded_in_stream
+
+logger = logging.getLogger(__name__)
+
+HTTP_OF = {
+    "INVALID_ARGUMENT": 400,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "RESOURCE_EXHAUSTED": 413,
+    "CANCELLED": 499,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+}
+"""Codes of HTTP; 500 for all other statuses."""
+STATUS_OF = {code: status for status, code in HTTP_OF.items()}
+HEADER_LENGTH = "Inference-Header-Content-Length"
+PASSED_ON = ("Content-Type", HEADER_LENGTH)
+"""Headers that go to the server and come from it."""
+BODY_TIMEOUT_S = 60.0
+"""Longest time that a client takes to send a request."""
+MODEL = "/v2/models/{model}"
+ABOUT_A_MODEL = ("", "/ready", "/config", "/stats")
+INFERENCE = ("/infer", "/generate", "/generate_stream")
+EVENT_END, ERROR_EVENT = b"\n\n", b'data: {"error"'
+DECOUPLED = "model_transaction_policy"
+
+
+class HttpGateway:
+    """Serves until closed. Made and used in one event loop."""
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self._options = options
+        self._policy = Policy(options.open_models)
+        self._pending = PendingBytes(options.max_pending_bytes)
+        app = web.Application(client_max_size=options.max_request_bytes, middlewares=[_errors_as_json])
+        for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats"):
+            app.router.add_get(path, self._ask, allow_head=False)
+        for prefix in (MODEL, MODEL + "/versions/{version}"):
+            for path in ABOUT_A_MODEL:
+                app.router.add_get(prefix + path, self._ask, allow_head=False)
+            for path in INFERENCE:
+                app.router.add_post(prefix + path, self._infer)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+
+    async def start(self) -> None:
+        """
+        Raises:
+            OSError: the address can't be used.
+        """
+        connector = UnixConnector(self._options.server, limit=0)
+        self._server = ClientSession(
+            "http://tritonserver", connector=connector, timeout=ClientTimeout(), auto_decompress=False
+        )
+        await self._runner.setup()
+        host, _, port = self._options.address.rpartition(":")
+        await web.TCPSite(self._runner, host.strip("[]"), int(port)).start()
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+        await self._server.close()
+
+    async def _ask(self, request: web.Request) -> web.Response:
+        path = self._checked_path(request)
+        async with self._server.get(path) as answer:
+            await _require_success(answer)
+            if path.endswith("/config"):
+                return web.json_response(_without_paths(await answer.json()))
+            return web.Response(body=await answer.read(), headers=_passed_on(answer.headers))
+
+    async def _infer(self, request: web.Request) -> web.StreamResponse:
+        path = self._checked_path(request)
+        body = await self._body(request)
+        if path.endswith("/infer"):
+            check_http(body, _header_bytes(request))
+        else:
+            check_generate(body)
+        if path.endswith("/generate"):
+            await self._require_one_answer(path)
+        taken = self._pending.take(len(body))
+        try:
+            async with self._server.post(path, data=body, headers=_named(request)) as answer:
+                await _require_success(answer)
+                self._pending.give_back(taken)
+                taken = 0
+                return await _pass_on(request, answer)
+        finally:
+            self._pending.give_back(taken)
+
+    def _checked_path(self, request: web.Request) -> str:
+        """The path as the server knows it, of parts that are known to be harmless."""
+        model, version = request.match_info.get("model"), request.match_info.get("version", "")
+        if model is None or request.path == "/v2/models/stats":
+            return request.path
+        self._policy.check_model(model, version)
+        return request.rel_url.raw_path
+
+    async def _body(self, request: web.Request) -> bytes:
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                return await request.read()
+        except TimeoutError:
+            raise invalid("body", "incomplete", f"at most {BODY_TIMEOUT_S:g} s to send it") from None
+        except (HttpProcessingError, web.RequestPayloadError) as error:
+            raise invalid("body", type(error).__name__, "a whole body in its encoding is expected") from None
+
+    async def _require_one_answer(self, path: str) -> None:
+        """A model that streams would compute everything and then fail to tell it in one answer."""
+        async with self._server.get(path.removesuffix("/generate") + "/config") as answer:
+            await _require_success(answer)
+            if (await answer.json()).get(DECOUPLED, {}).get("decoupled"):
+                raise RefusedError("UNIMPLEMENTED", "generate: this model streams; use generate_stream")
+
+
+async def _pass_on(request: web.Request, answer: ClientResponse) -> web.StreamResponse:
+    response = web.StreamResponse(headers=_passed_on(answer.headers))
+    await response.prepare(request)
+    parts = _events(answer) if answer.content_type == "text/event-stream" else answer.content.iter_any()
+    async for part in parts:
+        await response.write(part)
+    await response.write_eof()
+    return response
+
+
+async def _events(answer: ClientResponse) -> AsyncIterator[bytes]:
+    """Events of a stream, whole."""
+    waiting = bytearray()
+    async for part in answer.content.iter_any():
+        seen = max(0, len(waiting) - 1)
+        waiting += part
+        end = waiting.rfind(EVENT_END, seen)
+        if end >= 0:
+            for event in bytes(waiting[:end]).split(EVENT_END):
+                yield _told_in_stream(event) + EVENT_END
+            del waiting[: end + len(EVENT_END)]
+    if waiting:
+        yield bytes(waiting)
+
+
+def _told_in_stream(event: bytes) -> bytes:
+    if not event.startswith(ERROR_EVENT):
+        return event
+    text = _error_text(event.removeprefix(b"data: "))
+    return b"data: " + json.dumps({"error": reworded_in_stream(text)}).encode()
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: Any) -> web.StreamResponse:
+    try:
+        answer: web.StreamResponse = await handler(request)
+        return answer
+    except RefusedError as refusal:
+        return _refusal(refusal)
+    except web.HTTPRequestEntityTooLarge:
+        limit = request.app._client_max_size
+        return _refusal(RefusedError("RESOURCE_EXHAUSTED", f"body: larger than {limit} bytes, the limit"))
+    except web.HTTPException as error:
+        if error.status in (404, 405):
+            return _refusal(closed(f"{request.method} {request.path}"))
+        return _refusal(RefusedError("INVALID_ARGUMENT", error.reason))
+    except ClientError as error:
+        logger.warning("tritonserver: %r", error)
+        return _refusal(RefusedError("UNAVAILABLE", RESTARTING))
+
+
+def _refusal(refusal: RefusedError) -> web.Response:
+    return web.json_response({"error": str(refusal)}, status=HTTP_OF.get(refusal.status, 500))
+
+
+async def _require_success(answer: ClientResponse) -> None:
+    if answer.status != 200:
+        status = STATUS_OF.get(answer.status, "INTERNAL")
+        raise RefusedError(*reworded(status, _error_text(await answer.read())))
+
+
+def _error_text(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace")
+
+
+def _header_bytes(request: web.Request) -> int | None:
+    text = request.headers.get(HEADER_LENGTH)
+    if text is not None and not text.isdecimal():
+        raise invalid(HEADER_LENGTH, text, "a number is expected")
+    return None if text is None else int(text)
+
+
+def _passed_on(headers: Any) -> dict[str, str]:
+    return {name: headers[name] for name in PASSED_ON if name in headers}
+
+
+def _named(request: web.Request) -> dict[str, str]:
+    """Headers for the server, with who asks."""
+    name = request.headers.get(CLIENT_HEADER) or request.remote or ""
+    return _passed_on(request.headers) | {CLIENT_HEADER: name[:MAX_NAME_LENGTH]}
+
+
+def _without_paths(config: dict[str, Any]) -> dict[str, Any]:
+    """A model's configuration without its ``parameters``: directories of the machine, sizes, addresses."""
+    return {key: value for key, value in config.items() if key != "parameters"}

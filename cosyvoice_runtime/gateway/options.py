@@ -1,0 +1,34 @@
+"""What a gateway is told when it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GatewayOptions:
+    """
+    Attributes:
+        address: ``host:port`` where clients come.
+        server: path of tritonserver's Unix socket.
+        open_models: that clients may ask.
+        max_request_bytes: size of the largest request.
+        max_pending_bytes: size of all requests together that tritonserver has not begun to answer; it copies
+            them into shared memory, which never shrinks.
+    """
+
+    address: str
+    server: str
+    open_models: tuple[str, ...]
+    max_request_bytes: int
+    max_pending_bytes: int
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> GatewayOptions:
+        values = json.loads(text)
+        return cls(**values | {"open_models": tuple(values["open_models"])})

@@ -1,0 +1,32 @@
+"""A limit on what clients have put into the server's memory."""
+
+from __future__ import annotations
+
+from cosyvoice_runtime.gateway.policy import RefusedError
+
+FREE_OF_CHARGE = 65_536
+"""Requests up to this size are not counted: a text with a named voice always gets through."""
+
+
+class PendingBytes:
+    """Bytes of requests that tritonserver has not begun to answer, for one event loop."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.count = 0
+
+    def take(self, size: int) -> int:
+        """Count a request; returns what to :meth:`give_back`.
+
+        Raises:
+            RefusedError: there are too many large ones.
+        """
+        if size <= FREE_OF_CHARGE:
+            return 0
+        if self.count and self.count + size > self._limit:
+            raise RefusedError("UNAVAILABLE", "too many large requests at once; try again later")
+        self.count += size
+        return size
+
+    def give_back(self, size: int) -> None:
+        self.count -= size

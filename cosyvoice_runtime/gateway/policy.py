@@ -1,0 +1,73 @@
+"""What is open to clients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from cosyvoice_runtime.errors import shorten
+
+SERVICE = "/inference.GRPCInferenceService"
+INFER, STREAM_INFER = f"{SERVICE}/ModelInfer", f"{SERVICE}/ModelStreamInfer"
+MODEL_CONFIG = f"{SERVICE}/ModelConfig"
+OPEN_CALLS = frozenset(
+    {
+        "/grpc.health.v1.Health/Check",
+        f"{SERVICE}/ServerLive",
+        f"{SERVICE}/ServerReady",
+        f"{SERVICE}/ServerMetadata",
+        f"{SERVICE}/ModelReady",
+        f"{SERVICE}/ModelMetadata",
+        f"{SERVICE}/ModelStatistics",
+        MODEL_CONFIG,
+        INFER,
+        STREAM_INFER,
+    }
+)
+"""gRPC's methods that clients may call; whatever else tritonserver has now or will have is closed."""
+CLIENT_HEADER = "x-client-id"
+"""Of a request over either protocol: who asks, where a proxy knows it; else it is the other end's address."""
+MAX_NAME_LENGTH = 256
+VERSION = re.compile(r"\d{0,9}")
+
+
+class RefusedError(Exception):
+    """A request that does not get through.
+
+    Attributes:
+        status: gRPC's name of it.
+    """
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def invalid(field: str, value: object, limit: str) -> RefusedError:
+    """A field that is not as it has to be."""
+    return RefusedError("INVALID_ARGUMENT", f"{field}: {shorten(value)} is not accepted; {limit}")
+
+
+def closed(what: str) -> RefusedError:
+    """An API that clients may not use."""
+    return RefusedError("PERMISSION_DENIED", f"{shorten(what)} is restricted: it is closed to clients")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which models clients may ask."""
+
+    open_models: Collection[str]
+
+    def check_model(self, name: str, version: str = "") -> None:
+        """
+        Raises:
+            RefusedError: the model is closed or unknown (which of the two is not told), or the version is
+                none.
+        """
+        if name not in self.open_models:
+            known = ", ".join(self.open_models)
+            raise RefusedError("NOT_FOUND", f"model_name: {shorten(name)} is unknown here; open are {known}")
+        if not VERSION.fullmatch(version):
+            raise invalid("model_version", version, "a number or nothing is expected")

@@ -1,0 +1,73 @@
+"""Errors as clients get them.
+
+Those of the models say what they have to. tritonserver's own may hold names of memory, paths and lines of
+code, and call a model that is being loaded again unknown: they are passed on where they speak of the
+request, and put in other words where not.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from cosyvoice_runtime.errors import split_status, with_status
+
+logger = logging.getLogger(__name__)
+
+MAX_LENGTH = 1000
+RESTARTING = "the model is being started; try again later"
+"""Models that clients may ask exist: one that is not found is about to come back."""
+CROWDED = "too many requests wait; try again later"
+SHORT_OF_MEMORY = "no memory is left for this request; try again later"
+INTERNAL = "internal error; the server's log has the details"
+
+A_MODELS = re.compile(r"[a-z][a-z0-9_]*: ")
+"""How the repository's own models begin: with the name of an input or of a model."""
+NOT_NOW = {
+    r"shared.?memory|/dev/shm|\bshm\b|memory pool|allocate|boost": SHORT_OF_MEMORY,
+    r"stub process|not healthy|not ready|unload|unknown model|no available version": RESTARTING,
+    r"is not found|failed to connect|socket closed|connection reset|recvmsg|GOAWAY": RESTARTING,
+    r"maximum queue size|request timeout expired": CROWDED,
+}
+"""Texts of tritonserver, and of gRPC between it and here, that mean: try again."""
+NO_SUCH_VERSION = re.compile(r"version (\d+) is not found")
+FAULT_OF_THE_REQUEST = re.compile(r"input|output|shape|batch|datatype|data type|parse|parameter", re.I)
+TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?:cc|cpp|h|py):\d+")
+"""What no client needs to know: paths, addresses and lines of code."""
+REQUEST_ID = re.compile(r"^\[request id: [^\]]*\] ")
+
+
+def reworded_in_stream(message: str) -> str:
+    """The text of an error in a stream, with its status in front as the models put it there."""
+    status, text = split_status(message)
+    if text != message and not _is_suspect(text):
+        return message
+    return with_status(*reworded(status, text))
+
+
+def reworded(status: str, message: str) -> tuple[str, str]:
+    """Status and text for the client; the log keeps what is not passed on."""
+    text = REQUEST_ID.sub("", message, count=1)[:MAX_LENGTH]
+    if A_MODELS.match(text):
+        return status, text
+    if version := NO_SUCH_VERSION.search(text):
+        return "NOT_FOUND", f"model_version: {version[1]} is unknown"
+    for pattern, words in NOT_NOW.items():
+        if re.search(pattern, text, re.I):
+            logger.warning("%s, clients are told: %s", message, words)
+            return "UNAVAILABLE", words
+    if TELLTALE.search(text):
+        return _internal(message)
+    if status not in ("INTERNAL", "UNKNOWN"):
+        return status, text
+    return ("INVALID_ARGUMENT", text) if FAULT_OF_THE_REQUEST.search(text) else _internal(message)
+
+
+def _is_suspect(text: str) -> bool:
+    """Whether a model may have passed on what tritonserver said."""
+    return bool(TELLTALE.search(text)) or any(re.search(pattern, text, re.I) for pattern in NOT_NOW)
+
+
+def _internal(message: str) -> tuple[str, str]:
+    logger.error("%s, clients are told: %s", message, INTERNAL)
+    return "INTERNAL", INTERNAL

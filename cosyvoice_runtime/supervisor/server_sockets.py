@@ -1,0 +1,51 @@
+"""Where tritonserver itself listens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_PATH_BYTES = 107
+"""Of a Unix socket, by Linux."""
+
+
+@dataclass(frozen=True)
+class ServerSockets:
+    """Unix sockets in a folder that only the server's own user may enter: no key is needed.
+
+    The supervisor, the models among each other and the gateways come this way.
+    """
+
+    folder: Path
+
+    @property
+    def http(self) -> Path:
+        return self.folder / "http"
+
+    @property
+    def grpc(self) -> Path:
+        return self.folder / "grpc:1"  # tritonserver writes a port behind every address
+
+    @property
+    def http_url(self) -> str:
+        return f"unix:{self.http}"
+
+    @property
+    def grpc_url(self) -> str:
+        return f"unix:{self.grpc}"
+
+    @property
+    def problems(self) -> list[str]:
+        if len(bytes(self.grpc)) > MAX_PATH_BYTES:
+            return [f"{self.grpc} is too long for a socket: set TMPDIR to a shorter path"]
+        return []
+
+    @property
+    def arguments(self) -> list[str]:
+        """Those of tritonserver."""
+        return [
+            f"--http-address={self.http_url}",
+            "--http-port=1",
+            f"--grpc-address={self.grpc_url.removesuffix(':1')}",
+            "--grpc-port=1",
+        ]
