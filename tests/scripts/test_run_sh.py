@@ -72,6 +72,11 @@ def test_clients_and_benchmarks_run_alone(checkout, arguments, program):
     assert line.split()[0] == program
 
 
+def test_demo_serves_when_it_is_told_to(checkout):
+    assert called(checkout, "demo") == ["scripts/demo.py"]
+    assert called(checkout, "demo", "--serve") == ["scripts/demo.py --serve"]
+
+
 def test_options_come_last_and_so_win(checkout):
     [line] = called(checkout, "5", "5", "offline", "--concurrency", "2")
     assert line.endswith("--mode offline --concurrency 1,2,4,8 --concurrency 2")
@@ -126,6 +131,7 @@ def test_missing_input_names_the_stage_that_makes_it(checkout, missing, stage, m
         ["2", "1"],
         ["serve"],
         ["demo", "bogus"],
+        ["demo", "--serve", "bogus"],
         ["4", "4", "bogus"],
         ["4", "4", "--text", "Hi."],
         ["0", "2", "streaming"],
