@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cosyvoice_runtime.errors import OverloadedError
 from cosyvoice_runtime.serving.speech.capacity import Capacity
-from cosyvoice_runtime.serving.speech.places import Places
+from cosyvoice_runtime.serving.speech.places import SharedPlaces
 from cosyvoice_runtime.serving.speech.tickets import UNNAMED, Tickets
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 30.0
@@ -28,7 +28,7 @@ STAY_SHARE = 0.1
 
 
 class Admission:
-    """Places for utterances, for all processes with the same file.
+    """SharedPlaces for utterances, for all processes with the same file.
 
     Refusing at once, and not after a wait, tells a client to try elsewhere; a queue would only hide that the
     machine is full, and its first audio would come late for everybody.
@@ -46,7 +46,7 @@ class Admission:
     def __init__(
         self, limit: int | None, path: Path | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._places = Places(path)
+        self._places = SharedPlaces(path)
         board = self._places.board
         self.capacity = Capacity(board["learned"], limit)
         self._tickets = Tickets(board["tickets"])

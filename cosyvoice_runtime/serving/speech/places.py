@@ -1,4 +1,4 @@
-"""Places for utterances that processes share: a file, in which whoever holds a place locks a byte of it."""
+"""SharedPlaces for utterances that processes share: a file, in which whoever holds a place locks a byte of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FLOCK = "hhqqi4x"
 """``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
 
 
-class Places:
+class SharedPlaces:
     """Numbered places, each held by at most one utterance of all processes that have opened the file.
 
     The kernel frees the places of a process that has died: its locks end with it.

@@ -16,8 +16,8 @@ from cosyvoice_runtime.serving.speech.admission import LONGEST_WAIT_S, Admission
 HOLDER = """
 import sys
 from pathlib import Path
-from cosyvoice_runtime.serving.speech.places import Places
-places = Places(Path(sys.argv[1]))
+from cosyvoice_runtime.serving.speech.places import SharedPlaces
+places = SharedPlaces(Path(sys.argv[1]))
 print([places.take(8, 7) for _ in range(2)], flush=True)
 sys.stdin.read()
 """

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from cosyvoice_runtime.serving.speech.capacity import LEAST_MARGIN, MOST_LEARNED, MOST_MARGIN, Capacity
-from cosyvoice_runtime.serving.speech.places import Places
+from cosyvoice_runtime.serving.speech.places import SharedPlaces
 
 
 @pytest.fixture
 def capacity() -> Capacity:
-    return Capacity(Places(None).board["learned"])
+    return Capacity(SharedPlaces(None).board["learned"])
 
 
 def speak(capacity: Capacity, speed: Callable[[int], float], wanted: int, chunks: int = 200) -> None:
@@ -35,7 +35,7 @@ def test_one_utterance_is_admitted_when_nothing_is_known(capacity):
 
 
 def test_fixed_limit_stays(capacity):
-    fixed = Capacity(Places(None).board["learned"], 7)
+    fixed = Capacity(SharedPlaces(None).board["learned"], 7)
     speak(fixed, cpu, wanted=50)
     assert (fixed.limit, fixed.learns) == (7, False)
 
