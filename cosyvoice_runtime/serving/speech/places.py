@@ -1,4 +1,4 @@
-"""SharedPlaces for utterances that processes share: a file, in which whoever holds a place locks a byte of it."""
+"""Places for utterances that processes share: a file, in which whoever holds a place locks a byte of it."""
 
 from __future__ import annotations
 
