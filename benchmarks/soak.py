@@ -105,7 +105,7 @@ class Soak:
             server.kill(model)
             print(f"{time.strftime('%H:%M:%S')}  killed {model}", flush=True)
             self.outcomes["killed"] += 1
-            await self._back(model)
+            await self._back(model, until)
 
     def read_otherwise(self) -> list[str]:
         """What failed if too many requests were not repeated by their seed."""
@@ -114,19 +114,19 @@ class Soak:
             return []
         return [f"{otherwise} of {heard} requests did not sound as before with the same seed"]
 
-    async def _back(self, model: str) -> None:
+    async def _back(self, model: str, until: float) -> None:
         """Wait until somebody who asked after the death has been served."""
-        while self._served_s < self._killed_s:
-            if time.monotonic() > self._killed_s + BACK_S:
-                self.failures.append(f"nobody was served for {BACK_S:g} s after {model} was killed")
-                return
+        while self._served_s < self._killed_s and time.monotonic() < until:
             await asyncio.sleep(PAUSE_S)
-        self.longest_outage_s = max(self.longest_outage_s, time.monotonic() - self._killed_s)
+        outage_s = time.monotonic() - self._killed_s
+        self.longest_outage_s = max(self.longest_outage_s, outage_s)
+        if outage_s > BACK_S:
+            self.failures.append(f"nobody was served for {outage_s:.0f} s after {model} was killed")
 
     async def _come_back(self, fate: str, error: UnavailableError) -> None:
         if error.retry_after_s is not None:
             self.outcomes["told to come back"] += 1
-        elif time.monotonic() < self._killed_s + BACK_S:
+        elif self._served_s < self._killed_s or time.monotonic() < self._killed_s + BACK_S:
             self.outcomes["cut off by a death"] += 1
         else:
             self.failures.append(f"{fate}: {error}")

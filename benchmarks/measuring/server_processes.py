@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from cosyvoice_runtime.processes import Process, living, session_members
 
@@ -81,14 +80,17 @@ class ServerProcesses:
 
 
 def growths(series: Sequence[Holding]) -> list[str]:
-    """What grew from the second third of the series to the last, beyond what may be chance."""
+    """What grew from the second third of the series to the last, beyond what may be chance.
+
+    The most counts: a server that is being started anew holds little.
+    """
     third = len(series) // 3
     if not third:
         return []
     found = []
     for name in ("memory_mib", "threads", "descriptors", "shared_mib"):
         values = [getattr(holding, name) for holding in series]
-        before, after = median(values[third : 2 * third]), median(values[2 * third :])
+        before, after = max(values[third : 2 * third]), max(values[2 * third :])
         if after > MOST_GROWTH * before:
             found.append(f"{name} grew from {before:g} to {after:g}")
     return found

@@ -87,6 +87,18 @@ def test_client_that_is_told_to_come_back_or_cut_off_by_a_death_is_no_failure(me
     assert (dict(clients.outcomes), clients.failures) == ({outcome: 1}, [])
 
 
+def test_server_that_is_away_for_long_is_one_failure():
+    async def run(clients):
+        await clients._come_back("listen", UnavailableError("gone"))
+        await clients._back("lm", until=time.monotonic())
+
+    clients = soak.Soak(client=None)
+    clients._killed_s = time.monotonic() - 2 * soak.BACK_S
+    asyncio.run(run(clients))
+    [failure] = clients.failures
+    assert "after lm was killed" in failure
+
+
 def test_client_that_is_cut_off_while_nothing_died_is_a_failure():
     clients = soak.Soak(client=None)
     asyncio.run(clients._come_back("listen", UnavailableError("gone")))
