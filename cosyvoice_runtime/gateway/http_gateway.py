@@ -74,7 +74,10 @@ class HttpGateway:
         """
         connector = UnixConnector(self._options.server, limit=0)
         self._server = ClientSession(
-            "http://tritonserver", connector=connector, timeout=ClientTimeout(), auto_decompress=False
+            "http://tritonserver",
+            connector=connector,
+            timeout=ClientTimeout(),
+            skip_auto_headers=["Accept-Encoding"],  # else the server compresses what the client can't read
         )
         await self._runner.setup()
         host, _, port = self._options.address.rpartition(":")
