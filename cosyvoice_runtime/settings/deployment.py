@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.cosyvoice2 import CosyVoice2Settings
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
+from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.machine import Machine
 from cosyvoice_runtime.settings.rule import AUTO
 from cosyvoice_runtime.settings.section import Section, unknown_key
@@ -25,6 +26,8 @@ ENVIRONMENT_PREFIX = "COSYVOICE_"
 FILE_VARIABLE = "COSYVOICE_SETTINGS"
 SHARED_SECTIONS = {"cosyvoice2_offline": "cosyvoice2"}
 """Models that are configured by another model's section."""
+NO_MODELS = ("server", "front")
+"""Sections of processes beside the models."""
 
 
 class Settings(BaseModel):
@@ -41,6 +44,7 @@ class Settings(BaseModel):
     speaker_embedding: SpeakerEmbeddingSettings = SpeakerEmbeddingSettings()
     token2wav: Token2WavSettings = Token2WavSettings()
     server: ServerSettings = ServerSettings()
+    front: FrontSettings = FrontSettings()
 
     @classmethod
     def read(cls, assignments: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> Settings:
@@ -77,23 +81,39 @@ class Settings(BaseModel):
 
     def for_model(self, model: str) -> Section:
         """The section that configures a model of the repository."""
-        sections = self.sections()
-        del sections["server"]
+        sections = {name: section for name, section in self.sections().items() if name not in NO_MODELS}
         name = SHARED_SECTIONS.get(model, model)
         if name not in sections:
             raise InvalidInput("model", model, f"known are {', '.join([*sections, *SHARED_SECTIONS])}")
         return sections[name]
 
     def resolved(self, machine: Machine) -> Settings:
-        """A copy without ``auto`` and without relative paths; each value chosen here is logged."""
+        """A copy without ``auto`` and without relative paths; each value chosen here is logged.
+
+        Raises:
+            InvalidInput: two sections disagree.
+        """
         sections: dict[str, Any] = {}
         for name, section in self.sections().items():
             sections[name] = section.resolved(machine)
             chosen = sections[name].placeholders()
             for key, before in section.placeholders().items():
-                if before == AUTO:
+                if before == AUTO and chosen[key] != AUTO:
                     logger.info("%s.%s: auto is %s", name, key, chosen[key])
+        self._require_one_lookahead()
+        if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
+            logger.warning(
+                "tensorrt_llm.engine is tensorrt_llm and cosyvoice2.sampling ras: engine torch is the faster "
+                "one for ras (docs/tensorrt_llm.md); tensorrt_llm is for cosyvoice2.sampling nucleus"
+            )
         return Settings(**sections)
+
+    def _require_one_lookahead(self) -> None:
+        """cosyvoice2 sends what token2wav waits for."""
+        sent, awaited = self.cosyvoice2.lookahead_tokens, self.token2wav.lookahead_tokens
+        if sent != awaited:
+            limit = f"as token2wav.lookahead_tokens, which is {awaited}"
+            raise InvalidInput("cosyvoice2.lookahead_tokens", sent, limit)
 
     def _owners(self, key: str, text: str) -> list[str]:
         section, _, name = key.rpartition(".")

@@ -59,7 +59,7 @@ class Watch:
         """Models loaded again and not probed yet, and when their reload began."""
         self._looked = 0.0
         self._closed = threading.Event()
-        self._rounds = ProbeRounds(models.probed, self._probe, settings.probe_interval_s)
+        self._rounds = ProbeRounds(models.probed, self._probe, process.work_done, settings.probe_interval_s)
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 
