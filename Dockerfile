@@ -39,6 +39,22 @@ COPY client client
 RUN PIP_NO_CACHE_DIR=1 python3 scripts/environment.py --venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH
 
+# OpenAI's speech API, which needs neither Triton nor torch.
+FROM ${PYTHON} AS front
+WORKDIR /opt/cosyvoice
+COPY requirements/front.txt requirements/front.txt
+RUN python3 -m pip install --no-cache-dir --no-deps --requirement requirements/front.txt
+COPY cosyvoice_runtime cosyvoice_runtime
+COPY client client
+COPY cosyvoice_front cosyvoice_front
+ENV PYTHONPATH=/opt/cosyvoice:/opt/cosyvoice/client \
+    PYTHONUNBUFFERED=1
+USER 10001
+EXPOSE 8080
+HEALTHCHECK --interval=30s --timeout=10s --retries=3 \
+    CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/health')"]
+CMD ["python3", "-m", "cosyvoice_front"]
+
 FROM ${BASE} AS server
 WORKDIR /opt/cosyvoice
 COPY . .

@@ -14,6 +14,7 @@ usage() {
   cat <<'TEXT'
 Usage:
   ./run.sh demo                             speak a sentence through a real server, on a machine without a GPU
+  ./run.sh demo --serve                     and then serve OpenAI's speech API until Ctrl-C
   ./run.sh test [pytest options]            lint, types and all tests
   ./run.sh START STOP [streaming|offline [OPTIONS]]   stages START to STOP; stages 4 to 6 get the options:
      0  checkpoint          fetch it into $CHECKPOINT (SOURCE: auto, huggingface, modelscope, made, a directory)
@@ -102,8 +103,8 @@ stages() { # stages START STOP [MODE [OPTIONS]]
 }
 
 demo() {
-  environment
-  "$PYTHON" scripts/demo.py
+  environment ${1:+--front}
+  "$PYTHON" scripts/demo.py "$@"
 }
 
 run_tests() {
@@ -118,7 +119,7 @@ run_tests() {
 }
 
 case "${1:-}" in
-  demo) (($# == 1)) || refuse "demo takes no options"; demo ;;
+  demo) shift; [[ "$*" =~ ^(--serve)?$ ]] || refuse "demo takes no option but --serve"; demo "$@" ;;
   test) shift; run_tests "$@" ;;
   [0-9]*) stages "$1" "${2:-$1}" "${@:3}" ;;
   -h | --help | help) usage ;;

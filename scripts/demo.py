@@ -2,6 +2,7 @@
 """Speak one sentence through a real server: checkpoint, model repository, server, client, and stop.
 
 demo.py [--text TEXT] [--checkpoint DIRECTORY] [--reference FILE --reference-text TEXT] [--output FILE]
+demo.py --serve                 and then serve OpenAI's speech API until Ctrl-C
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, audio_writer, read_reference
@@ -38,6 +41,7 @@ def main() -> int:
         help="what the reference says",
     )
     parser.add_argument("--output", type=Path, default=ROOT / "demo.wav")
+    parser.add_argument("--serve", action="store_true", help="then serve OpenAI's speech API until Ctrl-C")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
@@ -52,6 +56,8 @@ def main() -> int:
         with Server(repository, ports) as server:
             reference = read_reference(str(options.reference), options.reference_text)
             speak(server.grpc_url, SpeechRequest(options.text, reference, seed=1), options.output)
+            if options.serve:
+                serve(server.grpc_url)
     except CosyVoiceError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -65,6 +71,15 @@ def make_repository(checkpoint: Path) -> Path:
     repository = BUILD / "model_repo"
     write(render(ROOT / "model_repo", settings), repository)
     return repository
+
+
+def serve(grpc_url: str) -> None:
+    """Run the front before this server, with the voices of the server's own directory, until Ctrl-C."""
+    given = [f"front.grpc_url={grpc_url}", f"front.voices_dir={BUILD / 'voices'}"]
+    front = Settings.read(given, os.environ).front
+    print(f"OpenAI's speech API: http://{front.host}:{front.port}/v1 (Ctrl-C ends it)", flush=True)
+    with suppress(KeyboardInterrupt):  # the front gets it too, and ends by itself
+        subprocess.run([sys.executable, "-m", "cosyvoice_front", *given], cwd=ROOT)
 
 
 def speak(url: str, request: SpeechRequest, output: Path) -> None:

@@ -2,7 +2,8 @@
 """Make a virtual environment that runs the whole product on a machine without a GPU.
 
     python3 scripts/environment.py            what the server and the clients need
-    python3 scripts/environment.py --test     and what the tests need
+    python3 scripts/environment.py --front    and what the front needs
+    python3 scripts/environment.py --test     and what the front and the tests need
 
 Needs Linux on x86_64 and Python 3.11 or 3.12 with venv and libpython. Nothing is done when the environment
 already holds what requirements/ asks for.
@@ -97,19 +98,31 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="default: .venv of the checkout")
-    parser.add_argument("--test", action="store_true", help="also what the tests need")
+    parser.add_argument("--front", action="store_true", help="also what the front needs")
+    parser.add_argument("--test", action="store_true", help="also what the front and the tests need")
     parser.add_argument(
         "--installer", choices=("uv", "pip"), help="default: uv, or pip where uv can't be had"
     )
     parser.add_argument("--python", help="base interpreter; default: the first fitting one on PATH")
     options = parser.parse_args()
     try:
-        parts = ["cpu", "test", BINDINGS] if options.test else ["cpu"]
-        make(options.venv.absolute(), parts, options.python, options.installer)
+        make(
+            options.venv.absolute(),
+            wanted_parts(options.front, options.test),
+            options.python,
+            options.installer,
+        )
     except SetupError as error:
         print(f"environment: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def wanted_parts(front: bool, test: bool) -> list[str]:
+    """Files of requirements/, by their names."""
+    if test:
+        return ["cpu", "front", "test", BINDINGS]
+    return ["cpu", "front"] if front else ["cpu"]
 
 
 def make(venv: Path, parts: list[str], python: str | None, installer: str | None = None) -> None:

@@ -55,7 +55,7 @@ class Lane:
         for shapes, context in zip(wanted, contexts, strict=True):
             tensors = {name: _view(flat, context.shape(name)) for name, flat in memory.items()}
             context.bind(tensors, scratch)
-            graph = self._record(context)
+            graph = self._capture(context)
             self._captured[self._key(shapes)] = CapturedCall(tensors, scratch, context, graph)
 
     def start(self, inputs: Inputs) -> End:
@@ -102,7 +102,7 @@ class Lane:
 
         return end
 
-    def _record(self, context: TensorRTContext) -> Any:
+    def _capture(self, context: TensorRTContext) -> Any:
         """A graph of the context's work, after one run: the first of new shapes does more than later ones."""
         context.enqueue(self._stream)
         self._stream.synchronize()

@@ -216,7 +216,7 @@ class Flow:
         return self.solver.solve(noise, conditions, attention.estimator)
 
     def encode(self, tokens: Tensor, present: Tensor, attention: FlowAttention) -> Tensor:
-        """What the estimator is told of the tokens: ``[B, frames, mel]``.
+        """Encoded tokens (mu) that condition the estimator: ``[B, frames, mel]``.
 
         Args:
             tokens: int64 ``[B, T + lookahead]``; ``present``: bool, alike, False past an utterance's end.

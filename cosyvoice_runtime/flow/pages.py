@@ -99,12 +99,6 @@ class PagePool:
         elements = sum(torch.Size(geometry.page_shape).numel() for geometry in self._geometries)
         return elements * self.token_pages.element_size()
 
-    @property
-    def tail_bytes(self) -> int:
-        """Memory of one utterance beside its pages."""
-        elements = sum(torch.Size(geometry.tail_shape).numel() for geometry in self._geometries)
-        return elements * self.token_pages.element_size()
-
     def empty_tails(self) -> Tails:
         """Tails at the start of an utterance: zeros, as the convolutions are padded there."""
         return Tails(*(self.token_pages.new_zeros(geometry.tail_shape) for geometry in self._geometries))
@@ -116,7 +110,7 @@ class PagePool:
         pages = [self._free.pop() for _ in range(count)]
         for page in pages:
             self._holders[page] = 1
-        # A masked key weighs nothing, but nothing times a NaN left behind is NaN.
+        # Clear pages: attention multiplies masked keys by 0, and 0 * NaN is NaN.
         index = integers(pages, self.token_pages.device)
         for storage in (self.token_pages, self.frame_pages, self.estimator_pages):
             storage.index_fill_(0, index, 0)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -82,22 +81,6 @@ class SpeedChange:
     def _complete(self) -> int:
         """Output frames whose right neighbour is here: position <= received - 1."""
         return max(math.floor((self._received - 0.5) / self.speed + 0.5), 0)
-
-
-class Synthesis(Protocol):
-    """What turns the tokens of utterances in progress into waveform; their states are its own."""
-
-    def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> Any:
-        """Start an utterance; pair with :meth:`close`. No seed means a source without noise."""
-
-    def push(self, state: Any, tokens: Sequence[int], last: bool = False) -> None:
-        """Append speech tokens; ``last`` says that no more will come."""
-
-    def advance(self, states: Sequence[Any]) -> list[Tensor]:
-        """The next samples, float32 ``[n]`` at 24 kHz, of each utterance; n may be 0."""
-
-    def close(self, state: Any) -> None:
-        """Free what the utterance holds; harmless when repeated."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""The settings of a deployment: one frozen object, a section per model and one for the server."""
+"""The settings of a deployment: one frozen object, a section per model, for the server and for the front."""
 
 from cosyvoice_runtime.settings.cosyvoice2 import CosyVoice2Settings
 from cosyvoice_runtime.settings.deployment import Settings
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
+from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.machine import Machine
 from cosyvoice_runtime.settings.server import GRPC_URL_VARIABLE, ServerSettings
 from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
@@ -12,6 +13,7 @@ __all__ = [
     "GRPC_URL_VARIABLE",
     "AudioTokenizerSettings",
     "CosyVoice2Settings",
+    "FrontSettings",
     "Machine",
     "ServerSettings",
     "Settings",

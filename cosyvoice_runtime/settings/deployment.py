@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.cosyvoice2 import CosyVoice2Settings
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
+from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.machine import Machine
 from cosyvoice_runtime.settings.rule import AUTO
 from cosyvoice_runtime.settings.section import Section, unknown_key
@@ -25,6 +26,8 @@ ENVIRONMENT_PREFIX = "COSYVOICE_"
 FILE_VARIABLE = "COSYVOICE_SETTINGS"
 SHARED_SECTIONS = {"cosyvoice2_offline": "cosyvoice2"}
 """Models that are configured by another model's section."""
+NO_MODELS = ("server", "front")
+"""Sections of processes beside the models."""
 
 
 class Settings(BaseModel):
@@ -41,6 +44,7 @@ class Settings(BaseModel):
     speaker_embedding: SpeakerEmbeddingSettings = SpeakerEmbeddingSettings()
     token2wav: Token2WavSettings = Token2WavSettings()
     server: ServerSettings = ServerSettings()
+    front: FrontSettings = FrontSettings()
 
     @classmethod
     def read(cls, assignments: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> Settings:
@@ -77,8 +81,7 @@ class Settings(BaseModel):
 
     def for_model(self, model: str) -> Section:
         """The section that configures a model of the repository."""
-        sections = self.sections()
-        del sections["server"]
+        sections = {name: section for name, section in self.sections().items() if name not in NO_MODELS}
         name = SHARED_SECTIONS.get(model, model)
         if name not in sections:
             raise InvalidInput("model", model, f"known are {', '.join([*sections, *SHARED_SECTIONS])}")
@@ -95,7 +98,7 @@ class Settings(BaseModel):
             sections[name] = section.resolved(machine)
             chosen = sections[name].placeholders()
             for key, before in section.placeholders().items():
-                if before == AUTO:
+                if before == AUTO and chosen[key] != AUTO:
                     logger.info("%s.%s: auto is %s", name, key, chosen[key])
         self._require_one_lookahead()
         if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":

@@ -149,8 +149,6 @@ def test_pool_knows_its_memory_in_advance():
     pool = stream.pool
     held = sum(x[2:].nbytes for x in (pool.token_pages, pool.frame_pages, pool.estimator_pages))
     assert held == 3 * pool.page_bytes
-    tails = pool.empty_tails()
-    assert pool.tail_bytes == sum(x.nbytes for x in (tails.tokens, tails.frames, tails.estimator))
 
 
 def test_token_out_of_range_names_token_and_limit_and_leaves_the_state():

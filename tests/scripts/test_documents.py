@@ -103,7 +103,7 @@ def test_links_to_headings_lead_to_one(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_paths_named_in_the_text_exist(page: str) -> None:
-    folders = "benchmarks|tests|scripts|cosyvoice_runtime|model_repo|client|demo_voice|deploy"
+    folders = "benchmarks|tests|scripts|cosyvoice_runtime|model_repo|client|demo_voice|deploy|cosyvoice_front"
     for path in re.findall(rf"`((?:{folders})/[\w./]+)(?::[^`]*)?`", PAGES[page]):
         assert (ROOT / path).exists(), path
 

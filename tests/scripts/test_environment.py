@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-COMPILED = ("cpu", "test")
+COMPILED = ("cpu", "front", "test")
 DIRECT = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)  # \w.+")
 LOCKED = re.compile(r"(?P<name>[\w.-]+)(\[\w+\])?([<>]=?[\w.<>=,]+,)?==(?P<version>[\w.]+)(  # .+)?")
 
@@ -49,15 +49,16 @@ def test_direct_dependencies_are_locked_at_their_version_and_say_what_they_are_f
 
 
 def test_files_agree_on_versions():
-    cpu, test, nvidia = pins("cpu"), pins("test"), pins("nvidia")
-    assert {name: test[name] for name in test.keys() & cpu.keys()}.items() <= cpu.items()
+    cpu, front, test, nvidia = pins("cpu"), pins("front"), pins("test"), pins("nvidia")
+    for one, other in ((cpu, front), (cpu, test), (front, test)):
+        assert {name: other[name] for name in other.keys() & one.keys()}.items() <= one.items()
     assert nvidia.items() <= cpu.items()
     assert pins("nvidia-trtllm").items() <= cpu.items()
     assert not pins("nvidia-vllm")
 
 
 def test_locked_versions_are_all_that_the_packages_need():
-    locked = pins("cpu") | pins("test")
+    locked = pins("cpu") | pins("front") | pins("test")
     text = (ROOT / "requirements" / "uv.toml").read_text()
     described = {entry["name"] for entry in tomllib.loads(text)["dependency-metadata"]}
     for name in locked.keys() - described:

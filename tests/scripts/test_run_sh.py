@@ -1,4 +1,6 @@
-"""What run.sh starts, told by a python that only says how it was called, but for the server's address."""
+"""What run.sh starts, told by a python that only says how it was called.
+
+It finds the server's address as the real one does where a test gives a port."""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = f"""#!/bin/sh
-[ "$1" = scripts/server_address.py ] && cd {ROOT} && exec {sys.executable} "$@"
+[ "$1$COSYVOICE_SERVER__GRPC_PORT" = "$1" ] || [ "$1" != scripts/server_address.py ] \\
+    || {{ cd {ROOT} && exec {sys.executable} "$@"; }}
 echo "python $*"
 """
 
@@ -69,6 +72,11 @@ def test_clients_and_benchmarks_run_alone(checkout, arguments, program):
     assert line.split()[0] == program
 
 
+def test_demo_serves_when_it_is_told_to(checkout):
+    assert called(checkout, "demo") == ["scripts/demo.py"]
+    assert called(checkout, "demo", "--serve") == ["scripts/demo.py --serve"]
+
+
 def test_options_come_last_and_so_win(checkout):
     [line] = called(checkout, "5", "5", "offline", "--concurrency", "2")
     assert line.endswith("--mode offline --concurrency 1,2,4,8 --concurrency 2")
@@ -123,6 +131,7 @@ def test_missing_input_names_the_stage_that_makes_it(checkout, missing, stage, m
         ["2", "1"],
         ["serve"],
         ["demo", "bogus"],
+        ["demo", "--serve", "bogus"],
         ["4", "4", "bogus"],
         ["4", "4", "--text", "Hi."],
         ["0", "2", "streaming"],

@@ -1,0 +1,76 @@
+"""``python -m cosyvoice_front [SECTION.KEY=VALUE ...]``: run the front until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import logging
+import os
+import sys
+
+import uvicorn
+
+from cosyvoice_front.app import create_app
+from cosyvoice_front.connections import connections
+from cosyvoice_front.keys import Keys
+from cosyvoice_front.request_id import set_up_logging
+from cosyvoice_front.server_client import Upstream
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.settings import FrontSettings, Settings
+
+logger = logging.getLogger("cosyvoice_front")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("settings", nargs="*", metavar="SECTION.KEY=VALUE", help="see docs/settings.md")
+    options = parser.parse_args(arguments)
+    set_up_logging()
+    try:
+        settings = Settings.read(options.settings, os.environ)
+        check(settings.front)
+    except CosyVoiceError as error:
+        logger.error("%s", error)
+        return 2
+    server = uvicorn.Server(uvicorn_config(settings))
+    server.run()
+    return 0 if server.started else 1  # after SIGTERM uvicorn ends the process by it
+
+
+def check(settings: FrontSettings) -> None:
+    """
+    Raises:
+        InvalidInput: it would listen to strangers without asking for keys, or the keys can't be read.
+    """
+    if settings.api_keys_file:
+        Keys.of(settings)
+    elif not is_loopback(settings.host):
+        limit = "set front.api_keys_file (python -m cosyvoice_front.keys makes keys), or listen on 127.0.0.1"
+        raise InvalidInput("front.host", settings.host, limit)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def uvicorn_config(settings: Settings, upstream: Upstream | None = None) -> uvicorn.Config:
+    """One process; more of them are started beside each other."""
+    front = settings.front
+    return uvicorn.Config(
+        create_app(settings, upstream),
+        host=front.host,
+        port=front.port,
+        http=connections(front.header_timeout_s),
+        loop="uvloop",
+        access_log=False,  # request_id.py writes a line for each request
+        log_config=None,
+        timeout_graceful_shutdown=round(front.drain_timeout_s),
+        server_header=False,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""The routes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
+
+from cosyvoice_front.bodies import BodyLimits
+from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page
+from cosyvoice_front.front import Front, open_front
+from cosyvoice_front.request_id import RequestIds
+from cosyvoice_front.server_client import Upstream
+from cosyvoice_front.speech import SpeechBody, read_speech
+from cosyvoice_front.voice_upload import add_voice, remove_voice
+from cosyvoice_runtime import __version__
+from cosyvoice_runtime.settings import Settings
+
+SPEECH_SCHEMA = {"content": {"application/json": {"schema": SpeechBody.model_json_schema()}}}
+
+
+def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
+    """
+    Args:
+        upstream: in place of the server that the settings name.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with open_front(settings, upstream) as front:
+            app.state.front = front
+            yield
+
+    # No pages of documentation: they load programs from elsewhere.
+    app = FastAPI(title="CosyVoice2", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    _add_speech(app)
+    _add_voices(app)
+    _add_lists(app)
+    _add_probes(app)
+    _add_errors(app)
+    front = settings.front
+    app.add_middleware(BodyLimits, most_bytes=front.max_body_mib << 20, timeout_s=front.body_timeout_s)
+    app.add_middleware(RequestIds)
+    return app
+
+
+def _add_speech(app: FastAPI) -> None:
+    @app.post("/v1/audio/speech", openapi_extra={"requestBody": SPEECH_SCHEMA})
+    async def speech(request: Request) -> Response:
+        front = _front(request)
+        owner = _owner(request)
+        body = read_speech(await request.body(), front.settings.front)
+        return await front.speak(body, owner)
+
+
+def _add_voices(app: FastAPI) -> None:
+    @app.get("/v1/audio/voices")
+    async def voices(request: Request) -> dict[str, Any]:
+        listed = await _front(request).voices.listed(_reader(request))
+        return {"object": "list", "voices": listed, "data": listed}
+
+    @app.post("/v1/audio/voices")
+    async def new_voice(request: Request) -> dict[str, Any]:
+        return await add_voice(_front(request), _owner(request), request)
+
+    @app.delete("/v1/audio/voices/{voice}")
+    async def delete_voice(request: Request, voice: str) -> dict[str, Any]:
+        return await remove_voice(_front(request), _owner(request), voice)
+
+
+def _add_lists(app: FastAPI) -> None:
+    @app.get("/v1/models")
+    @app.get("/v1/audio/models")
+    async def models(request: Request) -> dict[str, Any]:
+        _reader(request)
+        names = _front(request).settings.front.models
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "cosyvoice"} for name in names]
+        return {"object": "list", "models": listed, "data": listed}
+
+    @app.get("/v1/models/{model}")
+    async def model(request: Request, model: str) -> dict[str, Any]:
+        for entry in (await models(request))["data"]:
+            if entry["id"] == model:
+                return entry
+        raise model_not_found(model)
+
+
+def _add_probes(app: FastAPI) -> None:
+    @app.get("/v1/")
+    @app.get("/test")
+    @app.get("/health")
+    async def alive() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/health/ready")
+    async def ready(request: Request) -> dict[str, str]:
+        await _front(request).server.check()
+        return {"status": "ok"}
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(ApiError)
+    async def refused(_request: Request, error: ApiError) -> Response:
+        # What is left of a body that nobody read would be taken for the next request.
+        headers = error.headers() | ({"connection": "close"} if error.status in (408, 413) else {})
+        return JSONResponse(error.body(), error.status, headers)
+
+    @app.exception_handler(HTTPException)
+    async def not_served(request: Request, error: HTTPException) -> Response:
+        path = request.url.path
+        answer = no_such_page(path) if error.status_code == 404 else ApiError(error.status_code, error.detail)
+        return JSONResponse(answer.body(), error.status_code, error.headers)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # which nobody reads
+
+    @app.exception_handler(Exception)
+    async def failed(_request: Request, _error: Exception) -> Response:
+        return JSONResponse(broken().body(), 500)
+
+
+def _front(request: Request) -> Front:
+    return request.app.state.front
+
+
+def _owner(request: Request) -> str:
+    """
+    Raises:
+        ApiError: the request brings no key that is known.
+    """
+    return _front(request).keys.owner(request.headers.get("authorization"))
+
+
+def _reader(request: Request) -> str | None:
+    """Who asks for a list; None for somebody without a key where lists are open."""
+    try:
+        return _owner(request)
+    except ApiError:
+        if not _front(request).settings.front.open_lists:
+            raise
+        return None

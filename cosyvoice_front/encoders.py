@@ -1,0 +1,232 @@
+"""Samples to the formats of OpenAI's API, as they come.
+
+Each encoder is tuned so that little is held back: a listener can decode all but the last few ten
+milliseconds of what has been fed. PyAV's wheel brings ffmpeg, which does the work.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args
+
+import av
+import numpy as np
+import numpy.typing as npt
+import soxr
+
+from cosyvoice_client import SAMPLE_RATE
+from cosyvoice_client.writer import pcm16
+
+Samples = npt.NDArray[np.float32]
+Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+MARK = "AI-generated"
+"""Of synthetic speech, for machines, in the comment of every format that carries one."""
+UNKNOWN_SIZE = 0xFFFFFFFF
+"""Of a wav file whose end is not known yet; readers then read to the end."""
+CONTENT_TYPES: dict[str, str] = {
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "wav": "audio/wav",
+    "pcm": "audio/pcm",
+}
+ANY_RATE = (8_000, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
+RATES: dict[str, tuple[int, ...]] = dict.fromkeys(FORMATS, ANY_RATE) | {
+    "opus": (8_000, 12_000, 16_000, 24_000, 48_000)  # what the codec knows
+}
+"""Samples per second that each format can have here."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How ffmpeg makes a format.
+
+    Attributes:
+        container, name: ffmpeg's names of the muxer and of the codec.
+        sample_format: what the codec takes.
+        mux, options: settings of the muxer and of the codec, against holding back.
+        drained: whether everything is out before the file is closed. Muxers other than ogg's go back at
+            the end to bring the header up to date, in what has been sent long ago; ogg's writes its last
+            page then.
+    """
+
+    container: str
+    name: str
+    sample_format: str
+    mux: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    drained: bool = True
+
+
+CODECS = {
+    # Without Xing's frame and ID3, which break players of several files in one stream.
+    "mp3": Codec("mp3", "libmp3lame", "s16p", {"write_xing": "0", "id3v2_version": "0"}, {"reservoir": "0"}),
+    "opus": Codec(
+        "ogg",
+        "libopus",
+        "s16",
+        {"page_duration": "20000", "flush_packets": "1"},
+        {"frame_duration": "20"},
+        drained=False,
+    ),
+    "aac": Codec("adts", "aac", "fltp"),
+    "flac": Codec("flac", "flac", "s16", options={"frame_size": "480"}),
+}
+
+
+class Encoder(Protocol):
+    """Bytes of one file, in order.
+
+    Attributes:
+        instant: whether it takes less than handing it to a thread would.
+    """
+
+    instant: bool
+
+    def feed(self, samples: Samples) -> bytes:
+        """What mono samples ``[n]`` in [-1, 1] make certain; may be nothing."""
+
+    def finish(self) -> bytes:
+        """The rest."""
+
+
+def make_encoder(format: Format, rate: int) -> Encoder:
+    """The encoder of one utterance of 24 kHz, to ``rate`` samples per second."""
+    encoder = _encoder(format, rate)
+    return encoder if rate == SAMPLE_RATE else ResampledEncoder(encoder, rate)
+
+
+def _encoder(format: Format, rate: int) -> Encoder:
+    if format == "pcm":
+        return PcmEncoder()
+    return WavEncoder(rate) if format == "wav" else CodecEncoder(CODECS[format], rate)
+
+
+def content_type(format: Format, rate: int) -> str:
+    parameter = f";rate={rate}" if format == "pcm" else ""
+    return CONTENT_TYPES[format] + parameter
+
+
+class ResampledEncoder:
+    """An encoder behind a change of the rate."""
+
+    instant = False
+
+    def __init__(self, encoder: Encoder, rate: int) -> None:
+        self._encoder = encoder
+        self._resampler = soxr.ResampleStream(SAMPLE_RATE, rate, 1, dtype="float32")
+
+    def feed(self, samples: Samples) -> bytes:
+        return self._encoder.feed(self._resampler.resample_chunk(samples))
+
+    def finish(self) -> bytes:
+        rest = self._resampler.resample_chunk(np.zeros(0, np.float32), last=True)
+        return self._encoder.feed(rest) + self._encoder.finish()
+
+
+class PcmEncoder:
+    """Little-endian 16-bit integers."""
+
+    instant = True
+
+    def feed(self, samples: Samples) -> bytes:
+        return pcm16(samples).tobytes()
+
+    def finish(self) -> bytes:
+        return b""
+
+
+class WavEncoder:
+    """The same behind a header that leaves the size open."""
+
+    instant = True
+
+    def __init__(self, rate: int) -> None:
+        self._header = wav_header(rate)
+
+    def feed(self, samples: Samples) -> bytes:
+        header, self._header = self._header, b""
+        return header + pcm16(samples).tobytes()
+
+    def finish(self) -> bytes:
+        return self._header
+
+
+def wav_header(rate: int) -> bytes:
+    """RIFF header of mono 16-bit integers, with the mark in its list of facts."""
+    text = MARK.encode() + b"\0\0"
+    text = text[: len(text) // 2 * 2]  # chunks have an even size
+    info = b"INFOICMT" + struct.pack("<I", len(text)) + text
+    format = struct.pack("<HHIIHH", 1, 1, rate, 2 * rate, 2, 16)
+    return b"".join(
+        [
+            b"RIFF" + struct.pack("<I", UNKNOWN_SIZE) + b"WAVE",
+            b"fmt " + struct.pack("<I", len(format)) + format,
+            b"LIST" + struct.pack("<I", len(info)) + info,
+            b"data" + struct.pack("<I", UNKNOWN_SIZE),
+        ]
+    )
+
+
+class CodecEncoder:
+    """A codec of ffmpeg's."""
+
+    instant = False
+
+    def __init__(self, codec: Codec, rate: int) -> None:
+        self._codec = codec
+        self._rate = rate
+        self._written = Written()
+        self._container: Any = av.open(self._written, "w", format=codec.container, options=codec.mux)
+        self._container.metadata["comment"] = MARK
+        self._stream: Any = self._container.add_stream(codec.name, rate=rate, options=codec.options)
+        self._stream.layout = "mono"
+        self._stream.format = codec.sample_format
+        self._position = 0
+
+    def feed(self, samples: Samples) -> bytes:
+        if len(samples):
+            self._encode(self._frame(pcm16(samples)))
+        return self._written.take()
+
+    def finish(self) -> bytes:
+        self._encode(None)
+        rest = self._written.take()
+        self._container.close()
+        return rest if self._codec.drained else rest + self._written.take()
+
+    def _frame(self, samples: npt.NDArray[np.int16]) -> av.AudioFrame:
+        frame = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
+        frame.sample_rate = self._rate
+        frame.pts = self._position
+        self._position += len(samples)
+        return frame
+
+    def _encode(self, frame: av.AudioFrame | None) -> None:
+        for packet in self._stream.encode(frame):
+            self._container.mux(packet)
+
+
+class Written(io.RawIOBase):
+    """A file that can only be written, and that gives away what it holds."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def write(self, data: Any) -> int:
+        self._held += data
+        return len(data)
+
+    def take(self) -> bytes:
+        held, self._held = bytes(self._held), bytearray()
+        return held

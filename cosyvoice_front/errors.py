@@ -1,0 +1,135 @@
+"""What goes wrong, as OpenAI's API says it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from cosyvoice_client import ClientError, ServerTimeoutError, UnavailableError
+
+INVALID, SERVER = "invalid_request_error", "server_error"
+PARAMETERS = {
+    "target_text": "input",
+    "voice": "voice",
+    "instruct_text": "instructions",
+    "reference_wav": "ref_audio",
+    "reference_sample_rate": "ref_audio",
+    "reference_text": "ref_text",
+    "speed": "speed",
+    "seed": "seed",
+    "language": "language",
+}
+"""The request's name of each input that the server's errors begin with."""
+REFUSALS = ("invalid_argument", "not_found")
+"""Kinds of the client library's errors that are the request's own fault."""
+
+
+class ApiError(Exception):
+    """An answer that is an error.
+
+    Attributes:
+        status: of HTTP.
+        param: the part of the request that is at fault.
+        code: a short name for programs.
+        retry_after_ms: when to come back; None where that doesn't help.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        type: str = INVALID,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.type = type
+        self.param = param
+        self.code = code
+        self.retry_after_ms = retry_after_ms
+
+    def body(self) -> dict[str, Any]:
+        """``{"error": {...}}``."""
+        return {"error": {"message": str(self), "type": self.type, "param": self.param, "code": self.code}}
+
+    def headers(self) -> dict[str, str]:
+        """When to come back, in both spellings that clients read."""
+        if self.retry_after_ms is None:
+            return {}
+        seconds = -(-self.retry_after_ms // 1000)
+        return {"retry-after-ms": str(self.retry_after_ms), "retry-after": str(seconds)}
+
+
+def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:
+    return ApiError(400, message, param=param, code=code)
+
+
+def model_not_found(model: str) -> ApiError:
+    return ApiError(404, f"The model {model!r} does not exist.", param="model", code="model_not_found")
+
+
+def voice_not_found(voice: str) -> ApiError:
+    return ApiError(404, f"The voice {voice!r} does not exist.", param="voice", code="voice_not_found")
+
+
+def no_such_page(path: str) -> ApiError:
+    return ApiError(404, f"There is no {path} here.", code="not_found")
+
+
+def no_key() -> ApiError:
+    return ApiError(401, "No or an unknown API key: send Authorization: Bearer KEY.", code="invalid_api_key")
+
+
+def too_large(limit: str, param: str | None = None) -> ApiError:
+    return ApiError(413, f"The request is too large: at most {limit}.", param=param, code="request_too_large")
+
+
+def rate_limited(message: str, retry_after_ms: int) -> ApiError:
+    return ApiError(
+        429,
+        message,
+        type="rate_limit_error",
+        code="rate_limit_exceeded",
+        retry_after_ms=retry_after_ms,
+    )
+
+
+def overloaded(message: str, retry_after_ms: int) -> ApiError:
+    return ApiError(503, message, type=SERVER, code="overloaded", retry_after_ms=retry_after_ms)
+
+
+def broken() -> ApiError:
+    """A fault of ours, of which the log says more."""
+    return ApiError(500, "The speech could not be made.", type=SERVER, code="internal_error")
+
+
+def of_validation(error: ValidationError) -> ApiError:
+    """The first problem of a body that is not what it should be."""
+    problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = problem["loc"]
+    if not place:
+        return invalid(None, f"The body is no JSON object: {problem['msg']}.")
+    return invalid(str(place[0]), f"{place[0]}: {problem['msg']}.")
+
+
+def of_client(error: ClientError, server: str, retry_after_ms: int) -> ApiError:
+    """What the speech server, or the way to it, reported.
+
+    Args:
+        server: its address, which the client's errors begin with and nobody outside needs to know.
+    """
+    message = str(error).removeprefix(f"{server}: ")
+    if isinstance(error, UnavailableError):
+        return overloaded(message, retry_after_ms)
+    if isinstance(error, ServerTimeoutError):
+        return ApiError(504, message, type=SERVER, code="timeout", retry_after_ms=retry_after_ms)
+    if error.kind not in REFUSALS:
+        return broken()
+    param = PARAMETERS.get(message.partition(":")[0])
+    if param == "voice":
+        return ApiError(404, message, param=param, code="voice_not_found")
+    return invalid(param, message)

@@ -1,0 +1,38 @@
+"""Server-sent events of a speech."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from cosyvoice_front.errors import ApiError
+
+MEDIA_TYPE = "text/event-stream"
+TOKENS_PER_SECOND = 25
+"""Speech tokens, of which the model makes this many for a second at speed 1."""
+
+
+def delta(audio: bytes) -> bytes:
+    """The next bytes of the file."""
+    return event({"type": "speech.audio.delta", "audio": base64.b64encode(audio).decode()})
+
+
+def done(usage: dict[str, int], finish_reason: str) -> bytes:
+    """The end. ``finish_reason`` is ours: stop, length or repetition."""
+    return event({"type": "speech.audio.done", "usage": usage, "finish_reason": finish_reason})
+
+
+def failure(error: ApiError) -> bytes:
+    """The end, when audio has gone out already."""
+    return event({"type": "speech.audio.error", **error.body()})
+
+
+def usage(characters: int, seconds: float, speed: float) -> dict[str, int]:
+    """In tokens: of the text its characters, as only the server has the tokenizer; of the speech its own."""
+    spoken = round(seconds * speed * TOKENS_PER_SECOND)
+    return {"input_tokens": characters, "output_tokens": spoken, "total_tokens": characters + spoken}
+
+
+def event(content: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(content, separators=(",", ":")).encode() + b"\n\n"

@@ -1,0 +1,110 @@
+"""All that requests share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cosyvoice_client import SAMPLE_RATE, Reference
+from cosyvoice_front import request_id
+from cosyvoice_front.encoders import content_type, make_encoder
+from cosyvoice_front.events import MEDIA_TYPE
+from cosyvoice_front.keys import Keys
+from cosyvoice_front.limits import Limits
+from cosyvoice_front.recording import decode_data, read_recording
+from cosyvoice_front.response import StreamedResponse
+from cosyvoice_front.server_client import SpeechServer, Upstream
+from cosyvoice_front.speech import SpeechBody
+from cosyvoice_front.spoken import Tally, as_events, encoded, placed
+from cosyvoice_front.voices import Voices
+from cosyvoice_runtime.settings import Settings
+
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",
+    "X-AI-Generated": "true",
+    # What has been spoken in part is not to be asked for again.
+    "x-should-retry": "false",
+}
+"""Of every speech."""
+
+
+@dataclass(frozen=True)
+class Front:
+    """
+    Attributes:
+        pool: threads that encode audio.
+    """
+
+    settings: Settings
+    server: SpeechServer
+    keys: Keys
+    limits: Limits
+    voices: Voices
+    pool: Executor
+
+    async def speak(self, body: SpeechBody, owner: str) -> StreamedResponse:
+        """The answer to a request that has been read.
+
+        Raises:
+            ApiError: its voice or its reference can't be used.
+        """
+        settings = self.settings.front
+        reference = await self._reference(body)
+        voice = None if reference else await self.voices.server_name(body.voice_name, owner)
+        request, rate, tally = body.request(voice, reference), body.sample_rate or SAMPLE_RATE, Tally()
+        pieces = encoded(
+            self.server.speak(request, request_id.current.get()),
+            make_encoder(body.response_format, rate),
+            self.pool,
+            tally,
+        )
+        if body.as_events:
+            pieces = as_events(pieces, tally, len(body.input), body.speed)
+        return StreamedResponse(
+            placed(pieces, self.limits.place(owner, len(body.input))),
+            {**HEADERS, "X-Seed": str(request.seed), "X-Audio-Sample-Rate": str(rate)},
+            MEDIA_TYPE if body.as_events else content_type(body.response_format, rate),
+            settings.stalled_client_timeout_s,
+        )
+
+    async def _reference(self, body: SpeechBody) -> Reference | None:
+        if body.ref_audio is None:
+            return None
+        most = self.settings.front.max_recording_mib << 20
+        data = decode_data(body.ref_audio, most, "ref_audio")
+        return await asyncio.to_thread(read_recording, data, body.ref_text or "", "ref_audio")
+
+
+@asynccontextmanager
+async def open_front(settings: Settings, upstream: Upstream | None = None) -> AsyncIterator[Front]:
+    """
+    Args:
+        upstream: in place of the server that the settings name.
+
+    Raises:
+        InvalidInput: the file of keys can't be read.
+    """
+    front = settings.front
+    server = SpeechServer(upstream, front) if upstream else SpeechServer.connect(front)
+    pool = ThreadPoolExecutor(front.encoder_threads, thread_name_prefix="encoder")
+    keys = Keys.of(front)
+    try:
+        voices = await asyncio.to_thread(_open_voices, settings)
+        yield Front(settings, server, keys, Limits(front), voices, pool)
+    finally:
+        await server.close()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _open_voices(settings: Settings) -> Voices:
+    if not settings.front.voices_dir:
+        return Voices(settings.front, None)
+    # Imported here because it alone needs torch, which a front without uploads does without.
+    from cosyvoice_front.uploads import Uploads
+
+    return Voices(settings.front, Uploads(Path(settings.front.voices_dir), settings.cosyvoice2))

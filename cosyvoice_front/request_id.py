@@ -1,0 +1,69 @@
+"""Every request's name: given or made, in the answer, in each line of the log, and told to the server."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from contextvars import ContextVar
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+logger = logging.getLogger(__name__)
+
+HEADER = "x-request-id"
+GIVEN = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+"""What is taken as it comes; anything else could forge lines of the log."""
+FORMAT = "%(asctime)s %(levelname)-7s [%(request_id)s] %(message)s"
+
+current: ContextVar[str] = ContextVar("request_id", default="-")
+"""Name of the request that is being answered."""
+
+
+class RequestIds:
+    """Names requests, and logs each with its status and its duration."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        name = _name(Headers(scope=scope).get(HEADER))
+        current.set(name)
+        started, status = time.monotonic(), 0
+
+        async def send_named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[HEADER] = name
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_named)
+        finally:
+            took = 1000 * (time.monotonic() - started)
+            logger.info("%s %s %d %.0f ms", scope.get("method", "WS"), scope["path"], status, took)
+
+
+class NamedRecords(logging.Filter):
+    """Puts the request's name into records."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.request_id = current.get()
+        return True
+
+
+def set_up_logging() -> None:
+    """Log to standard error, each line with the request that it is about."""
+    handler = logging.StreamHandler()
+    handler.addFilter(NamedRecords())
+    logging.basicConfig(level=logging.INFO, format=FORMAT, handlers=[handler])
+
+
+def _name(given: str | None) -> str:
+    return given if given and GIVEN.fullmatch(given) else f"req_{uuid.uuid4().hex}"

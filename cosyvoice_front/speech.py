@@ -1,0 +1,102 @@
+"""The body of ``POST /v1/audio/speech``."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cosyvoice_client import Reference, SpeechRequest
+from cosyvoice_front.encoders import RATES, Format
+from cosyvoice_front.errors import invalid, model_not_found, of_validation
+from cosyvoice_runtime.settings import FrontSettings
+
+MAX_INSTRUCTIONS = 4096
+SPEEDS = (0.5, 2.0)
+"""What the vocoder can do; OpenAI's API goes further."""
+SEEDS = 2**63
+
+
+class VoiceId(BaseModel):
+    """``{"id": "..."}``, OpenAI's way to name a voice that somebody has made."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: str
+
+
+class SpeechBody(BaseModel):
+    """What is to be spoken and how. Fields that are not known here are ignored, as clients send their own."""
+
+    model_config = ConfigDict(strict=True)
+
+    model: str
+    input: str
+    voice: str | VoiceId | None = None
+    instructions: str | None = Field(None, max_length=MAX_INSTRUCTIONS)
+    response_format: Format = "mp3"
+    speed: float = 1.0
+    stream_format: Literal["audio", "sse"] | None = None
+    stream: bool | None = None
+    language: str | None = None
+    seed: int | None = Field(None, ge=0, lt=SEEDS)
+    sample_rate: int | None = None
+    ref_audio: str | None = None
+    ref_text: str | None = None
+
+    @property
+    def voice_name(self) -> str | None:
+        return self.voice.id if isinstance(self.voice, VoiceId) else self.voice
+
+    @property
+    def as_events(self) -> bool:
+        """Whether the audio goes out in server-sent events; ``stream`` is another spelling of it."""
+        return (self.stream_format or ("sse" if self.stream else "audio")) == "sse"
+
+    def request(self, voice: str | None, reference: Reference | None) -> SpeechRequest:
+        """For the server. One without a seed gets one here, so that the answer can name it."""
+        return SpeechRequest(
+            self.input,
+            reference,
+            voice=None if reference else voice,
+            instruct_text=self.instructions or None,
+            language=self.language,
+            speed=self.speed,
+            seed=secrets.randbits(63) if self.seed is None else self.seed,
+        )
+
+
+def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
+    """
+    Raises:
+        ApiError: naming the field at fault.
+    """
+    try:
+        speech = SpeechBody.model_validate_json(body)
+    except ValidationError as error:
+        raise of_validation(error) from None
+    _check_text(speech.input, settings.max_input_characters)
+    if speech.model not in settings.models:
+        raise model_not_found(speech.model)
+    if not SPEEDS[0] <= speech.speed <= SPEEDS[1]:
+        raise invalid("speed", f"speed: {speech.speed:g} is not {SPEEDS[0]:g} to {SPEEDS[1]:g}.")
+    _check_rate(speech)
+    if speech.ref_text is not None and speech.ref_audio is None:
+        raise invalid("ref_text", "ref_text: it goes with ref_audio.")
+    return speech
+
+
+def _check_text(text: str, most: int) -> None:
+    if not text.strip():
+        raise invalid("input", "input: there is no text.")
+    if len(text) > most:
+        raise invalid("input", f"input: {len(text)} characters, at most {most}.", "string_above_max_length")
+
+
+def _check_rate(speech: SpeechBody) -> None:
+    rates = RATES[speech.response_format]
+    if speech.sample_rate is not None and speech.sample_rate not in rates:
+        listed = ", ".join(map(str, rates))
+        message = f"sample_rate: {speech.sample_rate} is none of {listed} for {speech.response_format}."
+        raise invalid("sample_rate", message)

@@ -1,0 +1,107 @@
+"""One utterance on its way from the server to a client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, aclosing
+
+import numpy as np
+
+from cosyvoice_client import SAMPLE_RATE, AudioChunk
+from cosyvoice_front import events
+from cosyvoice_front.encoders import Encoder, Samples
+from cosyvoice_front.errors import ApiError, broken
+
+logger = logging.getLogger(__name__)
+
+FIRST_SAMPLES = SAMPLE_RATE // 10
+"""Encoded on their own, so that the first bytes don't wait until all of the first chunk is encoded."""
+HAPPINESS = ("", "stop", "length", "repetition")
+"""Why a segment of the text ended, the happiest first."""
+
+
+class Tally:
+    """What has been spoken so far."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.finish_reason = ""
+
+    def add(self, chunk: AudioChunk) -> None:
+        self.samples += len(chunk.samples)
+        if _unhappiness(chunk.finish_reason) > _unhappiness(self.finish_reason):
+            self.finish_reason = chunk.finish_reason
+
+    @property
+    def seconds(self) -> float:
+        return self.samples / SAMPLE_RATE
+
+
+async def encoded(
+    chunks: AsyncGenerator[AudioChunk, None], encoder: Encoder, pool: Executor, tally: Tally
+) -> AsyncGenerator[bytes, None]:
+    """The file, piece by piece; what an encoder takes longer for runs in the pool."""
+    async with aclosing(chunks):
+        async for samples in slices(chunks, tally):
+            if piece := await _run(encoder, encoder.feed, pool, samples):
+                yield piece
+        if piece := await _run(encoder, encoder.finish, pool):
+            yield piece
+
+
+async def slices(chunks: AsyncIterator[AudioChunk], tally: Tally) -> AsyncIterator[Samples]:
+    """The samples of all chunks, the first ones apart."""
+    async for chunk in chunks:
+        first = FIRST_SAMPLES if tally.samples == 0 else 0
+        tally.add(chunk)
+        for samples in np.split(chunk.samples, [first]):
+            if len(samples):
+                yield samples
+
+
+async def as_events(
+    pieces: AsyncGenerator[bytes, None], tally: Tally, characters: int, speed: float
+) -> AsyncGenerator[bytes, None]:
+    """Server-sent events; a failure after the first of them is the last."""
+    started = False
+    try:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield events.delta(piece)
+                started = True
+    except Exception as error:
+        if not started:
+            raise
+        yield events.failure(_told(error))
+        return
+    yield events.done(events.usage(characters, tally.seconds, speed), tally.finish_reason)
+
+
+async def placed(
+    pieces: AsyncGenerator[bytes, None], place: AbstractContextManager[None]
+) -> AsyncGenerator[bytes, None]:
+    """The pieces, while a place is held: taken before the first of them, free when they end or are closed."""
+    with place:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
+
+def _told(error: Exception) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    logger.exception("failed after the first audio")
+    return broken()
+
+
+async def _run(encoder: Encoder, call: Callable[..., bytes], pool: Executor, *arguments: Samples) -> bytes:
+    if encoder.instant:
+        return call(*arguments)
+    return await asyncio.get_running_loop().run_in_executor(pool, call, *arguments)
+
+
+def _unhappiness(finish_reason: str) -> int:
+    return HAPPINESS.index(finish_reason) if finish_reason in HAPPINESS else len(HAPPINESS)

@@ -1,0 +1,142 @@
+"""A voice that a client sends: read, checked, analysed by the server, and kept under its name."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from cosyvoice_client import Reference, SpeechRequest
+from cosyvoice_front import request_id
+from cosyvoice_front.errors import ApiError, invalid, overloaded, too_large
+from cosyvoice_front.recording import read_recording
+from cosyvoice_front.upload import new_upload
+
+if TYPE_CHECKING:
+    from cosyvoice_front.front import Front
+    from cosyvoice_front.uploads import Uploads
+
+MIN_SECONDS = 1.0
+MAX_WORDS = 4096
+"""Characters of a consent or a transcript."""
+NO = ("", "0", "false", "no", "off")
+TRIAL = "Yes."
+"""Spoken with a new voice, so that the server analyses it."""
+
+
+@dataclass(frozen=True)
+class VoiceForm:
+    """The fields of the form."""
+
+    name: str
+    recording: bytes
+    ref_text: str
+    consent: str
+    public: bool
+
+    @classmethod
+    async def read(cls, request: Request, most_bytes: int) -> VoiceForm:
+        """
+        Raises:
+            ApiError: naming the field at fault.
+        """
+        try:
+            async with request.form(max_files=1, max_fields=8) as form:
+                return cls(
+                    _text(form, "name"),
+                    await _recording(form, most_bytes),
+                    _text(form, "ref_text"),
+                    _consent(form),
+                    _text(form, "public").lower() not in NO,
+                )
+        except HTTPException as error:
+            raise invalid(None, f"The body is no form: {error.detail}.") from None
+
+
+async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any]:
+    """Keep the voice that a request brings.
+
+    Raises:
+        ApiError: naming the field at fault.
+    """
+    uploads = _uploads(front)
+    form = await VoiceForm.read(request, front.settings.front.max_recording_mib << 20)
+    if front.voices.is_taken(form.name):
+        raise invalid("name", f"name: {form.name!r} is taken.", "voice_exists")
+    name = await asyncio.to_thread(uploads.check_free, form.name)
+    reference = await asyncio.to_thread(
+        read_recording, form.recording, form.ref_text, "audio_sample", MIN_SECONDS
+    )
+    record = new_upload(
+        name,
+        owner,
+        form.recording,
+        ref_text=form.ref_text,
+        consent=form.consent,
+        public=form.public,
+    )
+    with front.limits.place(owner, len(TRIAL)):
+        await _analyse(front, reference)
+    if not await asyncio.to_thread(uploads.add, record, form.recording, reference):
+        message = "The voice has gone from the server's store before it got its name; send it again."
+        raise overloaded(message, front.settings.front.retry_after_ms)
+    return record.shown()
+
+
+async def remove_voice(front: Front, owner: str, name: str) -> dict[str, Any]:
+    """Forget a voice.
+
+    Raises:
+        ApiError: the key has sent none of this name.
+    """
+    await asyncio.to_thread(_uploads(front).remove, name, owner)
+    return {"id": name, "object": "audio.voice.deleted", "deleted": True}
+
+
+async def _analyse(front: Front, reference: Reference) -> None:
+    """Have the server make the voice, and check what only it can: silence and clipping."""
+    request = SpeechRequest(TRIAL, reference, cross_lingual=None if reference.text else True, seed=0)
+    try:
+        async with aclosing(front.server.speak(request, request_id.current.get())) as chunks:
+            await anext(chunks)
+    except ApiError as error:
+        if error.param == "ref_audio":
+            raise invalid("audio_sample", str(error)) from None
+        raise
+
+
+def _uploads(front: Front) -> Uploads:
+    if front.voices.uploads is None:
+        raise invalid(None, "This server takes no voices: front.voices_dir is not set.", "no_uploads")
+    return front.voices.uploads
+
+
+def _text(form: FormData, field: str) -> str:
+    value = form.get(field, "")
+    if not isinstance(value, str) or len(value) > MAX_WORDS:
+        raise invalid(field, f"{field}: expected a text of at most {MAX_WORDS} characters.")
+    return value.strip()
+
+
+def _consent(form: FormData) -> str:
+    """The speaker's words; ``consent_id`` is OpenAI's name for a consent that lies elsewhere."""
+    consent = _text(form, "consent") or _text(form, "consent_id")
+    if consent.lower() in NO:
+        message = "consent: say in which words the speaker agreed to the use of this voice."
+        raise invalid("consent", message, "consent_missing")
+    return consent
+
+
+async def _recording(form: FormData, most_bytes: int) -> bytes:
+    file = form.get("audio_sample")
+    if not isinstance(file, UploadFile):
+        raise invalid("audio_sample", "audio_sample: expected a sound file.")
+    data = await file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise too_large(f"{most_bytes >> 20} MiB for audio_sample", "audio_sample")
+    return data

@@ -1,0 +1,105 @@
+"""Section of the front: where it listens, whom it lets in, and how much."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field, model_validator
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings.rule import Accepted, Flag, Names
+from cosyvoice_runtime.settings.section import Section
+
+if TYPE_CHECKING:
+    from typing import Self
+
+DEFAULT_VOICE = "default"
+"""As the local voice of an alias: whatever voice the server takes for a request that names none."""
+OPENAI_VOICES = (
+    "alloy",
+    "ash",
+    "ballad",
+    "coral",
+    "echo",
+    "fable",
+    "onyx",
+    "nova",
+    "sage",
+    "shimmer",
+    "verse",
+    "marin",
+    "cedar",
+)
+OptionalPath = Annotated[str, Accepted("a path, or nothing")]
+
+
+class FrontSettings(Section):
+    """``front``: the server of OpenAI's speech API."""
+
+    name: ClassVar[str] = "front"
+
+    host: str = Field("127.0.0.1", description="Address to listen on; any other than this asks for keys.")
+    port: int = Field(8080, ge=0, le=65535, description="Port of HTTP; 0 takes a free one.")
+    grpc_url: Annotated[str, Field(pattern=r"^\S+:\d+$"), Accepted("host:port")] = Field(
+        "127.0.0.1:8001", description="The server's gRPC port."
+    )
+    api_keys_file: OptionalPath = Field(
+        "", description="Who may call: lines of a name and the hash of a key. Without it: everybody."
+    )
+    open_lists: Flag = Field(False, description="Whether models and voices are listed without a key.")
+    models: Names = Field(
+        ("cosyvoice2", "tts-1", "tts-1-hd", "gpt-4o-mini-tts"),
+        description="Names by which a request may call the model; all are the same one.",
+    )
+    aliases: Names = Field(
+        tuple(f"{voice}={DEFAULT_VOICE}" for voice in OPENAI_VOICES),
+        description=f"Further names of voices, NAME=VOICE; {DEFAULT_VOICE} is the server's default voice.",
+    )
+    voices_dir: OptionalPath = Field(
+        "",
+        description="The server's directory of voices, where uploaded ones are kept. Without it: no uploads.",
+    )
+    max_input_characters: int = Field(4096, ge=1, le=10_000, description="Longest text of one request.")
+    max_body_mib: int = Field(16, ge=1, le=1024, description="Largest body of a request.")
+    max_recording_mib: int = Field(10, ge=1, le=1024, description="Largest recording of a voice.")
+    max_streams: int = Field(256, ge=1, le=100_000, description="Utterances at once; one more gets 503.")
+    requests_per_minute: int = Field(
+        0, ge=0, le=1_000_000, description="Of one key, in this process; 0 is no limit."
+    )
+    streams_per_key: int = Field(
+        0, ge=0, le=100_000, description="Utterances at once of one key, in this process; 0 is no limit."
+    )
+    characters_per_day: int = Field(
+        0, ge=0, le=10**12, description="Of one key and day (UTC), in this process; 0 is no limit."
+    )
+    retry_after_ms: int = Field(
+        1000, ge=1, le=120_000, description="When clients are told to come back after a refusal."
+    )
+    silence_timeout_s: float = Field(
+        60.0, ge=0.1, le=3600.0, description="Longest wait for the server's next chunk."
+    )
+    stalled_client_timeout_s: float = Field(
+        60.0, ge=0.1, le=3600.0, description="Longest time that a client may leave audio unread."
+    )
+    header_timeout_s: float = Field(
+        10.0, ge=0.1, le=3600.0, description="Longest time for a request's headers to come."
+    )
+    body_timeout_s: float = Field(
+        30.0, ge=0.1, le=3600.0, description="Longest time for a request's body to come."
+    )
+    encoder_threads: int = Field(2, ge=1, le=256, description="Threads that encode audio.")
+    drain_timeout_s: float = Field(
+        60.0, ge=0.0, le=86400.0, description="Longest time that utterances get to finish at the end."
+    )
+
+    @property
+    def voices_by_alias(self) -> dict[str, str]:
+        return dict(alias.split("=", 1) for alias in self.aliases)
+
+    @model_validator(mode="after")
+    def _aliases_name_voices(self) -> Self:
+        for alias in self.aliases:
+            name, _, voice = alias.partition("=")
+            if not name or not voice:
+                raise InvalidInput("front.aliases", alias, "NAME=VOICE with commas between")
+        return self

@@ -1,0 +1,80 @@
+"""Stands for the speech server: what it says is known, and tests decide when it says it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_client import SAMPLE_RATE, AudioChunk, ClientError, SpeechRequest
+
+Samples = npt.NDArray[np.float32]
+
+
+def tone(seconds: float, hertz: float = 220.0) -> Samples:
+    """A sine of a third of full scale."""
+    time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    return (0.3 * np.sin(2 * np.pi * hertz * time)).astype(np.float32)
+
+
+class FakeUpstream:
+    """Speaks ``chunks`` for every request.
+
+    Attributes:
+        error: raised after ``error_after`` chunks.
+        gates: a chunk from the second on waits until a place is released here; None for no waiting.
+        requests, request_ids: what was asked for.
+        active, cancelled: utterances in progress; those that ended before their last chunk.
+    """
+
+    url = "upstream:8001"
+
+    def __init__(self, chunks: Sequence[Samples] = (tone(0.3), tone(0.5))) -> None:
+        self.chunks = list(chunks)
+        self.error: Exception | None = None
+        self.error_after = 0
+        self.gates: asyncio.Semaphore | None = None
+        self.requests: list[SpeechRequest] = []
+        self.request_ids: list[str] = []
+        self.active = 0
+        self.cancelled = 0
+        self.ended = asyncio.Event()
+
+    async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
+        self.requests.append(request)
+        self.request_ids.append(request_id)
+        self.active += 1
+        whole = False
+        try:
+            for index, samples in enumerate(self.chunks):
+                self._fail_at(index)
+                if self.gates is not None and index:
+                    await self.gates.acquire()
+                last = index == len(self.chunks) - 1
+                yield AudioChunk(samples, 0.0, "stop" if last else "")
+            self._fail_at(len(self.chunks))
+            whole = True
+        finally:
+            self.active -= 1
+            self.cancelled += not whole
+            self.ended.set()
+
+    def _fail_at(self, index: int) -> None:
+        if self.error is not None and index == self.error_after:
+            raise self.error
+
+    async def server(self) -> dict[str, Any]:
+        if isinstance(self.error, ClientError):
+            raise self.error
+        return {"name": "fake"}
+
+    async def close(self) -> None:
+        pass
+
+    @property
+    def samples(self) -> Samples:
+        """All that it says."""
+        return np.concatenate(self.chunks)

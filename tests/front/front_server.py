@@ -1,0 +1,113 @@
+"""A front that listens on a port of its own, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import uvicorn
+from fake_upstream import FakeUpstream
+
+from cosyvoice_front.__main__ import uvicorn_config
+from cosyvoice_runtime.settings import Settings
+
+T = TypeVar("T")
+TIMEOUT_S = 60.0
+
+
+class RunningFront:
+    """
+    Attributes:
+        upstream: what it speaks through.
+        url: where it listens.
+    """
+
+    def __init__(self, settings: Settings, upstream: FakeUpstream | None) -> None:
+        self._upstream = upstream
+        config = uvicorn_config(settings, upstream)
+        self._server = uvicorn.Server(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="front")
+        self._thread.start()
+        assert self._started.wait(TIMEOUT_S)
+
+    @property
+    def upstream(self) -> FakeUpstream:
+        assert self._upstream is not None
+        return self._upstream
+
+    @property
+    def port(self) -> int:
+        return self._server.servers[0].sockets[0].getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def streams(self) -> int:
+        """Utterances that hold a place."""
+        return self._server.config.app.state.front.limits.streams
+
+    def do(self, call: Callable[[], T]) -> T:
+        """The result of a call made in the front's event loop."""
+
+        async def done() -> T:
+            return call()
+
+        return self.wait(done())
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine in the front's event loop."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something that happens in the front's event loop."""
+
+        async def wait() -> None:
+            async with asyncio.timeout(TIMEOUT_S):
+                while not holds():
+                    await asyncio.sleep(0.005)
+
+        self.wait(wait())
+
+    def begin_stop(self) -> None:
+        """What SIGTERM does."""
+        self._server.should_exit = True
+
+    def stop(self) -> None:
+        self.begin_stop()
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive()
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
+            runner.run(self._run())
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        serving = asyncio.create_task(self._server.serve())
+        while not self._server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        self._started.set()
+        await serving
+
+
+@contextmanager
+def running_front(
+    upstream: FakeUpstream | None = None, grpc_url: str = "127.0.0.1:8001", **front: object
+) -> Iterator[RunningFront]:
+    """A front with these settings of its section, around a fake or in front of a real server."""
+    assignments = [
+        f"front.{key}={value}" for key, value in {"port": 0, "grpc_url": grpc_url, **front}.items()
+    ]
+    running = RunningFront(Settings.read(assignments), upstream)
+    try:
+        yield running
+    finally:
+        running.stop()

@@ -1,0 +1,51 @@
+"""``python -m cosyvoice_front`` as a process."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+TIMEOUT_S = 120.0
+
+
+def command(*settings):
+    return [sys.executable, "-m", "cosyvoice_front", *settings]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["front.host=0.0.0.0"], r"front\.host: '0\.0\.0\.0'.*api_keys_file"),
+        (["front.api_keys_file=/nowhere"], r"front\.api_keys_file: '/nowhere'"),
+        (["front.prot=1"], "did you mean port"),
+        (["front.aliases=alloy"], r"front\.aliases: 'alloy'"),
+    ],
+)
+def test_wrong_settings_are_named(settings, says):
+    done = subprocess.run(command(*settings), capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 2
+    assert re.search(says, done.stderr)
+
+
+def test_front_serves_until_it_is_told_to_stop():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    with subprocess.Popen(command(f"front.port={port}"), stderr=subprocess.PIPE, text=True) as front:
+        for line in front.stderr:
+            if "running on" in line:
+                break
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/v1/", headers={"x-request-id": "in-the-log"}
+        )
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            assert answer.status == 200
+        front.send_signal(signal.SIGTERM)
+        assert "[in-the-log] GET /v1/ 200" in front.stderr.read()
+    assert front.returncode == -signal.SIGTERM

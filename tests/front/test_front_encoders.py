@@ -1,0 +1,83 @@
+"""Encoders: what a listener can decode, and when."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from itertools import accumulate
+
+import av
+import numpy as np
+import pytest
+from decoded import DELAY_SAMPLES, FRAME_SAMPLES, decode
+from fake_upstream import tone
+
+from cosyvoice_client import SAMPLE_RATE
+from cosyvoice_front.encoders import FORMATS, MARK, RATES, make_encoder
+
+HELD_SAMPLES = {"mp3": 0.044, "opus": 0.026, "aac": 0.080, "flac": 0.020, "wav": 0.0, "pcm": 0.0}
+"""Seconds of what has been fed that a listener can't decode yet, at most."""
+
+
+def pieces(format, samples, step=480, rate=SAMPLE_RATE):
+    encoder = make_encoder(format, rate)
+    fed = [encoder.feed(samples[start : start + step]) for start in range(0, len(samples), step)]
+    return [*fed, encoder.finish()]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("step", [480, 7001])
+def test_file_is_as_long_as_the_speech_to_a_frame(format, step):
+    samples = tone(1.7)[:-11]
+    heard = decode(b"".join(pieces(format, samples, step)), format)
+    assert 0 <= len(heard) - len(samples) < FRAME_SAMPLES[format]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_heard_is_what_was_said(format):
+    samples = tone(1.0)
+    heard = decode(b"".join(pieces(format, samples)), format)[: len(samples)]
+    middle = slice(4800, 19_200)
+    assert np.corrcoef(heard[middle], samples[middle])[0, 1] > 0.98
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_little_is_held_back(format):
+    samples = tone(1.2)
+    files = list(accumulate(pieces(format, samples)))[:-1]
+    for count in (10, 30, 55):  # pieces of 20 ms fed
+        playable = len(decode(files[count - 1], format)) + DELAY_SAMPLES.get(format, 0)
+        held = 480 * count - playable + 1  # the resampler of the test may round
+        assert held / SAMPLE_RATE <= HELD_SAMPLES[format] + 0.001
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_speech_is_an_empty_file(format):
+    data = b"".join(pieces(format, tone(0)))
+    if format == "wav":
+        assert data.startswith(b"RIFF")
+    elif format in ("pcm", "mp3", "aac"):
+        assert len(data) < 1000
+
+
+@pytest.mark.parametrize("format", ["opus", "flac", "wav"])
+def test_formats_that_carry_words_are_marked(format):
+    with av.open(BytesIO(b"".join(pieces(format, tone(0.2))))) as container:
+        metadata = {**container.metadata, **container.streams[0].metadata}
+    assert metadata["comment"] == MARK
+
+
+@pytest.mark.parametrize(("format", "rate"), [(name, rate) for name in FORMATS for rate in RATES[name]])
+def test_every_rate_that_is_offered_is_made(format, rate):
+    data = b"".join(pieces(format, tone(0.5), rate=rate))
+    heard = decode(data, format, rate)
+    frame = {"mp3": 1152, "aac": 1024, "opus": rate // 50, "flac": 480}.get(format, 2)
+    assert 0 <= len(heard) - rate // 2 <= 2 * frame
+
+
+def test_wav_is_read_by_the_standard_library():
+    import wave
+
+    samples = tone(0.3)
+    with wave.open(BytesIO(b"".join(pieces("wav", samples)))) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (SAMPLE_RATE, 1, 2)
+        assert len(file.readframes(len(samples) + 1)) == 2 * len(samples)

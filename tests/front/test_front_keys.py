@@ -1,0 +1,195 @@
+"""Who may call, and how much."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import openai
+import pytest
+from raw_http import ASKED, ask, send
+
+from cosyvoice_front.__main__ import check
+from cosyvoice_front.errors import ApiError
+from cosyvoice_front.keys import Keys, digest
+from cosyvoice_front.limits import Limits
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings import FrontSettings
+
+
+def write_keys(path, **keys):
+    lines = [f"{name} sha256:{digest(key)}" for name, key in keys.items()]
+    path.write_text("\n".join(["# who may call", "", *lines, ""]))
+    return path
+
+
+@pytest.fixture
+def keys_file(tmp_path):
+    return write_keys(tmp_path / "keys", anna="sk-anna", bert="sk-bert")
+
+
+@pytest.fixture
+def guarded(start_front, keys_file):
+    return start_front(api_keys_file=keys_file)
+
+
+@pytest.mark.parametrize("key", [None, "", "sk-carl", "anna", digest("sk-anna")])
+def test_unknown_key_is_refused_before_the_body_is_looked_at(guarded, upstream, key):
+    answer = ask(guarded, key, speed="broken")
+    assert answer.status == 401
+    assert answer.error["code"] == "invalid_api_key"
+    assert upstream.requests == []
+
+
+def test_known_key_speaks(guarded, open_client):
+    assert open_client(guarded, "sk-anna").audio.speech.create(**ASKED).content
+    with pytest.raises(openai.AuthenticationError):
+        open_client(guarded, "sk-carl").audio.speech.create(**ASKED)
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/audio/models", "/v1/audio/voices", "/v1/models/tts-1"])
+def test_lists_are_open_where_a_setting_says_so(guarded, start_front, keys_file, path):
+    assert send(guarded, "GET", path).status == 401
+    assert send(guarded, "GET", path, Authorization="bearer sk-anna").status == 200
+    opened = start_front(api_keys_file=keys_file, open_lists=True)
+    assert send(opened, "GET", path).status == 200
+    assert ask(opened).status == 401
+
+
+@pytest.mark.parametrize("path", ["/v1/", "/test", "/health", "/health/ready"])
+def test_probes_need_no_key(guarded, path):
+    assert send(guarded, "GET", path).status == 200
+
+
+def test_changed_file_counts_from_the_next_request_on(guarded, keys_file):
+    assert ask(guarded, "sk-anna").status == 200
+    write_keys(keys_file, carl="sk-carl-and-nobody-else")
+    assert ask(guarded, "sk-anna").status == 401
+    assert ask(guarded, "sk-carl-and-nobody-else").status == 200
+
+
+@pytest.mark.parametrize("damage", ["sk-plain-key", "anna sha256:short", "anna md5:" + "0" * 32])
+def test_damaged_file_leaves_the_keys_as_they_were(guarded, keys_file, damage):
+    keys_file.write_text(damage)
+    assert ask(guarded, "sk-anna").status == 200
+    keys_file.unlink()
+    assert ask(guarded, "sk-anna").status == 200
+
+
+def test_damaged_file_is_refused_at_the_start_without_repeating_it(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text("\nsk-forgotten-to-hash\n")
+    with pytest.raises(InvalidInput, match=r"keys:2.*NAME sha256:HASH") as caught:
+        Keys(path)
+    assert "forgotten" not in str(caught.value)
+
+
+def test_made_key_opens(tmp_path):
+    made = subprocess.run(
+        [sys.executable, "-m", "cosyvoice_front.keys", "anna"], capture_output=True, text=True, check=True
+    )
+    (tmp_path / "keys").write_text(made.stdout)
+    key = made.stderr.split()[-1]
+    assert key not in made.stdout
+    assert Keys(tmp_path / "keys").owner_of(key) == "anna"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "front.example"])
+def test_strangers_are_never_let_in_without_keys(host, keys_file):
+    with pytest.raises(InvalidInput, match=r"front\.host.*api_keys_file"):
+        check(FrontSettings(host=host))
+    check(FrontSettings(host=host, api_keys_file=str(keys_file)))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_no_keys_are_needed_at_home(host):
+    check(FrontSettings(host=host))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 20_000 * 86_400.0 + 100
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def held(limits, owner="anna", characters=10):
+    place = limits.place(owner, characters)
+    place.__enter__()
+    return place
+
+
+def refusal(limits, owner="anna", characters=10):
+    with pytest.raises(ApiError) as caught, limits.place(owner, characters):
+        pass
+    return caught.value
+
+
+def test_requests_of_a_minute_are_counted_for_each_key():
+    clock = Clock()
+    limits = Limits(FrontSettings(requests_per_minute=2), clock)
+    for _ in range(2):
+        held(limits)
+        clock.now += 10
+    refused = refusal(limits)
+    assert (refused.status, refused.code, refused.retry_after_ms) == (429, "rate_limit_exceeded", 40_000)
+    held(limits, "bert")
+    clock.now += 40
+    held(limits)
+    assert refusal(limits).retry_after_ms == 10_000
+
+
+def test_streams_at_a_time_are_counted_for_each_key():
+    limits = Limits(FrontSettings(streams_per_key=1), Clock())
+    place = held(limits)
+    assert refusal(limits).status == 429
+    others = held(limits, "bert")
+    place.__exit__(None, None, None)
+    assert limits.streams == len([others])
+    held(limits)
+
+
+def test_characters_of_a_day_are_counted_for_each_key():
+    clock = Clock()
+    limits = Limits(FrontSettings(characters_per_day=25), clock)
+    held(limits)
+    held(limits)
+    refused = refusal(limits)
+    assert "5 of 25 characters" in str(refused)
+    assert refused.retry_after_ms == (86_400 - 100) * 1000
+    held(limits, characters=5)
+    held(limits, "bert")
+    clock.now += 86_400
+    held(limits)
+
+
+def test_refused_request_counts_for_nothing():
+    limits = Limits(FrontSettings(requests_per_minute=1, characters_per_day=10), Clock())
+    refusal(limits, characters=11)
+    held(limits)
+
+
+def test_all_together_have_a_limit():
+    limits = Limits(FrontSettings(max_streams=2), Clock())
+    places = [held(limits, "anna"), held(limits, "bert")]
+    refused = refusal(limits, "carl")
+    assert limits.streams == len(places)
+    assert (refused.status, refused.code, refused.retry_after_ms) == (503, "overloaded", 1000)
+
+
+def test_limits_reach_clients_and_end_with_the_stream(start_front, keys_file, upstream):
+    front = start_front(api_keys_file=keys_file, streams_per_key=1)
+    upstream.gates = asyncio.Semaphore(0)
+    with (
+        openai.OpenAI(base_url=f"{front.url}/v1", api_key="sk-anna", max_retries=0) as client,
+        client.audio.speech.with_streaming_response.create(**ASKED) as response,
+    ):
+        pieces = response.iter_bytes()  # the response is closed with it
+        assert next(pieces)
+        with pytest.raises(openai.RateLimitError):
+            client.audio.speech.create(**ASKED)
+    front.wait_until(lambda: front.streams == 0)
+    upstream.gates = None
+    assert ask(front, "sk-anna").status == 200

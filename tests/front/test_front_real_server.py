@@ -1,0 +1,182 @@
+"""OpenAI's own client, the front, and a real tritonserver that speaks with the demo voice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from pathlib import Path
+
+import openai
+import pytest
+from decoded import FRAME_SAMPLES, audio_of, decode, events
+from front_server import running_front
+
+from cosyvoice_client import AsyncSpeechClient, SpeechRequest
+from cosyvoice_front.encoders import FORMATS
+from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
+from cosyvoice_runtime.settings.repository import render, write
+from cosyvoice_runtime.supervisor import Server
+
+ROOT = Path(__file__).parents[2]
+TEXT = "The train to the coast leaves from platform four."
+LONG = " ".join([TEXT] * 12)
+ASKED = {"model": "gpt-4o-mini-tts", "voice": "alloy", "input": TEXT}
+SEED = {"seed": 7}
+TIMEOUT_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def voices(tmp_path_factory):
+    return tmp_path_factory.mktemp("voices")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, voices):
+    folder = tmp_path_factory.mktemp("server")
+    texts = [f"checkpoint_dir={ROOT / 'demo_voice'}", f"voices_dir={voices}"]
+    settings = Settings.read(texts).resolved(Machine.here())
+    write(render(ROOT / "model_repo", settings), folder / "repository")
+    ports = ServerSettings(
+        http_port=0,
+        grpc_port=0,
+        metrics_port=0,
+        model_metrics_port=0,
+        log_file=folder / "tritonserver.log",
+        probe_interval_s=0.0,
+    )
+    with Server(folder / "repository", ports) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def front(server, voices):
+    with running_front(grpc_url=server.grpc_url, voices_dir=voices) as front:
+        yield front
+
+
+@pytest.fixture(scope="module")
+def client(front):
+    with openai.OpenAI(base_url=f"{front.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def offline(server):
+    """What the offline model says, sample by sample."""
+
+    async def synthesize():
+        async with AsyncSpeechClient(server.grpc_url) as client:
+            return (await client.synthesize(SpeechRequest(TEXT, **SEED))).samples
+
+    return asyncio.run(synthesize())
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+def test_speech_is_as_long_as_offline_to_a_frame(client, offline, format, stream_format):
+    with client.audio.speech.with_streaming_response.create(
+        **ASKED, response_format=format, stream_format=stream_format, extra_body=SEED
+    ) as response:
+        body = response.read()
+    data = audio_of(events(body)) if stream_format == "sse" else body
+    assert 0 <= len(decode(data, format)) - len(offline) < FRAME_SAMPLES[format]
+
+
+def test_pcm_is_the_offline_audio(client, offline):
+    body = client.audio.speech.create(**ASKED, response_format="pcm", extra_body=SEED).content
+    assert abs(decode(body, "pcm") - offline).max() <= 1 / 32768
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_first_bytes_come_long_before_the_last(client, format):
+    started = time.monotonic()
+    with client.audio.speech.with_streaming_response.create(
+        **{**ASKED, "input": LONG}, response_format=format
+    ) as response:
+        pieces = response.iter_bytes()
+        assert next(pieces)
+        first_s = time.monotonic() - started
+        for _ in pieces:
+            continue
+    assert first_s < (time.monotonic() - started) / 2
+
+
+def test_leaving_ends_the_speech_on_the_server(server, client):
+    with client.audio.speech.with_streaming_response.create(**{**ASKED, "input": LONG}) as response:
+        next(response.iter_bytes())
+    deadline = time.monotonic() + TIMEOUT_S
+    while speaking(server):
+        assert time.monotonic() < deadline, "the server still speaks"
+        time.sleep(0.05)
+
+
+def speaking(server):
+    """Utterances in progress, by the server's own page of metrics."""
+    import re
+    import urllib.request
+
+    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=TIMEOUT_S) as page:
+        text = page.read().decode()
+    return sum(float(number) for number in re.findall(r"^cosyvoice_inflight\w*\{.*\} (\S+)$", text, re.M))
+
+
+def test_home_assistant_s_probe_speaks(client):
+    assert client.audio.speech.create(**{**ASKED, "input": "."}).content
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "param"),
+    [
+        ({"voice": "nobody"}, openai.NotFoundError, "voice"),
+        ({"extra_body": {"language": "klingon"}}, openai.BadRequestError, "language"),
+    ],
+)
+def test_what_only_the_server_knows_is_named(client, fields, error, param):
+    with pytest.raises(error) as caught:
+        client.audio.speech.create(**{**ASKED, **fields})
+    assert caught.value.param == param
+    assert "127.0.0.1" not in str(caught.value)
+
+
+@pytest.mark.parametrize("voice", ["slt", "rms"])
+def test_speakers_of_the_checkpoint_are_voices(client, voice):
+    assert client.audio.speech.create(**{**ASKED, "voice": voice}).content
+
+
+def test_uploaded_voice_speaks_through_the_front_and_through_grpc(server, front, client):
+    sent = client.post(
+        "/audio/voices",
+        cast_to=object,
+        body={
+            "name": "mine",
+            "ref_text": (ROOT / "demo_voice" / "reference.txt").read_text("utf-8").strip(),
+            "consent": "I agree that my voice is used in this test.",
+        },
+        files={"audio_sample": (ROOT / "demo_voice" / "reference.flac").read_bytes()},
+        options={"headers": {"Content-Type": "multipart/form-data"}},
+    )
+    assert sent["id"] == "mine"
+    asked = {**ASKED, "voice": "mine"}
+    heard = client.audio.speech.create(**asked, response_format="pcm", extra_body=SEED).content
+
+    async def speak():
+        samples = []
+        request = SpeechRequest(TEXT, voice="mine", **SEED)
+        async with AsyncSpeechClient(server.grpc_url) as client, aclosing(client.speak(request)) as chunks:
+            async for chunk in chunks:
+                samples.append(chunk.samples)
+        return samples
+
+    spoken = asyncio.run(speak())
+    assert len(heard) == 2 * sum(map(len, spoken))
+    client.delete("/audio/voices/mine", cast_to=object)
+    with pytest.raises(openai.NotFoundError):
+        client.audio.speech.create(**asked)
+
+
+def test_server_is_told_the_request_s_name(client):
+    response = client.audio.speech.with_raw_response.create(
+        **ASKED, extra_headers={"x-request-id": "named-in-the-test"}
+    )
+    assert response.headers["x-request-id"] == "named-in-the-test"

@@ -1,0 +1,248 @@
+"""Voices that clients send: checked, kept, usable at once, and their owners' alone."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from io import BytesIO
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from fake_upstream import FakeUpstream, tone
+from raw_http import ask, send
+from test_front_keys import write_keys
+
+from cosyvoice_client import RefusedError
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
+
+CHECKPOINT = "0" * 64
+
+
+class AnalysingUpstream(FakeUpstream):
+    """Puts the voice of each reference into a store, as the server does."""
+
+    def __init__(self, directory) -> None:
+        super().__init__()
+        self.store = VoiceStore(directory, CHECKPOINT)
+
+    async def speak(self, request, request_id=""):
+        if request.reference is not None:
+            audio = Audio(torch.from_numpy(request.reference.samples), request.reference.rate)
+            key = voice_key(audio, request.reference.text, CHECKPOINT)
+            mel, tokens = torch.zeros(50, 80), torch.zeros(25, dtype=torch.int32)
+            self.store.put(Voice(key, request.reference.text, tokens, mel, torch.ones(192), CHECKPOINT))
+        async for chunk in super().speak(request, request_id):
+            yield chunk
+
+
+@pytest.fixture
+def upstream(tmp_path):
+    return AnalysingUpstream(tmp_path / "voices")
+
+
+@pytest.fixture
+def front(start_front, tmp_path):
+    keys = write_keys(tmp_path / "keys", anna="sk-anna", bert="sk-bert")
+    return start_front(api_keys_file=keys, voices_dir=tmp_path / "voices", open_lists=True)
+
+
+def sound(seconds=2.0):
+    file = BytesIO()
+    soundfile.write(file, tone(seconds), 24_000, format="FLAC")
+    return file.getvalue()
+
+
+def upload(front, key="sk-anna", recording=None, **fields):
+    """A form with the fields of a voice; None leaves one out."""
+    texts = {"name": "mine", "ref_text": "A tone.", "consent": "I, Anna, agree.", **fields}
+    boundary = uuid.uuid4().hex
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{text}\r\n'.encode()
+        for name, text in texts.items()
+        if text is not None
+    ]
+    head = 'Content-Disposition: form-data; name="audio_sample"; filename="a.flac"'
+    data = sound() if recording is None else recording
+    parts.append(f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n")
+    body = b"".join([*parts, f"--{boundary}--\r\n".encode()])
+    headers = {
+        "Authorization": f"Bearer {key}",
+        "Content-Type": f"multipart/form-data; boundary={boundary}",
+    }
+    return send(front, path="/v1/audio/voices", body=body, **headers)
+
+
+def listed(front, key=None):
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    voices = json.loads(send(front, "GET", "/v1/audio/voices", **headers).body)["voices"]
+    return {voice["id"] for voice in voices}
+
+
+def delete(front, name, key="sk-anna"):
+    return send(front, "DELETE", f"/v1/audio/voices/{name}", Authorization=f"Bearer {key}")
+
+
+def test_uploaded_voice_speaks_at_once(front, upstream):
+    answer = upload(front)
+    voice = json.loads(answer.body)
+    assert answer.status == 200
+    assert (voice["object"], voice["id"], voice["owner"]) == ("audio.voice", "mine", "anna")
+    assert ask(front, "sk-anna", voice="mine").status == 200
+    assert ask(front, "sk-anna", voice={"id": "mine"}).status == 200
+    assert [request.voice for request in upstream.requests[1:]] == ["mine", "mine"]
+    assert upstream.store.get("mine").transcript == "A tone."  # so that gRPC has it too
+
+
+def test_recording_is_kept_with_the_consent(front, tmp_path):
+    upload(front, consent="I, Anna, agree.")
+    kept = tmp_path / "voices" / "uploads"
+    record = json.loads((kept / "mine.json").read_text())
+    assert (record["consent"], record["owner"], record["public"]) == ("I, Anna, agree.", "anna", False)
+    assert (kept / "recordings" / record["recording"]).read_bytes() == sound()
+
+
+def test_voice_is_its_owners_alone(front):
+    upload(front)
+    refused = ask(front, "sk-bert", voice="mine")
+    assert (refused.status, refused.error["code"]) == (404, "voice_not_found")
+    assert refused.error == {**ask(front, "sk-bert", voice="mine").error}
+    assert "mine" in listed(front, "sk-anna")
+    assert "mine" not in listed(front, "sk-bert") | listed(front)
+    assert delete(front, "mine", "sk-bert").status == 404
+    assert ask(front, "sk-anna", voice="mine").status == 200
+
+
+def test_other_spelling_of_a_name_opens_nothing(front):
+    upload(front, name="José")
+    assert ask(front, "sk-anna", voice="Jose\u0301").status == 200
+    assert ask(front, "sk-bert", voice="Jose\u0301").status == 404
+
+
+def test_voice_of_somebody_else_is_not_reached_by_its_content(front, upstream):
+    upload(front)
+    [entry] = upstream.store.entries()
+    for key in (entry.key, entry.key.upper(), f" {entry.key} "):
+        assert ask(front, "sk-bert", voice=key).status == 404
+
+
+def test_public_voice_is_everybodys(front):
+    upload(front, public="true")
+    assert ask(front, "sk-bert", voice="mine").status == 200
+    assert "mine" in listed(front) & listed(front, "sk-bert")
+    assert delete(front, "mine", "sk-bert").status == 404
+
+
+def test_voices_that_nobody_sent_are_everybodys(front, upstream):
+    upload(front)
+    upstream.store.register("house", upstream.store.get("mine"))
+    assert "house" in listed(front)
+    assert ask(front, "sk-bert", voice="house").status == 200
+    assert delete(front, "house").status == 404
+
+
+def test_deleted_voice_is_gone_with_all_that_was_kept(front, upstream, tmp_path):
+    upload(front)
+    upload(front, name="second")
+    assert json.loads(delete(front, "mine").body) == {
+        "id": "mine",
+        "object": "audio.voice.deleted",
+        "deleted": True,
+    }
+    kept = tmp_path / "voices" / "uploads"
+    assert [path.name for path in kept.glob("*.json")] == ["second.json"]
+    assert len(list((kept / "recordings").iterdir())) == 1  # the same recording, of the other voice
+    assert delete(front, "second").status == 200
+    assert list((kept / "recordings").iterdir()) == []
+    assert upstream.store.entries() == []
+    assert delete(front, "mine").status == 404
+
+
+@pytest.mark.parametrize("name", ["mine", "alloy", "default"])
+def test_name_in_use_is_refused(front, name):
+    upload(front)
+    answer = upload(front, "sk-bert", name=name)
+    assert (answer.status, answer.error["code"]) == (400, "voice_exists")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "../mine", "a/b", "..", "mine.json/..", "a" * 65, "f" * 64, "-x", "a b", "C:\\x", "a\0b"]
+)
+def test_name_that_could_be_a_path_is_refused(front, tmp_path, name):
+    answer = upload(front, name=name)
+    assert (answer.status, answer.error["param"]) == (400, "name")
+    assert not list((tmp_path / "voices" / "uploads").glob("*.json"))
+
+
+@pytest.mark.parametrize("voice", ["../uploads/mine", "..", "uploads/mine", "a\0b", "%2e%2e"])
+def test_path_is_no_voice(front, upstream, voice):
+    upload(front)
+    answer = ask(front, "sk-anna", voice=voice)
+    assert (answer.status, answer.error["code"]) == (404, "voice_not_found")
+
+
+@pytest.mark.parametrize("path", ["..%2Fmine", "%2e%2e", "mine%00"])
+def test_path_is_not_deleted(front, tmp_path, path):
+    upload(front)
+    assert delete(front, path).status == 404
+    assert (tmp_path / "voices" / "uploads" / "mine.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("recording", "says"),
+    [(sound(0.9), "0.90 s"), (sound(31), "31.00 s"), (b"noise", "expected a wav"), (b"", "expected a wav")],
+)
+def test_recording_that_makes_no_voice_is_refused(front, upstream, recording, says):
+    answer = upload(front, recording=recording)
+    assert (answer.status, answer.error["param"]) == (400, "audio_sample")
+    assert says in answer.error["message"]
+    assert upstream.requests == []
+
+
+def test_silence_is_refused_by_the_server_that_hears_it(front, upstream, tmp_path):
+    upstream.error = RefusedError(
+        f"{upstream.url}: reference_wav: silence is not accepted", "invalid_argument"
+    )
+    answer = upload(front)
+    assert (answer.status, answer.error["param"]) == (400, "audio_sample")
+    assert "mine" not in listed(front, "sk-anna")
+
+
+@pytest.mark.parametrize("consent", [None, "", " ", "no", "false"])
+def test_voice_without_consent_is_refused(front, upstream, consent):
+    answer = upload(front, consent=consent)
+    assert (answer.status, answer.error["code"]) == (400, "consent_missing")
+    assert upstream.requests == []
+
+
+def test_form_without_a_recording_is_refused(front):
+    answer = send(front, path="/v1/audio/voices", body=b"name=mine", Authorization="Bearer sk-anna")
+    assert (answer.status, answer.error["param"]) == (400, "audio_sample")
+
+
+def test_large_recording_is_refused(front):
+    answer = upload(front, recording=bytes((10 << 20) + 1))
+    assert (answer.status, answer.error["param"]) == (413, "audio_sample")
+
+
+def test_voice_without_words_is_used_for_its_sound_alone(front, upstream):
+    assert upload(front, ref_text=None).status == 200
+    assert upstream.requests[0].cross_lingual is True
+    assert upstream.store.get("mine").transcript == ""
+
+
+def test_front_without_a_directory_takes_no_voices(start_front):
+    answer = upload(start_front())
+    assert (answer.status, answer.error["code"]) == (400, "no_uploads")
+
+
+def test_uploads_need_a_key(front):
+    assert upload(front, "sk-carl").status == 401
+    assert delete(front, "mine", "sk-carl").status == 401
+
+
+def test_samples_are_as_they_were_sent(front, upstream):
+    upload(front)
+    np.testing.assert_allclose(upstream.requests[0].reference.samples, tone(2.0), atol=1e-4)

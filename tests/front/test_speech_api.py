@@ -1,0 +1,216 @@
+"""OpenAI's speech API, asked by openai's own client."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.request
+from io import BytesIO
+
+import numpy as np
+import openai
+import pytest
+import soundfile
+from decoded import FRAME_SAMPLES, audio_of, decode, events
+from fake_upstream import tone
+
+from cosyvoice_client import SAMPLE_RATE
+from cosyvoice_front.encoders import FORMATS
+from cosyvoice_runtime.settings.front import OPENAI_VOICES
+
+CONTENT_TYPES = {
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "wav": "audio/wav",
+    "pcm": "audio/pcm;rate=24000",
+}
+ASKED = {"model": "gpt-4o-mini-tts", "voice": "alloy", "input": "Hello there."}
+
+
+def stream(client, **asked):
+    return client.audio.speech.with_streaming_response.create(**{**ASKED, **asked})
+
+
+def body_of(client, **asked):
+    with stream(client, **asked) as response:
+        return b"".join(response.iter_bytes())
+
+
+def wav_file(samples, rate=SAMPLE_RATE):
+    file = BytesIO()
+    soundfile.write(file, samples, rate, format="WAV")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+def test_every_format_in_both_stream_formats(client, upstream, format, stream_format):
+    with stream(client, response_format=format, stream_format=stream_format) as response:
+        body = b"".join(response.iter_bytes())
+    expected = "text/event-stream; charset=utf-8" if stream_format == "sse" else CONTENT_TYPES[format]
+    assert response.headers["content-type"].startswith(expected.partition(";")[0])
+    data = audio_of(events(body)) if stream_format == "sse" else body
+    heard = decode(data, format)
+    assert 0 <= len(heard) - len(upstream.samples) < FRAME_SAMPLES[format]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+def test_first_bytes_leave_with_the_first_chunk(front, client, upstream, format, stream_format):
+    import asyncio
+
+    upstream.gates = asyncio.Semaphore(0)
+    with stream(client, response_format=format, stream_format=stream_format) as response:
+        pieces = response.iter_bytes()
+        assert next(pieces)
+        assert upstream.active == 1  # it waits in front of its second chunk
+        front.do(upstream.gates.release)
+        assert b"".join(pieces)
+    assert (upstream.active, upstream.cancelled) == (0, 0)
+
+
+def test_mp3_is_the_default(client):
+    with stream(client) as response:
+        response.read()
+    assert response.headers["content-type"] == "audio/mpeg"
+
+
+def test_events_end_with_usage(client, upstream):
+    found = events(body_of(client, stream_format="sse"))
+    assert {event["type"] for event in found[:-1]} == {"speech.audio.delta"}
+    assert found[-1] == {
+        "type": "speech.audio.done",
+        "usage": {"input_tokens": 12, "output_tokens": 20, "total_tokens": 32},
+        "finish_reason": "stop",
+    }
+
+
+def test_stream_is_another_spelling_of_events(client):
+    assert events(body_of(client, extra_body={"stream": True}))[-1]["type"] == "speech.audio.done"
+    assert body_of(client, response_format="wav", extra_body={"stream": False}).startswith(b"RIFF")
+
+
+def test_headers_of_a_speech(client):
+    with stream(client, extra_headers={"x-request-id": "mine-1"}, extra_body={"seed": 5}) as response:
+        response.read()
+    headers = response.headers
+    assert headers["x-request-id"] == "mine-1"
+    assert (headers["x-accel-buffering"], headers["cache-control"]) == ("no", "no-cache")
+    assert (headers["x-ai-generated"], headers["x-should-retry"]) == ("true", "false")
+    assert (headers["x-seed"], headers["x-audio-sample-rate"]) == ("5", "24000")
+
+
+@pytest.mark.parametrize("given", ["", "with blank", "x" * 129, "semi;colon"])
+def test_request_id_that_could_forge_a_line_of_the_log_is_replaced(client, upstream, given):
+    with stream(client, extra_headers={"x-request-id": given}) as response:
+        response.read()
+    assert response.headers["x-request-id"].startswith("req_")
+    assert upstream.request_ids == [response.headers["x-request-id"]]
+
+
+def test_server_is_told_what_was_asked(client, upstream):
+    body_of(
+        client,
+        voice="anna",
+        instructions="Speak slowly.",
+        speed=1.5,
+        extra_body={"language": "en", "seed": 7, "unknown": "ignored"},
+        extra_headers={"x-request-id": "mine-2"},
+    )
+    [request] = upstream.requests
+    assert (request.text, request.voice, request.reference) == (ASKED["input"], "anna", None)
+    assert (request.instruct_text, request.speed) == ("Speak slowly.", 1.5)
+    assert (request.language, request.seed) == ("en", 7)
+    assert upstream.request_ids == ["mine-2"]
+
+
+def test_request_without_a_seed_gets_a_new_one_each_time(client, upstream):
+    for _ in range(2):
+        body_of(client)
+    first, second = (request.seed for request in upstream.requests)
+    assert first != second
+
+
+@pytest.mark.parametrize("voice", [*OPENAI_VOICES, "default", {"id": "alloy"}])
+def test_openai_voices_are_the_default_one(client, upstream, voice):
+    body_of(client, voice=voice)
+    assert upstream.requests[0].voice is None
+
+
+def test_aliases_are_a_setting(start_front, open_client, upstream):
+    client = open_client(start_front(aliases="alloy=anna,nova=default"))
+    for voice in ("alloy", "nova", "ash"):
+        body_of(client, voice=voice)
+    assert [request.voice for request in upstream.requests] == ["anna", None, "ash"]
+
+
+@pytest.mark.parametrize("model", ["cosyvoice2", "tts-1", "tts-1-hd", "gpt-4o-mini-tts"])
+def test_model_has_the_names_that_clients_use(client, model):
+    assert body_of(client, model=model)
+
+
+@pytest.mark.parametrize("as_url", [False, True])
+def test_reference_comes_with_the_request(client, upstream, as_url):
+    samples = tone(1.5)
+    encoded = base64.b64encode(wav_file(samples)).decode()
+    body_of(
+        client,
+        extra_body={
+            "ref_audio": f"data:audio/wav;base64,{encoded}" if as_url else encoded,
+            "ref_text": "A tone.",
+        },
+    )
+    [request] = upstream.requests
+    assert request.voice is None
+    assert (request.reference.text, request.reference.rate) == ("A tone.", SAMPLE_RATE)
+    np.testing.assert_allclose(request.reference.samples, samples, atol=1e-4)
+
+
+def test_sample_rate_is_as_asked(client, upstream):
+    with stream(client, response_format="pcm", extra_body={"sample_rate": 48_000}) as response:
+        body = response.read()
+    assert response.headers["content-type"] == "audio/pcm;rate=48000"
+    assert response.headers["x-audio-sample-rate"] == "48000"
+    assert abs(len(body) // 2 - 2 * len(upstream.samples)) <= 2
+
+
+def test_least_happy_reason_is_told(client, upstream, monkeypatch):
+    from cosyvoice_client import AudioChunk
+
+    async def speak(request, request_id=""):
+        for reason in ("length", "", "stop"):
+            yield AudioChunk(tone(0.1), 0.0, reason)
+
+    monkeypatch.setattr(upstream, "speak", speak)
+    assert events(body_of(client, stream_format="sse"))[-1]["finish_reason"] == "length"
+
+
+def test_models_are_listed_as_clients_read_them(front, client):
+    assert [model.id for model in client.models.list()][:2] == ["cosyvoice2", "tts-1"]
+    assert client.models.retrieve("tts-1").id == "tts-1"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-9")
+    assert {"id": "tts-1"}.items() <= get(front, "/v1/audio/models")["models"][1].items()
+
+
+def test_voices_are_listed_as_clients_read_them(front):
+    listed = get(front, "/v1/audio/voices?limit=100")
+    assert listed["voices"] == listed["data"]
+    assert {"default", *OPENAI_VOICES} == {voice["id"] for voice in listed["voices"]}
+    assert all(voice["name"] for voice in listed["voices"])
+
+
+@pytest.mark.parametrize("path", ["/v1/", "/test", "/health", "/health/ready"])
+def test_probes_of_clients_are_answered(front, path):
+    assert get(front, path) == {"status": "ok"}
+
+
+def test_home_assistant_probes_with_a_full_stop(client):
+    assert body_of(client, input=".")
+
+
+def get(front, path):
+    with urllib.request.urlopen(f"{front.url}{path}", timeout=60) as answer:
+        return json.load(answer)
