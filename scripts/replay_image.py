@@ -40,8 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         path = f"{folder / stage / 'bin'}{os.pathsep}{os.environ['PATH']}"
         for command in preparations() if stage == "nvidia" else ():
             run(command, folder, path)
-        for command in steps((ROOT / "Dockerfile").read_text("utf-8"), stage, folder):
-            run(["bash", "-euc", command], folder / "source", path)
+        for step in steps((ROOT / "Dockerfile").read_text("utf-8"), stage, folder):
+            run(["bash", "-euc", step], folder / "source", path)
     print("every step of the image ran")
     return 0
 
