@@ -12,6 +12,7 @@ from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.pipeline.watermark import find_watermark
 from cosyvoice_runtime.serving.speech.service import Admission, SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
@@ -56,6 +57,7 @@ def load_speech_service(
         streaming=streaming,
         sampling=default_sampling(settings),
         max_characters=settings.max_text_characters,
+        watermark=find_watermark(settings.watermark),
     )
 
 

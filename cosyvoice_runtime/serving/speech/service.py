@@ -26,6 +26,7 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
+from cosyvoice_runtime.pipeline.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import Ending, RequestTimer, SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
@@ -163,6 +164,7 @@ class SpeechService:
         streaming: whether clients get every chunk or everything at once.
         sampling: how speech tokens are drawn where a request says nothing.
         max_characters: longest text.
+        watermark: begins the mark of an utterance; None for speech without one.
     """
 
     def __init__(
@@ -179,6 +181,7 @@ class SpeechService:
         streaming: bool,
         sampling: SamplingOptions,
         max_characters: int,
+        watermark: MakeWatermark | None = None,
     ) -> None:
         self._stages = stages
         self._voices = voices
@@ -191,6 +194,7 @@ class SpeechService:
         self._streaming = streaming
         self._sampling = sampling
         self._max_characters = max_characters
+        self._watermark = watermark
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -223,6 +227,8 @@ class SpeechService:
         spoken = speak(
             request, prompts, self._stages, self._hop, self._sample_rate, lambda: timer.playback.cushion_s
         )
+        if self._watermark is not None:
+            spoken = marked(spoken, self._watermark(self._sample_rate))
         kept_s = 0.0
         async with aclosing(spoken) as chunks:
             async for chunk in chunks:
