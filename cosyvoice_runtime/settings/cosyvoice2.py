@@ -35,11 +35,9 @@ class CosyVoice2Settings(ModelSettings):
     default_voice: Annotated[str, Field(pattern=r"^\S+$"), Accepted("a name without spaces")] = Field(
         "default", description="Voice of a request that brings no reference and names none."
     )
-    watermark: Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")] = (
-        Field(
-            "none",
-            description="What marks the sound of all speech, see cosyvoice_runtime/pipeline/watermark.py.",
-        )
+    watermark: WatermarkName = Field(
+        "none",
+        description="What marks the sound of all speech, see cosyvoice_runtime/pipeline/watermark.py.",
     )
     max_voices: int = Field(
         1000,
