@@ -181,9 +181,9 @@ class CodecEncoder:
         self._codec = codec
         self._rate = rate
         self._written = Written()
-        self._container: Any = av.open(self._written, "w", format=codec.container, options=codec.mux)
+        self._container = _open(self._written, codec)
         self._container.metadata["comment"] = MARK
-        self._stream: Any = self._container.add_stream(codec.name, rate=rate, options=codec.options)
+        self._stream = self._container.add_stream(codec.name, rate=rate, options=codec.options)
         self._stream.layout = "mono"
         self._stream.format = codec.sample_format
         self._position = 0
@@ -209,6 +209,10 @@ class CodecEncoder:
     def _encode(self, frame: av.AudioFrame | None) -> None:
         for packet in self._stream.encode(frame):
             self._container.mux(packet)
+
+
+def _open(file: Written, codec: Codec) -> Any:
+    return av.open(file, "w", format=codec.container, options=codec.mux)
 
 
 class Written(io.RawIOBase):

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.settings.machine import Machine
 
 
+WatermarkName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
+
+
 class CosyVoice2Settings(ModelSettings):
     """``cosyvoice2`` and ``cosyvoice2_offline``: text, voices, and the schedule of an utterance's chunks."""
 
@@ -31,6 +34,10 @@ class CosyVoice2Settings(ModelSettings):
     )
     default_voice: Annotated[str, Field(pattern=r"^\S+$"), Accepted("a name without spaces")] = Field(
         "default", description="Voice of a request that brings no reference and names none."
+    )
+    watermark: WatermarkName = Field(
+        "none",
+        description="What marks the sound of all speech, see cosyvoice_runtime/pipeline/watermark.py.",
     )
     max_voices: int = Field(
         1000,

@@ -84,8 +84,8 @@ def test_nothing_is_fetched_by_other_means():
 
 
 def test_server_runs_without_root():
-    [user] = of("USER")
-    assert (user.stage, user.values) == (FINAL, ("10001",))
+    users = {entry.stage: entry.values for entry in of("USER")}
+    assert users == {FINAL: ("10001",), "front": ("10001",)}
     assert "useradd --uid 10001" in final("RUN").values[0]
 
 

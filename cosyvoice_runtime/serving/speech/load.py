@@ -15,6 +15,7 @@ from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.pipeline.watermark import find_watermark
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
@@ -68,6 +69,7 @@ def load_speech_service(
         streaming=streaming,
         sampling=default_sampling(settings),
         max_characters=settings.max_text_characters,
+        watermark=find_watermark(settings.watermark),
     )
 
 

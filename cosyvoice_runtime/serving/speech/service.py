@@ -26,6 +26,7 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
+from cosyvoice_runtime.pipeline.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.speech.admission import Admission, Stay
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import Ending, RequestTimer, SpeechMetrics
@@ -142,6 +143,7 @@ class SpeechService:
         streaming: whether clients get every chunk or everything at once.
         sampling: how speech tokens are drawn where a request says nothing.
         max_characters: longest text.
+        watermark: begins the mark of an utterance; None for speech without one.
     """
 
     def __init__(
@@ -158,6 +160,7 @@ class SpeechService:
         streaming: bool,
         sampling: SamplingOptions,
         max_characters: int,
+        watermark: MakeWatermark | None = None,
     ) -> None:
         self._stages = stages
         self._voices = voices
@@ -170,6 +173,7 @@ class SpeechService:
         self._streaming = streaming
         self._sampling = sampling
         self._max_characters = max_characters
+        self._watermark = watermark
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -240,7 +244,8 @@ class SpeechService:
         self, request: SpeechRequest, prompts: Sequence[Prompt], playback: Playback
     ) -> AsyncGenerator[AudioChunk, None]:
         rate = self._sample_rate
-        return speak(request, prompts, self._stages, self._hop, rate, lambda: playback.cushion_s)
+        spoken = speak(request, prompts, self._stages, self._hop, rate, lambda: playback.cushion_s)
+        return spoken if self._watermark is None else marked(spoken, self._watermark(rate))
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
         """

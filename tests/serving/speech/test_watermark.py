@@ -1,0 +1,124 @@
+"""A mark in the sound: on every sample, the same however the speech is divided."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+from coded_stages import CodedStages
+from hypothesis import given
+from hypothesis import strategies as st
+from test_speech_service import TEXT, VOICE, Ear, groups
+from triton_python_backend_utils import InferenceRequest
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm import SamplingOptions
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.pipeline.request import AudioChunk
+from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.pipeline.watermark import find_watermark, marked
+from cosyvoice_runtime.serving.speech.service import Admission, SpeechService, ending_of
+from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
+from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
+from cosyvoice_runtime.serving.triton.request import Inputs
+from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.voice import VoiceStore
+
+STRENGTH = 2.0**-10
+
+
+class ReferenceWatermark:
+    """Adds a sequence of signs that everybody knows, a thousandth of full scale strong."""
+
+    def __init__(self, sample_rate: int) -> None:
+        self.position = 0
+
+    def mark(self, samples):
+        start, self.position = self.position, self.position + len(samples)
+        return samples + STRENGTH * signs(self.position)[start:]
+
+
+def signs(count: int):
+    return torch.randint(0, 2, (count,), generator=torch.Generator().manual_seed(1)) * 2.0 - 1.0
+
+
+def found(samples) -> float:
+    """How strong the mark is in samples: 0 without, 1 with it."""
+    return float((samples * signs(len(samples))).mean() / STRENGTH)
+
+
+def speech(count: int):
+    return torch.rand(count, generator=torch.Generator().manual_seed(2)) - 0.5
+
+
+async def marked_parts(parts) -> list:
+    async def chunks():
+        for part in parts:
+            yield AudioChunk(part, 24_000, 0)
+
+    return [chunk.samples async for chunk in marked(chunks(), ReferenceWatermark(24_000))]
+
+
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=8))
+def test_streamed_equals_offline(sizes):
+    samples = speech(sum(sizes))
+    [whole] = asyncio.run(marked_parts([samples]))
+    parts = asyncio.run(marked_parts(samples.split(sizes)))
+    assert [len(part) for part in parts] == sizes
+    assert torch.equal(torch.cat(parts), whole)
+
+
+def test_mark_is_found_and_only_where_it_is():
+    samples = speech(240_000)
+    [whole] = asyncio.run(marked_parts([samples]))
+    assert found(whole) - found(samples) == pytest.approx(1, abs=0.01)
+
+
+@pytest.fixture
+def answer(tiny_checkpoint, tmp_path: Path):
+    """``answer(watermark)`` is what the service says, in its chunks."""
+
+    def answer(watermark, streaming: bool = True) -> list:
+        async def run() -> Ear:
+            stages, ear = CodedStages(groups(60)), Ear()
+            tokenizer = TextTokenizer(tiny_checkpoint / "CosyVoice-BlankEN")
+            store = VoiceStore(tmp_path / "voices", "checkpoint")
+            service = SpeechService(
+                stages, VoiceBook(store, {"one": VOICE}, "one", stages, "checkpoint"),
+                TextFrontEnd(tokenizer), tokenizer, HopPolicy(25, 3, 10, 25, 100, 25),
+                24_000, SpeechMetrics(Metrics("cosyvoice2", tmp_path), ending_of), Admission(4),
+                streaming=streaming, sampling=SamplingOptions(), max_characters=100, watermark=watermark,
+            )  # fmt: skip
+            await service.answer(Inputs(InferenceRequest(TEXT)), ear)
+            assert ear.errors == [None]
+            return ear
+
+        return [chunk.samples for chunk in asyncio.run(run()).chunks]
+
+    return answer
+
+
+def test_every_sample_that_leaves_the_service_is_marked(answer):
+    plain, streamed = answer(None), answer(ReferenceWatermark)
+    offline = answer(ReferenceWatermark, streaming=False)
+    assert len(streamed) > len(offline)
+    assert torch.equal(torch.cat(streamed), torch.cat(offline))
+    [expected] = asyncio.run(marked_parts([torch.cat(plain)]))
+    assert torch.equal(torch.cat(streamed), expected)
+
+
+def test_each_utterance_has_a_mark_of_its_own(answer):
+    assert torch.equal(torch.cat(answer(ReferenceWatermark)), torch.cat(answer(ReferenceWatermark)))
+
+
+def test_setting_names_a_class():
+    assert find_watermark("none") is None
+    assert find_watermark("test_watermark:ReferenceWatermark") is not None
+
+
+@pytest.mark.parametrize("name", ["no_such_module:Mark", "test_watermark:NoSuchClass"])
+def test_class_that_is_not_there_is_named(name):
+    with pytest.raises(InvalidInput, match=rf"cosyvoice2\.watermark: '{name}'"):
+        find_watermark(name)
