@@ -2,18 +2,28 @@
 """Keep a running server busy with clients of every kind, and see whether anything is lost or left behind.
 
     python benchmarks/soak.py --clients 8 --minutes 10
+    python benchmarks/soak.py --clients 8 --minutes 120 --kill-minutes 5
 
 Each client asks again as soon as it is done: most listen to the end, some leave after a few chunks, some at
-once, some send what must be refused. A text heard with one seed has to sound as long whenever it is heard
-again, but for a few that the rounding of another batch makes the speech LM read otherwise. A line a minute
-and one at the end tell what happened. Then the server's gauges of work in progress must come back to zero;
-the exit status is 1 when they don't, or when any request failed that should not have.
+once, some send what must be refused, some bring a voice that nobody has heard. A client that is told to come
+back does. A text heard with one seed has to sound the same whenever it is heard again, but for a few that
+the rounding of another batch makes the speech LM read otherwise.
+
+With --kill-minutes one of the server's processes is killed every few minutes, each model's in turn; the
+server has to be on this machine. Who is cut off then has to be told UNAVAILABLE, and a minute later clients
+have to be served again.
+
+A line a minute and one at the end tell what happened, and what the server's processes hold. At the end the
+gauges of work in progress must come back to zero, and memory, threads, descriptors and shared memory must be
+those of the second third of the run. The exit status is 1 when they are not, or when any request failed that
+should not have.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import random
 import re
 import sys
@@ -22,9 +32,14 @@ import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import asdict
 
-from cosyvoice_client import AsyncSpeechClient, ClientError, RefusedError, SpeechRequest
+import numpy as np
+
+from cosyvoice_client import AsyncSpeechClient, ClientError, RefusedError, SpeechRequest, UnavailableError
+from cosyvoice_client.reference import SERVER_RATE, Reference
 from measuring.sentences import SENTENCES
+from measuring.server_processes import Holding, ServerProcesses, growths
 
 IN_PROGRESS = (
     "cosyvoice_inflight_utterances",
@@ -33,13 +48,19 @@ IN_PROGRESS = (
     "cosyvoice_token2wav_utterances",
     "cosyvoice_token2wav_waiting",
 )
-SHARES = {"listen": 60, "leave": 25, "leave at once": 10, "bad input": 5}
+SHARES = {"listen": 57, "leave": 25, "leave at once": 10, "bad input": 5, "new voice": 3}
 SEEDS = 4
 MOST_READ_OTHERWISE = 0.05
 """Share of what is listened to: a draw between two tokens may depend on the last bit of a score."""
+SAME = 2e-3
+"""Greatest difference between two samples that are the same but for rounding; full scale is 1."""
 MOST_CHUNKS_HEARD, LONGEST_STAY_S = 3, 0.5
+REFERENCE_S = 2.0
+BACK_S = 60.0
+"""Longest time from a process's death until the server serves again."""
 SETTLE_S = 10.0
 REPORT_S = 60.0
+PAUSE_S = 0.5
 
 
 class Soak:
@@ -47,65 +68,121 @@ class Soak:
 
     def __init__(self, client: AsyncSpeechClient) -> None:
         self._client = client
-        self._samples_of: dict[SpeechRequest, int] = {}
+        self._heard: dict[SpeechRequest, np.ndarray] = {}
+        self._killed_s = self._served_s = -np.inf
         self.outcomes: Counter[str] = Counter()
         self.failures: list[str] = []
-        self._fates: dict[str, Callable[[SpeechRequest], Awaitable[None]]] = {
+        self.longest_outage_s = 0.0
+        self._fates: dict[str, Callable[[SpeechRequest, random.Random], Awaitable[None]]] = {
             "listen": self._listen,
             "leave": self._leave,
             "leave at once": self._leave_at_once,
             "bad input": self._send_bad_input,
+            "new voice": self._bring_a_voice,
         }
 
-    async def client(self, chance: random.Random, until: float) -> None:
+    async def client(self, chance: random.Random, until: float, texts: Sequence[str]) -> None:
         """One client after another of a random kind."""
         while time.monotonic() < until:
             [fate] = chance.choices(list(SHARES), list(SHARES.values()))
-            request = SpeechRequest(chance.choice(list(SENTENCES.values())), seed=chance.randrange(SEEDS))
+            request = SpeechRequest(chance.choice(texts), seed=chance.randrange(SEEDS))
             try:
-                await self._fates[fate](request)
+                await self._fates[fate](request, chance)
                 self.outcomes[fate] += 1
+            except UnavailableError as error:
+                await self._come_back(fate, error)
             except ClientError as error:
                 self.failures.append(f"{fate}: {error}")
+                await asyncio.sleep(PAUSE_S)
 
-    async def _listen(self, request: SpeechRequest) -> None:
-        samples = 0
-        async with aclosing(self._client.speak(request)) as chunks:
-            async for chunk in chunks:
-                samples += len(chunk.samples)
-        expected = self._samples_of.setdefault(request, samples)
-        if samples != expected:
-            self.outcomes["read otherwise"] += 1
+    async def killer(self, server: ServerProcesses, every_s: float, until: float) -> None:
+        """Kill each model's process in turn."""
+        for model in itertools.cycle(server.models()):
+            if time.monotonic() + every_s + BACK_S > until:
+                return
+            await asyncio.sleep(every_s)
+            self._killed_s = time.monotonic()
+            server.kill(model)
+            print(f"{time.strftime('%H:%M:%S')}  killed {model}", flush=True)
+            self.outcomes["killed"] += 1
+            await self._back(model, until)
 
     def read_otherwise(self) -> list[str]:
         """What failed if too many requests were not repeated by their seed."""
         otherwise, heard = self.outcomes["read otherwise"], self.outcomes["listen"]
         if otherwise <= MOST_READ_OTHERWISE * heard:
             return []
-        return [f"{otherwise} of {heard} requests did not sound as long as before with the same seed"]
+        return [f"{otherwise} of {heard} requests did not sound as before with the same seed"]
 
-    async def _leave(self, request: SpeechRequest) -> None:
-        left = random.randint(1, MOST_CHUNKS_HEARD)
+    async def _back(self, model: str, until: float) -> None:
+        """Wait until somebody who asked after the death has been served."""
+        while self._served_s < self._killed_s and time.monotonic() < until:
+            await asyncio.sleep(PAUSE_S)
+        outage_s = time.monotonic() - self._killed_s
+        self.longest_outage_s = max(self.longest_outage_s, outage_s)
+        if outage_s > BACK_S:
+            self.failures.append(f"nobody was served for {outage_s:.0f} s after {model} was killed")
+
+    async def _come_back(self, fate: str, error: UnavailableError) -> None:
+        if error.retry_after_s is not None:
+            self.outcomes["told to come back"] += 1
+        elif self._served_s < self._killed_s or time.monotonic() < self._killed_s + BACK_S:
+            self.outcomes["cut off by a death"] += 1
+        else:
+            self.failures.append(f"{fate}: {error}")
+        await asyncio.sleep(error.retry_after_s or PAUSE_S)
+
+    async def _speak(self, request: SpeechRequest) -> np.ndarray:
+        asked_s = time.monotonic()
+        async with aclosing(self._client.speak(request)) as chunks:
+            samples = np.concatenate([chunk.samples async for chunk in chunks] or [np.empty(0)])
+        self._served_s = max(self._served_s, asked_s)
+        return samples
+
+    async def _listen(self, request: SpeechRequest, chance: random.Random) -> None:  # noqa: ARG002
+        samples = await self._speak(request)
+        expected = self._heard.setdefault(request, samples)
+        if samples is expected:
+            return
+        if samples.shape != expected.shape or np.abs(samples - expected).max(initial=0.0) > SAME:
+            self.outcomes["read otherwise"] += 1
+        else:
+            same_bits = np.array_equal(samples, expected)
+            self.outcomes["same bits" if same_bits else "same but for rounding"] += 1
+
+    async def _leave(self, request: SpeechRequest, chance: random.Random) -> None:
+        left = chance.randint(1, MOST_CHUNKS_HEARD)
         async with aclosing(self._client.speak(request)) as chunks:
             async for _ in chunks:
                 left -= 1
                 if not left:
                     return
 
-    async def _leave_at_once(self, request: SpeechRequest) -> None:
+    async def _leave_at_once(self, request: SpeechRequest, chance: random.Random) -> None:
         try:
-            async with asyncio.timeout(random.uniform(0, LONGEST_STAY_S)):
-                await self._listen(request)
+            async with asyncio.timeout(chance.uniform(0, LONGEST_STAY_S)):
+                await self._speak(request)
         except TimeoutError:
             return
 
-    async def _send_bad_input(self, request: SpeechRequest) -> None:
-        bad = random.choice([SpeechRequest("  "), SpeechRequest(request.text, voice="nobody's")])
+    async def _send_bad_input(self, request: SpeechRequest, chance: random.Random) -> None:
+        bad = chance.choice([SpeechRequest("  "), SpeechRequest(request.text, voice="nobody's")])
         try:
-            await self._listen(bad)
+            await self._speak(bad)
         except RefusedError:
             return
         self.failures.append(f"not refused: {bad}")
+
+    async def _bring_a_voice(self, request: SpeechRequest, chance: random.Random) -> None:
+        await self._speak(SpeechRequest(request.text, made_voice(chance), cross_lingual=True))
+
+
+def made_voice(chance: random.Random) -> Reference:
+    """A hum of a pitch that nobody else has."""
+    seconds = np.arange(int(REFERENCE_S * SERVER_RATE)) / SERVER_RATE
+    pitch_hz = chance.uniform(90, 250)
+    hum = sum(np.sin(2 * np.pi * pitch_hz * harmonic * seconds) / harmonic for harmonic in range(1, 9))
+    return Reference((0.2 * hum * (1 + np.sin(8 * np.pi * seconds))).astype(np.float32))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,39 +194,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--metrics", default="http://localhost:8003/metrics", help="page with all metrics")
     parser.add_argument("--clients", type=int, default=8, help="at a time (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=10, help="default %(default)s")
+    parser.add_argument("--kill-minutes", type=float, default=0, help="between two deaths; default none")
+    parser.add_argument("--longest", type=int, default=1000, help="characters of a text (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the clients' fates")
     options = parser.parse_args(arguments)
     failures = asyncio.run(soak(options))
-    for failure in failures:
-        print(f"failed: {failure}", file=sys.stderr)
+    for failure, count in Counter(failures).items():
+        print(f"failed: {failure}" + (f" ({count} times)" if count > 1 else ""), file=sys.stderr)
     return 1 if failures else 0
 
 
 async def soak(options: argparse.Namespace) -> list[str]:
     """What failed."""
     until = time.monotonic() + 60 * options.minutes
+    texts = [text for text in SENTENCES.values() if len(text) <= options.longest]
+    server = server_here(options)
+    held: list[Holding] = []
     async with AsyncSpeechClient(options.url) as client:
-        all_clients = Soak(client)
+        everybody = Soak(client)
         async with asyncio.TaskGroup() as tasks:
             for number in range(options.clients):
                 chance = random.Random(options.seed * options.clients + number)
-                tasks.create_task(all_clients.client(chance, until))
-            tasks.create_task(report(all_clients, until))
-        tell(all_clients)
+                tasks.create_task(everybody.client(chance, until, texts))
+            tasks.create_task(report(everybody, server, held, until))
+            if server is not None and options.kill_minutes:
+                tasks.create_task(everybody.killer(server, 60 * options.kill_minutes, until))
+        tell(everybody)
     left = await work_left(options.metrics)
-    failures = all_clients.failures + all_clients.read_otherwise()
+    failures = everybody.failures + everybody.read_otherwise() + growths(held)
     return failures + [f"{count:g} left in {name}" for name, count in left.items()]
 
 
-async def report(all_clients: Soak, until: float) -> None:
+def server_here(options: argparse.Namespace) -> ServerProcesses | None:
+    """The server's processes, if it is on this machine.
+
+    Raises:
+        SystemExit: it is not, and one was to be killed.
+    """
+    try:
+        return ServerProcesses(int(options.url.rpartition(":")[2]))
+    except LookupError as error:
+        if options.kill_minutes:
+            raise SystemExit(str(error)) from None
+        print(f"{error}: what it holds is not looked at", file=sys.stderr)
+        return None
+
+
+async def report(everybody: Soak, server: ServerProcesses | None, held: list[Holding], until: float) -> None:
     while until - time.monotonic() > REPORT_S:
         await asyncio.sleep(REPORT_S)
-        tell(all_clients)
+        tell(everybody)
+        if server is not None:
+            held.append(await asyncio.to_thread(server.holding))
+            numbers = ", ".join(f"{name} {value:g}" for name, value in asdict(held[-1]).items())
+            print(f"          {numbers}", flush=True)
 
 
-def tell(all_clients: Soak) -> None:
-    counts = ", ".join(f"{count} x {name}" for name, count in sorted(all_clients.outcomes.items()))
-    print(f"{time.strftime('%H:%M:%S')}  {counts}, {len(all_clients.failures)} failures", flush=True)
+def tell(everybody: Soak) -> None:
+    counts = ", ".join(f"{count} x {name}" for name, count in sorted(everybody.outcomes.items()))
+    outage = f", longest outage {everybody.longest_outage_s:.0f} s" if everybody.longest_outage_s else ""
+    print(f"{time.strftime('%H:%M:%S')}  {counts}, {len(everybody.failures)} failures{outage}", flush=True)
 
 
 async def work_left(page: str) -> dict[str, float]:

@@ -47,7 +47,16 @@ class NotFoundError(CosyVoiceError):
 
 
 class OverloadedError(CosyVoiceError):
-    """The work is refused because a limit on work in progress is reached; it may be sent again later."""
+    """The work is refused because a limit on work in progress is reached; it may be sent again later.
+
+    Attributes:
+        retry_after_s: when that makes sense, also at the end of the text: ``...; try again in 2.5 s``. None
+            when nobody knows.
+    """
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message if retry_after_s is None else f"{message}; try again in {retry_after_s:g} s")
 
 
 class WithdrawnError(CosyVoiceError):

@@ -26,6 +26,7 @@ import torch
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.engine_files import build, engine_of
+from cosyvoice_runtime.compiled.export import vocoder
 from cosyvoice_runtime.compiled.export.extractors import ENCODER_NAME, PROFILE, TOKENIZER_NAME
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
 from cosyvoice_runtime.compiled.token2wav_engines import shapes_of
@@ -80,7 +81,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def explain(settings: TensorrtLlmSettings, tp_size: int) -> None:
     conversion = conversion_options(settings, tp_size)
-    for flag in build_flags(build_options(settings), conversion.layout, conversion.dtype):
+    kind = conversion.layout, conversion.dtype, conversion.weight_only
+    for flag in build_flags(build_options(settings), *kind):
         print(f"--{flag.name} {flag.value}\n    {flag.why}")
 
 
@@ -136,14 +138,15 @@ def make_networks(settings: Token2WavSettings) -> None:
         print("token2wav: backend torch reads the checkpoint as it is, nothing to do")
         return
     directory, shapes = settings.backend_dir, shapes_of(settings, load_config(settings.checkpoint_dir))
-    cuda = Cuda(torch.device(settings.devices[0]))  # of several; a server refuses the engine on other kinds
     for name in NETWORKS:
+        # The first of several; a server refuses the engine on GPUs of another kind.
+        devices = settings.vocoder_devices if name == vocoder.NAME else settings.devices
         tell(
             graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, settings.dtype)
         )
         if settings.backend == "tensorrt":
             profiles = shapes.profiles()[name]
-            tell(engine_of(directory, name), build(directory, name, profiles, cuda))
+            tell(engine_of(directory, name), build(directory, name, profiles, Cuda(torch.device(devices[0]))))
 
 
 def make_extractor(settings: ExtractorSettings, name: str) -> None:

@@ -41,10 +41,8 @@ the setting `cosyvoice2.decoupled` here.
 | `client_http.py --model-name cosyvoice2` | `cosyvoice2.decoupled=false` |
 
 With `--use-spk2info-cache True` the default voice speaks. A reference needs its `--reference-text`. \
-`cosyvoice2_offline` answers once in both deployments, and so does an own client that names it. Over HTTP \
-a decoupled model is for `/generate_stream` alone: `/infer` refuses it, and `/generate` lets it speak to the \
-end and then answers an error, with status 200, unless all of the speech came in one chunk; ask \
-`cosyvoice2_offline/generate`.
+`cosyvoice2_offline` answers once in both deployments. Over HTTP a model that streams is for \
+`/generate_stream` alone; `/infer` and `/generate` refuse it at once, and serve `cosyvoice2_offline`.
 """
 SETTINGS = """# Settings
 

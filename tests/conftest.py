@@ -8,8 +8,8 @@ which a nightly run or a developer starts, as often as there is time. A failure 
 it, and its example is kept in ``.hypothesis`` and tried first from then on. An example that found a fault
 goes into its test as ``@example``.
 
-``pytest -m "not slow and not server"`` takes less than three minutes; ``pytest -m gpu tests/gpu`` needs a
-GPU.
+``pytest -m "not slow and not server"`` takes less than two and a half minutes; ``pytest -m gpu tests/gpu``
+needs a GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ settings.load_profile("suite")
 SERVER_PLACES = ("deployment/test_container_start.py", "models/", "server/")
 SERVER_FIXTURES = {"server", "serve", "serve_all"}
 SLOW = (
+    "benchmarks/test_offline_inference.py::test_batch_gives_the_same_speech_as_a_synthesizer",
     "checkpoint/test_making.py",
+    "compiled/test_engine_loading.py::test_token2wav_on_",
+    "compiled/test_engine_parts.py::test_streamed_mel_equals_that_of_torch",
+    "compiled/test_tensorrt_engines.py::test_captured_and_other_shapes",
     "compiled/test_tensorrt_rtx.py",
     "demo_voice/test_demo_voice.py",
     "flow/test_flow_stream.py::test_any_batch_of_streams_equals_whole_utterances",
@@ -41,18 +45,24 @@ SLOW = (
     "lm/test_streamed_generation.py::test_neighbours_do_not_change_a_stream",
     "metrics/test_metrics.py::test_readers_see_whole_numbers_while_another_thread_writes",
     "models/",
+    "parity/test_token2wav.py::test_reference_offline[s0",
+    "parity/test_token2wav.py::test_reference_speed[s0",
+    "parity/test_token2wav.py::test_reference_streaming[s0",
     "pipeline/test_streamed_waveform.py::test_streamed_equals_offline",
     "scripts/test_documents.py",
     "scripts/test_help.py::test_help_of_the_demo_voice",
     "scripts/test_render_model_repo.py",
     "serving/lm/engine_tensorrt_llm/test_trtllm_conversion.py::test_nothing_imports_tensorrt_llm",
     "serving/lm/engine_tensorrt_llm/test_trtllm_decoding.py::test_no_id_but_speech_is_ever_emitted",
+    "serving/lm/test_lm_engines.py::test_every_engine_and_strategy_is_measured",
+    "serving/token2wav/test_failed_batch.py",
     "serving/token2wav/test_graphed_token2wav.py",
     "serving/token2wav/test_wave_parity.py",
+    "vocoder/test_graphed_windows.py::test_replayed_windows_equal_whole_utterances",
     "vocoder/test_vocoder_stream.py::test_batch_row_equals_single_run_at_any_position",
     "voice/test_voice_store.py::test_processes_share_one_store_directory",
 )
-"""Beginnings of the names of tests that take more than about three seconds."""
+"""Beginnings of the names of tests that take long, with all their parameters together."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -27,6 +27,8 @@ class Sample:
         timeline: audio as it arrived.
         finish_reasons: of its pieces of text.
         error: None, or what kind of error it ended with.
+        retry_after_s: when a server that is full says to come back.
+        user: who asked, of the users of a closed loop.
     """
 
     utterance: str
@@ -35,6 +37,8 @@ class Sample:
     timeline: Timeline = field(default_factory=Timeline)
     finish_reasons: tuple[str, ...] = ()
     error: str | None = None
+    retry_after_s: float | None = None
+    user: int = 0
 
 
 Speak = Callable[[Utterance, float, Sample], Awaitable[Sample]]
@@ -50,7 +54,7 @@ async def measure(chunks: Any, due_s: float, sample: Sample) -> Sample:
         due_s: when it should have been sent, on the clock of ``time.perf_counter``.
     """
     reasons = []
-    error = None
+    error = retry_after_s = None
     try:
         async for chunk in chunks:
             sample.timeline.add(time.perf_counter() - due_s, chunk.seconds)
@@ -60,32 +64,52 @@ async def measure(chunks: Any, due_s: float, sample: Sample) -> Sample:
             error = NO_AUDIO
     except ClientError as failure:
         error = failure.kind
+        retry_after_s = getattr(failure, "retry_after_s", None)
     latency_s = time.perf_counter() - due_s
-    return replace(sample, latency_s=latency_s, finish_reasons=tuple(reasons), error=error)
+    return replace(
+        sample,
+        latency_s=latency_s,
+        finish_reasons=tuple(reasons),
+        error=error,
+        retry_after_s=retry_after_s,
+    )
 
 
 async def closed_loop(
-    speak: Speak, utterances: Iterator[Utterance], clients: int, requests: int, seconds: float, report: Report
+    speak: Speak,
+    utterances: Iterator[Utterance],
+    clients: int,
+    requests: int,
+    seconds: float,
+    report: Report,
+    arrive_s: float = 0.0,
 ) -> list[Sample]:
-    """``clients`` users who ask again as soon as they have their answer.
+    """``clients`` users who ask again as soon as they have their answer, or when they were told to.
 
     Ends after ``requests``, or when the seconds are over and the answers under way are there.
+
+    Args:
+        arrive_s: seconds over which they come, one after another.
     """
     start = time.perf_counter()
     samples: list[Sample] = []
     left = iter(range(requests))
 
-    async def user() -> None:
+    async def user(number: int) -> None:
+        if arrive_s:
+            await asyncio.sleep(arrive_s * number / clients)
         for _ in left:
             due_s = time.perf_counter()
             if due_s - start >= seconds:
                 return
             utterance = next(utterances)
-            sample = await speak(utterance, due_s, Sample(utterance.name, due_s - start))
+            sample = await speak(utterance, due_s, Sample(utterance.name, due_s - start, user=number))
             samples.append(sample)
             report(sample.error is not None)
+            if sample.retry_after_s is not None:
+                await asyncio.sleep(min(sample.retry_after_s, seconds))
 
-    await asyncio.gather(*(user() for _ in range(clients)))
+    await asyncio.gather(*(user(number) for number in range(clients)))
     return samples
 
 

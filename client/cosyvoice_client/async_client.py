@@ -21,6 +21,8 @@ from cosyvoice_client.request import OFFLINE_MODEL, STREAMING_MODEL, SpeechReque
 END_WAIT_S = 2.0
 """Longest wait for the end of a stream after an error, in which nothing else is of interest."""
 UNLIMITED = -1
+NAME_HEADER = "x-client-id"
+"""Names a client; without it the address of its connection does."""
 CHANNEL = [
     ("grpc.max_send_message_length", UNLIMITED),
     ("grpc.max_receive_message_length", UNLIMITED),
@@ -35,6 +37,7 @@ class AsyncSpeechClient:
     Args:
         url: ``host:port``.
         timeout_s: longest wait for the next chunk, or for a whole utterance.
+        name: of this client, for its turn among others when the server is full.
     """
 
     def __init__(
@@ -43,11 +46,13 @@ class AsyncSpeechClient:
         streaming_model: str = STREAMING_MODEL,
         offline_model: str = OFFLINE_MODEL,
         timeout_s: float = 60.0,
+        name: str | None = None,
     ) -> None:
         self.url = url
         self.streaming_model = streaming_model
         self.offline_model = offline_model
         self.timeout_s = timeout_s
+        self._headers = None if name is None else {NAME_HEADER: name}
         self._client = triton_aio.InferenceServerClient(url, channel_args=CHANNEL)
 
     async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
@@ -65,7 +70,7 @@ class AsyncSpeechClient:
         started = time.perf_counter()
         # Without the header triton_grpc_error, which ends a failed stream with gRPC's status: Triton 24.10
         # crashes, for all its clients, if an error comes while a chunk is still on its way.
-        responses = self._client.stream_infer(_once(call))
+        responses = self._client.stream_infer(_once(call), headers=self._headers)
         try:
             while (result := await self._next(responses)) is not None:
                 chunk = read_chunk(result, time.perf_counter() - started)
@@ -92,6 +97,7 @@ class AsyncSpeechClient:
                 infer_inputs(triton, request),
                 request_id=request_id,
                 client_timeout=self.timeout_s,
+                headers=self._headers,
             )
         except InferenceServerException as error:
             raise server_error(error.status(), error.message(), self.url) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class ClientError(Exception):
     """Base of all errors of this package.
@@ -30,11 +32,24 @@ class RefusedError(ClientError):
         self.kind = kind
 
 
+RETRY_AFTER = re.compile(r"; try again in (\d+(?:\.\d+)?) s$")
+"""What a server that is full says at the end of its message."""
+
+
 class UnavailableError(ClientError):
-    """The server can't be reached, or is too busy: try again later."""
+    """The server can't be reached, or is too busy: try again later.
+
+    Attributes:
+        retry_after_s: when, if the server says so. Whoever comes back then has its turn.
+    """
 
     kind = "unavailable"
     exit_code = 3
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        told = RETRY_AFTER.search(message)
+        self.retry_after_s = float(told[1]) if told else None
 
 
 class ServerTimeoutError(ClientError):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 
 Section = Mapping[str, Any]
 
@@ -111,6 +111,16 @@ class FlowConfig:
     """Classifier-free guidance: velocity = (1 + rate) * conditioned - rate * unconditioned."""
     encoder: EncoderConfig
     estimator: EstimatorConfig
+
+    def waits_for(self, tokens: int | None) -> int:
+        """Tokens after a block that have to be known, where so many are wished for; None: all that are seen.
+
+        Raises:
+            InvalidInput: more than the network looks ahead.
+        """
+        if tokens is not None and tokens > self.lookahead_tokens:
+            raise InvalidInput("lookahead_tokens", tokens, f"at most {self.lookahead_tokens}, as published")
+        return self.lookahead_tokens if tokens is None else tokens
 
 
 @dataclass(frozen=True)

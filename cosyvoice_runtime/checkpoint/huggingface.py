@@ -1,7 +1,8 @@
 """The speech language model as a plain Qwen2ForCausalLM over one merged vocabulary.
 
-Engines that know Qwen2 but not CosyVoice2 (TensorRT-LLM, vLLM) run this form. Its ids, in order: the text
-tokenizer's, the speech rows (codes and three stop ids), sos, task id, and padding to a multiple of 128.
+Programs that know Qwen2 but not CosyVoice2 read this form; stage 1 converts for TensorRT-LLM and vLLM in its
+own ways. Its ids, in order: the text tokenizer's, the speech rows (codes and three stop ids), sos, task id,
+and padding to a multiple of 128.
 
 The output head has a bias, which Hugging Face's class does not have: ``lm_head.bias`` in
 ``model.safetensors`` must be loaded by the engine. Rows that are no speech id have zero weight and the bias

@@ -34,18 +34,17 @@ class EngineModel(ExtractorModel):
         return self._network.run(given, target)[first].cpu().numpy()
 
 
-def open_extractor(settings: ExtractorSettings, name: str) -> ExtractorModel | None:
-    """The engine of an extractor, or None for backend onnx, which reads the checkpoint.
+def open_extractor(settings: ExtractorSettings, name: str) -> ExtractorModel:
+    """The engine of an extractor.
 
     Raises:
         EngineFileError: the engine, its graph, TensorRT or a GPU is missing, or the engine is of something
             else.
     """
-    if settings.backend == "onnx":
-        return None
     cuda = Cuda(torch.device(settings.device))
     graph = graph_of(settings.backend_dir, name)
     require_current(graph.parent, wanted_graph(settings.checkpoint_dir, name, "float32"))
     engine = open_engine(settings.backend_dir, name, [extractors.PROFILE], cuda)
     ports = GraphPorts.read(graph)
-    return EngineModel(FittedNetwork(TensorRTNetwork(engine), ports), ports, cuda.device)
+    network = TensorRTNetwork(engine, lanes=settings.tensorrt_contexts)
+    return EngineModel(FittedNetwork(network, ports), ports, cuda.device)

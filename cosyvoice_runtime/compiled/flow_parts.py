@@ -18,7 +18,7 @@ from cosyvoice_runtime.compiled.ports import FittedNetwork
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
-from cosyvoice_runtime.flow.layers import Before, Past
+from cosyvoice_runtime.flow.layers import Before, Gathered, Past
 from cosyvoice_runtime.flow.pages import GUIDANCE_ROWS
 
 Fit = Callable[[FlowShape], FlowShape]
@@ -46,8 +46,8 @@ class EngineEncoder(nn.Module):
         rows, new = x.shape[0], x.shape[1] - self._config.lookahead_tokens
         rate = self._config.frames_per_token
         sizes = self._shapes.encoder(self._fit(FlowShape(rows, new, max(1, token_past.frames))))
-        tokens = token_past.before(self.token_layout, x, new, sizes["past"])
-        frames = frame_past.before(self.frame_layout, x, rate * new, sizes["past_frames"])
+        tokens = token_past.before(self.token_layout, x, new)
+        frames = frame_past.before(self.frame_layout, x, rate * new)
         inputs = {
             "x": x,
             "present": present,
@@ -89,7 +89,7 @@ class EngineEstimator(nn.Module):
         rate = self._shapes.config.flow.frames_per_token
         shape = FlowShape(rows // GUIDANCE_ROWS, new // rate, max(1, past.frames // rate))
         sizes = self._shapes.estimator(self._fit(shape))
-        before = past.before(self.layout, x, new, sizes["past"])
+        before = past.before(self.layout, x, new)
         inputs = {
             "x": x,
             "mu": mu,
@@ -113,7 +113,7 @@ def _mask(visible: Tensor | None, past: Past, before: Before, rows: int, new: in
     return F.pad(visible, (keys.shape[2] - past.frames, 0))
 
 
-def _past_inputs(prefix: str, before: Before) -> dict[str, Tensor]:
+def _past_inputs(prefix: str, before: Before) -> dict[str, Tensor | Gathered]:
     return {f"{prefix}keys": before.keys, f"{prefix}values": before.values, f"{prefix}tails": before.tails}
 
 

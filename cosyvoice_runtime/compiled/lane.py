@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.network import Tensors
+from cosyvoice_runtime.compiled.network import Inputs, whole
 from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTContext, TensorRTEngine
+from cosyvoice_runtime.flow.layers import Gathered
 
 Key = tuple[tuple[int, ...], ...]
+End = Callable[[], dict[str, Tensor]]
+"""Has the caller's stream wait for a call, and gives its outputs on it."""
 
 
 @dataclass(frozen=True)
@@ -52,44 +55,54 @@ class Lane:
         for shapes, context in zip(wanted, contexts, strict=True):
             tensors = {name: _view(flat, context.shape(name)) for name, flat in memory.items()}
             context.bind(tensors, scratch)
-            graph = self._record(context)
+            graph = self._capture(context)
             self._captured[self._key(shapes)] = CapturedCall(tensors, scratch, context, graph)
 
-    def run(self, inputs: Tensors) -> dict[str, Tensor]:
-        """All outputs, on the caller's stream."""
+    def start(self, inputs: Inputs) -> End:
+        """Begin a call; the inputs must stay in place until its end, and no other call may begin before."""
         shapes = {name: tuple(inputs[name].shape) for name in self._engine.inputs}
         call = self._captured.get(self._key(shapes))
         return self._enqueue(shapes, inputs) if call is None else self._replay(call, inputs)
 
-    def _replay(self, call: CapturedCall, inputs: Tensors) -> dict[str, Tensor]:
+    def _replay(self, call: CapturedCall, inputs: Inputs) -> End:
         caller = self._cuda.current_stream()
         self._stream.wait_stream(caller)
         if self._read is not None:
             self._stream.wait_event(self._read)
         with self._cuda.on(self._stream):
             for name in self._engine.inputs:
-                call.tensors[name].copy_(inputs[name])
+                _write(inputs[name], call.tensors[name])
             call.graph.replay()
-        caller.wait_stream(self._stream)
-        outputs = {name: call.tensors[name].clone() for name in self._engine.outputs}
-        self._read = caller.record_event()
-        return outputs
 
-    def _enqueue(self, shapes: Shapes, inputs: Tensors) -> dict[str, Tensor]:
+        def end() -> dict[str, Tensor]:
+            caller.wait_stream(self._stream)
+            outputs = {name: call.tensors[name].clone() for name in self._engine.outputs}
+            self._read = caller.record_event()
+            return outputs
+
+        return end
+
+    def _enqueue(self, shapes: Shapes, inputs: Inputs) -> End:
         """At shapes that were not captured, straight from the inputs and into new outputs."""
         context = self._contexts[self._engine.profile_of(shapes)]
         context.set_shapes(shapes)
         if context.scratch_bytes() > self._scratch.numel():
             self._scratch = self._empty(context.scratch_bytes())
         outputs = {name: self._output(name, context) for name in self._engine.outputs}
-        context.bind({**{name: inputs[name] for name in shapes}, **outputs}, self._scratch)
+        given = {name: whole(inputs[name]) for name in shapes}
+        context.bind({**given, **outputs}, self._scratch)
         caller = self._cuda.current_stream()
         self._stream.wait_stream(caller)  # after the outputs were allocated: their memory may be in use there
         context.enqueue(self._stream)
-        caller.wait_stream(self._stream)
-        return outputs
 
-    def _record(self, context: TensorRTContext) -> Any:
+        def end() -> dict[str, Tensor]:
+            caller.wait_stream(self._stream)
+            given.clear()  # kept until here: the work reads them
+            return outputs
+
+        return end
+
+    def _capture(self, context: TensorRTContext) -> Any:
         """A graph of the context's work, after one run: the first of new shapes does more than later ones."""
         context.enqueue(self._stream)
         self._stream.synchronize()
@@ -121,3 +134,10 @@ class Lane:
 
 def _view(flat: Tensor, shape: tuple[int, ...]) -> Tensor:
     return flat[: torch.Size(shape).numel()].view(shape)
+
+
+def _write(value: Tensor | Gathered, out: Tensor) -> None:
+    if isinstance(value, Tensor):
+        out.copy_(value)
+    else:
+        value.into(out)

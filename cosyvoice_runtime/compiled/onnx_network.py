@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import onnxruntime
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.network import Tensors
+from cosyvoice_runtime.compiled.network import Inputs, whole
 from cosyvoice_runtime.errors import EngineFileError
 
 
@@ -33,7 +34,11 @@ class OnnxNetwork:
             raise EngineFileError(f"{path}: not a readable ONNX model ({error})") from error
         self._outputs = [output.name for output in self._session.get_outputs()]
 
-    def run(self, inputs: Tensors) -> dict[str, Tensor]:
-        arrays = {name: tensor.contiguous().numpy() for name, tensor in inputs.items()}
+    def run(self, inputs: Inputs) -> dict[str, Tensor]:
+        arrays = {name: whole(value).contiguous().numpy() for name, value in inputs.items()}
         results = self._session.run(self._outputs, arrays)
         return {name: torch.from_numpy(array) for name, array in zip(self._outputs, results, strict=True)}
+
+    def run_all(self, calls: Iterable[Inputs]) -> list[dict[str, Tensor]]:
+        """One after the other."""
+        return [self.run(inputs) for inputs in calls]

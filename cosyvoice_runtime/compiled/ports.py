@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.network import CompiledNetwork, Tensors
+from cosyvoice_runtime.compiled.network import CompiledNetwork, Inputs, Tensors
 from cosyvoice_runtime.compiled.shapes import Sizes
+from cosyvoice_runtime.flow.layers import Gathered
 
 Dims = tuple[int | str, ...]
 BATCH = "batch"
@@ -38,7 +39,7 @@ class GraphPorts:
             for name, dims in self.inputs.items()
         }
 
-    def sizes(self, inputs: Tensors) -> Sizes:
+    def sizes(self, inputs: Inputs) -> Sizes:
         """The free sizes of given inputs."""
         return {
             dim: size
@@ -54,7 +55,7 @@ class FittedNetwork:
     def __init__(self, network: CompiledNetwork, ports: GraphPorts) -> None:
         self._network, self._ports = network, ports
 
-    def run(self, inputs: Tensors, target: Sizes) -> dict[str, Tensor]:
+    def run(self, inputs: Inputs, target: Sizes) -> dict[str, Tensor]:
         """All outputs, as if the sizes were those of the inputs.
 
         Args:
@@ -63,47 +64,52 @@ class FittedNetwork:
         """
         sizes = self._ports.sizes(inputs)
         if BATCH not in sizes or sizes[BATCH] <= target[BATCH]:
-            return self._padded(inputs, target)
-        rows, most = sizes[BATCH], target[BATCH]
+            return self._cut(self._network.run(self._padded(inputs, target)), sizes)
+        calls = list(self._calls(inputs, sizes[BATCH], target[BATCH]))
+        outputs = self._network.run_all(self._padded(call, target) for call in calls)
         pieces = [
-            self._padded(
-                {name: _rows(inputs[name], dims, start, most) for name, dims in self._ports.inputs.items()},
-                target,
-            )
-            for start in range(0, rows, most)
+            self._cut(output, self._ports.sizes(call)) for output, call in zip(outputs, calls, strict=True)
         ]
         return {
             name: torch.cat([piece[name] for piece in pieces], dims.index(BATCH))
             for name, dims in self._ports.outputs.items()
         }
 
-    def _padded(self, inputs: Tensors, target: Sizes) -> dict[str, Tensor]:
+    def _calls(self, inputs: Inputs, rows: int, most: int) -> Iterator[dict[str, Tensor | Gathered]]:
+        """The inputs in calls of at most so many rows."""
+        for start in range(0, rows, most):
+            yield {name: _rows(inputs[name], dims, start, most) for name, dims in self._ports.inputs.items()}
+
+    def _padded(self, inputs: Inputs, target: Sizes) -> dict[str, Tensor | Gathered]:
         sizes = self._ports.sizes(inputs)
-        given = {
-            name: _pad(inputs[name], dims, sizes, target).contiguous()
-            for name, dims in self._ports.inputs.items()
-        }
-        outputs = self._network.run(given)
+        return {name: _pad(inputs[name], dims, sizes, target) for name, dims in self._ports.inputs.items()}
+
+    def _cut(self, outputs: Tensors, sizes: Sizes) -> dict[str, Tensor]:
         return {name: _cut(outputs[name], dims, sizes) for name, dims in self._ports.outputs.items()}
 
 
-def _rows(tensor: Tensor, dims: Dims, start: int, count: int) -> Tensor:
+def _rows(tensor: Tensor | Gathered, dims: Dims, start: int, count: int) -> Tensor | Gathered:
     """``count`` rows, or what is left of them; a tensor without rows as it is."""
+    if not isinstance(tensor, Tensor):
+        return tensor.rows(start, count)
     if BATCH not in dims:
         return tensor
     axis = dims.index(BATCH)
     return tensor.narrow(axis, start, min(count, tensor.shape[axis] - start))
 
 
-def _pad(tensor: Tensor, dims: Dims, sizes: Sizes, target: Sizes) -> Tensor:
+def _pad(tensor: Tensor | Gathered, dims: Dims, sizes: Sizes, target: Sizes) -> Tensor | Gathered:
     """Zeros: before the past, so that it still ends where the new begins, and after everything else."""
+    if not isinstance(tensor, Tensor):
+        rows, frames = (target[dim] for dim in dims[1:3] if isinstance(dim, str))
+        return tensor.padded(rows, frames)
     amounts: list[int] = []
     for dim in reversed(dims):
         missing = target[dim] - sizes[dim] if isinstance(dim, str) else 0
         past = _past_of(dim)
         before = target[past] - sizes[past] if past else 0
         amounts += [before, missing - before]
-    return F.pad(tensor, amounts) if any(amounts) else tensor
+    return (F.pad(tensor, amounts) if any(amounts) else tensor).contiguous()
 
 
 def _past_of(dim: int | str) -> str | None:

@@ -104,7 +104,7 @@ class Shapes:
 
     @property
     def widest_chunks(self) -> FlowShape:
-        """Of all utterances at once, as long as their keys are one tensor."""
+        """Longest past for a full batch: TensorRT limits the elements of the tensor that holds its keys."""
         config = self.config.flow.estimator
         layers = config.num_stages * config.blocks_per_stage
         keys_a_token = layers * GUIDANCE_ROWS * self.config.flow.frames_per_token

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torch import Tensor
 
 from cosyvoice_runtime.compiled.lane import Lane
-from cosyvoice_runtime.compiled.network import Tensors
+from cosyvoice_runtime.compiled.network import Inputs
 from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTEngine
 
 logger = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 class TensorRTNetwork:
     """
     Args:
-        lanes: calls that run at once; one more waits for a lane.
+        lanes: calls that run at once, of several threads or of one; one more waits for a lane.
         captured: shapes of the inputs whose calls become CUDA graphs. All of them are captured here, none
             later: a capture must not meet other threads' CUDA calls. Other shapes are enqueued as they are.
     """
@@ -34,10 +34,28 @@ class TensorRTNetwork:
             self._idle.put(lane)
         logger.info("%s: %d lanes, %d CUDA graphs each", engine.path.name, lanes, len(captured))
 
-    def run(self, inputs: Tensors) -> dict[str, Tensor]:
-        lane = self._idle.get()
+    def run(self, inputs: Inputs) -> dict[str, Tensor]:
+        [outputs] = self.run_all([inputs])
+        return outputs
+
+    def run_all(self, calls: Iterable[Inputs]) -> list[dict[str, Tensor]]:
+        """As many at once as lanes are idle."""
+        waiting, outputs = iter(calls), []
+        with self._cuda.current():
+            while some := self._run_some(waiting):
+                outputs += some
+        return outputs
+
+    def _run_some(self, waiting: Iterator[Inputs]) -> list[dict[str, Tensor]]:
+        """The next calls, on lanes of their own; none at the end."""
+        lanes, ends = [], []
         try:
-            with self._cuda.current():
-                return lane.run(inputs)
+            for inputs in waiting:
+                lanes.append(self._idle.get())  # whoever holds the last one waits for no other: see below
+                ends.append(lanes[-1].start(inputs))
+                if self._idle.empty():
+                    break
+            return [end() for end in ends]
         finally:
-            self._idle.put(lane)
+            for lane in lanes:
+                self._idle.put(lane)

@@ -93,12 +93,14 @@ def _open_onnx(settings: Token2WavSettings, shapes: Shapes) -> Token2WavEngines:
 
 
 def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes) -> Token2WavEngines:
-    cuda = Cuda(torch.device(settings.device))
+    [vocoder_device] = settings.vocoder_devices
 
     def network(name: str, captured: list[Sizes]) -> FittedNetwork:
+        cuda = Cuda(torch.device(vocoder_device if name == vocoder.NAME else settings.device))
         engine = open_engine(settings.backend_dir, name, shapes.profiles()[name], cuda)
         ports = GraphPorts.read(graph_of(settings.backend_dir, name))
-        compiled = TensorRTNetwork(engine, [ports.input_shapes(sizes) for sizes in captured])
+        shapes_to_capture = [ports.input_shapes(sizes) for sizes in captured]
+        compiled = TensorRTNetwork(engine, shapes_to_capture, settings.tensorrt_contexts)
         return FittedNetwork(compiled, ports)
 
     return Token2WavEngines(

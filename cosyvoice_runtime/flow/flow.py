@@ -131,6 +131,8 @@ class Flow:
         self.solver = EulerSolver(network.estimator, config.cfg_rate, num_steps)
         self.max_frames = MAX_FRAMES
         """Of one utterance, prompt included; engines may be built for fewer."""
+        self.lookahead_tokens = config.lookahead_tokens
+        """Tokens after a block that have to be known; see :meth:`wait_for`."""
         self._noise = start_noise(config.mel_bins).to(self.device)
         if compiled is not None:
             network.replace(compiled.encoding(network.encoder), compiled.velocity(network.estimator))
@@ -152,6 +154,19 @@ class Flow:
             network = FlowNetwork(config).eval().requires_grad_(False)
         network.load_state_dict(from_published(tensors), assign=True)
         return cls(config, network.to(device, dtype), num_steps, compiled)
+
+    def wait_for(self, tokens: int | None) -> None:
+        """Wait for fewer tokens after each block than the network looks ahead; None: for all of them.
+
+        A block then ends as an utterance does, with zeros in place of what is not waited for, however many
+        tokens are there: any schedule gives the same mel.
+
+        Raises:
+            InvalidInput: more than the checkpoint's network looks ahead.
+        """
+        self.lookahead_tokens = self.config.waits_for(tokens)
+        if self.lookahead_tokens < self.config.lookahead_tokens:
+            self.network.encoder.look_ahead.restrict(self.lookahead_tokens, self.config.encoder.chunk_tokens)
 
     @torch.inference_mode()
     def generate(
@@ -177,7 +192,7 @@ class Flow:
         Raises:
             InvalidInput: an utterance, prompt included, exceeds 300 s, or a token is out of range.
         """
-        held_back = 0 if finalize else self.config.lookahead_tokens
+        held_back = 0 if finalize else self.lookahead_tokens
         spans = []
         for prompt, new in zip(map(self.check_prompt, prompts), tokens, strict=True):
             everything = torch.cat([prompt.tokens, self.check_tokens(new, len(prompt.tokens))])
@@ -201,7 +216,7 @@ class Flow:
         return self.solver.solve(noise, conditions, attention.estimator)
 
     def encode(self, tokens: Tensor, present: Tensor, attention: FlowAttention) -> Tensor:
-        """What the estimator is told of the tokens: ``[B, frames, mel]``.
+        """Encoded tokens (mu) that condition the estimator: ``[B, frames, mel]``.
 
         Args:
             tokens: int64 ``[B, T + lookahead]``; ``present``: bool, alike, False past an utterance's end.

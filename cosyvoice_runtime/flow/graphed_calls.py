@@ -174,7 +174,7 @@ class GraphedCalls:
         capture: GraphCapture,
         fused: PagedSolver | None = None,
     ) -> None:
-        self._chunk, self._lookahead = flow.config.encoder.chunk_tokens, flow.config.lookahead_tokens
+        self._chunk, self._lookahead = flow.config.encoder.chunk_tokens, flow.lookahead_tokens
         self._buckets = buckets
         tails = {rows: (batch_tails(pool, rows), batch_tails(pool, rows)) for rows in buckets.rows}
         # Largest first: the smaller ones then find their memory in the pool.

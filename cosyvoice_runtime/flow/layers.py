@@ -63,16 +63,37 @@ class Past(Protocol):
     def frames(self) -> int:
         """Frames of the longest row."""
 
-    def before(self, layout: PastLayout, x: Tensor, new: int, frames: int) -> Before:
+    def before(self, layout: PastLayout, x: Tensor, new: int) -> Before:
         """All of it in whole tensors.
 
         Args:
             x: the input ``[B, ...]``, for its type and device; ``new``: frames of it to keep.
-            frames: at least those of the past; it may be filled up with zeros in front to as many.
         """
 
     def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:
         """Keep what the input adds: keys and values ``[A, B, T, H, D]`` and tails ``[B, tail_size]``."""
+
+
+class Gathered(Protocol):
+    """A tensor ``[A, B, S, H, D]`` that lies in pieces until somebody says where it is wanted."""
+
+    @property
+    def shape(self) -> torch.Size: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def rows(self, start: int, count: int) -> Gathered:
+        """Some of its B rows."""
+
+    def padded(self, rows: int, frames: int) -> Gathered:
+        """With zeros in front of its S frames, and rows of zeros after its own."""
+
+    def into(self, out: Tensor) -> Tensor:
+        """Write it into a contiguous tensor of its shape and type, which is returned."""
+
+    def whole(self) -> Tensor:
+        """In a tensor of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +106,8 @@ class Before:
         lengths: int64 ``[B]`` valid frames of the input that follows.
     """
 
-    keys: Tensor
-    values: Tensor
+    keys: Tensor | Gathered
+    values: Tensor | Gathered
     tails: Tensor
     lengths: Tensor
 
@@ -104,7 +125,7 @@ class NoPast:
     def frames(self) -> int:
         return 0
 
-    def before(self, layout: PastLayout, x: Tensor, new: int, frames: int) -> Before:  # noqa: ARG002
+    def before(self, layout: PastLayout, x: Tensor, new: int) -> Before:
         nothing = x.new_zeros(layout.attentions, len(x), 0, layout.heads, layout.head_dim)
         tails = x.new_zeros(len(x), layout.tail_size)
         return Before(nothing, nothing, tails, torch.full((len(x),), new, device=x.device))

@@ -99,12 +99,6 @@ class PagePool:
         elements = sum(torch.Size(geometry.page_shape).numel() for geometry in self._geometries)
         return elements * self.token_pages.element_size()
 
-    @property
-    def tail_bytes(self) -> int:
-        """Memory of one utterance beside its pages."""
-        elements = sum(torch.Size(geometry.tail_shape).numel() for geometry in self._geometries)
-        return elements * self.token_pages.element_size()
-
     def empty_tails(self) -> Tails:
         """Tails at the start of an utterance: zeros, as the convolutions are padded there."""
         return Tails(*(self.token_pages.new_zeros(geometry.tail_shape) for geometry in self._geometries))
@@ -116,7 +110,7 @@ class PagePool:
         pages = [self._free.pop() for _ in range(count)]
         for page in pages:
             self._holders[page] = 1
-        # A masked key weighs nothing, but nothing times a NaN left behind is NaN.
+        # Clear pages: attention multiplies masked keys by 0, and 0 * NaN is NaN.
         index = integers(pages, self.token_pages.device)
         for storage in (self.token_pages, self.frame_pages, self.estimator_pages):
             storage.index_fill_(0, index, 0)
@@ -133,6 +127,52 @@ class PagePool:
             self._holders[page] -= 1
             if not self._holders[page]:
                 self._free.append(page)
+
+
+@dataclass(frozen=True, eq=False)
+class GatheredPages:
+    """Keys or values of the rows of a batch, read from their pages when they are wanted: the only copy.
+
+    Attributes:
+        pages: ``[pages, A, frames, H, D]``.
+        table: int64 ``[B, W]`` pages of each row, oldest first.
+    """
+
+    pages: Tensor
+    table: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        _, attentions, frames, heads, size = self.pages.shape
+        rows, width = self.table.shape
+        return torch.Size((attentions, rows, width * frames, heads, size))
+
+    @property
+    def device(self) -> torch.device:
+        return self.pages.device
+
+    def rows(self, start: int, count: int) -> GatheredPages:
+        return GatheredPages(self.pages, self.table[start : start + count])
+
+    def padded(self, rows: int, frames: int) -> GatheredPages:
+        """
+        Raises:
+            ValueError: the frames are no whole pages.
+        """
+        width, rest = divmod(frames, self.pages.shape[2])
+        if rest:
+            raise ValueError(f"{frames} frames are no whole pages of {self.pages.shape[2]}")
+        missing = (width - self.table.shape[1], 0, 0, rows - self.table.shape[0])
+        return GatheredPages(self.pages, F.pad(self.table, missing, value=ZERO_PAGE))
+
+    def into(self, out: Tensor) -> Tensor:
+        attentions, _, _, heads, size = self.shape
+        flat = out.view(attentions, self.table.numel(), self.pages.shape[2], heads, size)
+        torch.index_select(self.pages.transpose(0, 1), 1, self.table.flatten(), out=flat)
+        return out
+
+    def whole(self) -> Tensor:
+        return self.into(self.pages.new_empty(self.shape))
 
 
 class PagedPast:
@@ -188,14 +228,13 @@ class PagedPast:
         """Frames of the longest row, in whole pages."""
         return self._pages_before * self._pages.shape[2]
 
-    def before(self, layout: PastLayout, x: Tensor, new: int, frames: int) -> Before:  # noqa: ARG002
-        """All of it in whole tensors; S is 0 where no row has a page yet.
-
-        Zero pages in front make it as long as the caller needs: the gather is the only copy.
-        """
-        missing = frames // self._pages.shape[2] - self._pages_before if self._pages_before else 0
-        table = F.pad(self._table[:, : self._pages_before], (missing, 0), value=ZERO_PAGE)
-        keys, values = self._pages.permute(3, 1, 0, 2, 4, 5)[:, :, table].flatten(3, 4)
+    def before(self, layout: PastLayout, x: Tensor, new: int) -> Before:  # noqa: ARG002
+        """All of it in whole tensors; S is 0 where no row has a page yet."""
+        if not self._pages_before:
+            nothing = self._pages.new_zeros(layout.attentions, len(x), 0, layout.heads, layout.head_dim)
+            return Before(nothing, nothing, self._tails, self._ends())
+        table = self._table[:, : self._pages_before]
+        keys, values = (GatheredPages(self._pages[:, :, :, side], table) for side in range(2))
         return Before(keys, values, self._tails, self._ends())
 
     def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Where a call finds and leaves what frames of the past are known by."""
+"""Where a call of the flow reads cached keys, values and tails, and where it writes new ones."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class FlowState:
         left = len(self.tokens) - self.tokens_done
         if self.last:
             return self._span(left, left) if left else None
-        lookahead = self._flow.config.lookahead_tokens
+        lookahead = self._flow.lookahead_tokens
         block = self._flow.config.encoder.chunk_tokens
         count = max(left - lookahead, 0) // block * block
         return self._span(count, count + lookahead) if count else None

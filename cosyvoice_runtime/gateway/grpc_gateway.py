@@ -225,10 +225,9 @@ def _told(error: grpc.aio.AioRpcError) -> tuple[str, str]:
 
 
 def _named(context: Any) -> list[tuple[str, str]]:
-    """Who asks, as metadata for the server; nothing else of a client's metadata reaches it."""
-    given = dict(context.invocation_metadata() or ()).get(CLIENT_HEADER)
-    address = context.peer().rpartition(":")[0]  # without the port: connections are many
-    return [(CLIENT_HEADER, str(given or address)[:MAX_NAME_LENGTH])]
+    """Who asks, if that is said: all that reaches the server of a client's metadata."""
+    name = dict(context.invocation_metadata() or ()).get(CLIENT_HEADER)
+    return [] if name is None else [(CLIENT_HEADER, str(name)[:MAX_NAME_LENGTH])]
 
 
 def _told_in_stream(response: bytes) -> bytes:

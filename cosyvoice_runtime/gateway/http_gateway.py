@@ -74,7 +74,10 @@ class HttpGateway:
         """
         connector = UnixConnector(self._options.server, limit=0)
         self._server = ClientSession(
-            "http://tritonserver", connector=connector, timeout=ClientTimeout(), auto_decompress=False
+            "http://tritonserver",
+            connector=connector,
+            timeout=ClientTimeout(),
+            skip_auto_headers=["Accept-Encoding"],  # else the server compresses what the client can't read
         )
         await self._runner.setup()
         host, _, port = self._options.address.rpartition(":")
@@ -216,9 +219,11 @@ def _passed_on(headers: Any) -> dict[str, str]:
 
 
 def _named(request: web.Request) -> dict[str, str]:
-    """Headers for the server, with who asks."""
-    name = request.headers.get(CLIENT_HEADER) or request.remote or ""
-    return _passed_on(request.headers) | {CLIENT_HEADER: name[:MAX_NAME_LENGTH]}
+    """Headers for the server, with who asks, if that is said."""
+    name = request.headers.get(CLIENT_HEADER)
+    sayable = name is not None and name.isascii() and name.isprintable()
+    named = {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
+    return _passed_on(request.headers) | named
 
 
 def _without_paths(config: dict[str, Any]) -> dict[str, Any]:

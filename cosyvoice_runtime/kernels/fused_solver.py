@@ -35,7 +35,7 @@ Linear = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class BlockWeights:
-    """Of a transformer block, as its four linear kernels take them; ``attention`` is the layer's number."""
+    """Weights of a transformer block as the linear kernels take them; ``attention`` is the layer's number."""
 
     attention: int
     qkv: Linear

@@ -17,7 +17,7 @@ EPSILON = 1e-5
 
 @triton.jit
 def _store(packed, queries, pages, m, start, inside, n, is_query, INNER: tl.constexpr):
-    # Not one store to chosen addresses: of those the compiler would not know that they lie side by side.
+    # Separate stores: the compiler cannot merge writes to computed addresses.
     if is_query:
         tl.store(queries + m[:, None] * INNER + n[None, :], packed, mask=inside[:, None])
     else:

@@ -126,7 +126,7 @@ def paged_attention(
 def paged_attention_plain(
     queries: Tensor, places: Places, attention: int, step: int, mixed: Tensor, weights: Tensor
 ) -> None:
-    """As :func:`paged_attention`; the first part is everything, the others weigh nothing."""
+    """As :func:`paged_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
     heads, head_dim = places.pages.shape[-2:]
     size, frames = places.page_frames, places.new_frames
     q = queries.float().view(places.rows, frames, heads, head_dim)

@@ -107,7 +107,7 @@ class KVCache:
         return heapq.heappop(self._free)
 
     def release(self, slot: int, wipe: bool = False) -> None:
-        """Give a slot back; ``wipe`` if it may hold nan or inf, which a mask doesn't hold back."""
+        """Give a slot back; ``wipe`` zeroes it: a mask cannot hide NaN or infinity."""
         if wipe:
             self.data[:, :, slot].zero_()
         self.lengths[slot] = 0

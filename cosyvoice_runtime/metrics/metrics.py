@@ -1,10 +1,9 @@
 """A model's own numbers, each labelled with the model's name.
 
-Numbers that one process writes and another reads, without a lock or a call between them.
-
-They stand in files of the format of prometheus_client's multiprocess mode, whose collector reads them. The
-mode itself is not turned on: its switch, the variable ``PROMETHEUS_MULTIPROC_DIR``, is one for the whole
-process, and vLLM reads it as well. So these numbers stay apart from those of any other user of the library.
+One process writes them and another reads them, without a lock or a call between the two. They stand in
+files of the format of prometheus_client's multiprocess mode, whose collector reads them. The mode itself is
+not turned on: its switch, the variable ``PROMETHEUS_MULTIPROC_DIR``, is one for the whole process, and vLLM
+reads it as well. So these numbers stay apart from those of any other user of the library.
 
 Triton's own custom metrics are no way to do this: their updates from several threads of a model crash the
 server of nvidia-pytriton 0.7.0.
@@ -115,9 +114,8 @@ class Addend:
 class NumberFiles:
     """The files of one model's process.
 
-    Gauges end with their process. Counters and histograms belong to a place, which one process at a time
-    holds: who takes the place of a dead process counts on from its numbers, in its files. So there are as
-    many files as there were processes at a time.
+    Gauges end with their process. Counters and histograms are in numbered files: a new process locks the
+    first free one and continues its counts. So there are as many files as there were processes at a time.
     """
 
     def __init__(self, directory: Path, model: str) -> None:

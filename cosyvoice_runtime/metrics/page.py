@@ -14,6 +14,9 @@ from prometheus_client.samples import Sample
 from cosyvoice_runtime.metrics.metrics import LIVING_GAUGES
 from cosyvoice_runtime.processes import is_alive
 
+COUNTERS = ("_total", "_count")
+"""How names of numbers end that only grow."""
+
 
 class ModelMetrics(Collector):
     """Metrics of all models of a server: gauges of living processes, counters of dead ones as well."""
@@ -34,6 +37,16 @@ def render_page(directory: Path) -> str:
 def read_samples(directory: Path) -> list[Sample]:
     """Every line of the page."""
     return [sample for family in ModelMetrics(directory).collect() for sample in family.samples]
+
+
+def sum_of_counters(directory: Path, model: str) -> float:
+    """The sum of all numbers of a model that only grow."""
+    samples = read_samples(directory)
+    return sum(
+        sample.value
+        for sample in samples
+        if sample.labels.get("model") == model and sample.name.endswith(COUNTERS)
+    )
 
 
 def samples_of(files: Iterable[Path]) -> list[Sample]:

@@ -17,8 +17,8 @@ def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
 
     Args:
         chunk_tokens: tokens of one block, of which at most all but one are cut.
-        first_hop: new tokens of the first block, at least 1. A prompt no longer than the cut for that stays
-            whole; of one a little longer little is left.
+        first_hop: new tokens of the first block, at least 1. Prompts no longer than the cut are kept whole;
+            slightly longer ones become very short.
     """
     count = voice.speech_tokens.shape[0]
     cut = (count + first_hop) % chunk_tokens

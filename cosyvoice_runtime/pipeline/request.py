@@ -81,6 +81,11 @@ class AudioChunk:
     segment: int
     finish_reason: FinishReason | None = None
 
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return len(self.samples) / self.sample_rate
+
 
 def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:
     """What to feed the speech LM for each segment of the request's text.

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -84,22 +83,6 @@ class SpeedChange:
         return max(math.floor((self._received - 0.5) / self.speed + 0.5), 0)
 
 
-class Synthesis(Protocol):
-    """What turns the tokens of utterances in progress into waveform; their states are its own."""
-
-    def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> Any:
-        """Start an utterance; pair with :meth:`close`. No seed means a source without noise."""
-
-    def push(self, state: Any, tokens: Sequence[int], last: bool = False) -> None:
-        """Append speech tokens; ``last`` says that no more will come."""
-
-    def advance(self, states: Sequence[Any]) -> list[Tensor]:
-        """The next samples, float32 ``[n]`` at 24 kHz, of each utterance; n may be 0."""
-
-    def close(self, state: Any) -> None:
-        """Free what the utterance holds; harmless when repeated."""
-
-
 @dataclass(frozen=True)
 class WaveState:
     """One utterance's flow, change of speed and vocoder."""
@@ -112,6 +95,8 @@ class WaveState:
 class Token2Wav:
     """Exact streaming: audio once sent never changes, and any schedule gives the same audio.
 
+    The flow and the vocoder may be on different devices: between them goes the mel, 320 bytes a frame.
+
     Args:
         lookahead_frames: mel frames that the vocoder waits for; None is its default.
     """
@@ -122,11 +107,18 @@ class Token2Wav:
         self.lookahead_frames = lookahead_frames
         self._windows: GraphedWindows | None = None
 
-    def capture(self, buckets: CallBuckets, capture: GraphCapture, fused: PagedSolver | None = None) -> int:
+    def capture(
+        self,
+        buckets: CallBuckets,
+        capture: GraphCapture,
+        fused: PagedSolver | None = None,
+        of_vocoder: GraphCapture | None = None,
+    ) -> int:
         """Replay chunks of these sizes from now on; to be called before anything is opened.
 
         Args:
             fused: takes the place of the flow's steps.
+            of_vocoder: where the vocoder runs on another device than the flow.
 
         Returns:
             the number of captured calls.
@@ -135,7 +127,7 @@ class Token2Wav:
         block = config.frames_per_token * config.encoder.chunk_tokens
         frames = [around.left + block * blocks + around.lookahead for blocks in buckets.blocks]
         calls = self.flow.capture(buckets, capture, fused)
-        self._windows = GraphedWindows(self.vocoder, buckets.rows, frames, capture)
+        self._windows = GraphedWindows(self.vocoder, buckets.rows, frames, of_vocoder or capture)
         return calls + len(self._windows)
 
     def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> WaveState:
@@ -156,7 +148,8 @@ class Token2Wav:
         mels = self.flow.advance([state.flow for state in states])
         last = [state.flow.last for state in states]
         stretched = [
-            state.speed.push(mel, is_last) for state, mel, is_last in zip(states, mels, last, strict=True)
+            state.speed.push(mel.to(self.vocoder.device, non_blocking=True), is_last)
+            for state, mel, is_last in zip(states, mels, last, strict=True)
         ]
         return vocode(self.vocoder, [state.vocoder for state in states], stretched, last, self._windows)
 

@@ -84,7 +84,7 @@ class HopPolicy:
         """What the settings say, for a checkpoint's flow."""
         return cls(
             block_tokens=flow.encoder.chunk_tokens,
-            lookahead_tokens=flow.lookahead_tokens,
+            lookahead_tokens=flow.waits_for(settings.flow_lookahead),
             min_first_tokens=settings.first_hop_tokens,
             hop_tokens=settings.hop_tokens,
             max_hop_tokens=settings.max_hop_tokens,
@@ -178,7 +178,7 @@ class TokenFeed:
             self._news.set()
 
     def _finish(self, reason: FinishReason) -> None:
-        if reason is FinishReason.CANCELLED:  # the listener's own leaving never arrives here
+        if reason is FinishReason.CANCELLED:  # a client that leaves cancels the task instead
             raise CosyVoiceError("the speech LM was told to stop before the end of the utterance")
         if reason is FinishReason.ERROR:
             raise CosyVoiceError("the speech LM failed without a reason")
@@ -186,7 +186,7 @@ class TokenFeed:
 
 
 OFFLINE_CUSHION_S = 8.0
-"""Whoever waits for all of the audio can wait as long as a listener with this much left to play."""
+"""Cushion assumed for requests answered as a whole: their chunks may be long and may wait."""
 
 
 async def speak(

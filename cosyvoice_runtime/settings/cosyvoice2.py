@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from cosyvoice_runtime.settings.model import ModelSettings, require_order
-from cosyvoice_runtime.settings.rule import Accepted, Flag
+from cosyvoice_runtime.settings.model import FlowLookahead, ModelSettings, require_order, whole_or_exact
+from cosyvoice_runtime.settings.rule import AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
 
 if TYPE_CHECKING:
     from typing import Self
@@ -47,11 +47,10 @@ class CosyVoice2Settings(ModelSettings):
     )
     max_voices_mib: int = Field(2048, ge=1, le=1_048_576, description="Size of the voices kept on disk.")
     max_text_characters: int = Field(5000, ge=1, le=10_000, description="Longest text of one request.")
-    max_inflight_utterances: int = Field(
-        64,
-        ge=1,
-        le=4096,
-        description="Utterances spoken at once by one instance; one more is refused with UNAVAILABLE.",
+    max_inflight_utterances: Annotated[int, Field(ge=1, le=4096), OR_AUTO] = Field(
+        AUTO_NUMBER,
+        description="Utterances spoken at once, by both entry models together; one more is refused with "
+        "UNAVAILABLE. auto: as many as the machine keeps up with, measured while it runs.",
     )
     grpc_url: Annotated[str, Field(pattern=r"^\S+:\d+$"), Accepted("host:port")] = Field(
         "127.0.0.1:8001",
@@ -77,6 +76,7 @@ class CosyVoice2Settings(ModelSettings):
     max_hop_tokens: int = Field(
         100, ge=1, le=1000, description="Speech tokens of the longest chunk that the hop may grow to."
     )
+    lookahead_tokens: FlowLookahead = EXACT
     max_tokens: int = Field(
         2048,
         ge=1,
@@ -113,6 +113,11 @@ class CosyVoice2Settings(ModelSettings):
     def _hop_within_its_maximum(self) -> Self:
         require_order(self, "hop_tokens", "max_hop_tokens")
         return self
+
+    @property
+    def flow_lookahead(self) -> int | None:
+        """Speech tokens, or None for as many as the checkpoint's flow looks ahead."""
+        return whole_or_exact(self.lookahead_tokens)
 
     def resolved(self, machine: Machine) -> Self:
         return super().resolved(machine).replace(voices_dir=self.voices_dir.absolute())

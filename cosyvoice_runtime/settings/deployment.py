@@ -88,15 +88,32 @@ class Settings(BaseModel):
         return sections[name]
 
     def resolved(self, machine: Machine) -> Settings:
-        """A copy without ``auto`` and without relative paths; each value chosen here is logged."""
+        """A copy without ``auto`` and without relative paths; each value chosen here is logged.
+
+        Raises:
+            InvalidInput: two sections disagree.
+        """
         sections: dict[str, Any] = {}
         for name, section in self.sections().items():
             sections[name] = section.resolved(machine)
             chosen = sections[name].placeholders()
             for key, before in section.placeholders().items():
-                if before == AUTO:
+                if before == AUTO and chosen[key] != AUTO:
                     logger.info("%s.%s: auto is %s", name, key, chosen[key])
+        self._require_one_lookahead()
+        if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
+            logger.warning(
+                "tensorrt_llm.engine is tensorrt_llm and cosyvoice2.sampling ras: engine torch is the faster "
+                "one for ras (docs/tensorrt_llm.md); tensorrt_llm is for cosyvoice2.sampling nucleus"
+            )
         return Settings(**sections)
+
+    def _require_one_lookahead(self) -> None:
+        """cosyvoice2 sends what token2wav waits for."""
+        sent, awaited = self.cosyvoice2.lookahead_tokens, self.token2wav.lookahead_tokens
+        if sent != awaited:
+            limit = f"as token2wav.lookahead_tokens, which is {awaited}"
+            raise InvalidInput("cosyvoice2.lookahead_tokens", sent, limit)
 
     def _owners(self, key: str, text: str) -> list[str]:
         section, _, name = key.rpartition(".")

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from cosyvoice_runtime.settings.model import (
     BACKEND_DIR,
     BatchedSettings,
+    Contexts,
     Device,
     require_device,
     resolved_device,
@@ -32,6 +33,7 @@ class ExtractorSettings(BatchedSettings):
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend onnx."
     )
     device: Device = Field(AUTO, description="Where backend tensorrt runs the network.")
+    tensorrt_contexts: Contexts = 1
 
     @model_validator(mode="after")
     def _tensorrt_runs_on_a_gpu(self) -> Self:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, OR_AUTO, Accepted
+from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted
 from cosyvoice_runtime.settings.section import Section
 
 if TYPE_CHECKING:
@@ -19,7 +19,27 @@ if TYPE_CHECKING:
 CPU, GPU = "cpu", r"cuda(:[0-9]+)?"
 """Patterns of a device's name."""
 Device = Annotated[str, Field(pattern=rf"^({AUTO}|{CPU}|{GPU})$"), Accepted(f"cpu, cuda or cuda:N or {AUTO}")]
+FlowLookahead = Annotated[
+    str,
+    Field(
+        pattern=rf"^({EXACT}|[0-9])$",
+        description="Speech tokens after a block that the flow waits for, the same in cosyvoice2 and "
+        "token2wav; exact is what it was trained with (3 as published), fewer speak sooner.",
+    ),
+    Accepted(f"{EXACT}, or a whole number from 0 to 9"),
+]
 BACKEND_DIR = Path("engines/networks")
+
+
+Contexts = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=16,
+        description="Backend tensorrt: calls of a network that run at once, each with contexts, memory and "
+        "CUDA graphs of its own; of use where a batch is too long for one call.",
+    ),
+]
 
 
 class ModelSettings(Section):
@@ -75,6 +95,11 @@ class BatchedSettings(ModelSettings):
     max_queue_size: int = Field(
         256, ge=1, le=100_000, description="Requests that may wait; one more is refused with UNAVAILABLE."
     )
+
+
+def whole_or_exact(text: str) -> int | None:
+    """The number, or None for ``exact``."""
+    return None if text == EXACT else int(text)
 
 
 def resolved_device(wanted: str, machine: Machine) -> str:

@@ -14,6 +14,8 @@ from pydantic.fields import FieldInfo
 
 AUTO: Literal["auto"] = "auto"
 """Accepted in place of a value that is then chosen for the machine."""
+EXACT: Literal["exact"] = "exact"
+"""Accepted in place of a number: as much as the networks reach, so that nothing is approximated."""
 AUTO_NUMBER = 0
 """Stands for ``auto`` in a field of type int; such a field's own range starts at 1."""
 

@@ -32,10 +32,10 @@ class TensorrtLlmSettings(NetworkSettings):
         "merged",
         description="Engine tensorrt_llm: merged is for NVIDIA's stock model, speech emits speech ids only.",
     )
-    weight_only: Literal["none", "int8", "int4"] = Field(
+    weight_only: Literal["none", "int8", "int4", "fp8"] = Field(
         "none",
-        description="Engine tensorrt_llm: format of the layers' matrices; "
-        "quantised when the engine is built.",
+        description="Engine tensorrt_llm: format of the layers' matrices, quantised by stage 1; "
+        "with fp8, for GPUs from Ada and Hopper on, also of what they are multiplied with.",
     )
     max_slots: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
         AUTO_NUMBER, description="Requests decoded together; auto is 16 on a CPU and 64 on a GPU."

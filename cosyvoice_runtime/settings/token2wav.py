@@ -13,21 +13,29 @@ from cosyvoice_runtime.settings.model import (
     CPU,
     GPU,
     BatchedSettings,
+    Contexts,
+    FlowLookahead,
     NetworkSettings,
     require_device,
+    whole_or_exact,
 )
-from cosyvoice_runtime.settings.rule import AUTO, Accepted, Flag
+from cosyvoice_runtime.settings.rule import AUTO, EXACT, Accepted, Flag
 
 if TYPE_CHECKING:
     from typing import Self
 
     from cosyvoice_runtime.settings.machine import Machine
 
-EXACT = "exact"
+SAME = "same"
 Devices = Annotated[
     str,
     Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
     Accepted(f"cpu, cuda, cuda:N, several GPUs with commas or {AUTO}"),
+]
+VocoderDevices = Annotated[
+    str,
+    Field(pattern=rf"^({SAME}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
+    Accepted(f"{SAME}, or as many as device has, of its kind, with commas"),
 ]
 Lookahead = Annotated[
     str, Field(pattern=rf"^({EXACT}|[0-9]{{1,2}})$"), Accepted(f"{EXACT}, or a whole number from 0 to 99")
@@ -43,6 +51,11 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     device: Devices = Field(
         AUTO,
         description="Where the networks run; each device has copies of them, and an utterance stays on one.",
+    )
+    vocoder_device: VocoderDevices = Field(
+        SAME,
+        description="Where the vocoder of each device runs: same is beside the flow, "
+        "another leaves the flow its device's time and memory.",
     )
     max_queue_delay_us: int = Field(
         0,
@@ -64,6 +77,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Mel frames that the vocoder holds back; "
         "exact (21 as published) leaves no join, fewer speak sooner.",
     )
+    lookahead_tokens: FlowLookahead = EXACT
     max_states: int = Field(128, ge=1, le=4096, description="Utterances whose state is kept between chunks.")
     idle_timeout_s: float = Field(
         60.0,
@@ -106,6 +120,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend torch."
     )
+    tensorrt_contexts: Contexts = 1
     backend_max_seconds: int = Field(
         60,
         ge=10,
@@ -131,21 +146,47 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         if self.dtype == "bfloat16":
             raise InvalidInput(f"{self.name}.dtype", self.dtype, f"float32 or float16 with {self.backend}")
         require_device(self, self.device, "cpu" if self.backend == "onnx" else "cuda", self.backend)
+        if self.lookahead_tokens != EXACT:
+            raise InvalidInput(
+                f"{self.name}.lookahead_tokens", self.lookahead_tokens, f"{EXACT} with {self.backend}"
+            )
         return self
+
+    @model_validator(mode="after")
+    def _vocoders_fit_the_devices(self) -> Self:
+        if self.vocoder_device != SAME and not self._as_many_vocoders():
+            limit = f"{SAME}, or as many as device has and of its kind: {self.device}"
+            raise InvalidInput(f"{self.name}.vocoder_device", self.vocoder_device, limit)
+        return self
+
+    def _as_many_vocoders(self) -> bool:
+        kinds = {device[:3] for device in (*self.devices, *self.vocoder_devices) if device != AUTO}
+        return len(self.vocoder_devices) == len(self.devices) and len(kinds) == 1
 
     @property
     def devices(self) -> tuple[str, ...]:
         """Each device by itself."""
         return tuple(self.device.split(","))
 
-    def on(self, device: str) -> Self:
-        """A copy for one of the devices."""
-        return self.replace(device=device)
+    @property
+    def vocoder_devices(self) -> tuple[str, ...]:
+        """Of the vocoder that belongs to each device."""
+        return self.devices if self.vocoder_device == SAME else tuple(self.vocoder_device.split(","))
+
+    def on_each_device(self) -> list[Self]:
+        """A copy for each device with its vocoder's."""
+        pairs = zip(self.devices, self.vocoder_devices, strict=True)
+        return [self.replace(device=device, vocoder_device=vocoder) for device, vocoder in pairs]
 
     @property
     def lookahead(self) -> int | None:
         """Mel frames, or None for as many as the checkpoint's vocoder needs."""
-        return None if self.lookahead_frames == EXACT else int(self.lookahead_frames)
+        return whole_or_exact(self.lookahead_frames)
+
+    @property
+    def flow_lookahead(self) -> int | None:
+        """Speech tokens, or None for as many as the checkpoint's flow looks ahead."""
+        return whole_or_exact(self.lookahead_tokens)
 
     def resolved(self, machine: Machine) -> Self:
         return super().resolved(machine).replace(backend_dir=self.backend_dir.absolute())

@@ -20,7 +20,7 @@ PARALLEL_LOADS = 4
 """Triton's own number of threads that load models."""
 DRAIN_INTERVAL_S = 0.05
 IDLE_LOOKS = 2
-"""A request between Triton's queue and its model is seen by neither, for less than a drain interval."""
+"""A request on its way from Triton's queue to its model is counted by neither, for less than an interval."""
 REPORT_INTERVAL_S = 10.0
 
 
@@ -72,10 +72,13 @@ class Models:
         for name in (*self._children, *self._entries):
             if name not in self._probes:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
-        for action, verb, past in ((load, "load", "loaded"), (probe, "answer", "answered")):
-            for group in (self._children, self._entries):
-                for name, seconds in _side_by_side(action, verb, group, check):
-                    logger.info("%s %s after %.1f s", name, past, seconds)
+        for group in (self._children, self._entries):
+            for name, seconds in _side_by_side(load, "load", group, check):
+                logger.info("%s loaded after %.1f s", name, seconds)
+        # Entry models one by one: a slow machine has a place for one utterance, and refuses another.
+        for group in (self._children, *([name] for name in self._entries)):
+            for name, seconds in _side_by_side(probe, "answer", group, check):
+                logger.info("%s answered after %.1f s", name, seconds)
 
     def probe(self, name: str, check: Check) -> None:
         """

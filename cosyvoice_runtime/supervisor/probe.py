@@ -35,6 +35,10 @@ class ProbeError(CosyVoiceError):
     """A model gave no answer, or an error."""
 
 
+class ProbeSilentError(ProbeError):
+    """A model gave no answer in time."""
+
+
 @dataclass(frozen=True)
 class Probe:
     """A request with fixed inputs.
@@ -129,7 +133,7 @@ class Probe:
 
     def _failure(self, error: grpc.RpcError) -> ProbeError:
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return ProbeError(f"{self.model}: no end of the answer in time")
+            return ProbeSilentError(f"{self.model}: no end of the answer in time")
         return ProbeError(f"{self.model}: {error.details()}")
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.supervisor.probe import ProbeSilentError
 
 logger = logging.getLogger(__name__)
 
@@ -17,15 +18,25 @@ class ProbeRounds:
 
     The thread is its own because the answer of a stuck model takes as long as its timeout.
 
+    A model that does not answer its probe in time, and meanwhile answers others, is busy: nothing is counted.
+
     Args:
         models: probed in this order.
         probe: called with a model's name; whatever it raises counts as a failed probe.
+        work_done: a number that grows with what a model has done.
         interval_s: pause before each round; 0 for no rounds at all.
     """
 
-    def __init__(self, models: Sequence[str], probe: Callable[[str], None], interval_s: float) -> None:
+    def __init__(
+        self,
+        models: Sequence[str],
+        probe: Callable[[str], None],
+        work_done: Callable[[str], float],
+        interval_s: float,
+    ) -> None:
         self._models = models
         self._probe = probe
+        self._work_done = work_done
         self._interval_s = interval_s
         self._failed: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -56,12 +67,32 @@ class ProbeRounds:
         if self._closed.is_set():
             return
         try:
-            self._probe(model)
+            busy = self._is_too_busy(model)
         except Exception as error:
             self._note_failure(model, error)
         else:
-            with self._lock:
-                self._failed.pop(model, None)
+            self._forget_failures(model)
+            if busy:
+                logger.info("%s is too busy for a probe", model)
+
+    def _is_too_busy(self, model: str) -> bool:
+        """Probe a model; whether it did other work only.
+
+        Raises:
+            Exception: it neither answered nor did anything else.
+        """
+        before = self._work_done(model)
+        try:
+            self._probe(model)
+        except ProbeSilentError:
+            if self._work_done(model) <= before:
+                raise
+            return True
+        return False
+
+    def _forget_failures(self, model: str) -> None:
+        with self._lock:
+            self._failed.pop(model, None)
 
     def _note_failure(self, model: str, error: Exception) -> None:
         if self._closed.is_set():

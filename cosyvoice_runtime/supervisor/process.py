@@ -17,6 +17,7 @@ from typing import IO
 
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, render_page
+from cosyvoice_runtime.metrics.page import sum_of_counters
 from cosyvoice_runtime.metrics.request_count import read_request_counts, take_lost_counts
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
@@ -91,6 +92,10 @@ class ServerProcess:
         """Requests that processes of models had in work when they died since the last call, by model."""
         return {} if self._run_dir is None else take_lost_counts(self._run_dir / METRICS)
 
+    def work_done(self, model: str) -> float:
+        """What a model has counted so far, of all that it counts; a model that works counts more."""
+        return 0.0 if self._run_dir is None else sum_of_counters(self._run_dir / METRICS, model)
+
     def metrics(self) -> str:
         """What the models tell of themselves, as a page for Prometheus."""
         return render_page(self._run_dir / METRICS)
@@ -126,7 +131,6 @@ class ServerProcess:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            umask=0o077,  # else every user may read the shared memory
         )
 
     def _terminate(self, exit_timeout_s: float) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from cosyvoice_runtime.settings import ServerSettings
@@ -59,7 +59,7 @@ class Watch:
         """Models loaded again and not probed yet, and when their reload began."""
         self._looked = 0.0
         self._closed = threading.Event()
-        self._rounds = ProbeRounds(models.probed, self._probe, settings.probe_interval_s)
+        self._rounds = ProbeRounds(models.probed, self._probe, process.work_done, settings.probe_interval_s)
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 
@@ -88,7 +88,7 @@ class Watch:
     def _look(self) -> None:
         self._require_server()
         if dead := self._dead():
-            self._require_no_request_lost(dead)
+            self._require_no_request_lost()
             for model in self._models.in_order(dead):
                 self._replace(model, "its process died")
         elif self._unproven:
@@ -104,14 +104,14 @@ class Watch:
     def _end_silent(self, model: str) -> None:
         # Else Triton waits for the requests of the stuck process before it loads the model again.
         self._process.kill_stubs(model)
-        self._require_no_request_lost({model})
+        self._require_no_request_lost()
         self._replace(model, f"it failed {self._settings.max_failed_probes} probes in a row")
 
-    def _require_no_request_lost(self, dead: Collection[str]) -> None:
+    def _require_no_request_lost(self) -> None:
         """Raises when clients wait for answers that a dead process owed: no reload ends their streams."""
         lost = self._process.take_lost()
         for model in self._settings.entry_models:
-            if model in dead and lost.get(model):
+            if lost.get(model):
                 raise LostRequestsError(f"{model} died with {lost[model]} requests in flight")
 
     def _replace(self, model: str, reason: str) -> None:

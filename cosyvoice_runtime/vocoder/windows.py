@@ -33,7 +33,7 @@ class Window:
 
     @property
     def end(self) -> int:
-        """First frame that stays unsaid."""
+        """First frame that is not emitted yet."""
         return self.past + self.emit
 
 
@@ -56,8 +56,8 @@ class VocoderState:
         is_last: no more mel will come.
         mel: [bins, n] float32, frames from ``emitted`` less the left context up to ``received``.
         source: [hop * m] float32, samples of the emitted frames among them.
-        f0, cycles: F0 (float64) and phase ([harmonics] float64, turns) used for frame ``emitted``, whose
-            first half is the far end of an interpolation that emitted samples already heard.
+        f0, cycles: F0 (float64) and phase ([harmonics] float64, turns) used for frame ``emitted``. They
+            must not change: the last emitted samples were interpolated towards them.
         continuation: float32, how the emitted samples would have gone on; None if they were exact.
     """
 
@@ -253,7 +253,7 @@ class WindowInputs:
         return WindowLengths.unpack(self.packed)
 
     def rows(self) -> tuple[Rows, Rows]:
-        """Of F0 and source, and of the decoder, whatever their lengths are."""
+        """Row ends for the F0 predictor and source, and for the decoder; one graph serves all lengths."""
         width = self.mel.shape[2]
         return Rows(self.lengths.frames, width), Rows(self.lengths.decoded, width)
 

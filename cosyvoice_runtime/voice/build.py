@@ -16,8 +16,6 @@ from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 
-"""Rate that the speech tokenizer and the speaker encoder read."""
-
 RECIPE = 1
 """Raised when the features made from the same audio change, so that stored voices don't outlive them."""
 

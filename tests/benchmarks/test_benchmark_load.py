@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,39 @@ def test_closed_loop_keeps_so_many_requests_open(clients, requests):
     server, samples = asyncio.run(run())
     assert len(samples) == len(server.names) == requests
     assert server.most == min(clients, requests)
+
+
+def test_user_who_was_refused_comes_back_when_told():
+    async def run():
+        told = iter([0.02, 0.01, None])
+        asked = []
+
+        async def speak(utterance, due_s, sample):
+            asked.append(due_s)
+            return replace(sample, retry_after_s=next(told))
+
+        samples = await closed_loop(speak, itertools.cycle(TEXTS), 1, 3, 100.0, ignore)
+        return asked, samples
+
+    asked, samples = asyncio.run(run())
+    assert len(samples) == 3
+    assert asked[1] - asked[0] >= 0.02
+    assert asked[2] - asked[1] >= 0.01
+
+
+def test_users_may_come_one_after_another():
+    async def run():
+        asked = []
+
+        async def speak(utterance, due_s, sample):
+            asked.append(sample.user)
+            await asyncio.sleep(1)
+            return sample
+
+        await closed_loop(speak, itertools.cycle(TEXTS), 3, 3, 100.0, ignore, arrive_s=0.03)
+        return asked
+
+    assert asyncio.run(run()) == [0, 1, 2]
 
 
 def test_closed_loop_asks_nothing_more_when_the_time_is_over():

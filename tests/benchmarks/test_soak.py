@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
+import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import soak
+from cosyvoice_client import UnavailableError
+from measuring.server_processes import Holding, growths
 
 SEED_OF_THREE_FATES = "5"
 """With it the first requests of three clients have the three fates of a test."""
@@ -43,6 +50,70 @@ def test_clients_of_every_kind_come_and_nothing_fails(server, tmp_path, monkeypa
     assert printed.err == ""
 
 
+def heard(clients, request, *answers):
+    """What the outcomes are of a client who listens to these answers to one request."""
+    waiting = list(answers)
+
+    async def speak(request):
+        return waiting.pop(0)
+
+    clients._speak = speak
+    for _ in answers:
+        asyncio.run(clients._listen(request, random.Random(0)))
+    return dict(clients.outcomes)
+
+
+def test_audio_that_is_heard_again_has_to_be_the_same():
+    samples = np.linspace(-1, 1, 100, dtype=np.float32)
+    shorter, other = samples[:-1], samples.copy()
+    other[50] += 0.01
+    answers = (samples, samples + np.float32(1e-4), samples.copy(), shorter, other)
+    outcomes = heard(soak.Soak(client=None), "request", *answers)
+    assert outcomes == {"same but for rounding": 1, "same bits": 1, "read otherwise": 2}
+
+
+@pytest.mark.parametrize(
+    ("message", "killed", "outcome"),
+    [
+        ("full; try again in 0.001 s", False, "told to come back"),
+        ("gone", True, "cut off by a death"),
+    ],
+)
+def test_client_that_is_told_to_come_back_or_cut_off_by_a_death_is_no_failure(message, killed, outcome):
+    clients = soak.Soak(client=None)
+    if killed:
+        clients._killed_s = time.monotonic()
+    asyncio.run(clients._come_back("listen", UnavailableError(message)))
+    assert (dict(clients.outcomes), clients.failures) == ({outcome: 1}, [])
+
+
+def test_server_that_is_away_for_long_is_one_failure():
+    async def run(clients):
+        await clients._come_back("listen", UnavailableError("gone"))
+        await clients._back("lm", until=time.monotonic())
+
+    clients = soak.Soak(client=None)
+    clients._killed_s = time.monotonic() - 2 * soak.BACK_S
+    asyncio.run(run(clients))
+    [failure] = clients.failures
+    assert "after lm was killed" in failure
+
+
+def test_client_that_is_cut_off_while_nothing_died_is_a_failure():
+    clients = soak.Soak(client=None)
+    asyncio.run(clients._come_back("listen", UnavailableError("gone")))
+    assert clients.failures == ["listen: gone"]
+
+
+@pytest.mark.parametrize(
+    ("name", "later", "grown"), [("threads", 100, 0), ("threads", 120, 1), ("memory_mib", 1200.0, 1)]
+)
+def test_what_a_server_holds_has_to_stay(name, later, grown):
+    usual = Holding(memory_mib=1000.0, threads=100, descriptors=50, shared_mib=10.0)
+    series = [usual] * 6 + [replace(usual, **{name: later})] * 3
+    assert len(growths(series)) == grown
+
+
 @pytest.mark.parametrize(("otherwise", "failures"), [(0, 0), (5, 0), (6, 1)])
 def test_few_requests_may_be_read_otherwise(otherwise, failures):
     clients = soak.Soak(client=None)
@@ -66,6 +137,12 @@ def test_server_that_is_not_there_is_a_failure(server, tmp_path, capsys):
     line = ["--url", "localhost:9", "--metrics", page(tmp_path), "--clients", "1", "--minutes", "0.05"]
     assert soak.main(line) == 1
     assert "failed" in capsys.readouterr().err
+
+
+def test_server_elsewhere_has_no_process_to_kill(tmp_path):
+    line = ["--url", "localhost:9", "--metrics", page(tmp_path), "--kill-minutes", "1"]
+    with pytest.raises(SystemExit, match="no tritonserver of this machine"):
+        soak.main(line)
 
 
 def test_page_without_the_gauges_is_told(server, tmp_path):

@@ -21,6 +21,7 @@ from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.serving.extractors import engine_of
 from cosyvoice_runtime.serving.token2wav.load import load_token2wav, warm_up
 from cosyvoice_runtime.settings import (
     AudioTokenizerSettings,
@@ -221,7 +222,7 @@ def test_extractors_on_tensorrt_make_the_same_voices(settings: Token2WavSettings
     for ours, published in pairs:
         for actual, expected in zip(ours.batch(recordings), published.batch(recordings), strict=True):
             assert torch.allclose(actual.float(), expected.float(), atol=1e-5)
-    assert extractor.open_extractor(AudioTokenizerSettings(), names[0]) is None
+    assert engine_of(AudioTokenizerSettings(), names[0]) is None
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ def test_a_batch_is_split_and_put_together_again(tmp_path: Path) -> None:
         assert_equal(one.generate(prompts, tokens), many.generate(prompts, tokens))
 
 
-def test_past_is_gathered_at_the_size_that_the_network_wants() -> None:
-    """One copy: what fills it up in front is zero pages, and nothing is padded afterwards."""
+def test_past_is_gathered_straight_into_what_the_network_reads() -> None:
+    """One copy: zero pages fill it up in front and below, and nothing is padded afterwards."""
     layout = PastLayout(heads=2, head_dim=4)
     layout.add_attention()
     pages = torch.randn(5, 1, 3, 2, 2, 4)
@@ -105,9 +105,24 @@ def test_past_is_gathered_at_the_size_that_the_network_wants() -> None:
     table, page = torch.tensor([[3, 2, 4]]), torch.full((1, 3), 4)
     past = PagedPast(pages, table, page, torch.arange(3), 2, torch.zeros(1, 0), torch.zeros(1, 0), None)
     assert past.frames == 6
-    exact, longer = (past.before(layout, torch.zeros(1, 3), 3, frames) for frames in (6, 12))
-    assert torch.equal(exact.keys[0, 0], torch.cat([pages[3, 0, :, 0], pages[2, 0, :, 0]]))
-    assert longer.values.shape == (1, 1, 12, 2, 4)
-    assert torch.equal(longer.values[:, :, 6:], exact.values)
-    assert not longer.values[:, :, :6].any()
-    assert longer.keys.is_contiguous()
+    before = past.before(layout, torch.zeros(1, 3), 3)
+    exact = torch.cat([pages[3, 0, :, 0], pages[2, 0, :, 0]])
+    assert torch.equal(before.keys.whole()[0, 0], exact)
+    larger = before.keys.padded(rows=2, frames=12)
+    assert larger.shape == (1, 2, 12, 2, 4)
+    captured = torch.full(larger.shape, torch.nan)
+    assert larger.into(captured) is captured
+    assert torch.equal(captured[0, 0, 6:], exact)
+    assert captured.count_nonzero() == exact.count_nonzero()
+    assert torch.equal(larger.rows(0, 1).whole(), captured[:, :1])
+    with pytest.raises(ValueError, match="7 frames are no whole pages of 3"):
+        before.values.padded(rows=1, frames=7)
+
+
+def test_first_call_of_an_utterance_has_no_past() -> None:
+    layout = PastLayout(heads=2, head_dim=4)
+    layout.add_attention()
+    pages, table = torch.randn(5, 1, 3, 2, 2, 4), torch.tensor([[4], [3]])
+    nothing = torch.zeros(2, 0)
+    past = PagedPast(pages, table, table.expand(2, 3), torch.arange(3), 0, nothing, nothing, None)
+    assert past.before(layout, torch.zeros(2, 3), 3).keys.shape == (1, 2, 0, 2, 4)

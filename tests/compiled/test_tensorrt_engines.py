@@ -18,7 +18,7 @@ from torch import Tensor
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.network import Tensors
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
-from cosyvoice_runtime.compiled.ports import GraphPorts
+from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_build import build_engine
 from cosyvoice_runtime.compiled.tensorrt_engine import TensorRTEngine
@@ -204,6 +204,34 @@ def test_calls_of_many_threads_have_lanes_of_their_own(
     assert {event for event in cuda.events if event.startswith("capture")} == {
         f"capture on lane {lane}" for lane in (1, 2, 3)
     }
+
+
+def test_rows_of_a_batch_that_is_too_long_run_at_once(
+    engine: TensorRTEngine, cuda: FakeCuda, decoder_graph: Path
+) -> None:
+    """Five of them on two lanes: a lane's next call begins when the caller's stream waits for both."""
+    ports = GraphPorts.read(decoder_graph)
+    network = FittedNetwork(TensorRTNetwork(engine, lanes=2), ports)
+    inputs = decoder_inputs(5, 300)
+    cuda.events.clear()
+    waves = network.run(inputs, SHAPES.decoder(VocoderShape(1, 300)))["wave"]
+    begun = [event for event in cuda.events if event.endswith("waits for caller")]
+    assert begun == [f"lane {lane} waits for caller" for lane in (1, 2, 1, 2, 1)]
+    first_end = cuda.events.index("caller waits for lane 1")
+    assert "lane 2 waits for caller" in cuda.events[:first_end]
+    alone = [
+        OnnxNetwork(decoder_graph).run({name: x[row : row + 1] for name, x in inputs.items()})
+        for row in range(5)
+    ]
+    assert torch.equal(waves, torch.cat([each["wave"] for each in alone]))
+
+
+def test_call_that_fails_leaves_all_lanes_idle(engine: TensorRTEngine, decoder_graph: Path) -> None:
+    network = TensorRTNetwork(engine, lanes=2)
+    good = decoder_inputs(1, 10)
+    with pytest.raises(ValueError, match="contiguous"):
+        network.run_all([good, {**good, "mel": good["mel"].double()}])
+    assert len(network.run_all([good] * 3)) == 3
 
 
 def test_the_flow_streams_through_captured_engines_as_through_torch(

@@ -101,13 +101,41 @@ def test_health_check_has_time_to_start():
     assert {flag.partition("=")[0] for flag in check.flags} >= {"--start-period", "--timeout", "--interval"}
 
 
-@pytest.fixture
-def script() -> ModuleType:
-    path = ROOT / "scripts" / "container_packages.py"
-    spec = importlib.util.spec_from_file_location("container_packages", path)
+def loaded(name: str) -> ModuleType:
+    """A file of scripts/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def script() -> ModuleType:
+    return loaded("container_packages")
+
+
+def test_replay_runs_every_step_of_nvidias_image(tmp_path):
+    """Without the places that only an image has; the imports are the end."""
+    replay, dockerfile = loaded("replay_image"), (ROOT / "Dockerfile").read_text("utf-8")
+    commands = {stage: list(replay.steps(dockerfile, stage, tmp_path)) for stage in ("wheel", "nvidia")}
+    for stage, found in commands.items():
+        assert len(found) == len(of("RUN", stage))
+        assert not [command for command in found if re.search(r"(?<![\w.])/(packages|wheels)|\$\{", command)]
+    assert commands["nvidia"][-1].endswith('tritonclient.grpc, tritonclient.http"')
+    for command in (word for found in commands.values() for words in found for word in words.split()):
+        if command.startswith(("scripts/", "requirements/")):
+            assert (ROOT / command).is_file(), command
+
+
+def test_container_of_the_replay_is_pinned_and_lacks_what_the_image_must_replace(script, monkeypatch):
+    pins = [
+        line.partition("#")[0].strip() for line in (REQUIREMENTS / "container.txt").read_text().splitlines()
+    ]
+    present = dict(pin.split("==") for pin in pins if pin)
+    files = [REQUIREMENTS / "nvidia.txt", REQUIREMENTS / "nvidia-trtllm.txt"]
+    installed = installed_beside(script, monkeypatch, files, present)
+    assert {"numpy==1.26.4", "grpcio==1.85.1", "protobuf==6.33.6"} <= set(installed)
+    assert not [package for package in installed if package.startswith(("torch==", "onnx==", "tokenizers=="))]
 
 
 def installed_beside(

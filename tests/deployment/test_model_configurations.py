@@ -20,10 +20,10 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.extractors import references
 from cosyvoice_runtime.serving.lm.request import RequestReader
 from cosyvoice_runtime.serving.speech.service import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
-from cosyvoice_runtime.serving.triton.references import references
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import Settings
@@ -262,8 +262,10 @@ WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
         speech_outputs(torch.zeros(0), FinishReason.STOP),
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
-    "audio_tokenizer": lambda: [load("audio_tokenizer").encode(torch.zeros(3, dtype=torch.int32))],
-    "speaker_embedding": lambda: [load("speaker_embedding").encode(torch.zeros(192))],
+    "audio_tokenizer": lambda: [
+        load("audio_tokenizer").TritonPythonModel().encoded(torch.zeros(3, dtype=torch.int32))
+    ],
+    "speaker_embedding": lambda: [load("speaker_embedding").TritonPythonModel().encoded(torch.zeros(192))],
     "token2wav": lambda: sent(sent_wave),
 }
 WRITERS["cosyvoice2_offline"] = WRITERS["cosyvoice2"]

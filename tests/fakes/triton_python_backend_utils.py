@@ -70,11 +70,17 @@ class InferenceRequest:
         looked_for: names of the inputs that were asked for.
     """
 
-    def __init__(self, tensors: Mapping[str, np.ndarray[Any, Any]], request_id: str = "") -> None:
+    def __init__(
+        self, tensors: Mapping[str, np.ndarray[Any, Any]], request_id: str = "", parameters: str = ""
+    ) -> None:
         self.tensors = {name: Tensor(name, array) for name, array in tensors.items()}
         self.looked_for: set[str] = set()
         self.sender = ResponseSender()
         self._id = request_id
+        self._parameters = parameters
+
+    def parameters(self) -> str:
+        return self._parameters
 
     def request_id(self) -> str:
         return self._id

@@ -38,6 +38,8 @@ def render_models(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactor
         directory = tmp_path_factory.mktemp("models")
         for name in names:
             shutil.copytree(MODEL_REPO / name, directory / "templates" / name)
+        # Not by the machine's speed, which a test must not depend on.
+        texts = {"cosyvoice2.max_inflight_utterances": 64} | texts
         assignments = [f"{key}={value}" for key, value in texts.items()]
         settings = Settings.read([f"checkpoint_dir={tiny_checkpoint}", *assignments])
         files = render(directory / "templates", settings.resolved(Machine(cores=1, gpu=False)))

@@ -3,8 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.settings import CosyVoice2Settings
 
+CONFIG = TINY.flow
 POLICY = HopPolicy(25, 3, 10, 25, 100, 25)
 prompts = st.integers(0, 500)
 
@@ -24,6 +27,14 @@ def test_first_chunk_goes_out_at_the_first_boundary_that_is_far_enough(prompt):
     assert POLICY.first_tokens(prompt) == needed
     first = needed - POLICY.lookahead_tokens
     assert POLICY.min_first_tokens <= first < POLICY.min_first_tokens + 25
+
+
+def test_less_lookahead_sends_the_first_chunk_sooner():
+    whole, less = (
+        HopPolicy.of(CONFIG, CosyVoice2Settings(lookahead_tokens=tokens)).first_tokens(0)
+        for tokens in ("exact", "1")
+    )
+    assert (whole, less) == (28, 26)
 
 
 def test_client_about_to_run_dry_gets_the_next_block():

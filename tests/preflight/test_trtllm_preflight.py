@@ -79,7 +79,14 @@ def report(fake, checkpoints, capsys) -> Callable[..., tuple[int, dict[str, str]
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"layout": "speech"}, {"tp_size": 2}, {"weight_only": "int8"}, {"weight_only": "int4"}],
+    [
+        {},
+        {"layout": "speech"},
+        {"tp_size": 2},
+        {"weight_only": "int8"},
+        {"weight_only": "int4"},
+        {"weight_only": "fp8"},
+    ],
     ids=str,
 )
 def test_pinned_container_passes(report, checkpoints, options):

@@ -44,6 +44,7 @@ def test_help_of_a_module(
     module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [module, "--help"])
+    monkeypatch.delitem(sys.modules, f"{module}.__main__", raising=False)
     with pytest.raises(SystemExit) as ended:
         runpy.run_module(f"{module}.__main__", run_name="__main__")
     assert ended.value.code == 0

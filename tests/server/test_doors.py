@@ -21,8 +21,9 @@ import tritonclient.grpc as triton
 from count_stream import CountStream
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor import Server, processes, shared_memory
+from cosyvoice_runtime.supervisor import Server, shared_memory
 
 MODELS = Path(__file__).parent / "model_repo"
 TIMEOUT_S = 60.0
@@ -344,9 +345,6 @@ def test_no_other_user_reaches_the_server_behind_the_doors(server):
     folders = list(Path(tempfile.gettempdir()).glob(f"cosyvoice-server-{os.getpid()}-*"))
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * len(folders)
     assert len(folders) >= 1
-    regions = shared_memory.regions(f"cosyvoice_{os.getpid()}_")
-    assert [stat.S_IMODE(region.stat().st_mode) for region in regions] == [0o600] * len(regions)
-    assert regions
     commands = [process.command for process in processes.session_members(server.session)]
     addresses = [word for words in commands for word in words if re.match(r"--(http|grpc)-address=", word)]
     assert len(addresses) == 2
@@ -359,8 +357,7 @@ def test_gateway_that_was_killed_comes_back(server, calls, eventually):
         return {process.pid for process in processes.living() if is_gateway(process)}
 
     def is_gateway(process: processes.Process) -> bool:
-        parent = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1]
-        return "cosyvoice_runtime.gateway" in process.command and int(parent) == os.getpid()
+        return "cosyvoice_runtime.gateway" in process.command and process.parent == os.getpid()
 
     before = gateways()
     assert len(before) == 2

@@ -19,7 +19,7 @@ from cosyvoice_runtime.supervisor.errors import (
 )
 from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
-from cosyvoice_runtime.supervisor.probe import ProbeError
+from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeSilentError
 from cosyvoice_runtime.supervisor.watch import Watch
 
 TIMEOUT_S = 60.0
@@ -33,6 +33,7 @@ class FakeProcess:
         self.alive = True
         self.stubs = Counter(a=1, b=1)
         self.killed: list[str] = []
+        self.work = 0.0
         self.lost: dict[str, int] = {}
 
     def take_lost(self) -> dict[str, int]:
@@ -46,6 +47,9 @@ class FakeProcess:
 
     def count_stubs(self) -> Counter[str]:
         return self.stubs.copy()
+
+    def work_done(self, model: str) -> float:
+        return self.work
 
     def kill_stubs(self, model: str) -> None:
         self.killed.append(model)
@@ -204,6 +208,28 @@ def test_model_whose_probes_fail_in_whatever_way_is_killed_and_reloaded(watched,
     one.start()
     assert one.models.reloading.wait(TIMEOUT_S)
     assert one.models.reloads == one.process.killed == ["b"]
+
+
+def test_model_that_answers_others_is_not_reloaded_for_want_of_time_for_a_probe(watched):
+    one = watched(probe_interval_s=0.01, max_failed_probes=2)
+    probes: list[bool] = []
+    enough, stuck = threading.Event(), threading.Event()
+
+    def probe(model: str, check: Check) -> None:
+        if model == "b" and not one.models.reloading.is_set():
+            probes.append(stuck.is_set())
+            one.process.work += not stuck.is_set()
+            if len(probes) == 20:
+                enough.set()
+            raise ProbeSilentError("no end of the answer in time")
+
+    one.models.on_probe = probe
+    one.start()
+    assert enough.wait(TIMEOUT_S)
+    assert not one.models.reloads
+    stuck.set()
+    assert one.models.reloading.wait(TIMEOUT_S)
+    assert one.models.reloads == ["b"]
 
 
 def test_of_two_silent_models_the_one_that_the_other_calls_is_reloaded(watched):

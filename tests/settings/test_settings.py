@@ -43,15 +43,18 @@ def test_every_field_has_a_doc_line_and_a_limit(name):
 
 
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-def test_nothing_is_auto_once_resolved(machine):
+def test_nothing_is_auto_once_resolved_but_what_only_a_running_model_knows(machine):
     resolved = Settings().resolved(machine)
     placeholders = {
         f"{name}.{key}": text
         for name, section in resolved.sections().items()
         for key, text in section.placeholders().items()
     }
-    # which kernels a GPU can run is known in the process that has it
-    assert [key for key, text in placeholders.items() if text == "auto"] == ["token2wav.kernels"]
+    # How fast the machine is shows while it runs; which kernels a GPU can run knows the process that has it.
+    assert [key for key, text in placeholders.items() if text == "auto"] == [
+        "cosyvoice2.max_inflight_utterances",
+        "token2wav.kernels",
+    ]
     assert resolved.resolved(dataclasses.replace(machine, gpu=not machine.gpu)) == resolved
 
 
@@ -78,8 +81,43 @@ def test_given_value_is_not_replaced_by_auto():
 def test_token2wav_runs_on_several_devices(text, devices, dtype):
     resolved = Settings.read([f"token2wav.device={text}"]).resolved(GPU).token2wav
     assert (resolved.devices, resolved.dtype) == (devices, dtype)
-    assert [resolved.on(device).device for device in devices] == list(devices)
+    each = resolved.on_each_device()
+    assert [(one.device, one.vocoder_devices) for one in each] == [(device, (device,)) for device in devices]
     assert Token2WavSettings.from_parameters(parameters(resolved.placeholders())) == resolved
+
+
+def test_vocoders_run_on_devices_of_their_own():
+    resolved = Settings.read(["token2wav.device=cuda:0,cuda:1", "token2wav.vocoder_device=cuda:2,cuda:3"])
+    each = resolved.resolved(GPU).token2wav.on_each_device()
+    assert [(one.device, one.vocoder_devices) for one in each] == [
+        ("cuda:0", ("cuda:2",)),
+        ("cuda:1", ("cuda:3",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("device", "vocoder"), [("cuda:0", "cuda:0,cuda:1"), ("cuda:0,cuda:1", "cuda:1"), ("cuda:0", "cpu")]
+)
+def test_as_many_vocoders_as_devices_and_of_their_kind(device, vocoder):
+    with pytest.raises(InvalidInput, match=rf"token2wav\.vocoder_device: '{vocoder}'.*of its kind: {device}"):
+        Token2WavSettings(device=device, vocoder_device=vocoder)
+
+
+def test_ras_with_engine_tensorrt_llm_is_told_when_the_settings_are_read(caplog):
+    Settings.read(["tensorrt_llm.engine=tensorrt_llm", "device=cuda"]).resolved(GPU)
+    assert "engine torch is the faster one for ras" in caplog.text
+    caplog.clear()
+    Settings.read(["tensorrt_llm.engine=tensorrt_llm", "sampling=nucleus"]).resolved(GPU)
+    Settings.read([]).resolved(GPU)
+    assert not caplog.text
+
+
+def test_both_models_wait_for_the_same_lookahead():
+    assert Settings.read(["lookahead_tokens=1"]).resolved(CPU).token2wav.flow_lookahead == 1
+    with pytest.raises(InvalidInput, match=r"cosyvoice2\.lookahead_tokens: 'exact'.*which is 1"):
+        Settings.read(["token2wav.lookahead_tokens=1"]).resolved(CPU)
+    with pytest.raises(InvalidInput, match="exact with tensorrt"):
+        Settings.read(["lookahead_tokens=1", "token2wav.backend=tensorrt"])
 
 
 def test_list_in_a_settings_file_is_several_devices(tmp_path):

@@ -1,4 +1,4 @@
-"""What a graph is given of the frames before its input, and what it hands on.
+"""Incremental state of a graph: cached keys, values and tails, in and out.
 
 The counterpart of :class:`~cosyvoice_runtime.flow.layers.Past`: keys and values of all attention layers in
 one tensor each, the last input frames of all convolutions in another. The start of an utterance is zeros

@@ -24,7 +24,7 @@ class Unread(NamedTuple):
 MAX_GROUP = 8
 """Tokens that a stream's group grows to; more leave together when the reader is slow."""
 GROUP_GROWTH = 4
-"""Every four tokens sent make the next group larger by one: only the first ones are waited for."""
+"""A group grows by one token for every four sent: the first groups are small, for low latency."""
 
 NOTHING = Unread((), None, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from functools import lru_cache
@@ -9,11 +10,14 @@ from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark
-from cosyvoice_runtime.serving.speech.service import Admission, SpeechService
+from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
@@ -24,6 +28,9 @@ from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice.extractors import checkpoint_id
 from cosyvoice_runtime.voice.speakers import import_speakers
 
+PLACES = "places"
+"""Name of the file that the entry models share."""
+MEASURE_TIMEOUT_S = 60.0
 logger = logging.getLogger(__name__)
 
 
@@ -37,7 +44,12 @@ def open_stages(settings: CosyVoice2Settings) -> StageClient:
 
 
 def load_speech_service(
-    settings: CosyVoice2Settings, stages: StageClient, metrics: SpeechMetrics, *, streaming: bool
+    settings: CosyVoice2Settings,
+    stages: StageClient,
+    metrics: SpeechMetrics,
+    admission: Admission,
+    *,
+    streaming: bool,
 ) -> SpeechService:
     """
     Raises:
@@ -53,12 +65,48 @@ def load_speech_service(
         HopPolicy.of(config.flow, settings),
         config.vocoder.sample_rate,
         metrics,
-        Admission(settings.max_inflight_utterances),
+        admission,
         streaming=streaming,
         sampling=default_sampling(settings),
         max_characters=settings.max_text_characters,
         watermark=find_watermark(settings.watermark),
     )
+
+
+def open_admission(settings: CosyVoice2Settings) -> Admission:
+    """The places that the entry models share, in the directory of the server's run."""
+    directory = shared_directory()
+    if directory is None:
+        logger.warning("a server without the supervisor: max_inflight_utterances counts for each entry model")
+        return Admission(settings.max_inflight_utterances or None)
+    return Admission(settings.max_inflight_utterances or None, directory / PLACES)
+
+
+async def learn_speed(service: SpeechService, admission: Admission) -> None:
+    """Measure how fast the machine speaks, unless that is known or the limit is fixed.
+
+    One of the entry models does it; a process that takes the place of a dead one finds what is known. Without
+    the supervisor the stages can't be called while models load: one utterance at a time is admitted then
+    until the speed has been learned from those that are spoken.
+    """
+    if not admission.capacity.learns or admission.capacity.speed or GRPC_URL_VARIABLE not in os.environ:
+        return
+    with admission.alone() as first:
+        if first:
+            await _measure_speed(service, admission)
+        else:
+            logger.info("the other entry model measures how fast this machine speaks")
+
+
+async def _measure_speed(service: SpeechService, admission: Admission) -> None:
+    try:
+        async with asyncio.timeout(MEASURE_TIMEOUT_S):
+            admission.capacity.start(await service.speed())
+    except (CosyVoiceError, TimeoutError) as error:
+        logger.warning("the speed could not be measured (%r) and is learned from requests", error)
+    else:
+        speed, limit = admission.capacity.speed, admission.capacity.limit
+        logger.info("this machine makes %.2f s of speech a second: %d utterances at a time", speed, limit)
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,12 @@ from typing import Any
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
-from cosyvoice_runtime.serving.speech.load import load_speech_service, open_stages
+from cosyvoice_runtime.serving.speech.load import (
+    learn_speed,
+    load_speech_service,
+    open_admission,
+    open_stages,
+)
 from cosyvoice_runtime.serving.speech.service import ChunkListener, SpeechService, WholeListener, ending_of
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.triton.load import read_settings
@@ -54,7 +59,13 @@ class SpeechModel:
     async def _load(self) -> SpeechService:
         self._stages = self.open_stages()
         metrics = SpeechMetrics(Metrics(self._name), ending_of)
-        return load_speech_service(self._settings, self._stages, metrics, streaming=self._streaming)
+        admission = open_admission(self._settings)
+        service = load_speech_service(
+            self._settings, self._stages, metrics, admission, streaming=self._streaming
+        )
+        await learn_speed(service, admission)
+        metrics.admits(admission.capacity)
+        return service
 
     async def _answer(self, request: Any) -> None:
         reply = Reply(request, self._name, self._streaming)

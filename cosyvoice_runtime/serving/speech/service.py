@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,7 +16,6 @@ from torch import Tensor
 
 from cosyvoice_runtime.errors import (
     ClientGoneError,
-    OverloadedError,
     StageLostError,
     StageSilentError,
     status_of,
@@ -27,37 +27,13 @@ from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_pro
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.pipeline.watermark import MakeWatermark, marked
+from cosyvoice_runtime.serving.speech.admission import Admission, Stay
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import Ending, RequestTimer, SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
-
-
-class Admission:
-    """Places with a limit, for one event loop. Refusing at once tells a client to try elsewhere."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.count = 0
-        """Utterances in progress."""
-
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold a place.
-
-        Raises:
-            OverloadedError: none is free.
-        """
-        if self.count >= self._limit:
-            raise OverloadedError(f"{self.count} utterances are in progress, the limit; try again later")
-        self.count += 1
-        try:
-            yield
-        finally:
-            self.count -= 1
-
 
 HAPPINESS = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
 """Reasons, the happiest first."""
@@ -132,6 +108,9 @@ def outputs(samples: Tensor, finish_reason: FinishReason | None) -> Tensors:
 
 LOOK_FOR_CLIENTS_S = 0.1
 """Time between two looks whether clients are still there: Triton has no way to be told."""
+MEASURED_TEXT = "How fast this machine speaks says how many may speak at a time, so that nobody waits."
+MEASURED_TOKENS = 100
+"""Longest utterance that the speed is measured with: four seconds."""
 ENDINGS = {"UNAVAILABLE": Ending.REFUSED, "INVALID_ARGUMENT": Ending.INVALID, "NOT_FOUND": Ending.INVALID}
 
 
@@ -204,40 +183,69 @@ class SpeechService:
         error: BaseException | None = None
         try:
             timer = RequestTimer(self._metrics, Playback(self._metrics.now))
-            with timer, self._admission.place():
+            with timer, self._admission.place(inputs.client) as stay:
                 self._stages.require()
-                await self._while_there(self._speak(inputs, listener, timer), listener)
+                await self._while_there(self._speak(inputs, listener, timer, stay), listener)
         except Exception as failure:
             error = failure
+        self._metrics.admits(self._admission.capacity)
         await listener.finish(error)
 
-    async def _speak(self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer) -> None:
+    async def speed(self) -> float:
+        """Seconds of speech a second, of one utterance when nobody else is spoken to.
+
+        Raises:
+            CosyVoiceError: a stage fails, or there is no voice to speak with.
+        """
+        voice = await asyncio.to_thread(self._voices.default)
+        most = min(MEASURED_TOKENS, self._sampling.ceiling or MEASURED_TOKENS)
+        sampling = dataclasses.replace(self._sampling, max_tokens=most)
+        request = SpeechRequest(MEASURED_TEXT, voice, seed=0, sampling=sampling, streaming=self._streaming)
+        prompts = await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
+        await self._seconds_of(request, prompts)  # the first one takes longer: it fills caches
+        start_s = self._metrics.now()
+        audio_s = await self._seconds_of(request, prompts)
+        return audio_s / max(self._metrics.now() - start_s, 1e-6)
+
+    async def _seconds_of(self, request: SpeechRequest, prompts: Sequence[Prompt]) -> float:
+        playback = Playback(self._metrics.now)
+        async with aclosing(self._chunks(request, prompts, playback)) as chunks:
+            async for chunk in chunks:
+                playback.sent(chunk.seconds)
+        return playback.seconds
+
+    async def _speak(self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, stay: Stay) -> None:
         """Speak; once more from the start if a stage's process ended before anything was heard."""
         try:
-            await self._speak_once(inputs, listener, timer)
+            await self._speak_once(inputs, listener, timer, stay)
         except StageLostError as error:
             if not listener.begin_again():
                 raise
             logger.warning("an utterance waits, to start anew: %s", error)
             await self._stages.back()
-            await self._speak_once(inputs, listener, timer)
+            await self._speak_once(inputs, listener, timer, stay)
 
-    async def _speak_once(self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer) -> None:
+    async def _speak_once(
+        self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, stay: Stay
+    ) -> None:
         request, prompts = await self._read(inputs)
-        spoken = speak(
-            request, prompts, self._stages, self._hop, self._sample_rate, lambda: timer.playback.cushion_s
-        )
-        if self._watermark is not None:
-            spoken = marked(spoken, self._watermark(self._sample_rate))
         kept_s = 0.0
-        async with aclosing(spoken) as chunks:
+        async with aclosing(self._chunks(request, prompts, timer.playback)) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
-                kept_s += len(chunk.samples) / chunk.sample_rate
+                stay.spoke(chunk.seconds)
+                kept_s += chunk.seconds
                 if self._streaming:
-                    timer.sent(kept_s)
+                    stay.played(late=timer.sent(kept_s))
                     kept_s = 0.0
         timer.sent(kept_s)  # of a client that gets everything at once, now
+
+    def _chunks(
+        self, request: SpeechRequest, prompts: Sequence[Prompt], playback: Playback
+    ) -> AsyncGenerator[AudioChunk, None]:
+        rate = self._sample_rate
+        spoken = speak(request, prompts, self._stages, self._hop, rate, lambda: playback.cushion_s)
+        return spoken if self._watermark is None else marked(spoken, self._watermark(rate))
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
         """

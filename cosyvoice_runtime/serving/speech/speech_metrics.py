@@ -9,6 +9,7 @@ from types import TracebackType
 
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.utterance import Playback
+from cosyvoice_runtime.serving.speech.capacity import Capacity
 
 FIRST_AUDIO_S = (0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0)
 LOOKUPS = {True: "hit", False: "miss"}
@@ -41,6 +42,12 @@ class SpeechMetrics:
         self._ending_of = ending_of
         self.now = now
         self.inflight = metrics.gauge("cosyvoice_inflight_utterances", "Utterances in progress.")
+        self.limit = metrics.gauge(
+            "cosyvoice_max_inflight_utterances", "Utterances that may be in progress, entry models together."
+        )
+        self.speed = metrics.gauge(
+            "cosyvoice_learned_speed", "Seconds of speech that the machine makes in a second, as learned."
+        )
         self.first_audio = metrics.histogram(
             "cosyvoice_first_audio_seconds", "From a request to its first audio.", FIRST_AUDIO_S
         )
@@ -61,6 +68,11 @@ class SpeechMetrics:
     def voice_looked_up(self, hit: bool) -> None:
         self._lookups[hit].add(1)
 
+    def admits(self, capacity: Capacity) -> None:
+        """Show how many are admitted."""
+        self.limit.set(capacity.limit)
+        self.speed.set(capacity.speed)
+
     def ended(self, error: BaseException | None) -> None:
         """Count a request that ended like this."""
         self._endings[self._ending_of(error)].add(1)
@@ -78,10 +90,10 @@ class RequestTimer:
         self._arrival = metrics.now()
         self.playback = playback
 
-    def sent(self, seconds: float) -> None:
-        """Count audio that was sent just now."""
+    def sent(self, seconds: float) -> bool:
+        """Count audio that was sent just now; returns whether it came too late."""
         if not seconds:
-            return
+            return False
         metrics, playback = self._metrics, self.playback
         first, underruns = not playback.seconds, playback.underruns
         playback.sent(seconds)
@@ -89,6 +101,7 @@ class RequestTimer:
             metrics.first_audio.observe(self._elapsed_s())
         metrics.audio_seconds.add(seconds)
         metrics.underruns.add(playback.underruns - underruns)
+        return playback.underruns > underruns
 
     def __enter__(self) -> RequestTimer:
         self._metrics.inflight.add(1)

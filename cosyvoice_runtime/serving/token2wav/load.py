@@ -44,13 +44,13 @@ def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRout
         EngineFileError: the backend's engines are missing or of something else.
         InvalidInput: a setting does not fit the checkpoint.
     """
-    warm = [load_warm(settings.on(device)) for device in settings.devices]
+    warm = [load_warm(placed) for placed in settings.on_each_device()]
     for token2wav, device in zip(warm, settings.devices, strict=True):
         fused = metrics.gauge("cosyvoice_token2wav_fused_kernels", FUSED_HELP, device=device)
         fused.set(token2wav.flow.fused)
     return WaveRouter(
         [
-            _start(token2wav, settings, WaveMetrics(metrics, device))
+            start_scheduler(token2wav, settings, WaveMetrics(metrics, device))
             for token2wav, device in zip(warm, settings.devices, strict=True)
         ]
     )
@@ -60,7 +60,7 @@ def load_warm(settings: Token2WavSettings) -> Token2Wav:
     """The networks on the one device of the settings, ready to be fast."""
     with as_current(torch.device(settings.device)):
         token2wav = load_token2wav(settings)
-        on_gpu = token2wav.vocoder.device.type == "cuda"
+        on_gpu = token2wav.flow.flow.device.type == "cuda"
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
         torch.backends.cudnn.deterministic = True
         if on_gpu and settings.backend == "torch":
@@ -78,13 +78,18 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     flow = Flow.from_tensors(
         config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, engines
     )
+    flow.wait_for(settings.flow_lookahead)
     decoder = None if engines is None else engines.decoding()
-    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, dtype, decoder)
+    [on] = settings.vocoder_devices
+    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), on, dtype, decoder)
+    if flow.device != vocoder.device:
+        logger.info("flow on %s, vocoder on %s", flow.device, vocoder.device)
     pages = page_count(flow, settings.max_flow_pages, settings.flow_memory_share)
     return Token2Wav(FlowStream(flow, pages), vocoder, settings.lookahead)
 
 
-def _start(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetrics) -> WaveScheduler:
+def start_scheduler(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetrics) -> WaveScheduler:
+    """A scheduler at work over networks that are loaded."""
     voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
     service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, metrics.show)
     return WaveScheduler(
@@ -94,7 +99,7 @@ def _start(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetri
         settings.max_turn_ms / 1e3,
         token2wav.flow.flow.config.encoder.chunk_tokens,
         metrics.show_waiting,
-        token2wav.vocoder.device,
+        token2wav.flow.flow.device,
     )
 
 
@@ -114,8 +119,10 @@ def capture_graphs(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
         logger.info("backend torch: every kernel is launched")
         return
     started = time.monotonic()
-    buckets, capture = CallBuckets.up_to(settings.max_batch), CudaGraphCapture(token2wav.vocoder.device)
-    calls = token2wav.capture(buckets, capture, _fused_solver(token2wav.flow.flow, settings))
+    flow, vocoder = token2wav.flow.flow.device, token2wav.vocoder.device
+    captures = {device: CudaGraphCapture(device) for device in {flow, vocoder}}
+    buckets, fused = CallBuckets.up_to(settings.max_batch), _fused_solver(token2wav.flow.flow, settings)
+    calls = token2wav.capture(buckets, captures[flow], fused, captures[vocoder])
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
 
 

@@ -145,8 +145,8 @@ class VoiceCache:
             voice.prefix = None
 
     def _chunks(self, prompt: FlowPrompt) -> int:
-        config = self._flow.flow.config
-        return max(len(prompt.tokens) - config.lookahead_tokens, 0) // config.encoder.chunk_tokens
+        flow = self._flow.flow
+        return max(len(prompt.tokens) - flow.lookahead_tokens, 0) // flow.config.encoder.chunk_tokens
 
     def _checked(self, tensors: PromptTensors) -> FlowPrompt:
         prompt = tensors.flow_prompt()

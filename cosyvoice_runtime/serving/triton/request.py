@@ -5,6 +5,7 @@ Errors are a sentence and a status: no traceback, no path.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from types import TracebackType
@@ -27,6 +28,8 @@ from cosyvoice_runtime.errors import (
 
 logger = logging.getLogger(__name__)
 
+CLIENT_PARAMETER = "x-client-id"
+"""Parameter of a request, or header of HTTP or gRPC, that names the client."""
 PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError)
 """Errors whose text says everything."""
 CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
@@ -72,6 +75,14 @@ class Inputs:
 
     def __init__(self, request: Any) -> None:
         self._request = request
+
+    @property
+    def client(self) -> str | None:
+        """The name of who asks, if the request or a header forwarded with it has one."""
+        parameters = json.loads(self._request.parameters() or "{}")
+        # HTTP keeps the case of a header. Headers come after parameters, so what a gateway says is the last.
+        names = [value for key, value in parameters.items() if key.lower() == CLIENT_PARAMETER]
+        return str(names[-1]) if names else None
 
     def array(self, name: str) -> Array | None:
         """The tensor, flattened to one dimension, or None if the request has none of this name."""

@@ -32,6 +32,7 @@ class StageLife:
 
     Raises:
         ProcessLookupError: it has ended already.
+        OSError: this machine has no way to watch a process.
     """
 
     def __init__(self, model: str, pid: int, ended: Callable[[], None]) -> None:
@@ -140,11 +141,13 @@ class StageWatch:
             self._away[model] = asyncio.get_running_loop().create_task(returning)
 
     async def _await_return(self, model: str, watched: bool) -> None:
-        # Ready alone says nothing: so is a model whose process has just died.
-        while not (await self._ready(model) and (await self._look(model) or not watched)):
-            await asyncio.sleep(RETURN_INTERVAL_S)
-        logger.info("%s is back", model)
-        del self._away[model]
+        try:
+            # Ready alone says nothing: so is a model whose process has just died.
+            while not (await self._ready(model) and (await self._look(model) or not watched)):
+                await asyncio.sleep(RETURN_INTERVAL_S)
+            logger.info("%s is back", model)
+        finally:
+            del self._away[model]
 
     async def _look(self, model: str) -> bool:
         """Find the model's process, if it can be found."""
@@ -155,6 +158,9 @@ class StageWatch:
         try:
             self._lives[model] = StageLife(model, pid, lambda: self._lose(model))
         except ProcessLookupError:
+            return False
+        except OSError as error:  # a kernel or a sandbox without pidfd
+            logger.warning("process %d of %s can't be watched: %s", pid, model, error)
             return False
         return True
 

@@ -51,13 +51,16 @@ class ConvertedLM:
     def _attention(self, rank: dict[str, Tensor], prefix: str, x: Tensor) -> Tensor:
         size, gpus = self.config["head_size"], len(self.ranks)
         heads, kv_heads = (self.config[f"num_{kind}_heads"] // gpus for kind in ("attention", "key_value"))
-        weight, bias = (rank[f"{prefix}.attention.qkv.{kind}"] for kind in ("weight", "bias"))
-        qkv = F.linear(x, weight, bias).view(len(x), heads + 2 * kv_heads, size).transpose(0, 1)
+        qkv = (
+            self._product(rank, f"{prefix}.attention.qkv", x)
+            .view(len(x), heads + 2 * kv_heads, size)
+            .transpose(0, 1)
+        )
         q, k, v = qkv.split([heads, kv_heads, kv_heads])
         k, v = (part.repeat_interleave(heads // kv_heads, 0) for part in (self._rotated(k), v))
         mixed = F.scaled_dot_product_attention(self._rotated(q), k, v, is_causal=True)
         mixed = mixed.transpose(0, 1).reshape(len(x), heads * size)
-        return F.linear(mixed, rank[f"{prefix}.attention.dense.weight"])
+        return self._product(rank, f"{prefix}.attention.dense", mixed)
 
     def _rotated(self, x: Tensor) -> Tensor:
         """``rope_gpt_neox``: the two halves of a head are the pairs."""
@@ -68,6 +71,16 @@ class ConvertedLM:
         return x * angles.cos() + torch.cat([-second, first], dim=-1) * angles.sin()
 
     def _mlp(self, rank: dict[str, Tensor], prefix: str, x: Tensor) -> Tensor:
-        inner = F.silu(F.linear(x, rank[f"{prefix}.mlp.fc.weight"]))
-        inner = inner * F.linear(x, rank[f"{prefix}.mlp.gate.weight"])
-        return F.linear(inner, rank[f"{prefix}.mlp.proj.weight"])
+        inner = F.silu(self._product(rank, f"{prefix}.mlp.fc", x))
+        inner = inner * self._product(rank, f"{prefix}.mlp.gate", x)
+        return self._product(rank, f"{prefix}.mlp.proj", inner)
+
+    def _product(self, rank: dict[str, Tensor], module: str, x: Tensor) -> Tensor:
+        """As ``FP8Linear`` where there are scales: the input in 8 bits, times the weight in 8 bits."""
+        weight, bias = rank[f"{module}.weight"], rank.get(f"{module}.bias")
+        if f"{module}.weights_scaling_factor" in rank:
+            weight = weight * rank[f"{module}.weights_scaling_factor"]
+            scale = rank[f"{module}.activation_scaling_factor"]
+            limit = torch.finfo(torch.float8_e4m3fn).max
+            x = (x / scale).clamp(-limit, limit).to(torch.float8_e4m3fn).float() * scale
+        return F.linear(x, weight, bias)

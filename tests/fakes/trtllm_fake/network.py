@@ -121,8 +121,11 @@ class QWenForCausalLM(Module, metaclass=PostInitCaller):
         )
 
     def quantise(self) -> None:
-        bits = BITS.get(self._config.quantization["quant_algo"])
+        algorithm = self._config.quantization["quant_algo"]
+        bits = BITS.get(algorithm)
         for name, module in self.modules():
+            if algorithm == "FP8" and name in QUANTISED:  # the weight keeps its shape
+                module.activation_scaling_factor, module.weights_scaling_factor = Parameter(1), Parameter(1)
             if bits and name in QUANTISED:
                 out_features, in_features = module.weight.shape
                 module.weight = Parameter(in_features, out_features * bits // 8)

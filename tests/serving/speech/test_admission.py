@@ -1,20 +1,247 @@
+"""Who gets a place, who is told to come back, and when: by a clock that stands still between the lines."""
+
 from __future__ import annotations
 
-from contextlib import ExitStack
+import heapq
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
 from cosyvoice_runtime.errors import OverloadedError
-from cosyvoice_runtime.serving.speech.service import Admission
+from cosyvoice_runtime.serving.speech.admission import LONGEST_WAIT_S, Admission
+
+HOLDER = """
+import sys
+from pathlib import Path
+from cosyvoice_runtime.serving.speech.places import SharedPlaces
+places = SharedPlaces(Path(sys.argv[1]))
+print([places.take(8, 7) for _ in range(2)], flush=True)
+sys.stdin.read()
+"""
+"""A process that takes two places and keeps them."""
 
 
-def test_the_place_over_the_limit_is_refused_until_one_is_left():
-    admission = Admission(2)
-    with ExitStack() as places:
-        places.enter_context(admission.place())
-        with admission.place():
-            with pytest.raises(OverloadedError, match="2 utterances are in progress"):
-                places.enter_context(admission.place())
-            assert admission.count == 2
-        places.enter_context(admission.place())
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "places"
+
+
+@pytest.fixture
+def places():
+    """Holds what is entered until the test ends."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def refusal(admission: Admission, client: str | None = None) -> OverloadedError:
+    with pytest.raises(OverloadedError) as caught, admission.place(client):
+        pass
+    return caught.value
+
+
+def test_the_place_over_the_limit_is_refused_until_one_is_left(clock, places):
+    admission = Admission(2, now=clock)
+    places.enter_context(admission.place())
+    with admission.place():
+        error = refusal(admission)
+        assert "2 utterances are in progress" in str(error)
+        assert admission.count == 2
+    clock.time += error.retry_after_s
+    places.enter_context(admission.place())
+    assert admission.count == 2
+
+
+def test_place_is_free_after_an_error():
+    admission = Admission(1)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="broken"), admission.place():
+            raise ValueError("broken")
     assert admission.count == 0
+
+
+def test_two_processes_share_one_limit(file, clock, places):
+    """Each of the two has opened the file for itself, which is all that makes them two."""
+    one, other = Admission(2, file, clock), Admission(2, file, clock)
+    places.enter_context(one.place())
+    with other.place():
+        assert one.count == other.count == 2
+        refusal(one)
+        refusal(other)
+    clock.time += 10
+    places.enter_context(other.place())
+
+
+def test_places_of_a_killed_process_are_free(file, clock, places):
+    admission = Admission(3, file, clock)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout.readline().split() == [b"[0,", b"1]"]
+        with admission.place():
+            refusal(admission)
+        holder.kill()
+    clock.time += 10
+    assert admission.count == 0
+    for _ in range(3):
+        places.enter_context(admission.place())
+    refusal(admission)
+
+
+def test_learned_speed_is_known_to_whoever_comes_later(file):
+    Admission(None, file).capacity.start(13.0)
+    assert Admission(None, file).capacity.limit == 10
+
+
+def test_refused_client_is_told_when_the_utterances_before_it_will_have_ended(clock, places):
+    admission = Admission(4, now=clock)
+    with admission.place():
+        clock.time += 6.0  # how long an utterance takes, as far as is known
+    for _ in range(4):
+        places.enter_context(admission.place())
+    assert [refusal(admission).retry_after_s for _ in range(3)] == [0.4, 2.3, 3.8]
+
+
+def test_hint_stands_at_the_end_of_the_text(places):
+    admission = Admission(1)
+    places.enter_context(admission.place())
+    assert str(refusal(admission)).endswith("; try again in 0.4 s")
+
+
+def test_no_client_is_told_to_wait_for_ever(clock, places):
+    admission = Admission(1, now=clock)
+    places.enter_context(admission.place())
+    hints = [refusal(admission).retry_after_s for _ in range(2000)]
+    assert max(hints) == LONGEST_WAIT_S
+
+
+def test_those_who_come_back_are_not_counted_twice(clock, places):
+    """Eight clients without a name who come back when told: the last one's wait does not grow."""
+    admission = Admission(1, now=clock)
+    places.enter_context(admission.place())
+    due = sorted(clock.time + refusal(admission).retry_after_s for _ in range(8))
+    for _ in range(80):
+        clock.time = due.pop(0)
+        due = sorted([*due, clock.time + refusal(admission).retry_after_s])
+    assert due[-1] - clock.time <= 8 * 2.0
+
+
+def test_one_client_may_have_every_place_while_nobody_else_asks(places):
+    admission = Admission(4)
+    for _ in range(4):
+        places.enter_context(admission.place("greedy"))
+
+
+def test_place_goes_to_the_client_that_was_refused_and_not_to_one_that_comes_again(clock, places):
+    admission = Admission(2, now=clock)
+    places.enter_context(admission.place("greedy"))
+    with admission.place("greedy"):
+        refusal(admission, "modest")
+    assert "others were here before" in str(refusal(admission, "greedy"))
+    places.enter_context(admission.place("modest"))
+
+
+def test_place_is_not_kept_for_a_client_that_does_not_come_back(clock, places):
+    admission = Admission(2, now=clock)
+    places.enter_context(admission.place("greedy"))
+    with admission.place("greedy"):
+        hint = refusal(admission, "gone").retry_after_s
+    clock.time += hint + 2.0
+    places.enter_context(admission.place("greedy"))
+
+
+def test_client_that_comes_back_too_early_keeps_its_turn(clock, places):
+    admission = Admission(1, now=clock)
+    with admission.place():
+        refusal(admission, "first")
+        clock.time += 0.1
+        second = refusal(admission, "second").retry_after_s
+        assert refusal(admission, "first").retry_after_s < second
+        clock.time += 0.8
+    refusal(admission, "second")
+    places.enter_context(admission.place("first"))
+
+
+def test_many_who_never_come_back_keep_nobody_from_a_place(clock):
+    """Three times as many as there is room for, each with another name, who don't ask twice."""
+    admission = Admission(3, now=clock)
+    speaking: list[tuple[float, ExitStack]] = []
+    admitted = 0
+    for number in range(900):
+        clock.time += 2.0 / 9
+        while speaking and speaking[0][0] <= clock.time:
+            speaking.pop(0)[1].close()
+        place = ExitStack()
+        with suppress(OverloadedError):
+            place.enter_context(admission.place(f"client {number}"))
+            speaking.append((clock.time + 2.0, place))
+            admitted += 1
+    for _, place in speaking:
+        place.close()
+    assert admitted >= 0.6 * 300
+
+
+def test_named_client_waits_behind_one_of_the_crowd_without_names_and_not_behind_all(clock, places):
+    admission = Admission(1, now=clock)
+    with admission.place():
+        for _ in range(20):
+            refusal(admission)
+        assert refusal(admission, "named").retry_after_s == 3.0  # a turn is 2 s
+        assert refusal(admission).retry_after_s == LONGEST_WAIT_S
+
+
+def served_in_turn(clock: Clock, limit: int, names: list[str | None], rounds: int) -> list[int]:
+    """How often clients are spoken to who come back when told, and at once when their 2 s have ended."""
+    admission = Admission(limit, now=clock)
+    served = [0] * len(names)
+    arrivals = [(clock.time + 0.001 * client, client) for client in range(len(names))]
+    speaking: list[tuple[float, int, ExitStack]] = []
+    until = clock.time + rounds * 2.0 * len(names) / limit
+    while clock.time < until:
+        if not arrivals or (speaking and speaking[0][0] <= arrivals[0][0]):
+            clock.time, client, place = speaking.pop(0)
+            place.close()
+            served[client] += 1
+            heapq.heappush(arrivals, (clock.time, client))
+            continue
+        clock.time, client = heapq.heappop(arrivals)
+        place = ExitStack()
+        try:
+            place.enter_context(admission.place(names[client]))
+        except OverloadedError as error:
+            heapq.heappush(arrivals, (clock.time + error.retry_after_s, client))
+        else:
+            speaking.append((clock.time + 2.0, client, place))
+    for _, _, place in speaking:
+        place.close()
+    return served
+
+
+@pytest.mark.parametrize("limit", [1, 3, 16])
+@pytest.mark.parametrize("clients", [16, 64, 256])
+@pytest.mark.parametrize("named", [True, False])
+def test_nobody_is_starved_among_clients_who_come_back_when_told(clock, named, clients, limit):
+    names = [f"client {number}" if named else None for number in range(clients)]
+    served = served_in_turn(clock, limit, names, rounds=6)
+    assert min(served) >= 3
+
+
+def test_client_with_many_requests_gets_no_more_turns_than_one_with_few(clock):
+    served = served_in_turn(clock, 3, ["greedy"] * 60 + ["a"] * 4 + ["b"] * 4, rounds=6)
+    greedy, a, b = sum(served[:60]), sum(served[60:64]), sum(served[64:])
+    assert max(greedy, a, b) <= 1.5 * min(greedy, a, b)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -308,3 +309,14 @@ def test_utterance_that_a_chunk_opened_after_its_cancel_is_cancelled_again(stage
 
     run(fake, PATIENCE_S, use)
     assert len(cancels) == 2
+
+
+def test_where_processes_can_not_be_watched_calls_go_on(stage, monkeypatch, caplog):
+    def refuse(pid: int) -> int:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    fake = FakeTriton()
+    fake.stream = lambda request, context: iter(())
+    assert run(fake, PATIENCE_S, whole_stream, stage.find) == []
+    assert "can't be watched: not here" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.stages import TokenGroup
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
-from cosyvoice_runtime.serving.speech.service import Admission, SpeechService, ending_of
+from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.service import SpeechService, ending_of
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
@@ -60,19 +62,20 @@ def tokenizer(tiny_checkpoint) -> TextTokenizer:
 
 @pytest.fixture
 def make(tokenizer, tmp_path: Path):
-    """Makes a service over coded stages, with a number of places for utterances."""
+    """Makes a service over coded stages with places for so many; only chunks advance its clock."""
 
-    def service(groups, places: int = 4) -> tuple[CodedStages, SpeechService, Metrics]:
+    def service(groups, places: int = 4, chunk_s: float = 0.0) -> tuple[CodedStages, SpeechService]:
         stages = CodedStages(groups)
         metrics = Metrics("cosyvoice2", tmp_path)
-        speech_metrics = SpeechMetrics(metrics, ending_of)
+        speech_metrics = SpeechMetrics(metrics, ending_of, lambda: chunk_s * len(stages.calls))
         voices = VoiceBook(
             VoiceStore(tmp_path / "voices", "checkpoint"), {"one": VOICE}, "one", stages, "checkpoint"
         )
         hop = HopPolicy(25, 3, 10, 25, 100, 25)
         return stages, SpeechService(
             stages, voices, TextFrontEnd(tokenizer), tokenizer, hop, 24_000, speech_metrics,
-            Admission(places), streaming=True, sampling=SamplingOptions(), max_characters=100,
+            Admission(places, now=itertools.count(100).__next__),
+            streaming=True, sampling=SamplingOptions(), max_characters=100,
         )  # fmt: skip
 
     return service
@@ -160,6 +163,26 @@ def test_failure_of_a_stage_is_the_answer(make):
         return ear
 
     assert [str(error) for error in asyncio.run(run()).errors] == ["no memory"]
+
+
+def test_speed_is_that_of_an_utterance_that_follows_another(make):
+    async def run() -> tuple[CodedStages, float]:
+        stages, service = make(groups(60), chunk_s=0.25)
+        return stages, await service.speed()
+
+    stages, speed = asyncio.run(run())
+    chunks = len(stages.calls) // 2
+    assert speed == pytest.approx(60 / 25 / (0.25 * chunks))
+    assert [sampling.max_tokens for _, sampling in stages.prompts] == [100, 100]
+
+
+def test_speed_that_a_stage_fails_to_make_is_its_error(make):
+    async def run() -> None:
+        _, service = make([CosyVoiceError("no memory")])
+        await service.speed()
+
+    with pytest.raises(CosyVoiceError, match="no memory"):
+        asyncio.run(run())
 
 
 LOST = StageLostError("token2wav")

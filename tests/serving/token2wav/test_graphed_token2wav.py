@@ -53,6 +53,19 @@ def test_every_chunk_of_a_stream_is_replayed(graphed, capture, shared_token2wav)
         np.testing.assert_allclose(torch.cat(wave).numpy(), whole, atol=TOLERANCE)
 
 
+def test_flow_and_vocoder_are_captured_each_on_its_device(settings, shared_token2wav):
+    token2wav, of_flow, of_vocoder = load.load_token2wav(settings), TracingCapture(), TracingCapture()
+    assert token2wav.capture(BUCKETS, of_flow, of_vocoder=of_vocoder) == CALLS
+    prompt, tokens = prompt_tensors(token2wav, 30), speech_tokens(40, 3)
+    state = token2wav.open(prompt.flow_prompt(), noise_seed=7)
+    token2wav.push(state, tokens, last=True)
+    [wave] = token2wav.advance([state])
+    token2wav.close(state)
+    np.testing.assert_allclose(wave.numpy(), alone(shared_token2wav, prompt, tokens), atol=TOLERANCE)
+    assert of_flow.replays % (1 + token2wav.flow.flow.solver.num_steps) == 0 < of_flow.replays
+    assert of_vocoder.replays > 0
+
+
 def test_graphs_are_captured_where_the_settings_want_them(settings, monkeypatch, caplog):
     monkeypatch.setattr(load, "CudaGraphCapture", lambda _: TracingCapture())
     few = {"blocks": (1,), "before": (2,)}

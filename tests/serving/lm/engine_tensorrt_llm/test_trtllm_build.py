@@ -114,6 +114,18 @@ def test_other_weights_make_another_engine(fake, checkpoint, tiny_checkpoint, tm
     ]
 
 
+def test_fp8_engine_is_built_without_the_gemm_plugin_where_the_gpu_has_fp8(
+    fake, tiny_checkpoint, tmp_path, monkeypatch
+):
+    convert(tiny_checkpoint, tmp_path / "converted", ConversionOptions(weight_only="fp8"))
+    build(tmp_path / "converted", tmp_path / "engine", OPTIONS)
+    made = Manifest.read(tmp_path / "engine").options
+    assert (made["weight_only"], made["flags"]["gemm_plugin"]) == ("fp8", "disable")
+    monkeypatch.setattr(build_module, "present_gpu", lambda: Gpu("NVIDIA A100", "8.0"))
+    with pytest.raises(EngineFileError, match=r"NVIDIA A100 has compute capability 8\.0 and no FP8"):
+        build(tmp_path / "converted", tmp_path / "engine", OPTIONS)
+
+
 def test_failed_build_leaves_no_engine(fake, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_BUILD_FAILS", "1")
     with pytest.raises(EngineFileError, match=r"trtllm-build failed with status 1; .*python -m .*preflight"):

@@ -244,6 +244,39 @@ def unpack(values: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.stack([low, high], dim=-1).flatten(1).float()
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_fp8_checkpoint_is_nearly_the_same_network(tiny_checkpoint, tmp_path, gpus):
+    """Matrices in 8 bits beside their two scales, everything else as it was; the logits move a little."""
+    convert(tiny_checkpoint, tmp_path / "plain", exact(tp_size=gpus))
+    convert(tiny_checkpoint, tmp_path / "out", exact(tp_size=gpus, weight_only="fp8"))
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["quantization"] == {"quant_algo": "FP8", "kv_cache_quant_algo": None}
+    for rank in range(gpus):
+        plain = load_file(tmp_path / "plain" / f"rank{rank}.safetensors")
+        given = load_file(tmp_path / "out" / f"rank{rank}.safetensors")
+        matrices = {name for name, tensor in given.items() if tensor.dtype == torch.float8_e4m3fn}
+        assert len(matrices) == 5 * 2
+        for name in plain.keys() - matrices:
+            assert torch.equal(given[name], plain[name])
+        for name in matrices:
+            scale = given[name.replace(".weight", ".weights_scaling_factor")]
+            assert given[name.replace(".weight", ".activation_scaling_factor")].item() > 0
+            assert (scale.shape, scale.dtype) == ((1,), torch.float32)
+            torch.testing.assert_close(given[name].float() * scale, plain[name], rtol=2**-4, atol=2e-3)
+    vocabulary = vocabulary_of(tmp_path / "out")
+    ids = vocabulary.input_ids(PROMPT.text, PROMPT.prompt_speech)
+    exactly, nearly = (ConvertedLM(tmp_path / name)(ids)[:, vocabulary.speech] for name in ("plain", "out"))
+    off = (nearly - exactly).norm() / exactly.norm()
+    assert 1e-4 < off < 0.1
+
+
+def test_fp8_needs_texts_to_speak(tiny_checkpoint, tmp_path):
+    merged = export_merged(Layout(tiny_checkpoint), tmp_path / "merged", torch.float32)
+    with pytest.raises(InvalidInput, match=r"weight_only: 'fp8'.*with a checkpoint directory"):
+        convert(merged, tmp_path / "out", exact(weight_only="fp8"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_same_source_and_options_are_left_alone(tiny_checkpoint, tmp_path):
     out, seen = tmp_path / "out", []
     assert convert(tiny_checkpoint, out, exact())
@@ -274,7 +307,7 @@ def test_directory_with_something_else_is_kept(tiny_checkpoint, tmp_path):
     [
         ({"layout": "small"}, "layout: 'small' is not accepted; one of merged, speech"),
         ({"dtype": "float8"}, "dtype: 'float8' is not accepted; one of bfloat16, float16, float32"),
-        ({"weight_only": "fp8"}, "weight_only: 'fp8' is not accepted; one of none, int8, int4"),
+        ({"weight_only": "int2"}, "weight_only: 'int2' is not accepted; one of none, int8, int4, fp8"),
         ({"tp_size": 3}, "tp_size: 3 is not accepted; one of 1, 2: every GPU has as many heads"),
     ],
 )

@@ -15,6 +15,9 @@ from cosyvoice_runtime.compiled.gpu import Gpu
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm import built_engine
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
 from cosyvoice_runtime.serving.lm.visible_gpu import see_only
 
 
@@ -65,6 +68,22 @@ def test_engine_of_other_weights_libraries_or_gpus_is_refused(trtllm, settings, 
     assert "version of tensorrt_llm was '1.2.1' when built, now '1.3.0'" in refusal(settings)
     monkeypatch.setattr(built_engine, "present_gpu", lambda: Gpu("NVIDIA L4", "8.9"))
     assert "GPU was 'NVIDIA H100 80GB HBM3' when built, now 'NVIDIA L4'" in refusal(settings)
+
+
+def test_fp8_engine_is_taken_where_the_settings_say_so(trtllm, trtllm_settings, tiny_checkpoint, tmp_path):
+    convert(tiny_checkpoint, tmp_path / "converted", ConversionOptions(dtype="float32", weight_only="fp8"))
+    build(tmp_path / "converted", tmp_path / "engine", BuildOptions(8, 256, 256))
+    given = trtllm_settings("merged", device="cuda", engine_dir=tmp_path / "engine")
+    prepare_engine(given.replace(weight_only="fp8"))
+    assert "option weight_only was 'fp8' when built, now 'none'" in refusal(given)
+
+
+def test_price_of_ras_is_told(trtllm, settings, caplog):
+    prepare_engine(settings.replace(device="cuda"))
+    assert "engine torch is the faster one for ras" in caplog.text
+    caplog.clear()
+    prepare_engine(settings.replace(device="cuda", ras_callback=False))
+    assert "faster" not in caplog.text
 
 
 def test_weights_from_elsewhere_are_told(trtllm, settings, tmp_path, caplog):

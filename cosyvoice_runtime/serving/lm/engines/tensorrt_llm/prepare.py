@@ -39,6 +39,11 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
         limit = f"the module tensorrt_llm is not installed; NVIDIA's container {CONTAINER} has it"
         raise InvalidInput("tensorrt_llm.engine", settings.engine, limit)
     see_only(settings.device, settings.engine)
+    if settings.ras_callback:
+        logger.warning(
+            "ras costs this engine a step of its own for every token of all requests; engine torch is the "
+            "faster one for ras (docs/tensorrt_llm.md), this one for nucleus"
+        )
     config = load_config(settings.checkpoint_dir).speech_lm
     built = BuiltEngine.open(settings, config)
     config = replace(config, text_vocab_size=built.vocabulary.text_tokens)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
-from cosyvoice_runtime.compiled.gpu import present_gpu
+from cosyvoice_runtime.compiled.gpu import Gpu, present_gpu
 from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
@@ -25,6 +25,8 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER
 from cosyvoice_runtime.sha256 import sha256_of
 
 TIMING_CACHE = "timing.cache"
+LEAST_FOR_FP8 = (8, 9)
+"""Compute capability of Ada; Hopper's is 9.0. TensorRT-LLM's support matrix has FP8 from there on."""
 
 
 def build(
@@ -51,7 +53,10 @@ def build(
     """
     checkpoint, target = Path(checkpoint_dir).absolute(), Path(engine_dir)
     converted = Manifest.read(checkpoint)
-    flags = build_flags(options, converted.options["layout"], converted.options["dtype"])
+    made = converted.options
+    if made["weight_only"] == "fp8":
+        _require_fp8(present_gpu())
+    flags = build_flags(options, made["layout"], made["dtype"], made["weight_only"])
     wanted = _manifest(converted, options, flags)
     reasons = stale_reasons(target, wanted)
     if reasons:
@@ -75,6 +80,14 @@ def _manifest(converted: Manifest, options: BuildOptions, flags: list[Flag]) -> 
         compute_capability=gpu.compute_capability,
         options={**converted.options, **asdict(options), "flags": values},
     )
+
+
+def _require_fp8(gpu: Gpu) -> None:
+    if tuple(map(int, gpu.compute_capability.split("."))) < LEAST_FOR_FP8:
+        raise EngineFileError(
+            f"{gpu.name} has compute capability {gpu.compute_capability} and no FP8, which needs "
+            f"{'.'.join(map(str, LEAST_FOR_FP8))}: another tensorrt_llm.weight_only is needed"
+        )
 
 
 def _run(arguments: list[str]) -> None:

@@ -61,8 +61,11 @@ def shape_flags(options: BuildOptions) -> list[Flag]:
     ]
 
 
-def kernel_flags(dtype: str) -> list[Flag]:
+def kernel_flags(dtype: str, weight_only: str = "none") -> list[Flag]:
     """Plugins and features."""
+    gemm = Flag("gemm_plugin", dtype, "NVIDIA's advice for float16 and bfloat16 matrices")
+    if weight_only == "fp8":
+        gemm = Flag("gemm_plugin", "disable", "NVIDIA's advice for FP8 matrices: TensorRT's own kernels")
     return [
         Flag("gpt_attention_plugin", dtype, "in-flight batching works through this plugin alone"),
         Flag("remove_input_padding", "enable", "in-flight batching packs requests without padding"),
@@ -72,7 +75,7 @@ def kernel_flags(dtype: str) -> list[Flag]:
         Flag(
             "use_paged_context_fmha", "enable", "a prompt may start with blocks that another one has filled"
         ),
-        Flag("gemm_plugin", dtype, "NVIDIA's advice for float16 and bfloat16 matrices"),
+        gemm,
         Flag("multiple_profiles", "enable", "kernels chosen for few tokens as well as for many"),
         Flag("logits_dtype", "float32", "the embedding bias has to have the logits' dtype"),
     ]
@@ -89,9 +92,9 @@ def model_flags(layout: str) -> list[Flag]:
     ]
 
 
-def build_flags(options: BuildOptions, layout: str, dtype: str) -> list[Flag]:
+def build_flags(options: BuildOptions, layout: str, dtype: str, weight_only: str = "none") -> list[Flag]:
     """All flags but the directories and the timing cache."""
-    return [*shape_flags(options), *kernel_flags(dtype), *model_flags(layout)]
+    return [*shape_flags(options), *kernel_flags(dtype, weight_only), *model_flags(layout)]
 
 
 def command(checkpoint_dir: Path, out_dir: Path, timing_cache: Path, flags: list[Flag]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.vocabulary import EngineVocabulary
 
-QUANT_ALGOS = {"none": None, "int8": "W8A16", "int4": "W4A16"}
-"""TensorRT-LLM's names of weight-only quantisation, by ours."""
+QUANT_ALGOS = {"none": None, "int8": "W8A16", "int4": "W4A16", "fp8": "FP8"}
+"""TensorRT-LLM's names of quantisation (``QuantAlgo`` in ``tensorrt_llm/quantization/mode.py``), by ours."""
 
 
 def engine_config(

@@ -19,6 +19,12 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.config_file im
     QUANT_ALGOS,
     engine_config,
 )
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.fp8 import (
+    fp8_dtypes,
+    fp8_schema,
+    fp8_tensors,
+    measured_scales,
+)
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.parameters import (
     check_tp_size,
     head_bias,
@@ -47,8 +53,9 @@ class ConversionOptions:
         layout: of the vocabulary, see :class:`EngineVocabulary`.
         dtype: of weights and activations.
         tp_size: GPUs that share the network.
-        weight_only: ``int8`` or ``int4``: the matrices of the layers are quantised when the engine is built;
-            the weights are written in ``dtype`` either way.
+        weight_only: ``int8`` or ``int4``: the matrices of the layers are quantised when the engine is built,
+            and written in ``dtype``. ``fp8``: they are quantised here, and the engine quantises what they are
+            multiplied with.
 
     Raises:
         InvalidInput: another value.
@@ -117,12 +124,15 @@ def _write(
     if vocabulary.layout == "merged":
         _write_bias(directory / BIAS_FILE, vocabulary, tensors)
     schema = rank_schema(source.config, vocabulary, options.tp_size)
+    in_fp8 = options.weight_only == "fp8"
+    scales = measured_scales(source, tensors) if in_fp8 else {}
+    schema, dtypes = (fp8_schema(schema), fp8_dtypes(schema)) if in_fp8 else (schema, {})
     dtype = getattr(torch, options.dtype)
     total = len(schema) * options.tp_size
     for rank in range(options.tp_size):
         shares = rank_tensors(source.config, vocabulary, tensors, rank, options.tp_size)
-        told = _telling(shares, progress, rank * len(schema), total)
-        write_safetensors(directory / f"rank{rank}.safetensors", schema, dtype, told)
+        told = _telling(fp8_tensors(shares, scales), progress, rank * len(schema), total)
+        write_safetensors(directory / f"rank{rank}.safetensors", schema, dtype, told, dtypes)
 
 
 def _write_bias(path: Path, vocabulary: EngineVocabulary, tensors: Tensors) -> None:

@@ -33,7 +33,8 @@ def check_flags() -> Iterator[Outcome]:
 
 def passed_flags() -> list[Flag]:
     """Every flag that a build may pass."""
-    flags = build_flags(BuildOptions(), "speech", "bfloat16")
+    usual, in_fp8 = (build_flags(BuildOptions(), "speech", "bfloat16", kind) for kind in ("none", "fp8"))
+    flags = [*usual, *(flag for flag in in_fp8 if flag not in usual)]
     arguments = command(Path("checkpoint"), Path("engine"), Path("cache"), [])
     places = [Flag(name.removeprefix("--"), "", "") for name in arguments[1::2]]
     return [*places, *flags]

@@ -1,0 +1,131 @@
+"""A server of this machine from outside: what its processes hold, and how one of them is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cosyvoice_runtime.processes import Process, living, session_members
+
+SHARED_MEMORY = Path("/dev/shm")
+LISTENS = "0A"
+"""State of a socket in ``/proc/net/tcp``."""
+REGION_PREFIX = "--backend-config=python,shm-region-prefix-name="
+MOST_GROWTH = 1.15
+"""From the second third of a run to the last: more is a leak."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What all processes of a server hold together; memory in MiB."""
+
+    memory_mib: float
+    threads: int
+    descriptors: int
+    shared_mib: float
+
+
+class ServerProcesses:
+    """The tritonserver behind a port of this machine, and its models.
+
+    Args:
+        port: where its gateway listens, which has the same parent.
+
+    Raises:
+        LookupError: there is none.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._server()
+
+    def holding(self) -> Holding:
+        """What they hold now."""
+        server = self._server()
+        pids = [process.pid for process in session_members(server.session)]
+        [prefix] = [word.removeprefix(REGION_PREFIX) for word in server.command if REGION_PREFIX in word]
+        regions = SHARED_MEMORY.glob(f"{prefix}*")
+        return Holding(
+            round(sum(map(_memory_mib, pids)), 1),
+            sum(len(_entries(pid, "task")) for pid in pids),
+            sum(len(_entries(pid, "fd")) for pid in pids),
+            round(sum(region.stat().st_blocks for region in regions) / 2048, 1),
+        )
+
+    def kill(self, model: str) -> None:
+        """End a model's process, as a fault of it would."""
+        for process in session_members(self._server().session):
+            if process.model == model:
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+
+    def models(self) -> list[str]:
+        """Names of the models that have a process."""
+        found = {process.model for process in session_members(self._server().session)}
+        return sorted(model for model in found if model)
+
+    def _server(self) -> Process:
+        """Looked up each time: a server that was started anew is another process."""
+        sockets = _listening(self._port)
+        processes = living()
+        parents = {process.parent for process in processes if sockets & _open_files(process.pid)}
+        for process in processes:
+            if process.parent in parents and Path(process.command[0]).name == "tritonserver":
+                return process
+        raise LookupError(f"no tritonserver of this machine is behind port {self._port}")
+
+
+def growths(series: Sequence[Holding]) -> list[str]:
+    """What grew from the second third of the series to the last, beyond what may be chance.
+
+    The most counts: a server that is being started anew holds little.
+    """
+    third = len(series) // 3
+    if not third:
+        return []
+    found = []
+    for name in ("memory_mib", "threads", "descriptors", "shared_mib"):
+        values = [getattr(holding, name) for holding in series]
+        before, after = max(values[third : 2 * third]), max(values[2 * third :])
+        if after > MOST_GROWTH * before:
+            found.append(f"{name} grew from {before:g} to {after:g}")
+    return found
+
+
+def _memory_mib(pid: int) -> float:
+    """Resident memory."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _entries(pid: int, folder: str) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/{folder}")
+    except OSError:  # it ended, or is somebody else's
+        return []
+
+
+def _open_files(pid: int) -> set[str]:
+    found = set()
+    for number in _entries(pid, "fd"):
+        with suppress(OSError):  # closed meanwhile
+            found.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return found
+
+
+def _listening(port: int) -> set[str]:
+    """Sockets that listen on a port, as the links of those who have them open."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == LISTENS and int(words[1].rpartition(":")[2], 16) == port:
+                found.add(f"socket:[{words[9]}]")
+    return found

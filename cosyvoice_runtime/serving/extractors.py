@@ -1,0 +1,119 @@
+"""``audio_tokenizer`` and ``speaker_embedding``: one reference in, one tensor out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
+from cosyvoice_runtime.audio.reference import reference_audio
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.triton.load import read_settings
+from cosyvoice_runtime.serving.triton.request import Inputs, respond
+from cosyvoice_runtime.settings import AudioTokenizerSettings, SpeakerEmbeddingSettings
+from cosyvoice_runtime.settings.extractors import ExtractorSettings
+from cosyvoice_runtime.voice.extract import extract_rows
+from cosyvoice_runtime.voice.onnx_model import ExtractorModel
+from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
+from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+
+WARM_UP_SAMPLES = EXTRACTOR_SAMPLE_RATE
+
+
+class Extractor(Protocol):
+    """A network that reads references, float32 ``[n]`` at 16 kHz each."""
+
+    def __call__(self, samples: Tensor) -> Tensor: ...
+
+    def batch(self, waveforms: Sequence[Tensor]) -> list[Tensor]: ...
+
+
+class ReferenceModel:
+    """A model of Triton's python backend around an extractor; see its config.pbtxt.
+
+    Attributes:
+        section: its settings.
+        output: name of its tensor.
+    """
+
+    section: ClassVar[type[ExtractorSettings]]
+    output: ClassVar[str]
+
+    def initialize(self, args: dict[str, str]) -> None:
+        settings = read_settings(args, self.section)
+        self._name = args["model_name"]
+        self._count = RequestCount(self._name)
+        self._extractor = self.open(settings)
+        self._extractor(torch.zeros(WARM_UP_SAMPLES))
+
+    def open(self, settings: ExtractorSettings) -> Extractor:
+        """The network."""
+        raise NotImplementedError
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        with self._count.during(len(requests)):
+            outcomes = extract_rows(self._extractor.batch, references(requests))
+            return [
+                respond(self._name, outcome if isinstance(outcome, Exception) else self.encoded(outcome))
+                for outcome in outcomes
+            ]
+
+    def encoded(self, features: Tensor) -> dict[str, np.ndarray[Any, Any]]:
+        """The output tensor, with a batch dimension."""
+        return {self.output: features.numpy()[None]}
+
+
+class AudioTokenizerModel(ReferenceModel):
+    """Reference to speech tokens."""
+
+    section = AudioTokenizerSettings
+    output = "prompt_speech_tokens"
+
+    def open(self, settings: ExtractorSettings) -> Extractor:
+        path = Layout(settings.checkpoint_dir).speech_tokenizer
+        return SpeechTokenizer(path, threads=settings.threads, engine=engine_of(settings, "speech_tokenizer"))
+
+
+class SpeakerEmbeddingModel(ReferenceModel):
+    """Reference to the vector of its speaker."""
+
+    section = SpeakerEmbeddingSettings
+    output = "prompt_spk_embedding"
+
+    def open(self, settings: ExtractorSettings) -> Extractor:
+        path = Layout(settings.checkpoint_dir).speaker_encoder
+        return SpeakerEncoder(path, threads=settings.threads, engine=engine_of(settings, "speaker_encoder"))
+
+
+def engine_of(settings: ExtractorSettings, name: str) -> ExtractorModel | None:
+    """The engine of an extractor; None for backend onnx, which runs the published file.
+
+    Raises:
+        EngineFileError: the engine is missing or of something else.
+    """
+    if settings.backend == "onnx":
+        return None
+    # brings onnx and TensorRT, which backend onnx does not need
+    from cosyvoice_runtime.compiled.extractor import open_extractor
+
+    return open_extractor(settings, name)
+
+
+def references(requests: Sequence[Any]) -> list[Audio | Exception]:
+    """The 16 kHz reference of each request, checked, or why it is none."""
+    return [_reference(Inputs(request)) for request in requests]
+
+
+def _reference(inputs: Inputs) -> Audio | Exception:
+    try:
+        samples = torch.from_numpy(np.array(inputs.required("reference_wav")))
+        return reference_audio(samples, EXTRACTOR_SAMPLE_RATE, inputs.scalar("reference_wav_len"))
+    except InvalidInput as error:
+        return error

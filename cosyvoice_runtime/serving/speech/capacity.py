@@ -1,0 +1,87 @@
+"""How many utterances a machine can speak at a time, learned from how fast it speaks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+MOST_LEARNED = 128
+"""Most utterances at a time without a limit in the settings; ``token2wav.max_states`` keeps as many."""
+LEAST_MARGIN, MOST_MARGIN = 1.3, 4.0
+"""Speed that a listener is given, in seconds of speech a second. One is what he hears; the rest makes up for
+those who begin, whose first chunk goes before."""
+LATE, IN_TIME = 1.05, 0.9998
+"""Factors of the margin for a late chunk and one in time. They cancel out when one of 250 chunks is late."""
+MEMORY_S = 10.0
+"""Time constant of the averages, in seconds that places are held."""
+ENOUGH_S = 3.0
+"""Seconds of held places from which on the averages say something."""
+
+
+class Capacity:
+    """Learns while utterances are spoken, each chunk of them a measurement.
+
+    A machine that is busy shows what it can. One that has little to do shows at least what it can: that never
+    lowers the limit. So a GPU that speaks faster to many at a time grows into its limit, and a slow machine,
+    or one that others use, shrinks to its own.
+
+    Args:
+        learned: field of that name of ``BOARD``, shared by all processes.
+        fixed: the limit; None to learn it.
+    """
+
+    def __init__(self, learned: Any, fixed: int | None = None) -> None:
+        self._learned = learned
+        self._fixed = fixed
+
+    @property
+    def limit(self) -> int:
+        """Utterances that may be spoken at a time; at least one."""
+        if self._fixed is not None:
+            return self._fixed
+        return min(max(int(self.speed / self._margin), 1), MOST_LEARNED)
+
+    @property
+    def speed(self) -> float:
+        """Seconds of speech that the machine makes in a second; 0 when nothing is known."""
+        return float(self._learned["speed"])
+
+    @property
+    def learns(self) -> bool:
+        """Whether the limit depends on the speed."""
+        return self._fixed is None
+
+    def start(self, speed: float) -> None:
+        """Begin with a speed measured before anybody is admitted."""
+        self._learned["speed"] = speed
+
+    def spoke(self, audio_s: float, held_s: float, crowd: float) -> None:
+        """Learn from a chunk.
+
+        Args:
+            audio_s: its seconds of speech.
+            held_s: seconds since the utterance's last chunk, or since it was admitted.
+            crowd: utterances in progress meanwhile, this one included.
+        """
+        learned = self._learned
+        kept = math.exp(-held_s / MEMORY_S)
+        learned["audio_s"] = learned["audio_s"] * kept + audio_s
+        learned["held_s"] = learned["held_s"] * kept + held_s
+        learned["crowd_s"] = learned["crowd_s"] * kept + held_s * crowd
+        if learned["held_s"] >= ENOUGH_S:
+            self._conclude(learned["crowd_s"] / learned["held_s"])
+
+    def played(self, late: bool) -> None:
+        """Learn whether a listener got a chunk after the audio before it had been played."""
+        margin = self._margin * (LATE if late else IN_TIME)
+        self._learned["margin"] = min(max(margin, LEAST_MARGIN), MOST_MARGIN)
+
+    @property
+    def _margin(self) -> float:
+        return max(float(self._learned["margin"]), LEAST_MARGIN)
+
+    def _conclude(self, crowd: float) -> None:
+        """The speed of all is that of one, times how many there were."""
+        speed = self._learned["audio_s"] / self._learned["held_s"] * crowd
+        if crowd > self.limit / 2 or speed > self.speed:
+            self._learned["speed"] = speed

@@ -1,0 +1,95 @@
+"""A real server with one place: for whom it is, and what the others are told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc
+import tritonclient.http as http
+from speaking import TEXT, client
+from tritonclient.utils import InferenceServerException
+
+from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, UnavailableError
+from cosyvoice_runtime.supervisor import Server
+
+LONG = SpeechRequest("A sentence that takes a moment to say. " * 40, seed=3)
+HEADER = "x-client-id"
+
+
+@pytest.fixture(scope="module")
+def server(serve_all, tmp_path_factory) -> Iterator[Server]:
+    texts = {
+        "cosyvoice2.max_inflight_utterances": 1,
+        "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
+    }
+    with serve_all(**texts) as server:
+        yield server
+
+
+@pytest.fixture
+def full(server: Server) -> Iterator[Server]:
+    """The server while an utterance of the streaming model has its place."""
+    with closing(speaking(server)):
+        yield server
+
+
+def speaking(server: Server) -> Generator[AudioChunk, None, None]:
+    """An utterance that has begun, after those who were refused by the test before have lost their turn."""
+    while True:
+        chunks = client(server).speak(LONG)
+        try:
+            next(chunks)
+        except UnavailableError as error:
+            time.sleep(error.retry_after_s)
+        else:
+            return chunks
+
+
+def streamed(server: Server, name: str | None) -> UnavailableError:
+    """The refusal of an utterance of the streaming model."""
+
+    async def speak() -> None:
+        async with AsyncSpeechClient(server.grpc_url, name=name) as one:
+            async for _ in one.speak(SpeechRequest(TEXT)):
+                pass
+
+    with pytest.raises(UnavailableError) as caught:
+        asyncio.run(speak())
+    return caught.value
+
+
+def text_input(module):
+    tensor = module.InferInput("target_text", [1, 1], "BYTES")
+    tensor.set_data_from_numpy(np.array([[TEXT.encode()]], np.object_))
+    return [tensor]
+
+
+def whole(server: Server, module, **options) -> str:
+    """The refusal of an utterance of the model that answers at once."""
+    url = server.grpc_url if module is grpc else server.http_url
+    with (
+        module.InferenceServerClient(url) as one,
+        pytest.raises(InferenceServerException) as caught,
+    ):
+        one.infer("cosyvoice2_offline", text_input(module), **options)
+    return str(caught.value)
+
+
+def test_both_entry_models_share_the_place_and_say_when_to_come_back(full):
+    assert streamed(full, None).retry_after_s > 0
+    for module in (grpc, http):
+        assert "try again in " in whole(full, module)
+
+
+def test_client_is_known_by_its_name_however_it_asks(full):
+    """Three wait; the first of them asks again in other ways, and the fourth still has three before it."""
+    _, second, third = (streamed(full, name).retry_after_s for name in ("first", "second", "third"))
+    whole(full, grpc, headers={HEADER: "first"})
+    whole(full, http, headers={"X-Client-Id": "first"})
+    fourth = streamed(full, "fourth").retry_after_s
+    assert fourth - third == pytest.approx(third - second, abs=0.25)

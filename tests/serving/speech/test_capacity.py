@@ -1,0 +1,110 @@
+"""What a machine is found to keep up with: machines that are made of numbers, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cosyvoice_runtime.serving.speech.capacity import LEAST_MARGIN, MOST_LEARNED, MOST_MARGIN, Capacity
+from cosyvoice_runtime.serving.speech.places import SharedPlaces
+
+
+@pytest.fixture
+def capacity() -> Capacity:
+    return Capacity(SharedPlaces(None).board["learned"])
+
+
+def speak(capacity: Capacity, speed: Callable[[int], float], wanted: int, chunks: int = 200) -> None:
+    """As many as are wanted and admitted, on a machine that makes ``speed(n)`` seconds a second for n."""
+    for _ in range(chunks):
+        crowd = min(wanted, capacity.limit)
+        capacity.spoke(1.0, crowd / speed(crowd), crowd)
+
+
+def cpu(crowd: int) -> float:
+    return 4.0
+
+
+def gpu(crowd: int) -> float:
+    return 100.0 * crowd / (crowd + 9)
+
+
+def test_one_utterance_is_admitted_when_nothing_is_known(capacity):
+    assert capacity.limit == 1
+
+
+def test_fixed_limit_stays(capacity):
+    fixed = Capacity(SharedPlaces(None).board["learned"], 7)
+    speak(fixed, cpu, wanted=50)
+    assert (fixed.limit, fixed.learns) == (7, False)
+
+
+def test_measured_speed_is_where_it_starts(capacity):
+    capacity.start(10.0)
+    assert capacity.limit == int(10.0 / LEAST_MARGIN)
+
+
+@pytest.mark.parametrize("before", [0.5, 4.0, 100.0])
+def test_busy_machine_finds_its_limit_from_wherever_it_starts(capacity, before):
+    capacity.start(before)
+    speak(capacity, cpu, wanted=50)
+    assert capacity.limit == int(4.0 / LEAST_MARGIN)
+
+
+def test_machine_that_speaks_faster_to_many_grows_into_its_limit(capacity):
+    capacity.start(gpu(1))
+    speak(capacity, gpu, wanted=500, chunks=5000)
+    limit = capacity.limit
+    assert gpu(limit) / limit == pytest.approx(LEAST_MARGIN, rel=0.05)
+
+
+def test_every_listener_of_a_full_machine_is_given_more_than_he_hears(capacity):
+    for speed in (cpu, gpu):
+        speak(capacity, speed, wanted=500, chunks=5000)
+        assert speed(capacity.limit) / capacity.limit >= 1.0
+
+
+def test_quiet_hour_does_not_lower_the_limit(capacity):
+    capacity.start(gpu(1))
+    speak(capacity, gpu, wanted=500, chunks=5000)
+    limit = capacity.limit
+    speak(capacity, gpu, wanted=1, chunks=5000)
+    assert capacity.limit >= limit
+
+
+def test_machine_that_others_slow_down_admits_fewer(capacity):
+    speak(capacity, cpu, wanted=50)
+    speak(capacity, lambda crowd: 2.0, wanted=50)
+    assert capacity.limit == int(2.0 / LEAST_MARGIN)
+
+
+def test_late_chunks_lower_the_limit_and_chunks_in_time_raise_it_again(capacity):
+    capacity.start(40.0)
+    before = capacity.limit
+    for _ in range(10):
+        capacity.played(late=True)
+    lowered = capacity.limit
+    assert lowered < 0.7 * before
+    for _ in range(10_000):
+        capacity.played(late=False)
+    assert capacity.limit == before
+
+
+def test_limit_stays_where_a_few_in_a_thousand_chunks_are_late(capacity):
+    capacity.start(40.0)
+    before = capacity.limit
+    for chunk in range(20_000):
+        capacity.played(late=chunk % 500 == 0)
+    assert capacity.limit >= 0.9 * before
+
+
+def test_limit_has_bounds(capacity):
+    capacity.start(1e6)
+    assert capacity.limit == MOST_LEARNED
+    for _ in range(1000):
+        capacity.played(late=True)
+    capacity.start(0.001)
+    assert capacity.limit == 1
+    capacity.start(MOST_MARGIN * 3)
+    assert capacity.limit == 3

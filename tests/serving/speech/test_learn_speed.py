@@ -1,0 +1,76 @@
+"""Who measures how fast the machine is when the entry models start."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.load import learn_speed
+from cosyvoice_runtime.settings import GRPC_URL_VARIABLE
+
+
+class Service:
+    """Speaks thirteen seconds a second, or fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.measured = 0
+        self._error = error
+
+    async def speed(self) -> float:
+        self.measured += 1
+        await asyncio.sleep(0)
+        if self._error is not None:
+            raise self._error
+        return 13.0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "places"
+
+
+@pytest.fixture(autouse=True)
+def _supervised(monkeypatch):
+    monkeypatch.setenv(GRPC_URL_VARIABLE, "localhost:1")
+
+
+def test_one_of_two_models_that_start_together_measures_for_both(file):
+    async def start() -> None:
+        await asyncio.gather(*(learn_speed(one, admission) for one, admission in models))
+
+    models = [(Service(), Admission(None, file)) for _ in range(2)]
+    asyncio.run(start())
+    assert sorted(one.measured for one, _ in models) == [0, 1]
+    assert [admission.capacity.limit for _, admission in models] == [10, 10]
+    assert models[0][1].count == 0
+
+
+def test_model_that_takes_the_place_of_a_dead_one_knows_the_speed(file):
+    Admission(None, file).capacity.start(26.0)
+    service, admission = Service(), Admission(None, file)
+    asyncio.run(learn_speed(service, admission))
+    assert (service.measured, admission.capacity.limit) == (0, 20)
+
+
+@pytest.mark.parametrize("error", [CosyVoiceError("no voice"), TimeoutError()])
+def test_model_starts_with_one_place_when_nothing_can_be_measured(file, error):
+    admission = Admission(None, file)
+    asyncio.run(learn_speed(Service(error), admission))
+    assert (admission.capacity.limit, admission.count) == (1, 0)
+
+
+def test_fixed_limit_needs_no_measurement(file):
+    service = Service()
+    asyncio.run(learn_speed(service, Admission(5, file)))
+    assert service.measured == 0
+
+
+def test_without_the_supervisor_nothing_is_measured_while_models_load(file, monkeypatch):
+    monkeypatch.delenv(GRPC_URL_VARIABLE)
+    service = Service()
+    asyncio.run(learn_speed(service, Admission(None, file)))
+    assert service.measured == 0
