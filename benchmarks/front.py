@@ -53,7 +53,8 @@ async def measure(options: argparse.Namespace, grpc_url: str, port: int, process
     await added_latency(grpc_url, port, options.requests)
     for count in options.streams:
         await held_streams(port, count, process)
-    await aborted(port, options.aborts, process)
+    if options.aborts:
+        await aborted(port, options.aborts, process)
 
 
 @contextmanager
