@@ -58,11 +58,11 @@ def main() -> None:
                 print_table(clients, measure(server, Path(folder), clients, options.utterances))
 
 
-def serve(folder: Path) -> Server:
-    """The repository as it is rendered, with instant models in place of two."""
+def serve(folder: Path, *assignments: str) -> Server:
+    """The repository as it is rendered, with instant models in place of two, and with further settings."""
     checkpoint = make_checkpoint(folder / "checkpoint", "tiny", seed=0)
     settings = Settings.read(
-        [f"checkpoint_dir={checkpoint}", f"voices_dir={folder}/voices", "max_hop_tokens=25"]
+        [f"checkpoint_dir={checkpoint}", f"voices_dir={folder}/voices", "max_hop_tokens=25", *assignments]
     )
     repository = folder / "repository"
     write(render(TEMPLATES, settings.resolved(Machine.here())), repository)

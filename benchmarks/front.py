@@ -43,8 +43,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ[DIRECTORY_VARIABLE] = folder
-        os.environ["COSYVOICE_COSYVOICE2__MAX_INFLIGHT_UTTERANCES"] = str(max(options.streams))
-        with serve(Path(folder)) as server, front(server.grpc_url) as (port, process):
+        places = f"max_inflight_utterances={max(*options.streams, 64)}"
+        with serve(Path(folder), places) as server, front(server.grpc_url) as (port, process):
             asyncio.run(measure(options, server.grpc_url, port, process))
 
 
@@ -53,7 +53,8 @@ async def measure(options: argparse.Namespace, grpc_url: str, port: int, process
     await added_latency(grpc_url, port, options.requests)
     for count in options.streams:
         await held_streams(port, count, process)
-    await aborted(port, options.aborts, process)
+    if options.aborts:
+        await aborted(port, options.aborts, process)
 
 
 @contextmanager
@@ -109,7 +110,7 @@ async def held_streams(port: int, count: int, process: int) -> None:
     timelines = await asyncio.gather(*(listen(port) for _ in range(count)))
     took, used = time.perf_counter() - started, cpu_seconds(process) - before
     ttfb = [timeline.ttfb_s for timeline in timelines if timeline.ttfb_s is not None]
-    whole = sum(not timeline.underruns_s for timeline in timelines)
+    whole = sum(bool(timeline.arrivals) and not timeline.underruns_s for timeline in timelines)
     audio = sum(timeline.audio_s for timeline in timelines)
     print(
         f"{count} streams: {len(ttfb)} spoke, {whole} without a silence, first audio p50 "

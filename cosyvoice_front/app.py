@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -12,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from cosyvoice_front.bodies import BodyLimits
-from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page
+from cosyvoice_front.errors import ApiError, broken, foreign_page, model_not_found, no_such_page
 from cosyvoice_front.front import Front, open_front
 from cosyvoice_front.request_id import RequestIds
 from cosyvoice_front.server_client import Upstream
@@ -132,9 +133,14 @@ def _front(request: Request) -> Front:
 def _owner(request: Request) -> str:
     """
     Raises:
-        ApiError: the request brings no key that is known.
+        ApiError: the request brings no key that is known, or comes from a page of another site.
     """
-    return _front(request).keys.owner(request.headers.get("authorization"))
+    keys = _front(request).keys
+    origin = request.headers.get("origin")
+    # Without keys, any page that somebody on this machine opens could otherwise call.
+    if not keys.asked and origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise foreign_page(origin)
+    return keys.owner(request.headers.get("authorization"))
 
 
 def _reader(request: Request) -> str | None:

@@ -84,6 +84,10 @@ def no_key() -> ApiError:
     return ApiError(401, "No or an unknown API key: send Authorization: Bearer KEY.", code="invalid_api_key")
 
 
+def foreign_page(origin: str) -> ApiError:
+    return ApiError(403, f"Pages of {origin} may not call this server without a key.", code="foreign_origin")
+
+
 def too_large(limit: str, param: str | None = None) -> ApiError:
     return ApiError(413, f"The request is too large: at most {limit}.", param=param, code="request_too_large")
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cosyvoice_client import SAMPLE_RATE, Reference
+from cosyvoice_client import SAMPLE_RATE, AudioChunk, Reference, SpeechRequest
 from cosyvoice_front import request_id
 from cosyvoice_front.encoders import content_type, make_encoder
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
 from cosyvoice_front.limits import Limits
+from cosyvoice_front.pause import is_wordless, pause
 from cosyvoice_front.recording import decode_data, read_recording
 from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
@@ -22,6 +24,8 @@ from cosyvoice_front.speech import SpeechBody
 from cosyvoice_front.spoken import Tally, as_events, encoded, placed
 from cosyvoice_front.voices import Voices
 from cosyvoice_runtime.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 HEADERS = {
     "Cache-Control": "no-cache",
@@ -58,7 +62,7 @@ class Front:
         voice = None if reference else await self.voices.server_name(body.voice_name, owner)
         request, rate, tally = body.request(voice, reference), body.sample_rate or SAMPLE_RATE, Tally()
         pieces = encoded(
-            self.server.speak(request, request_id.current.get()),
+            self._chunks(request),
             make_encoder(body.response_format, rate),
             self.pool,
             tally,
@@ -71,6 +75,12 @@ class Front:
             MEDIA_TYPE if body.as_events else content_type(body.response_format, rate),
             settings.stalled_client_timeout_s,
         )
+
+    def _chunks(self, request: SpeechRequest) -> AsyncGenerator[AudioChunk, None]:
+        if is_wordless(request.text):
+            logger.info("a text without words is a pause")
+            return pause()
+        return self.server.speak(request, request_id.current.get())
 
     async def _reference(self, body: SpeechBody) -> Reference | None:
         if body.ref_audio is None:

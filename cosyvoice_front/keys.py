@@ -45,6 +45,11 @@ class Keys:
     def of(cls, settings: FrontSettings) -> Keys:
         return cls(Path(settings.api_keys_file) if settings.api_keys_file else None)
 
+    @property
+    def asked(self) -> bool:
+        """Whether callers need a key."""
+        return self._path is not None
+
     def owner(self, authorization: str | None) -> str:
         """Name of the key in an ``Authorization`` header.
 

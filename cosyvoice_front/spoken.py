@@ -17,7 +17,7 @@ from cosyvoice_front.errors import ApiError, broken
 
 logger = logging.getLogger(__name__)
 
-FIRST_SAMPLES = SAMPLE_RATE // 10
+FIRST_SAMPLES = 3 * SAMPLE_RATE // 50
 """Encoded on their own, so that the first bytes don't wait until all of the first chunk is encoded."""
 HAPPINESS = ("", "stop", "length", "repetition")
 """Why a segment of the text ended, the happiest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 
@@ -105,6 +106,17 @@ def test_strangers_are_never_let_in_without_keys(host, keys_file):
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_no_keys_are_needed_at_home(host):
     check(FrontSettings(host=host))
+
+
+def test_pages_of_other_sites_do_not_call_without_a_key(front, guarded, upstream):
+    body = json.dumps(ASKED).encode()
+    for origin in ("http://site.example", "null", "http://127.0.0.1:1"):
+        refused = send(front, body=body, Origin=origin)
+        assert (refused.status, refused.error["code"]) == (403, "foreign_origin")
+    assert send(front, body=body, Origin=front.url).status == 200
+    assert (
+        send(guarded, body=body, Origin="http://site.example", Authorization="Bearer sk-anna").status == 200
+    )
 
 
 class Clock:

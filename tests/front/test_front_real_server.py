@@ -20,7 +20,7 @@ from cosyvoice_runtime.supervisor import Server
 
 ROOT = Path(__file__).parents[2]
 TEXT = "The train to the coast leaves from platform four."
-LONG = " ".join([TEXT] * 12)
+LONG = " ".join([TEXT] * 6)
 ASKED = {"model": "gpt-4o-mini-tts", "voice": "alloy", "input": TEXT}
 SEED = {"seed": 7}
 TIMEOUT_S = 180.0
@@ -88,7 +88,7 @@ def test_pcm_is_the_offline_audio(client, offline):
     assert abs(decode(body, "pcm") - offline).max() <= 1 / 32768
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", ["mp3", "opus", "pcm"])
 def test_first_bytes_come_long_before_the_last(client, format):
     started = time.monotonic()
     with client.audio.speech.with_streaming_response.create(

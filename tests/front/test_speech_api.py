@@ -207,8 +207,19 @@ def test_probes_of_clients_are_answered(front, path):
     assert get(front, path) == {"status": "ok"}
 
 
-def test_home_assistant_probes_with_a_full_stop(client):
-    assert body_of(client, input=".")
+@pytest.mark.parametrize("text", [".", "?!", " …\n", "🙂"])
+def test_text_without_words_is_a_pause(client, upstream, text):
+    """Home Assistant probes with a full stop, which the server would refuse."""
+    heard = decode(body_of(client, input=text, response_format="pcm"), "pcm")
+    assert len(heard) == round(0.3 * SAMPLE_RATE)
+    assert not heard.any()
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("text", ["a", "7", "你", "٣", "a.", "\0."])
+def test_text_with_a_word_is_spoken(client, upstream, text):
+    assert body_of(client, input=text)
+    assert [request.text for request in upstream.requests] == [text]
 
 
 def get(front, path):
