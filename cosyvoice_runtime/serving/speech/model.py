@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -22,6 +23,8 @@ from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
+
+logger = logging.getLogger(__name__)
 
 
 class SpeechModel:
@@ -74,4 +77,6 @@ class SpeechModel:
 
     def _ended(self, answer: Future[None]) -> None:
         self._answers.discard(answer)
+        if not answer.cancelled() and answer.exception() is not None:
+            logger.error("an answer could not be ended", exc_info=answer.exception())
         self._requests.leave()

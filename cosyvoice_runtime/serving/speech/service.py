@@ -35,8 +35,8 @@ from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 
-HAPPINESS = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
-"""Reasons, the happiest first."""
+REASONS_BEST_FIRST = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
+"""Why a segment ends."""
 
 
 class ChunkListener:
@@ -69,13 +69,20 @@ class ChunkListener:
         """Whether the client has heard nothing yet, so that the utterance may start anew."""
         return not self._heard
 
+    async def complete(self) -> None:
+        """Send what is left when all has been spoken.
+
+        Raises:
+            ClientGoneError: the client has left.
+        """
+
     async def finish(self, error: BaseException | None) -> None:
         """End the answer, once, with an error if there is one."""
         await asyncio.get_running_loop().run_in_executor(self._sender, self._reply.finish, error)
 
 
 class WholeListener(ChunkListener):
-    """A client that gets everything at once; of several segments the least happy reason."""
+    """A client that gets everything at once; of several segments the worst reason."""
 
     def __init__(self, reply: Reply, sender: Executor) -> None:
         super().__init__(reply, sender)
@@ -88,16 +95,14 @@ class WholeListener(ChunkListener):
         self._chunks.clear()
         return True
 
-    async def finish(self, error: BaseException | None) -> None:
-        if error is None:
-            send = partial(self._reply.send_only, **self._whole())
-            await asyncio.get_running_loop().run_in_executor(self._sender, send)
-        await super().finish(error)
+    async def complete(self) -> None:
+        send = partial(self._reply.send_only, **self._whole())
+        await asyncio.get_running_loop().run_in_executor(self._sender, send)
 
     def _whole(self) -> Tensors:
         reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]
         samples = torch.cat([chunk.samples for chunk in self._chunks])
-        return outputs(samples, max(reasons, key=HAPPINESS.index))
+        return outputs(samples, max(reasons, key=REASONS_BEST_FIRST.index))
 
 
 def outputs(samples: Tensor, finish_reason: FinishReason | None) -> Tensors:
@@ -186,6 +191,7 @@ class SpeechService:
             with timer, self._admission.place(inputs.client) as stay:
                 self._stages.require()
                 await self._while_there(self._speak(inputs, listener, timer, stay), listener)
+                await listener.complete()
         except Exception as failure:
             error = failure
         self._metrics.admits(self._admission.capacity)

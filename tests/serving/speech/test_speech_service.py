@@ -47,6 +47,9 @@ class Ear:
             self.chunks.clear()
         return not self.chunks
 
+    async def complete(self) -> None:
+        pass
+
     async def finish(self, error) -> None:
         self.errors.append(error)
 

@@ -1,0 +1,80 @@
+"""Listeners of an utterance: a final response on every path, and the worst reason of several segments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL, InferenceRequest
+
+from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.pipeline.request import AudioChunk
+from cosyvoice_runtime.serving.speech.service import WholeListener
+from cosyvoice_runtime.serving.triton.request import ClientGoneError, Reply
+
+
+def chunk(segment: int, reason: FinishReason | None) -> AudioChunk:
+    return AudioChunk(torch.full((3,), segment / 10), 24_000, segment, reason)
+
+
+def heard(request: InferenceRequest, chunks: Sequence[AudioChunk]) -> BaseException | None:
+    """Send chunks and end as the service does; the error that the listener's own sending raised."""
+
+    async def run() -> BaseException | None:
+        with ThreadPoolExecutor(1) as sender:
+            listener = WholeListener(Reply(request, "cosyvoice2_offline", streamed=False), sender)
+            error: BaseException | None = None
+            try:
+                for each in chunks:
+                    await listener.send(each)
+                await listener.complete()
+            except Exception as failure:
+                error = failure
+            await listener.finish(error)
+            return error
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        (["stop"], "stop"),
+        (["stop", "length"], "length"),
+        (["length", "stop"], "length"),
+        (["repetition", "length", "stop"], "repetition"),
+    ],
+)
+def test_whole_answer_has_all_samples_and_the_worst_reason(reasons, told):
+    request = InferenceRequest({})
+    segments = [
+        part
+        for segment, reason in enumerate(reasons)
+        for part in (chunk(segment, None), chunk(segment, FinishReason(reason)))
+    ]
+    assert heard(request, segments) is None
+    [response] = request.sender.responses
+    outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+    np.testing.assert_array_equal(outputs["waveform"][0], torch.cat([part.samples for part in segments]))
+    assert outputs["finish_reason"].item() == told.encode()
+    assert request.sender.flags == [TRITONSERVER_RESPONSE_COMPLETE_FINAL]
+
+
+def test_answer_to_a_client_who_left_ends_once(monkeypatch):
+    request = InferenceRequest({})
+    monkeypatch.setattr(request.sender, "is_cancelled", lambda: True)
+    assert isinstance(heard(request, [chunk(0, FinishReason.STOP)]), ClientGoneError)
+    assert request.sender.responses == []
+    assert request.sender.flags == [TRITONSERVER_RESPONSE_COMPLETE_FINAL]
+
+
+def test_answer_that_cannot_be_made_ends_with_its_error():
+    request = InferenceRequest({})
+    assert isinstance(heard(request, []), Exception)  # nothing was spoken
+    [response] = request.sender.responses
+    assert response.error() is not None
+    assert request.sender.flags == [TRITONSERVER_RESPONSE_COMPLETE_FINAL]
