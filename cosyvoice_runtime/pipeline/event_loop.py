@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+POOL_THREADS = 4
+"""For work that the loop must not wait for (text, voices, tensors): more would only share the cores."""
 
 
 class EventLoopThread:
@@ -20,6 +22,7 @@ class EventLoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(POOL_THREADS, thread_name_prefix=f"{name} pool"))
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
@@ -47,6 +50,7 @@ class EventLoopThread:
         if self._loop.is_closed():
             return
         self.run(_cancel_others())
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
