@@ -26,8 +26,8 @@ import numpy as np
 import tritonclient.grpc as triton
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, make_checkpoint
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
-from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server

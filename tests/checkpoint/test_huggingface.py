@@ -16,9 +16,9 @@ from cosyvoice_runtime.checkpoint.huggingface import (
     export_merged,
     read_merged,
 )
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.lm.prompt import MergedVocabulary
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ pytest.importorskip("tritonclient.grpc", reason="needs the environment of script
 from model_configuration import MODELS, TEMPLATES, data_type, problems, rendered, settings_of, tensors
 from triton_python_backend_utils import InferenceRequest
 
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
-from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.extractors import references
 from cosyvoice_runtime.serving.lm.request import RequestReader

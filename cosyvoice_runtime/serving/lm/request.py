@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.prompt import MergedVocabulary
 
 FIELD = "input_ids"
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy

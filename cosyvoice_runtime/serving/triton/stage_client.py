@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import CosyVoiceError, StageError, StageLostError
 from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
-from cosyvoice_runtime.lm.prompt import MergedVocabulary, Prompt
+from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.engine import prepare_engine

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.serving.lm.request import RequestReader, read_options, read_prompt
 
 VOCABULARY = MergedVocabulary(text_tokens=50, speech_rows=33)

@@ -18,9 +18,9 @@ pytest.importorskip("tritonclient.grpc", reason="needs the environment of script
 from stuck_server import FakeTriton, serving
 from tritonclient.grpc import service_pb2
 
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import StageError, StageLostError, StageSilentError, with_status
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.prompt import MergedVocabulary
 from cosyvoice_runtime.pipeline.stages import WaveSettings
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, TENSORRT_LLM

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.prompt import MergedVocabulary
 
 LAYOUTS = ("merged", "speech")
 OUTPUT_ROWS_MULTIPLE = 64
