@@ -8,7 +8,7 @@ which a nightly run or a developer starts, as often as there is time. A failure 
 it, and its example is kept in ``.hypothesis`` and tried first from then on. An example that found a fault
 goes into its test as ``@example``.
 
-``pytest -m "not slow and not server"`` takes less than two and a half minutes; ``pytest -m gpu tests/gpu``
+``pytest -m "not slow and not server"`` takes less than two and a half minutes; ``pytest -m gpu``
 needs a GPU.
 """
 

@@ -1,4 +1,4 @@
-"""Networks on a real GPU, with and without CUDA graphs: ``pytest -m gpu tests/gpu``.
+"""Networks on a real GPU, with and without CUDA graphs: ``pytest -m gpu``.
 
 Everything is float32 without TF32: what differs beyond rounding is a fault of a graph, its padding or its
 buffers. Without a GPU all tests are skipped.

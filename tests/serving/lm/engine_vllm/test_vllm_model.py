@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import tomllib
 import torch
 from coded_vllm import ExportedLM
 from safetensors.torch import load_file
@@ -65,10 +66,10 @@ def test_plugin_registers_the_model_once_and_by_name(vllm):
 
 
 def test_plugin_is_an_entry_point_of_the_project():
-    section = (
-        (ROOT / "pyproject.toml").read_text().partition('[project.entry-points."vllm.general_plugins"]')[2]
-    )
-    assert section.splitlines()[1] == f'cosyvoice2 = "{register.__module__}:{register.__name__}"'
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["vllm.general_plugins"] == {
+        "cosyvoice2": f"{register.__module__}:{register.__name__}"
+    }
 
 
 def test_head_has_the_exported_shape_and_adds_the_exported_bias(vllm, vllm_exports):

@@ -1,4 +1,4 @@
-"""TensorRT-LLM's executor behind the scheduler's `Engine`."""
+"""TensorRT-LLM's executor as an `LmEngine`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vLLM's `LLMEngine` behind the scheduler's `Engine`."""
+"""vLLM's `LLMEngine` as an `LmEngine`."""
 
 from __future__ import annotations
 
