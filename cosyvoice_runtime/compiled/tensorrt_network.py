@@ -56,6 +56,10 @@ class TensorRTNetwork:
                 if self._idle.empty():
                     break
             return [end() for end in ends]
+        except BaseException:
+            for end in ends:  # until then the calls that have begun use memory that would be freed here
+                end()
+            raise
         finally:
             for lane in lanes:
                 self._idle.put(lane)
