@@ -53,7 +53,8 @@ def reworded(status: str, message: str) -> tuple[str, str]:
     if version := NO_SUCH_VERSION.search(text):
         return "NOT_FOUND", f"model_version: {version[1]} is unknown"
     for pattern, words in NOT_NOW.items():
-        if re.search(pattern, text, re.I):
+        # What a client sent may stand in a text about its request, and must not change the status.
+        if status != "INVALID_ARGUMENT" and re.search(pattern, text, re.I):
             logger.warning("%s, clients are told: %s", message, words)
             return "UNAVAILABLE", words
     if TELLTALE.search(text):

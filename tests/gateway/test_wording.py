@@ -9,6 +9,7 @@ from cosyvoice_runtime.gateway.wording import CROWDED, INTERNAL, RESTARTING, SHO
 AS_THEY_ARE = [
     ("INVALID_ARGUMENT", "voice: '/etc/shared memory' is not accepted; a name is expected"),
     ("INTERNAL", "cosyvoice2: internal error (KeyError); the server's log has the details"),
+    ("INVALID_ARGUMENT", "'Exceeds maximum queue size' is not a language"),
     ("UNAVAILABLE", "64 utterances are in progress, the limit; try again in 2.5 s"),
     ("INTERNAL", "token2wav: NaN or infinity came out of the networks"),
     ("INVALID_ARGUMENT", "unexpected shape for input 'speed' for model 'cosyvoice2'. Expected [-1,1]"),

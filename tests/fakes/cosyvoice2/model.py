@@ -27,7 +27,7 @@ DEFAULTS = {
     "pause_ms": 0,
     "fail": "",
     "fail_after": 0,
-    "says": "told_to_fail",
+    "says": "speech:_told_to_fail",
     "unnamed": 0,
     "silent": 0,
 }
