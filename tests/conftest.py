@@ -65,6 +65,7 @@ SLOW = (
 """Beginnings of the names of tests that take long, with all their parameters together."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``.
 
