@@ -115,7 +115,7 @@ run_tests() {
   say "types"
   "$PYTHON" -m mypy
   say "tests"
-  OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n auto --maxprocesses 4 --dist loadgroup --durations 15 "$@"
+  OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n auto --maxprocesses 4 --dist loadfile --durations 15 "$@"
 }
 
 case "${1:-}" in

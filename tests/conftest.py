@@ -65,13 +65,8 @@ SLOW = (
 """Beginnings of the names of tests that take long, with all their parameters together."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``.
-
-    With ``-n 2 --dist loadgroup`` one process has all that start a server, and the others take the rest file
-    by file: real servers are never started side by side.
-    """
+    """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``."""
     for place in (*SERVER_PLACES, *SLOW):
         if not (Path(__file__).parent / place.partition("::")[0]).exists():
             raise pytest.UsageError(f"tests/conftest.py marks {place}, which does not exist")
@@ -81,8 +76,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("server")
         if name.startswith("gpu/"):
             item.add_marker("gpu")
-        one_at_a_time = item.get_closest_marker("server") or item.get_closest_marker("gpu")
-        item.add_marker(pytest.mark.xdist_group("server" if one_at_a_time else name.partition("::")[0]))
         if name.startswith(SLOW):
             item.add_marker("slow")
 
