@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -35,7 +36,8 @@ def send(
 ) -> Answer:
     connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=TIMEOUT_S)
     try:
-        connection.request(method, path, body or None, headers)
+        with contextlib.suppress(BrokenPipeError):  # refused before it was sent whole: the answer is there
+            connection.request(method, path, body or None, headers)
         answer = connection.getresponse()
         lower = {name.lower(): value for name, value in answer.getheaders()}
         return Answer(answer.status, lower, answer.read())
