@@ -20,7 +20,6 @@ import random
 import re
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
@@ -32,6 +31,7 @@ import tritonclient.http
 
 from benchmarks.measuring.machine import provenance
 from benchmarks.measuring.sentences import SENTENCES
+from benchmarks.measuring.work_left import work_left
 from cosyvoice_client import AsyncSpeechClient, ClientError, SpeechRequest, UnavailableError
 from cosyvoice_client.request import OFFLINE_MODEL, infer_inputs
 from cosyvoice_runtime.processes import living
@@ -55,13 +55,6 @@ MOST_CHUNKS_HEARD = 3
 SETTLE_S = 30.0
 REPORT_S = 60.0
 RETRY_S = 1.0
-IN_PROGRESS = (
-    "cosyvoice_inflight_utterances",
-    "cosyvoice_lm_active_slots",
-    "cosyvoice_lm_waiting_requests",
-    "cosyvoice_token2wav_utterances",
-    "cosyvoice_token2wav_waiting",
-)
 
 
 @dataclass(frozen=True)
@@ -252,7 +245,7 @@ async def disconnects(options: argparse.Namespace) -> dict[str, object]:
         reporting.cancel()
     seconds = time.monotonic() - started
     await everybody.close()
-    failures = failures_of(everybody, await work_left(options.metrics))
+    failures = failures_of(everybody, await work_left(options.metrics, SETTLE_S))
     return {
         **provenance(),
         "command": f"python -m benchmarks.disconnects --count {options.count} --minutes {options.minutes:g} "
@@ -283,21 +276,6 @@ async def report(everybody: Disconnects) -> None:
         left, heard = everybody.left.total(), dict(everybody.heard)
         print(f"{time.strftime('%H:%M:%S')}  {left} left, heard {heard}, {len(everybody.failures)} failures",
               file=sys.stderr, flush=True)  # fmt: skip
-
-
-async def work_left(page: str) -> dict[str, float]:
-    """The gauges of work in progress that don't come back to zero."""
-    until = time.monotonic() + SETTLE_S
-    while (left := await asyncio.to_thread(_in_progress, page)) and time.monotonic() < until:
-        await asyncio.sleep(0.1)
-    return left
-
-
-def _in_progress(page: str) -> dict[str, float]:
-    with urllib.request.urlopen(page, timeout=10) as response:
-        text = response.read().decode()
-    found = re.findall(rf"^((?:{'|'.join(IN_PROGRESS)})\{{.*\}}) (\S+)$", text, re.MULTILINE)
-    return {name: float(value) for name, value in found if float(value)}
 
 
 if __name__ == "__main__":

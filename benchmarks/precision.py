@@ -19,7 +19,6 @@ from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import KVCache, SpeechLM
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
@@ -55,20 +54,16 @@ def mel(config: ModelConfig, device: str, fused: bool = False) -> Callable[[torc
         flow = Flow.from_tensors(config.flow, tensors, device, dtype)
         stream = FlowStream(flow, num_pages=SECONDS + 4)
         if fused:
+            from cosyvoice_runtime.kernels.fused_solver import FusedSolver  # needs the package triton
+
             buckets = CallBuckets(rows=(1,), blocks=(1,), before=(SECONDS + 3,))
-            stream.capture(buckets, CudaGraphCapture(flow.device), fused_solver(flow))
+            stream.capture(buckets, CudaGraphCapture(flow.device), FusedSolver.of(flow))
         state = stream.open(prompt)
         state.push(tokens, last=True)
         [mel] = stream.advance([state])
         return mel
 
     return compute
-
-
-def fused_solver(flow: Flow) -> PagedSolver:
-    from cosyvoice_runtime.kernels.fused_solver import FusedSolver
-
-    return FusedSolver(flow.network.estimator, flow.solver, chained=True)
 
 
 def wave(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:

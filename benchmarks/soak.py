@@ -25,10 +25,8 @@ import argparse
 import asyncio
 import itertools
 import random
-import re
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -40,14 +38,8 @@ from cosyvoice_client import AsyncSpeechClient, ClientError, RefusedError, Speec
 from cosyvoice_client.reference import SERVER_RATE, Reference
 from measuring.sentences import SENTENCES
 from measuring.server_processes import Holding, ServerProcesses, growths
+from measuring.work_left import work_left
 
-IN_PROGRESS = (
-    "cosyvoice_inflight_utterances",
-    "cosyvoice_lm_active_slots",
-    "cosyvoice_lm_waiting_requests",
-    "cosyvoice_token2wav_utterances",
-    "cosyvoice_token2wav_waiting",
-)
 SHARES = {"listen": 57, "leave": 25, "leave at once": 10, "bad input": 5, "new voice": 3}
 SEEDS = 4
 MOST_READ_OTHERWISE = 0.05
@@ -220,7 +212,7 @@ async def soak(options: argparse.Namespace) -> list[str]:
             if server is not None and options.kill_minutes:
                 tasks.create_task(everybody.killer(server, 60 * options.kill_minutes, until))
         tell(everybody)
-    left = await work_left(options.metrics)
+    left = await work_left(options.metrics, SETTLE_S)
     failures = everybody.failures + everybody.read_otherwise() + growths(held)
     return failures + [f"{count:g} left in {name}" for name, count in left.items()]
 
@@ -254,24 +246,6 @@ def tell(everybody: Soak) -> None:
     counts = ", ".join(f"{count} x {name}" for name, count in sorted(everybody.outcomes.items()))
     outage = f", longest outage {everybody.longest_outage_s:.0f} s" if everybody.longest_outage_s else ""
     print(f"{time.strftime('%H:%M:%S')}  {counts}, {len(everybody.failures)} failures{outage}", flush=True)
-
-
-async def work_left(page: str) -> dict[str, float]:
-    """The gauges of work in progress that don't come back to zero."""
-    until = time.monotonic() + SETTLE_S
-    while (left := await asyncio.to_thread(_in_progress, page)) and time.monotonic() < until:
-        await asyncio.sleep(0.1)
-    return left
-
-
-def _in_progress(page: str) -> dict[str, float]:
-    with urllib.request.urlopen(page, timeout=10) as response:
-        text = response.read().decode()
-    found = re.findall(rf"^((?:{'|'.join(IN_PROGRESS)})\{{.*\}}) (\S+)$", text, re.MULTILINE)
-    missing = [name for name in IN_PROGRESS if name not in text]
-    if missing:
-        raise SystemExit(f"{page} has no {', '.join(missing)}")
-    return {name: float(value) for name, value in found if float(value)}
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def main() -> None:
             if way == "fused" and DTYPES[dtype] != torch.float16:
                 continue
             if way != "launched":
-                capture(token2wav, most, fused_solver(token2wav) if way == "fused" else None)
+                capture(token2wav, most, fused=way == "fused")
             results = [repeated(token2wav, options.repeats, *how) for how in kinds]
             first = first or results
             for how, result, other in zip(kinds, results, first, strict=True):
@@ -161,17 +161,15 @@ def main() -> None:
                 print(row(way, dtype, how[0], how[2], result, differs), flush=True)
 
 
-def fused_solver(token2wav: Token2Wav) -> PagedSolver:
-    from cosyvoice_runtime.kernels.fused_solver import FusedSolver
-
-    flow = token2wav.flow.flow
-    return FusedSolver(flow.network.estimator, flow.solver, chained=True)
-
-
-def capture(token2wav: Token2Wav, most: int, fused: PagedSolver | None) -> None:
+def capture(token2wav: Token2Wav, most: int, fused: bool) -> None:
     """Replay from now on; prints what capturing took."""
+    solver: PagedSolver | None = None
+    if fused:
+        from cosyvoice_runtime.kernels.fused_solver import FusedSolver  # needs the package triton
+
+        solver = FusedSolver.of(token2wav.flow.flow)
     begun = time.perf_counter()
-    graphs = token2wav.capture(CallBuckets.up_to(most), CudaGraphCapture(token2wav.vocoder.device), fused)
+    graphs = token2wav.capture(CallBuckets.up_to(most), CudaGraphCapture(token2wav.vocoder.device), solver)
     spent = time.perf_counter() - begun
     memory = torch.cuda.memory_reserved() / 2**20
     print(f"CUDA graphs of {graphs} calls in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)

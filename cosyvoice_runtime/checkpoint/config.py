@@ -113,7 +113,7 @@ class FlowConfig:
     estimator: EstimatorConfig
 
     def waits_for(self, tokens: int | None) -> int:
-        """Tokens after a block that have to be known, where so many are wished for; None: all that are seen.
+        """Tokens after a block that the flow waits for: as many as given, or with None all that it sees.
 
         Raises:
             InvalidInput: more than the network looks ahead.

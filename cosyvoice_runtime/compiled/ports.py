@@ -76,7 +76,7 @@ class FittedNetwork:
         }
 
     def _calls(self, inputs: Inputs, rows: int, most: int) -> Iterator[dict[str, Tensor | Gathered]]:
-        """The inputs in calls of at most so many rows."""
+        """The inputs in calls of at most ``most`` rows."""
         for start in range(0, rows, most):
             yield {name: _rows(inputs[name], dims, start, most) for name, dims in self._ports.inputs.items()}
 

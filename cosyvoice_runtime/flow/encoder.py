@@ -45,7 +45,7 @@ class LookAhead(nn.Module):
         self._known: Tensor | None = None
 
     def restrict(self, tokens: int, block: int) -> None:
-        """Look no further than ``tokens`` past the end of each block of so many tokens, from the first on."""
+        """Look no further than ``tokens`` past the end of each block of ``block`` tokens."""
         place, tap = torch.arange(block)[:, None], torch.arange(self.tokens + 1)
         self._known = (place + tap < block + tokens).to(self.right.weight.device)
 

@@ -16,6 +16,7 @@ from cosyvoice_runtime.flow.estimator import (
     TransformerBlock,
     UNetStage,
 )
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import CausalConv
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
@@ -157,6 +158,11 @@ class FusedSolver:
         self._down_conv, self._up_conv = conv_weights(estimator.down_conv), conv_weights(estimator.up_conv)
         self._final, self._final_norm = conv_weights(estimator.final.conv), norm_weights(estimator.final)
         self._projection = estimator.projection.weight.detach(), estimator.projection.bias.float()
+
+    @classmethod
+    def of(cls, flow: Flow) -> FusedSolver:
+        """Of a flow on a GPU that the kernels fit (``kernels/choice.py``)."""
+        return cls(flow.network.estimator, flow.solver, chained=True)
 
     def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: Tiles | None = None) -> None:
         """Take ``mel`` through all steps.

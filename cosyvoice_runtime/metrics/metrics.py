@@ -27,6 +27,8 @@ from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.utils import floatToGoString
 from prometheus_client.values import MutexValue
 
+logger = logging.getLogger(__name__)
+
 DIRECTORY_VARIABLE = "SUPERVISOR_METRICS_DIR"
 """Names the directory; set by the supervisor, absent when a server runs without one."""
 LIVING_GAUGES = "gauge_livesum"
@@ -160,9 +162,6 @@ def _take_place(directory: Path, model: str) -> tuple[str, IO[bytes]]:
         else:
             return place, file
     raise AssertionError("places are endless")
-
-
-logger = logging.getLogger(__name__)
 
 
 class Metric:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -35,7 +36,7 @@ class Extractor(Protocol):
     def batch(self, waveforms: Sequence[Tensor]) -> list[Tensor]: ...
 
 
-class ReferenceModel:
+class ReferenceModel(ABC):
     """A model of Triton's python backend around an extractor; see its config.pbtxt.
 
     Attributes:
@@ -53,9 +54,9 @@ class ReferenceModel:
         self._extractor = self.open(settings)
         self._extractor(torch.zeros(WARM_UP_SAMPLES))
 
+    @abstractmethod
     def open(self, settings: ExtractorSettings) -> Extractor:
         """The network."""
-        raise NotImplementedError
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         with self._count.during(len(requests)):

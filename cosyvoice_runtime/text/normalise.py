@@ -10,6 +10,8 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, shorten
 from cosyvoice_runtime.text import chinese, english
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
 
+logger = logging.getLogger(__name__)
+
 AUTO = "auto"
 UNDETERMINED = "und"
 
@@ -51,9 +53,6 @@ def resolve(text: str, language: str) -> str:
 def counts_characters(language: str) -> bool:
     """Whether segments of this language are measured in characters (one character is about one syllable)."""
     return language in _CHINESE_STYLE
-
-
-logger = logging.getLogger(__name__)
 
 
 class Library:

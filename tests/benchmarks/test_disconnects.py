@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import disconnects
+from benchmarks.measuring.work_left import IN_PROGRESS
 from cosyvoice_runtime.processes import living
 
 LEAVERS = 8
@@ -20,7 +21,7 @@ SEED_OF_FOUR_FATES = "0"
 @pytest.fixture
 def page(tmp_path):
     def write(**values) -> str:
-        lines = [f'{name}{{model="m"}} {values.get(name, 0.0)}' for name in disconnects.IN_PROGRESS]
+        lines = [f'{name}{{model="m"}} {values.get(name, 0.0)}' for name in IN_PROGRESS]
         (tmp_path / "metrics").write_text("\n".join(lines))
         return (tmp_path / "metrics").as_uri()
 

@@ -14,13 +14,14 @@ import pytest
 import soak
 from cosyvoice_client import UnavailableError
 from measuring.server_processes import Holding, growths
+from measuring.work_left import IN_PROGRESS
 
 SEED_OF_THREE_FATES = "5"
 """With it the first requests of three clients have the three fates of a test."""
 
 
 def page(tmp_path, **values):
-    lines = [f'{name}{{model="m"}} {values.get(name, 0.0)}' for name in soak.IN_PROGRESS]
+    lines = [f'{name}{{model="m"}} {values.get(name, 0.0)}' for name in IN_PROGRESS]
     (tmp_path / "metrics").write_text("\n".join(lines))
     return (tmp_path / "metrics").as_uri()
 

@@ -1,18 +1,11 @@
 from __future__ import annotations
 
 from cosyvoice_runtime.pipeline.utterance import Playback
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def __call__(self) -> float:
-        return self.time
+from standing_clock import StandingClock
 
 
 def test_cushion_is_what_was_sent_less_what_was_played():
-    clock = Clock()
+    clock = StandingClock()
     playback = Playback(clock)
     assert playback.cushion_s == 0.0
     playback.sent(2.0)
@@ -24,7 +17,7 @@ def test_cushion_is_what_was_sent_less_what_was_played():
 
 
 def test_late_chunk_is_one_underrun_and_playing_goes_on_from_it():
-    clock = Clock()
+    clock = StandingClock()
     playback = Playback(clock)
     playback.sent(1.0)
     clock.time += 3.0

@@ -12,6 +12,8 @@ from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.lm.request import Request
 
+logger = logging.getLogger(__name__)
+
 
 class Unread(NamedTuple):
     """What the reader has not got yet."""
@@ -99,9 +101,6 @@ class Job:
         later = min(1 + self._sent // GROUP_GROWTH, MAX_GROUP)
         wanted = later if self._sent else self.request.first_tokens
         return self.request.streaming and len(self._tokens) >= wanted
-
-
-logger = logging.getLogger(__name__)
 
 
 class Delivery:

@@ -17,7 +17,7 @@ from cosyvoice_runtime.serving.speech.load import (
     open_admission,
     open_stages,
 )
-from cosyvoice_runtime.serving.speech.service import ChunkListener, SpeechService, WholeListener, ending_of
+from cosyvoice_runtime.serving.speech.service import ChunkListener, SpeechService, WholeListener
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
@@ -61,7 +61,7 @@ class SpeechModel:
 
     async def _load(self) -> SpeechService:
         self._stages = self.open_stages()
-        metrics = SpeechMetrics(Metrics(self._name), ending_of)
+        metrics = SpeechMetrics(Metrics(self._name))
         admission = open_admission(self._settings)
         service = load_speech_service(
             self._settings, self._stages, metrics, admission, streaming=self._streaming

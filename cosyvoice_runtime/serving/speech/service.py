@@ -17,8 +17,6 @@ from torch import Tensor
 from cosyvoice_runtime.errors import (
     ClientGoneError,
     StageLostError,
-    StageSilentError,
-    status_of,
 )
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
@@ -29,11 +27,13 @@ from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.pipeline.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.speech.admission import Admission, Stay
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
-from cosyvoice_runtime.serving.speech.speech_metrics import Ending, RequestTimer, SpeechMetrics
+from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+
+logger = logging.getLogger(__name__)
 
 REASONS_BEST_FIRST = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
 """Why a segment ends."""
@@ -116,7 +116,6 @@ LOOK_FOR_CLIENTS_S = 0.1
 MEASURED_TEXT = "How fast this machine speaks says how many may speak at a time, so that nobody waits."
 MEASURED_TOKENS = 100
 """Longest utterance that the speed is measured with: four seconds."""
-ENDINGS = {"UNAVAILABLE": Ending.REFUSED, "INVALID_ARGUMENT": Ending.INVALID, "NOT_FOUND": Ending.INVALID}
 
 
 class ServedStages(Stages, Protocol):
@@ -134,9 +133,6 @@ class ServedStages(Stages, Protocol):
         Raises:
             StageLostError: one did not come back in time.
         """
-
-
-logger = logging.getLogger(__name__)
 
 
 class SpeechService:
@@ -291,14 +287,3 @@ class SpeechService:
 def _gone(listeners: Mapping[asyncio.Task[None], ChunkListener]) -> list[asyncio.Task[None]]:
     """Work for clients who left. Each look asks the server, which the event loop must not wait for."""
     return [task for task, listener in listeners.items() if listener.gone]
-
-
-def ending_of(error: BaseException | None) -> Ending:
-    """How a request ended that raised this, or nothing."""
-    if error is None:
-        return Ending.COMPLETED
-    if isinstance(error, ClientGoneError):
-        return Ending.CANCELLED
-    if isinstance(error, StageLostError | StageSilentError):
-        return Ending.FAILED
-    return ENDINGS.get(status_of(error), Ending.FAILED)

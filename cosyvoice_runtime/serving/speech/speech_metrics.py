@@ -7,6 +7,7 @@ from collections.abc import Callable
 from enum import Enum
 from types import TracebackType
 
+from cosyvoice_runtime.errors import ClientGoneError, StageLostError, StageSilentError, status_of
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.utterance import Playback
 from cosyvoice_runtime.serving.speech.capacity import Capacity
@@ -26,20 +27,31 @@ class Ending(Enum):
     FAILED = "failed"
 
 
+ENDINGS = {"UNAVAILABLE": Ending.REFUSED, "INVALID_ARGUMENT": Ending.INVALID, "NOT_FOUND": Ending.INVALID}
+
+
+def ending_of(error: BaseException | None) -> Ending:
+    """How a request ended that raised this, or nothing."""
+    if error is None:
+        return Ending.COMPLETED
+    if isinstance(error, ClientGoneError):
+        return Ending.CANCELLED
+    if isinstance(error, StageLostError | StageSilentError):
+        return Ending.FAILED
+    return ENDINGS.get(status_of(error), Ending.FAILED)
+
+
 class SpeechMetrics:
     """
     Args:
-        ending_of: how a request ended that raised this, or nothing.
         now: clock in seconds.
     """
 
     def __init__(
         self,
         metrics: Metrics,
-        ending_of: Callable[[BaseException | None], Ending],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ending_of = ending_of
         self.now = now
         self.inflight = metrics.gauge("cosyvoice_inflight_utterances", "Utterances in progress.")
         self.limit = metrics.gauge(
@@ -75,7 +87,7 @@ class SpeechMetrics:
 
     def ended(self, error: BaseException | None) -> None:
         """Count a request that ended like this."""
-        self._endings[self._ending_of(error)].add(1)
+        self._endings[ending_of(error)].add(1)
 
 
 class RequestTimer:

@@ -133,7 +133,7 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None
     # defines Triton kernels, which only the CUDA build of torch brings
     from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 
-    return FusedSolver(flow.network.estimator, flow.solver, chained=True)
+    return FusedSolver.of(flow)
 
 
 def warm_up(token2wav: Token2Wav, rows: int) -> None:

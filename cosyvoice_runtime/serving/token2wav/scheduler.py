@@ -21,6 +21,8 @@ from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import as_current
 from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveService
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(eq=False)
 class WaveJob:
@@ -130,8 +132,6 @@ class TurnBudget:
         elif 2 * tokens >= self.tokens:
             self.tokens = max(self.tokens, min(fitting, 2 * self.tokens))
 
-
-logger = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
 

@@ -22,6 +22,8 @@ from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances, VoiceCache
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -94,8 +96,6 @@ class WaveMetrics:
     def show_waiting(self, chunks: int) -> None:
         self._waiting.set(chunks)
 
-
-logger = logging.getLogger(__name__)
 
 Waveform = npt.NDArray[np.float32]
 WaveOutcome = Waveform | Exception

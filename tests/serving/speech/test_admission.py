@@ -12,6 +12,7 @@ import pytest
 
 from cosyvoice_runtime.errors import OverloadedError
 from cosyvoice_runtime.serving.speech.admission import LONGEST_WAIT_S, Admission
+from standing_clock import StandingClock
 
 HOLDER = """
 import sys
@@ -24,17 +25,9 @@ sys.stdin.read()
 """A process that takes two places and keeps them."""
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def __call__(self) -> float:
-        return self.time
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> StandingClock:
+    return StandingClock()
 
 
 @pytest.fixture
@@ -205,7 +198,7 @@ def test_named_client_waits_behind_one_of_the_crowd_without_names_and_not_behind
         assert refusal(admission).retry_after_s == LONGEST_WAIT_S
 
 
-def served_in_turn(clock: Clock, limit: int, names: list[str | None], rounds: int) -> list[int]:
+def served_in_turn(clock: StandingClock, limit: int, names: list[str | None], rounds: int) -> list[int]:
     """How often clients are spoken to who come back when told, and at once when their 2 s have ended."""
     admission = Admission(limit, now=clock)
     served = [0] * len(names)

@@ -8,32 +8,22 @@ import pytest
 
 from cosyvoice_runtime.metrics import Metrics, read_samples
 from cosyvoice_runtime.pipeline.utterance import Playback
-from cosyvoice_runtime.serving.speech.speech_metrics import Ending, RequestTimer, SpeechMetrics
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def __call__(self) -> float:
-        return self.time
+from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, SpeechMetrics
+from standing_clock import StandingClock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> StandingClock:
+    return StandingClock()
 
 
 @pytest.fixture
-def metrics(clock: Clock, tmp_path: Path) -> SpeechMetrics:
-    def ending_of(error: BaseException | None) -> Ending:
-        return Ending.FAILED if error else Ending.COMPLETED
-
-    return SpeechMetrics(Metrics("cosyvoice2", tmp_path), ending_of, clock)
+def metrics(clock: StandingClock, tmp_path: Path) -> SpeechMetrics:
+    return SpeechMetrics(Metrics("cosyvoice2", tmp_path), clock)
 
 
 @pytest.fixture
-def timer(metrics: SpeechMetrics, clock: Clock) -> RequestTimer:
+def timer(metrics: SpeechMetrics, clock: StandingClock) -> RequestTimer:
     return RequestTimer(metrics, Playback(clock))
 
 

@@ -18,7 +18,7 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.stages import TokenGroup
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.service import SpeechService, ending_of
+from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
@@ -65,12 +65,12 @@ def tokenizer(tiny_checkpoint) -> TextTokenizer:
 
 @pytest.fixture
 def make(tokenizer, tmp_path: Path):
-    """Makes a service over coded stages with places for so many; only chunks advance its clock."""
+    """Makes a service over coded stages with ``places`` places; only chunks advance its clock."""
 
     def service(groups, places: int = 4, chunk_s: float = 0.0) -> tuple[CodedStages, SpeechService]:
         stages = CodedStages(groups)
         metrics = Metrics("cosyvoice2", tmp_path)
-        speech_metrics = SpeechMetrics(metrics, ending_of, lambda: chunk_s * len(stages.calls))
+        speech_metrics = SpeechMetrics(metrics, lambda: chunk_s * len(stages.calls))
         voices = VoiceBook(
             VoiceStore(tmp_path / "voices", "checkpoint"), {"one": VOICE}, "one", stages, "checkpoint"
         )

@@ -19,7 +19,7 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark, marked
-from cosyvoice_runtime.serving.speech.service import Admission, SpeechService, ending_of
+from cosyvoice_runtime.serving.speech.service import Admission, SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
@@ -88,7 +88,7 @@ def answer(tiny_checkpoint, tmp_path: Path):
             service = SpeechService(
                 stages, VoiceBook(store, {"one": VOICE}, "one", stages, "checkpoint"),
                 TextFrontEnd(tokenizer), tokenizer, HopPolicy(25, 3, 10, 25, 100, 25),
-                24_000, SpeechMetrics(Metrics("cosyvoice2", tmp_path), ending_of), Admission(4),
+                24_000, SpeechMetrics(Metrics("cosyvoice2", tmp_path)), Admission(4),
                 streaming=streaming, sampling=SamplingOptions(), max_characters=100, watermark=watermark,
             )  # fmt: skip
             await service.answer(Inputs(InferenceRequest(TEXT)), ear)
