@@ -20,11 +20,14 @@ class AudioChunk:
         arrived_s: seconds from sending the request to this chunk.
         finish_reason: why a segment of the text ended (``stop``, ``length``, ...), on its last chunk;
             otherwise empty.
+        spoken_characters: of a text that was pushed piece by piece, how many are spoken by then; with the
+            last chunk of a segment.
     """
 
     samples: npt.NDArray[np.float32]
     arrived_s: float
     finish_reason: str = ""
+    spoken_characters: int | None = None
 
     @property
     def seconds(self) -> float:

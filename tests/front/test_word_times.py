@@ -1,0 +1,132 @@
+"""The estimate of when each word is heard."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosyvoice_front.live.word_times import WordTimes
+from cosyvoice_front.live.words import WordReader
+
+TEXT = "The train to the coast leaves from platform four."
+
+
+def texts(words):
+    return [word.text for word in words]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (" Hello,  “world”! ", ["Hello,", "“world”!"]),
+        ("It's $1,299.50 – ok?", ["It's", "$1,299.50", "–", "ok?"]),
+        ("你好，世界。", ["你", "好", "，", "世", "界", "。"]),
+        ("用GPU算 fast", ["用", "GPU", "算", "fast"]),
+        ("ひらがな カナ", ["ひ", "ら", "が", "な", "カ", "ナ"]),
+        ("안녕하세요 세계", ["안녕하세요", "세계"]),
+        ("  ", []),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 3, 100])
+def test_words_of_a_text_however_it_comes(text, words, step):
+    reader = WordReader()
+    found = [word for at in range(0, len(text), step) for word in reader.read(text[at : at + step])]
+    found += reader.finish()
+    assert texts(found) == words
+    assert [text[: word.end].endswith(word.text) for word in found] == [True] * len(words)
+
+
+def test_segment_is_shared_out_in_full():
+    times = WordTimes()
+    times.add(TEXT)
+    words = times.hear(3.0) + times.end_segment(len(TEXT))
+    assert texts(words) == TEXT.split()
+    assert words[0].start_s == 0
+    assert words[-1].end_s == pytest.approx(3.0)
+
+
+def test_longer_words_last_longer():
+    times = WordTimes()
+    times.add("a aaaa aaaaaaaa")
+    first, second, third = times.hear(0) + times.hear(2.0) + times.end_segment(15)
+    assert first.end_s - first.start_s < second.end_s - second.start_s < third.end_s - third.start_s
+
+
+def test_last_word_waits_for_the_end_of_its_segment():
+    times = WordTimes()
+    times.add("Hello there. ")
+    assert texts(times.hear(60)) == ["Hello"]
+    assert texts(times.end_segment(13)) == ["there."]
+
+
+def test_words_behind_a_flush_belong_to_the_next_segment():
+    times = WordTimes()
+    times.add("One two")
+    times.bar(7)
+    times.add(" three four ")
+    assert texts(times.hear(60)) == ["One"]
+    assert texts(times.end_segment(7)) == ["two"]
+    assert texts(times.hear(60)) == ["three"]
+
+
+def test_broken_word_is_two_at_a_flush():
+    times = WordTimes()
+    times.add("inter")
+    times.bar(5)
+    times.add("national")
+    assert texts(times.hear(1) + times.end_segment(5)) == ["inter"]
+    assert texts(times.hear(1) + times.end_segment(13)) == ["national"]
+
+
+def test_pace_is_learned_from_what_has_been_spoken():
+    """A slow voice: the second segment's words are not told too early."""
+    times = WordTimes()
+    times.add(TEXT)
+    times.bar(len(TEXT))
+    times.hear(30.0)
+    times.end_segment(len(TEXT))
+    times.add(" " + TEXT)
+    assert 4 <= len(times.hear(15.0)) <= 6  # of nine, in half the time that the first took
+
+
+def test_speed_counts_from_the_beginning():
+    slow, fast = WordTimes(0.5), WordTimes(2.0)
+    for times in (slow, fast):
+        times.add(TEXT)
+    assert len(slow.hear(1.0)) < len(fast.hear(1.0))
+
+
+pieces = st.lists(
+    st.tuples(
+        st.text(alphabet="ab ,.你", max_size=20), st.floats(0, 3), st.sampled_from(["", "flush", "end"])
+    ),
+    max_size=20,
+)
+
+
+@given(pieces)
+def test_times_never_go_back_and_no_word_is_lost(pieces):
+    times, text, heard_s, told = WordTimes(), "", 0.0, []
+    reader, expected = WordReader(), []
+    for piece, seconds, what in pieces:
+        text += piece
+        times.add(piece)
+        expected += reader.read(piece)
+        if what == "flush":
+            times.bar(len(text))
+            expected += reader.finish()
+        heard_s += seconds
+        told += times.hear(seconds)
+        if what == "end":
+            before = len(told)
+            told += times.end_segment(len(text))
+            if len(told) > before:
+                assert told[-1].end_s == pytest.approx(heard_s)
+        assert all(word.end_s <= heard_s + 1e-6 for word in told)
+    told += times.finish()
+    assert "".join(texts(told)) == "".join(text.split())
+    starts = [each for word in told for each in (word.start_s, word.end_s)]
+    assert all(before <= after + 1e-9 for before, after in pairwise(starts))
