@@ -22,8 +22,6 @@ from cosyvoice_client.writer import pcm16
 Samples = npt.NDArray[np.float32]
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
-"""Of samples without a container."""
 MARK = "AI-generated"
 """Of synthetic speech, for machines, in the comment of every format that carries one."""
 UNKNOWN_SIZE = 0xFFFFFFFF
@@ -80,12 +78,6 @@ CODECS = {
 }
 
 
-RAW_CODECS = {
-    "pcm_mulaw": Codec("mulaw", "pcm_mulaw", "s16"),
-    "pcm_alaw": Codec("alaw", "pcm_alaw", "s16"),
-}
-
-
 class Encoder(Protocol):
     """Bytes of one file, in order.
 
@@ -102,33 +94,16 @@ class Encoder(Protocol):
         """The rest."""
 
 
-def make_encoder(format: Format, rate: int, bit_rate: int | None = None) -> Encoder:
-    """The encoder of one utterance of 24 kHz, to ``rate`` samples per second.
-
-    Args:
-        bit_rate: of a codec that has one; None for its own choice.
-    """
-    return resampled(_encoder(format, rate, bit_rate), rate)
-
-
-def make_raw_encoder(encoding: Encoding, rate: int) -> Encoder:
-    """The same, to samples without a container."""
-    if encoding == "pcm_s16le":
-        return resampled(PcmEncoder(), rate)
-    if encoding == "pcm_f32le":
-        return resampled(FloatEncoder(), rate)
-    return resampled(CodecEncoder(RAW_CODECS[encoding], rate), rate)
-
-
-def resampled(encoder: Encoder, rate: int) -> Encoder:
-    """The encoder behind a change of the rate, where one is needed."""
+def make_encoder(format: Format, rate: int) -> Encoder:
+    """The encoder of one utterance of 24 kHz, to ``rate`` samples per second."""
+    encoder = _encoder(format, rate)
     return encoder if rate == SAMPLE_RATE else ResampledEncoder(encoder, rate)
 
 
-def _encoder(format: Format, rate: int, bit_rate: int | None) -> Encoder:
+def _encoder(format: Format, rate: int) -> Encoder:
     if format == "pcm":
         return PcmEncoder()
-    return WavEncoder(rate) if format == "wav" else CodecEncoder(CODECS[format], rate, bit_rate)
+    return WavEncoder(rate) if format == "wav" else CodecEncoder(CODECS[format], rate)
 
 
 def content_type(format: Format, rate: int) -> str:
@@ -160,18 +135,6 @@ class PcmEncoder:
 
     def feed(self, samples: Samples) -> bytes:
         return pcm16(samples).tobytes()
-
-    def finish(self) -> bytes:
-        return b""
-
-
-class FloatEncoder:
-    """Little-endian 32-bit floats."""
-
-    instant = True
-
-    def feed(self, samples: Samples) -> bytes:
-        return np.clip(samples, -1.0, 1.0).astype("<f4").tobytes()
 
     def finish(self) -> bytes:
         return b""
@@ -214,7 +177,7 @@ class CodecEncoder:
 
     instant = False
 
-    def __init__(self, codec: Codec, rate: int, bit_rate: int | None = None) -> None:
+    def __init__(self, codec: Codec, rate: int) -> None:
         self._codec = codec
         self._rate = rate
         self._written = Written()
@@ -223,8 +186,6 @@ class CodecEncoder:
         self._stream = self._container.add_stream(codec.name, rate=rate, options=codec.options)
         self._stream.layout = "mono"
         self._stream.format = codec.sample_format
-        if bit_rate is not None:
-            self._stream.bit_rate = bit_rate
         self._position = 0
 
     def feed(self, samples: Samples) -> bytes:

@@ -22,6 +22,7 @@ from cosyvoice_front.live.session import Session
 from cosyvoice_front.live.word_times import TimedWord
 from cosyvoice_front.wires.cartesia_messages import Input, Opening, socket_error, version_of
 from cosyvoice_front.wires.messages import read, read_object, shown
+from cosyvoice_front.wires.serve import NORMAL, ClosedError
 from cosyvoice_front.wires.socket import Socket
 
 REMEMBERED = 256
@@ -77,8 +78,9 @@ class Cartesia:
     async def refuse(self, error: ApiError) -> None:
         await self._send(socket_error(error, None, _request_id()))
 
-    async def late(self) -> None:
-        """Nothing is said: clients that keep sockets open connect anew when one is closed."""
+    async def late(self) -> ClosedError:
+        """No error: clients that keep sockets open connect anew when one is closed."""
+        return ClosedError(NORMAL, "idle")
 
     async def _take(self, content: dict[str, Any]) -> None:
         given = read(Input, content)

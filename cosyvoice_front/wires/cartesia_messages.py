@@ -10,10 +10,11 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import HTTPConnection
 
 from cosyvoice_client import SpeechRequest
-from cosyvoice_front.encoders import ANY_RATE, Encoder, Encoding, make_encoder, make_raw_encoder
+from cosyvoice_front.encoders import ANY_RATE, Encoder, make_encoder
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
 from cosyvoice_front.speech import SPEEDS
 from cosyvoice_front.wires.messages import Message
+from cosyvoice_front.wires.raw_audio import Encoding, make_mp3_encoder, make_raw_encoder
 from cosyvoice_runtime.settings import FrontSettings
 
 VERSION_HEADER, VERSION_PARAMETER = "cartesia-version", "cartesia_version"
@@ -90,7 +91,7 @@ class Mp3Format(Message):
     bit_rate: Literal[32_000, 64_000, 96_000, 128_000, 192_000] = 128_000
 
     def encoder(self) -> Encoder:
-        return make_encoder("mp3", self.sample_rate, self.bit_rate)
+        return make_mp3_encoder(self.sample_rate, self.bit_rate)
 
 
 class Speaking(Message):

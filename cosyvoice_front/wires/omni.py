@@ -93,10 +93,11 @@ class Omni:
         if self._config is None:
             raise ClosedError(POLICY, "without a configuration")
 
-    async def late(self) -> None:
+    async def late(self) -> ClosedError:
         asked = CONFIG if self._config is None else "message"
         error = ApiError(408, f"No {asked} came for {self.patience_s:g} s.", code="timeout")
         await self._send(error_message(error, request_id.current.get()))
+        return ClosedError(POLICY, "no message came in time")
 
     async def _configure(self, content: dict[str, Any]) -> None:
         if self._open is not None:

@@ -49,8 +49,8 @@ class Wire(Protocol):
             ClosedError: nothing can come after it.
         """
 
-    async def late(self) -> None:
-        """Tell that no message came in time."""
+    async def late(self) -> ClosedError:
+        """No message came in time: how the socket is closed."""
 
 
 class ClosedError(Exception):
@@ -109,8 +109,7 @@ async def _next(socket: Socket, wire: Wire) -> str | bytes:
             return await socket.receive(wire.patience_s)
         except TimeoutError:
             if wire.session.idle_s >= wire.patience_s:
-                await wire.late()
-                raise ClosedError(POLICY, "no message came in time") from None
+                raise await wire.late() from None
 
 
 def _bytes(message: str | bytes) -> bytes:
