@@ -157,7 +157,7 @@ class Context:
         flush = self._asked.popleft()
         if speech is not None:
             await speech.flush()
-            self._flushed = flush.position
+        self._flushed = min(flush.position, self._pushed)
         self._awaited.append(flush)
         await self._tell_flushes()
 

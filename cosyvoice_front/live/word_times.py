@@ -16,6 +16,8 @@ PACE = 15.0
 """Letters a second of the first words, before a segment has ended: usual for English at speed 1."""
 TRUSTED_S = 1.0
 """Weight of that pace against the segments that have ended, in seconds of speech."""
+EDGE_S = 0.15
+"""Silence at either end of a segment. This and the pace are about those of the demo voice's teacher."""
 
 
 class TimedWord(NamedTuple):
@@ -38,7 +40,7 @@ class WordTimes:
         self._words: deque[Word] = deque()
         self._bars: deque[int] = deque()
         self._heard_s = 0.0
-        self._told_s = 0.0
+        self._told_s = EDGE_S
         self._segment_s = 0.0
         self._units = 0.0
         self._spoken_units = PACE * speed * TRUSTED_S
@@ -88,14 +90,14 @@ class WordTimes:
         return len(self._words) > 1 and not (self._bars and self._words[1].end > self._bars[0])
 
     def _spread(self, words: list[Word]) -> list[TimedWord]:
-        """Share the time that has not been told among the words; the last one ends with it."""
+        """Share the time that has not been told among the words."""
         if not words:
             return []
         self._told_s = min(self._told_s, self._heard_s)
+        end_s = max(self._told_s, self._heard_s - EDGE_S)
         units = sum(word.units + word.pause for word in words) - words[-1].pause
-        left_s = self._heard_s - self._told_s
-        pace = units / left_s if left_s > 0 and units > 0 else float("inf")
-        return [self._tell(min(self._told_s + word.units / pace, self._heard_s), pace) for word in words]
+        pace = units / (end_s - self._told_s) if end_s > self._told_s and units > 0 else float("inf")
+        return [self._tell(min(self._told_s + word.units / pace, end_s), pace) for word in words]
 
     def _tell(self, end_s: float, pace: float) -> TimedWord:
         word = self._words.popleft()
@@ -107,6 +109,7 @@ class WordTimes:
     def _learn(self) -> None:
         """Take the pace of the segment that has ended into account."""
         self._spoken_units += self._units
-        self._spoken_s += self._heard_s - self._segment_s
-        self._told_s = self._segment_s = self._heard_s
+        self._spoken_s += max(0.0, self._heard_s - self._segment_s - 2 * EDGE_S)
+        self._segment_s = self._heard_s
+        self._told_s = self._heard_s + EDGE_S
         self._units = 0.0

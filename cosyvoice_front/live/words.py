@@ -13,9 +13,9 @@ WORD = re.compile(rf"[{_IDEOGRAPHS}{_FULL_WIDTH}]|[^\s{_IDEOGRAPHS}{_FULL_WIDTH}
 IDEOGRAPH = re.compile(rf"[{_IDEOGRAPHS}]")
 IDEOGRAPH_UNITS, DIGIT_UNITS = 3.0, 4.0
 """A character as long as so many letters: a syllable of Chinese; a digit read out."""
-WORD_UNITS = 1.0
-"""Of each word, beside its letters."""
-PAUSES = dict.fromkeys(",;:，、；：", 2.5) | dict.fromkeys(".!?…。！？", 6.0)
+LONGEST = 256
+"""Characters of a word; what has no spaces is cut."""
+PAUSES = dict.fromkeys(",;:，、；：", 2.5) | dict.fromkeys(".!?…。！？", 5.0)
 """Silence behind a word that ends with the mark, in letters."""
 
 
@@ -47,7 +47,7 @@ class WordReader:
         self._tail += text
         self._end += len(text)
         matches = list(WORD.finditer(self._tail))
-        if matches and matches[-1].end() == len(self._tail):
+        if matches and matches[-1].end() == len(self._tail) and len(matches[-1][0]) < LONGEST:
             del matches[-1]
         return self._cut(matches)
 
@@ -65,7 +65,7 @@ class WordReader:
 
 def make_word(text: str, end: int) -> Word:
     mark = text.rstrip("\"')]}»”’」』】")[-1:]
-    return Word(text, end, WORD_UNITS + sum(map(_units, text)), PAUSES.get(mark, 0.0))
+    return Word(text, end, sum(map(_units, text)), PAUSES.get(mark, 0.0))
 
 
 def _units(character: str) -> float:

@@ -51,7 +51,7 @@ class FakeTextSpeech:
         self._text += text
         marks = [match.end() for match in CLAUSE.finditer(self._text)]
         if marks:
-            self._speak(marks[-1], "")
+            self._speak(marks[-1], "stop" if self._upstream.ends_segments else "")
 
     async def flush(self) -> None:
         self.pushed.append("|")

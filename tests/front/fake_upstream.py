@@ -29,6 +29,7 @@ class FakeUpstream:
         gates: a chunk from the second on waits until a place is released here; None for no waiting.
         requests, request_ids: what was asked for.
         texts: speeches of streamed texts, in order.
+        ends_segments: whether a clause of a streamed text is a segment, without a flush.
         active, cancelled: utterances in progress; those that ended before their last chunk.
     """
 
@@ -44,6 +45,7 @@ class FakeUpstream:
         self.active = 0
         self.cancelled = 0
         self.ended = asyncio.Event()
+        self.ends_segments = False
         self.texts: list[FakeTextSpeech] = []
 
     async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:

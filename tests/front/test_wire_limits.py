@@ -210,6 +210,14 @@ def test_text_that_does_not_go_on_ends(start_front, upstream, first):
         wire.until("done")
 
 
+def test_text_that_the_server_has_spoken_of_its_own_accord_is_idle(start_front, upstream):
+    front = start_front(idle_timeout_s=0.1)
+    upstream.ends_segments = True
+    with open_cartesia(front) as wire:
+        wire.send(asked("Hello.", **{"continue": True, "max_buffer_delay_ms": 20}))
+        assert wire.error()["status_code"] == 408
+
+
 def test_slow_speech_is_not_idle(start_front, upstream):
     front = start_front(idle_timeout_s=0.1, idle_socket_timeout_s=0.1)
     upstream.gates = asyncio.Semaphore(0)
