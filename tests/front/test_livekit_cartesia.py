@@ -112,7 +112,7 @@ def test_whole_text_by_http(front):
         return np.frombuffer(frame.data, np.int16)
 
     samples = speaking(front, synthesize)
-    assert len(samples) == len(front.upstream.samples)
+    assert 0 <= len(samples) - len(front.upstream.samples) <= 240  # the plugin ends with 10 ms of silence
 
 
 async def synthesize(tts):

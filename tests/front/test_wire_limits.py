@@ -222,7 +222,7 @@ def test_slow_speech_is_not_idle(start_front, upstream):
     front = start_front(idle_timeout_s=0.1, idle_socket_timeout_s=0.1)
     upstream.gates = asyncio.Semaphore(0)
     with open_cartesia(front) as wire:
-        wire.send(asked("One. Two.", **{"continue": True}))
+        wire.send(asked("One. Two.", add_timestamps=False, **{"continue": True}))
         wire.until("chunk")
         with pytest.raises(TimeoutError):
             wire.connection.recv(0.4)

@@ -89,7 +89,7 @@ def test_pace_is_learned_from_what_has_been_spoken():
     times.hear(30.0)
     times.end_segment(len(TEXT))
     times.add(" " + TEXT)
-    assert 4 <= len(times.hear(15.0)) <= 6  # of nine, in half the time that the first took
+    assert 3 <= len(times.hear(10.0)) <= 5  # of nine, in a third of the time that the first took
 
 
 def test_speed_counts_from_the_beginning():
@@ -123,7 +123,7 @@ def test_times_never_go_back_and_no_word_is_lost(pieces):
         if what == "end":
             before = len(told)
             told += times.end_segment(len(text))
-            if len(told) > before:
+            if any(letter.isalpha() for word in told[before:] for letter in word.text):
                 assert told[-1].end_s == pytest.approx(heard_s, abs=EDGE_S + 1e-6)
         assert all(word.end_s <= heard_s + 1e-6 for word in told)
     told += times.finish()
