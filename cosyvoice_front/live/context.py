@@ -102,7 +102,9 @@ class Context:
         if rest := await run(self._manner.encoder, self._manner.encoder.finish, self._front.pool):
             await self._tell(Audio(rest))
         await self._tell_words(self._times.finish())
-        await self._tell(Finished(self._tally.finish_reason or "stop", self._tally.seconds))
+        reason, seconds = self._tally.finish_reason or "stop", self._tally.seconds
+        logger.info("%d characters, %.2f s of speech: %s", self._transcript.received, seconds, reason)
+        await self._tell(Finished(reason, seconds))
 
     async def _words_come(self) -> bool:
         """Wait for the first word, or for the end of a text without any."""
