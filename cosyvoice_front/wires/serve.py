@@ -80,7 +80,7 @@ async def serve(websocket: WebSocket, front: Front, make_wire: MakeWire) -> None
     except ApiError as error:
         await websocket.send_denial_response(JSONResponse(error.body(), error.status, error.headers()))
         return
-    await websocket.accept()
+    await websocket.accept(headers=[(b"x-ai-generated", b"true")])
     try:
         async with wire.session:
             await together(_talk(socket, wire), socket.stalled())

@@ -363,6 +363,7 @@ def test_server_s_errors_end_their_context_alone(front, upstream, error, status,
 def test_request_id_is_given_to_the_server(front, upstream):
     with open_cartesia(front, x_request_id="named") as wire:
         assert wire.connection.response.headers["x-request-id"] == "named"
+        assert wire.connection.response.headers["x-ai-generated"] == "true"
         wire.send(asked(), asked(context_id="two"))
         wire.until("done", 2)
     assert upstream.request_ids == ["named-1", "named-2"]
