@@ -25,6 +25,9 @@ from cosyvoice_front.spoken import Tally, run
 
 logger = logging.getLogger(__name__)
 
+MOST_AHEAD = 4000
+"""Characters that the server has and the listener has not heard: they bound the speech that waits here for a
+listener who reads slowly. More than the server takes to say how much of a text it has spoken."""
 MOST_SAMPLES = SAMPLE_RATE
 """In one message, so that none is too large for a client: a second is 192 KB at most."""
 
@@ -134,8 +137,11 @@ class Context:
         while True:
             until = self._asked[0].position if self._asked else self._transcript.received
             has_words = not self._is_wordless(self._flushed, until)
-            if has_words and self._pushed < until:
-                await self._push(speech, until)
+            reach = min(until, self._transcript.spoken + MOST_AHEAD)
+            if has_words and self._pushed < reach:
+                await self._push(speech, reach)
+            elif has_words and self._pushed < until:
+                await self._wait()
             elif self._asked:
                 await self._pass_flush(speech if has_words else None)
             elif self._ended:
@@ -177,6 +183,8 @@ class Context:
             self._flush(told=False)
 
     def _patience_s(self) -> float | None:
+        if self._pushed - self._transcript.spoken >= MOST_AHEAD:
+            return None  # the listener is behind, and gives up by itself
         if self._pushed > self._flushed:
             return self._manner.most_delay_s
         if not self._is_wordless(self._transcript.spoken, self._flushed):

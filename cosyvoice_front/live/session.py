@@ -11,7 +11,7 @@ from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, broken, rate_limited, too_large
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.context import Context
-from cosyvoice_front.live.happenings import Cancelled, Failed, Happening
+from cosyvoice_front.live.happenings import Cancelled, Failed, Happening, Tell
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.together import cancelled, ended
 
@@ -40,6 +40,7 @@ class Session:
         self._in_turn = in_turn
         self._contexts: dict[str, Context] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._opened = 0
         self._busy_until = asyncio.get_running_loop().time()
 
@@ -47,7 +48,7 @@ class Session:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await cancelled(*self._tasks.values())
+        await cancelled(*self._tasks.values(), *self._leaving)
 
     @property
     def names(self) -> list[str]:
@@ -74,13 +75,14 @@ class Session:
             raise rate_limited(message, settings.retry_after_ms)
 
         async def tell(happening: Happening) -> None:
-            await self._tell(name, happening)
+            if self._contexts.get(name) is context:
+                await self._tell(name, happening)
 
         self._opened += 1
         context = Context(self._front, self._owner, manner, tell)
         before = list(self._tasks.values()) if self._in_turn else []
         self._contexts[name] = context
-        self._tasks[name] = asyncio.create_task(self._run(name, context, before, self._opened))
+        self._tasks[name] = asyncio.create_task(self._run(name, context, tell, before, self._opened))
         return context
 
     def push(self, context: Context, text: str) -> None:
@@ -111,35 +113,42 @@ class Session:
         await ended(list(self._tasks.values()))
 
     async def _end(self, name: str, happening: Cancelled | Failed) -> bool:
+        """The utterance ends on the server meanwhile: other contexts don't wait for that."""
         task = self._tasks.get(name)
         if task is None:
             return False
-        await cancelled(task)
-        self._remove(name)  # of a task that had not begun
+        self._remove(name)
+        task.cancel()
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
         await self._tell(name, happening)
         return True
 
-    async def _run(self, name: str, context: Context, before: list[asyncio.Task[None]], number: int) -> None:
+    async def _run(
+        self, name: str, context: Context, tell: Tell, before: list[asyncio.Task[None]], number: int
+    ) -> None:
         request_id.current.set(f"{request_id.current.get()}-{number}")
         try:
             await ended(before)
             await context.run()
         except ApiError as error:
-            await self._told_failure(name, error)
+            await _tell_failure(tell, error)
         except GoneError:
             logger.info("nobody listens any more")
         except Exception:
             logger.exception("a context failed")
-            await self._told_failure(name, broken())
+            await _tell_failure(tell, broken())
         finally:
-            self._remove(name)
-
-    async def _told_failure(self, name: str, error: ApiError) -> None:
-        logger.info("refused: %s", error)
-        with suppress(GoneError):
-            await self._tell(name, Failed(error))
+            if self._contexts.get(name) is context:
+                self._remove(name)
 
     def _remove(self, name: str) -> None:
         self._contexts.pop(name, None)
         self._tasks.pop(name, None)
         self._busy_until = asyncio.get_running_loop().time()
+
+
+async def _tell_failure(tell: Tell, error: ApiError) -> None:
+    logger.info("refused: %s", error)
+    with suppress(GoneError):
+        await tell(Failed(error))

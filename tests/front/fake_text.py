@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fake_upstream import FakeUpstream
 
 CHARACTER_S = 0.05
+LONGEST = 1000
+"""Characters that are a segment without a mark or a flush."""
 CLAUSE = re.compile(r"[,.!?。，]")
 
 
@@ -43,13 +45,17 @@ class FakeTextSpeech:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._upstream.may_leave is not None:
+            await self._upstream.may_leave.wait()
         self._upstream.active -= 1
         self._upstream.cancelled += not self.is_whole
 
     async def push(self, text: str) -> None:
         self.pushed.append(text)
         self._text += text
-        marks = [match.end() for match in CLAUSE.finditer(self._text)]
+        while len(self._text) - self._spoken > LONGEST:
+            self._speak(self._spoken + LONGEST, "stop")
+        marks = [match.end() for match in CLAUSE.finditer(self._text, self._spoken)]
         if marks:
             self._speak(marks[-1], "stop" if self._upstream.ends_segments else "")
 

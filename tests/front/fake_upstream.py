@@ -30,6 +30,7 @@ class FakeUpstream:
         requests, request_ids: what was asked for.
         texts: speeches of streamed texts, in order.
         ends_segments: whether a clause of a streamed text is a segment, without a flush.
+        may_leave: a streamed text that is left ends only when this is set; None for at once.
         active, cancelled: utterances in progress; those that ended before their last chunk.
     """
 
@@ -46,6 +47,7 @@ class FakeUpstream:
         self.cancelled = 0
         self.ended = asyncio.Event()
         self.ends_segments = False
+        self.may_leave: asyncio.Event | None = None
         self.texts: list[FakeTextSpeech] = []
 
     async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:

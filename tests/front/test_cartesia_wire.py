@@ -159,6 +159,34 @@ def test_cancel_ends_the_speech(front, upstream):
         assert "one" not in {each.get("context_id") for each in wire.until("done", 2)}
 
 
+def test_cancel_does_not_wait_for_the_server(front, upstream):
+    upstream.gates, upstream.may_leave = asyncio.Semaphore(0), asyncio.Event()
+    with open_cartesia(front) as wire:
+        wire.send(asked("One. Two."))
+        wire.until("chunk")
+        wire.send({"context_id": "one", "cancel": True}, asked("Three.", context_id="two"))
+        messages = wire.until("chunk")
+        assert kinds(of(messages, "one")) == ["done"]
+        front.do(upstream.may_leave.set)
+        front.wait_until(lambda: upstream.cancelled == 1 and upstream.active == 1)
+
+
+def test_text_waits_here_for_a_listener_who_is_behind(front, upstream):
+    upstream.gates = asyncio.Semaphore(0)
+    text = "word " * 2000
+    later = {"max_buffer_delay_ms": 5000}
+    with open_cartesia(front) as wire:
+        wire.send(asked(text, **{"continue": True}, **later))
+        messages = wire.until("chunk")
+        front.wait_until(lambda: sum(map(len, upstream.texts[0].pushed)) >= 4000)
+        assert sum(map(len, upstream.texts[0].pushed)) <= 5000
+        wire.send(asked("", **later))
+        front.do(lambda: [upstream.gates.release() for _ in range(99)])
+        messages += wire.until("done")
+    assert "".join(upstream.texts[0].pushed) == text
+    assert len(audio_in(messages)) == samples_of(text)
+
+
 def test_late_messages_to_an_ended_context_begin_nothing(front, upstream):
     upstream.gates = asyncio.Semaphore(0)
     with open_cartesia(front) as wire:
