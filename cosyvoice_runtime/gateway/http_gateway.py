@@ -13,16 +13,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
-from cosyvoice_runtime.gateway.policy import (
-    CLIENT_HEADER,
-    MAX_NAME_LENGTH,
-    Policy,
-    RefusedError,
-    closed,
-    invalid,
-)
+from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
 from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
 from cosyvoice_runtime.gateway.wording import RESTARTING, reworded, reworded_in_stream
+from cosyvoice_runtime.headers import CLIENT_HEADER
 
 logger = logging.getLogger(__name__)
 

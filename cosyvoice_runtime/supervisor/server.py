@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.gateway.policy import CLIENT_HEADER
+from cosyvoice_runtime.headers import HANDED_ON
 from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, ServerSettings
 from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory
@@ -236,9 +236,9 @@ class Server:
             "--metrics-config=histogram_latencies=true",
             # A pooled request holds on to its model, which then never finishes unloading.
             "--grpc-infer-allocation-pool-size=0",
-            # Clients take turns by name; the gateways name them.
-            f"--http-header-forward-pattern=(?i){CLIENT_HEADER}",
-            f"--grpc-header-forward-pattern=(?i){CLIENT_HEADER}",
+            # The gateways say who asks, and who has left.
+            f"--http-header-forward-pattern=(?i)({'|'.join(HANDED_ON)})",
+            f"--grpc-header-forward-pattern=(?i)({'|'.join(HANDED_ON)})",
             *self._ports.arguments,
             *self._sockets.arguments,
         ]

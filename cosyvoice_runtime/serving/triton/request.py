@@ -25,11 +25,10 @@ from cosyvoice_runtime.errors import (
     status_of,
     with_status,
 )
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
 logger = logging.getLogger(__name__)
 
-CLIENT_PARAMETER = "x-client-id"
-"""Parameter of a request, or header of HTTP or gRPC, that names the client."""
 PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError)
 """Errors whose text says everything."""
 CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
@@ -79,10 +78,23 @@ class Inputs:
     @property
     def client(self) -> str | None:
         """The name of who asks, if the request or a header forwarded with it has one."""
+        return self._header(CLIENT_HEADER)
+
+    @property
+    def call(self) -> str | None:
+        """The call that it came by, if a gateway says so."""
+        return self._header(CALL_HEADER)
+
+    @property
+    def left_call(self) -> str | None:
+        """The call whose client has left, for a request that says that and nothing else."""
+        return self._header(LEFT_HEADER)
+
+    def _header(self, name: str) -> str | None:
         parameters = json.loads(self._request.parameters() or "{}")
         # HTTP keeps the case of a header. Headers come after parameters, so what a gateway says is the last.
-        names = [value for key, value in parameters.items() if key.lower() == CLIENT_PARAMETER]
-        return str(names[-1]) if names else None
+        values = [value for key, value in parameters.items() if key.lower() == name]
+        return str(values[-1]) if values else None
 
     def array(self, name: str) -> Array | None:
         """The tensor, flattened to one dimension, or None if the request has none of this name."""
