@@ -9,16 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
-
-import grpc
-import numpy as np
-from tritonclient.grpc import service_pb2
-from tritonclient.utils import serialize_byte_tensor
-
-from cosyvoice_runtime.gateway.policy import STREAM_INFER
-from cosyvoice_runtime.headers import LEFT_HEADER
 
 logger = logging.getLogger(__name__)
 
@@ -29,20 +22,20 @@ STOP_AGAIN_S = 0.5
 class Departures:
     """
     Args:
-        channel: to tritonserver.
+        stop: tells what was asked, by its name for the protocol, that the client of a call has left.
     """
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._channel = channel
+    def __init__(self, stop: Callable[[str, str], Awaitable[None]]) -> None:
+        self._stop = stop
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def see_off(self, call_id: str, models: Collection[str], ending: Coroutine[Any, Any, object]) -> None:
-        """Have the models stop what they do for a call.
+    def see_off(self, call_id: str, asked: Collection[str], ending: Coroutine[Any, Any, object]) -> None:
+        """Have those that were asked stop what they do for a call.
 
         Args:
             ending: reads the call to its end.
         """
-        task = asyncio.create_task(self._see_off(call_id, models, ending))
+        task = asyncio.create_task(self._see_off(call_id, asked, ending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -52,27 +45,17 @@ class Departures:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     async def _see_off(
-        self, call_id: str, models: Collection[str], ending: Coroutine[Any, Any, object]
+        self, call_id: str, asked: Collection[str], ending: Coroutine[Any, Any, object]
     ) -> None:
         end = asyncio.create_task(ending)
         while not end.done():
-            stops = [self._stop(model, call_id) for model in models]
+            stops = [self._stop(name, call_id) for name in asked]
             await asyncio.gather(*stops, return_exceptions=True)
             await asyncio.wait([end], timeout=STOP_AGAIN_S)
         if error := end.exception():
             logger.debug("the end of a call that its client has left: %s", error)
 
-    async def _stop(self, model: str, call_id: str) -> None:
-        stop = self._channel.stream_stream(STREAM_INFER)(metadata=[(LEFT_HEADER, call_id)])
-        await stop.write(stop_request(model))
-        await stop.done_writing()
-        while await stop.read() is not grpc.aio.EOF:
-            continue
 
-
-def stop_request(model: str) -> bytes:
-    """A request without a text, of which the header says what it is for."""
-    request = service_pb2.ModelInferRequest(model_name=model)
-    request.inputs.add(name="target_text", datatype="BYTES", shape=[1, 1])
-    request.raw_input_contents.append(serialize_byte_tensor(np.array([[b""]], np.object_)).item())
-    return bytes(request.SerializeToString())
+def new_call_id() -> str:
+    """Names a call; nobody can guess it."""
+    return secrets.token_hex(16)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, NamedTuple
 
 import grpc
+import numpy as np
 from tritonclient.grpc import service_pb2
+from tritonclient.utils import serialize_byte_tensor
 
 from cosyvoice_runtime.errors import STATUSES, ClientGoneError, with_status
-from cosyvoice_runtime.gateway.departures import Departures
+from cosyvoice_runtime.gateway.departures import Departures, new_call_id
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import (
@@ -27,7 +28,7 @@ from cosyvoice_runtime.gateway.policy import (
 )
 from cosyvoice_runtime.gateway.tensor_check import check_grpc
 from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
-from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class GrpcGateway:
             ],
             maximum_concurrent_rpcs=MAX_CALLS,
         )
-        self._departures = Departures(self._channel)
+        self._departures = Departures(self._stop)
         self._server.add_generic_rpc_handlers([_Calls(self._channel, options, self._departures)])
 
     async def start(self) -> None:
@@ -77,6 +78,13 @@ class GrpcGateway:
         await self._server.stop(grace=0.2)
         await self._departures.over(SETTLE_S)
         await self._channel.close()
+
+    async def _stop(self, model: str, call_id: str) -> None:
+        call = self._channel.stream_stream(STREAM_INFER)(metadata=[(LEFT_HEADER, call_id)])
+        await call.write(stop_request(model))
+        await call.done_writing()
+        while await call.read() is not grpc.aio.EOF:
+            continue
 
 
 class _Calls(grpc.GenericRpcHandler):
@@ -252,9 +260,12 @@ class _Stream:
         self._taken = 0
 
 
-def new_call_id() -> str:
-    """Names a call; nobody can guess it."""
-    return secrets.token_hex(16)
+def stop_request(model: str) -> bytes:
+    """A request without a text, of which the header says what it is for."""
+    request = service_pb2.ModelInferRequest(model_name=model)
+    request.inputs.add(name="target_text", datatype="BYTES", shape=[1, 1])
+    request.raw_input_contents.append(serialize_byte_tensor(np.array([[b""]], np.object_)).item())
+    return bytes(request.SerializeToString())
 
 
 async def _end(answering: asyncio.Task[bytes]) -> None:
