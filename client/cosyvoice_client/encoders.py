@@ -95,7 +95,7 @@ class Encoder(Protocol):
         """The rest."""
 
     def close(self) -> None:
-        """Let go of memory and threads, which an unfinished one keeps until the next collection of garbage."""
+        """Let go of memory and threads, which stay until the next collection of garbage otherwise."""
 
 
 def make_encoder(format: Format, rate: int) -> Encoder:
