@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk
+from cosyvoice_client.encoders import Samples
 from cosyvoice_front import request_id
-from cosyvoice_front.encoders import Samples
 from cosyvoice_front.errors import ApiError, broken
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.happenings import Audio, Finished, Flushed, Tell, Words
@@ -92,6 +92,10 @@ class Context:
         """No more text comes."""
         self._ended = True
         self._changed.set()
+
+    def close(self) -> None:
+        """Let go of what it holds, when ``run`` has ended or is not called."""
+        self._front.pool.submit(self._manner.encoder.close)  # a thread may still be in it
 
     async def run(self) -> None:
         """

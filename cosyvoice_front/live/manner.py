@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cosyvoice_client import SpeechRequest
-from cosyvoice_front.encoders import Encoder
+from cosyvoice_client.encoders import Encoder
 
 
 @dataclass(frozen=True)

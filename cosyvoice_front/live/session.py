@@ -82,7 +82,9 @@ class Session:
         context = Context(self._front, self._owner, manner, tell)
         before = list(self._tasks.values()) if self._in_turn else []
         self._contexts[name] = context
-        self._tasks[name] = asyncio.create_task(self._run(name, context, tell, before, self._opened))
+        task = asyncio.create_task(self._run(name, context, tell, before, self._opened))
+        task.add_done_callback(lambda _task: context.close())
+        self._tasks[name] = task
         return context
 
     def push(self, context: Context, text: str) -> None:

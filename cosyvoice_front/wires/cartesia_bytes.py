@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from cosyvoice_client.encoders import content_type
 from cosyvoice_front import request_id
 from cosyvoice_front.caller import owner_by_any
-from cosyvoice_front.encoders import content_type
 from cosyvoice_front.errors import ApiError
 from cosyvoice_front.front import HEADERS, Front
 from cosyvoice_front.response import StreamedResponse

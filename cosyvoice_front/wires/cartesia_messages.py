@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import HTTPConnection
 
 from cosyvoice_client import SpeechRequest
-from cosyvoice_front.encoders import ANY_RATE, Encoder, make_encoder
+from cosyvoice_client.encoders import ANY_RATE, Encoder, make_encoder
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
 from cosyvoice_front.speech import SPEEDS
 from cosyvoice_front.wires.messages import Message

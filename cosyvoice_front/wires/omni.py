@@ -10,8 +10,8 @@ from typing import Any
 from starlette.websockets import WebSocket
 
 from cosyvoice_client import Reference
+from cosyvoice_client.encoders import make_encoder
 from cosyvoice_front import request_id
-from cosyvoice_front.encoders import make_encoder
 from cosyvoice_front.errors import ApiError, invalid
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Finished, Flushed, Happening, Words

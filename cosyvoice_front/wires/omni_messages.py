@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from cosyvoice_client import SAMPLE_RATE, Reference, SpeechRequest
-from cosyvoice_front.encoders import RATES, Format
+from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
 from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS
 from cosyvoice_front.wires.messages import Message

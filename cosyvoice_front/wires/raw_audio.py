@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from cosyvoice_client import SAMPLE_RATE
-from cosyvoice_front.encoders import (
+from cosyvoice_client.encoders import (
     CODECS,
     Codec,
     CodecEncoder,
@@ -56,3 +56,6 @@ class FloatEncoder:
 
     def finish(self) -> bytes:
         return b""
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -11,18 +11,13 @@ from typing import Any
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from cosyvoice_runtime.gateway.departures import Departures, new_call_id
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
-from cosyvoice_runtime.gateway.policy import (
-    CLIENT_HEADER,
-    MAX_NAME_LENGTH,
-    Policy,
-    RefusedError,
-    closed,
-    invalid,
-)
+from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
 from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
 from cosyvoice_runtime.gateway.wording import RESTARTING, reworded, reworded_in_stream
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +41,13 @@ BODY_TIMEOUT_S = 60.0
 MODEL = "/v2/models/{model}"
 ABOUT_A_MODEL = ("", "/ready", "/config", "/stats")
 INFERENCE = ("/infer", "/generate", "/generate_stream")
+STOP_INFER: dict[str, Any] = {
+    "inputs": [{"name": "target_text", "datatype": "BYTES", "shape": [1, 1], "data": [""]}]
+}
+STOP_GENERATE: dict[str, Any] = {"target_text": ""}
+"""Requests without a text; what they are for is said beside it."""
+SETTLE_S = 2.0
+"""Longest wait at the end for calls that clients have left."""
 EVENT_END, ERROR_EVENT = b"\n\n", b'data: {"error"'
 DECOUPLED = "model_transaction_policy"
 
@@ -57,6 +59,7 @@ class HttpGateway:
         self._options = options
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
+        self._departures = Departures(self._stop)
         app = web.Application(client_max_size=options.max_request_bytes, middlewares=[_errors_as_json])
         for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats"):
             app.router.add_get(path, self._ask, allow_head=False)
@@ -85,6 +88,7 @@ class HttpGateway:
 
     async def close(self) -> None:
         await self._runner.cleanup()
+        await self._departures.over(SETTLE_S)
         await self._server.close()
 
     async def _ask(self, request: web.Request) -> web.Response:
@@ -98,21 +102,36 @@ class HttpGateway:
     async def _infer(self, request: web.Request) -> web.StreamResponse:
         path = self._checked_path(request)
         body = await self._body(request)
+        call_id = new_call_id()
+        said = _client(request) | {CALL_HEADER: call_id}
+        headers = _passed_on(request.headers) | said
         if path.endswith("/infer"):
             check_http(body, _header_bytes(request))
-        else:
-            check_generate(body)
+        else:  # of which tritonserver hands no headers to the model
+            body = json.dumps(check_generate(body) | said).encode()
         if path.endswith("/generate"):
             await self._require_one_answer(path)
         taken = self._pending.take(len(body))
+        asking = asyncio.create_task(self._asked(path, body, headers, taken))
         try:
-            async with self._server.post(path, data=body, headers=_named(request)) as answer:
-                await _require_success(answer)
-                self._pending.give_back(taken)
-                taken = 0
-                return await _pass_on(request, answer)
+            answer = await asyncio.shield(asking)
+            await _require_success(answer)
+            return await _pass_on(request, answer)
+        finally:
+            if not _is_read(asking):
+                self._departures.see_off(call_id, [path], _drain(asking))
+
+    async def _asked(self, path: str, body: bytes, headers: dict[str, str], taken: int) -> ClientResponse:
+        try:
+            return await self._server.post(path, data=body, headers=headers)
         finally:
             self._pending.give_back(taken)
+
+    async def _stop(self, path: str, call_id: str) -> None:
+        said = {LEFT_HEADER: call_id}
+        body = STOP_INFER if path.endswith("/infer") else STOP_GENERATE | said
+        async with self._server.post(path, json=body, headers=said) as answer:
+            await answer.read()
 
     def _checked_path(self, request: web.Request) -> str:
         """The path as the server knows it, of parts that are known to be harmless."""
@@ -137,6 +156,15 @@ class HttpGateway:
             await _require_success(answer)
             if (await answer.json()).get(DECOUPLED, {}).get("decoupled"):
                 raise RefusedError("UNIMPLEMENTED", "generate: this model streams; use generate_stream")
+
+
+def _is_read(asking: asyncio.Task[ClientResponse]) -> bool:
+    return asking.done() and (asking.exception() is not None or asking.result().content.at_eof())
+
+
+async def _drain(asking: asyncio.Task[ClientResponse]) -> None:
+    async for _ in (await asking).content.iter_any():
+        continue
 
 
 async def _pass_on(request: web.Request, answer: ClientResponse) -> web.StreamResponse:
@@ -218,12 +246,11 @@ def _passed_on(headers: Any) -> dict[str, str]:
     return {name: headers[name] for name in PASSED_ON if name in headers}
 
 
-def _named(request: web.Request) -> dict[str, str]:
-    """Headers for the server, with who asks, if that is said."""
+def _client(request: web.Request) -> dict[str, str]:
+    """Who asks, if that is said."""
     name = request.headers.get(CLIENT_HEADER)
     sayable = name is not None and name.isascii() and name.isprintable()
-    named = {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
-    return _passed_on(request.headers) | named
+    return {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
 
 
 def _without_paths(config: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from front_server import running_front
 from wire_client import asked, audio_in, open_cartesia, open_omni, words_in
 
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest
-from cosyvoice_front.encoders import FORMATS
+from cosyvoice_client.encoders import FORMATS
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from wire_client import open_omni
 
 from cosyvoice_client import UnavailableError
-from cosyvoice_front.encoders import FORMATS
+from cosyvoice_client.encoders import FORMATS
 
 DONE, CANCEL, CLOSE = {"type": "input.done"}, {"type": "input.cancel"}, {"type": "session.close"}
 

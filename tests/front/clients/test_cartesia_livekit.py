@@ -7,13 +7,12 @@ import asyncio
 import numpy as np
 import pytest
 from fake_text import samples_of
-
-from cosyvoice_front.keys import digest
+from known_key import KEY
 
 aiohttp = pytest.importorskip("aiohttp")
-REASON = "needs the packages of requirements/agents.txt, installed without their dependencies"
-agents = pytest.importorskip("livekit.agents", reason=REASON)
-cartesia = pytest.importorskip("livekit.plugins.cartesia", reason=REASON)
+REASON = "python3 scripts/environment.py --clients installs it"
+agents = pytest.importorskip("livekit.agents", reason=REASON, exc_type=ImportError)
+cartesia = pytest.importorskip("livekit.plugins.cartesia", reason=REASON, exc_type=ImportError)
 
 TEXT = "The train to the coast leaves from platform four. It is on time, they say."
 
@@ -24,7 +23,7 @@ def speaking(front, use, **options):
     async def run():
         async with aiohttp.ClientSession() as session:
             tts = cartesia.TTS(
-                **{"api_key": "none", "voice": "default", **options}, base_url=front.url, http_session=session
+                **{"api_key": KEY, "voice": "default", **options}, base_url=front.url, http_session=session
             )
             try:
                 return await use(tts)
@@ -120,10 +119,7 @@ async def synthesize(tts):
 
 
 @pytest.mark.parametrize("use", [stream, synthesize])
-def test_wrong_key_is_a_status(start_front, tmp_path, use):
-    path = tmp_path / "keys.txt"
-    path.write_text(f"anna sha256:{digest('sk-anna')}\n")
-    front = start_front(api_keys_file=path)
+def test_wrong_key_is_a_status(front, use):
     with pytest.raises(agents.APIStatusError) as caught:
         speaking(front, use, api_key="sk-wrong")
     assert caught.value.status_code == 401

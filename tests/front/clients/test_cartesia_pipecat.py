@@ -7,12 +7,11 @@ import asyncio
 import numpy as np
 import pytest
 from fake_text import samples_of
+from known_key import KEY
 
-from cosyvoice_front.keys import digest
-
-REASON = "needs the packages of requirements/agents.txt, installed without their dependencies"
-loguru = pytest.importorskip("loguru", reason=REASON)
-pytest.importorskip("pipecat.services.cartesia.tts", reason=REASON)
+REASON = "python3 scripts/environment.py --clients installs it"
+loguru = pytest.importorskip("loguru", reason=REASON, exc_type=ImportError)
+pytest.importorskip("pipecat.services.cartesia.tts", reason=REASON, exc_type=ImportError)
 
 from pipecat.frames.frames import (  # noqa: E402
     EndFrame,
@@ -60,7 +59,7 @@ class Ear(FrameProcessor):
         return sum(len(np.frombuffer(frame.audio, np.int16)) for frame in self.of(TTSAudioRawFrame))
 
 
-def service(front, key="none", voice="default"):
+def service(front, key=KEY, voice="default"):
     return CartesiaTTSService(
         api_key=key,
         url=f"ws://127.0.0.1:{front.port}/tts/websocket",
@@ -160,10 +159,7 @@ def test_unknown_voice_is_an_error_frame(front):
     run(lambda: service(front, voice="0" * 64), play)
 
 
-def test_wrong_key_is_an_error_frame(start_front, tmp_path):
-    path = tmp_path / "keys.txt"
-    path.write_text(f"anna sha256:{digest('sk-anna')}\n")
-    front = start_front(api_keys_file=path)
+def test_wrong_key_is_an_error_frame(front):
 
     async def play(_worker, _ear, errors):
         await errors.until(lambda: errors.of(ErrorFrame))
@@ -174,7 +170,7 @@ def test_wrong_key_is_an_error_frame(start_front, tmp_path):
 
 def http_service(front, voice="default"):
     return CartesiaHttpTTSService(
-        api_key="none",
+        api_key=KEY,
         base_url=front.url,
         sample_rate=24_000,
         settings=CartesiaHttpTTSService.Settings(voice=voice),
