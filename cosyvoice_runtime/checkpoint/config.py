@@ -31,7 +31,12 @@ class SpeechLMConfig:
     rms_norm_eps: float
     max_positions: int
     mix_ratio: tuple[int, int]
-    """(text, speech) tokens per block when text streams in."""
+    """(text, speech) tokens per block when text streams in; (0, 0) where that was not trained."""
+
+    @property
+    def interleaves_text(self) -> bool:
+        """Whether text may come between speech tokens."""
+        return min(self.mix_ratio) > 0
 
     @property
     def head_dim(self) -> int:

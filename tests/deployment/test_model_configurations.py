@@ -77,6 +77,8 @@ LM = {
     "min_tokens": 2,
     "streaming": True,
     "stop": False,
+    "text_open": False,
+    "end_text": False,
     "exclude_input_in_output": True,
     "sampling_strategy": "ras",
     "ras_window": 10,

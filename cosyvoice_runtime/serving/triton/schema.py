@@ -177,6 +177,29 @@ TENSORRT_LLM = ModelSchema(
         ),
         TensorSpec("stop", "BOOL", (1,), "end the running request that has this request's id", optional=True),
         TensorSpec(
+            "text_open",
+            "BOOL",
+            (1,),
+            "the text to speak comes while the request runs, in requests with its id; "
+            "in input_ids stands the prompt alone",
+            optional=True,
+        ),
+        TensorSpec(
+            "more_text",
+            "INT32",
+            (-1,),
+            "further text ids for the running request that has this request's id",
+            optional=True,
+        ),
+        TensorSpec(
+            "end_text",
+            "BOOL",
+            (1,),
+            "the text of the running request that has this request's id is complete, "
+            "with more_text if there is any",
+            optional=True,
+        ),
+        TensorSpec(
             "exclude_input_in_output",
             "BOOL",
             (1,),
