@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def planned(feed, *items: str | TextMark, **options) -> list[tuple[int, int, lis
 
 def test_clauses_are_segments_of_their_own_where_the_speech_lm_takes_whole_texts(feed, tokenizer):
     found = planned(feed, "Yes! Of course", ". Why", interleaved=False)
-    assert [(characters, pieces) for _, characters, pieces in found] == [(4, None), (15, None), (19, None)]
+    assert [(characters, pieces) for _, characters, pieces in found] == [(5, None), (16, None), (19, None)]
     assert [length for length, _, _ in found] == [
         tokenizer.count(text) for text in ("Yes!", " Of course.", " Why.")
     ]
@@ -99,14 +100,7 @@ def test_clauses_flow_into_one_segment_where_text_comes_between_speech(feed, tok
     text = "".join(SENTENCES)
     [(length, characters, pieces)] = planned(feed, *SENTENCES)
     assert (length, characters) == (len(pieces), len(text))
-    assert (
-        pieces == [id_ for clause in (*SENTENCES[:2], SENTENCES[2]) for id_ in _ids(tokenizer, feed, clause)]
-        or tokenizer.decode(pieces) == text
-    )
-
-
-def _ids(tokenizer, feed, clause):
-    return tokenizer.encode(clause)
+    assert tokenizer.decode(pieces) == text
 
 
 def test_flush_begins_a_new_segment(feed):
@@ -116,7 +110,7 @@ def test_flush_begins_a_new_segment(feed):
 
 def test_clause_too_short_for_the_first_speech_is_a_segment_of_its_own(feed, tokenizer):
     first, *_ = planned(feed, "No. " + SENTENCES[0], request=REQUEST)
-    assert first[:2] == (tokenizer.count("No."), 3)
+    assert first[:2] == (tokenizer.count("No."), 4)
 
 
 def test_segment_that_grows_too_long_ends_at_a_clause_and_the_next_one_begins(feed):
@@ -306,8 +300,6 @@ def test_audio_depends_on_clauses_and_marks_and_not_on_pieces_or_time(synthesize
         for character in text:
             yield character
             if character == " ":
-                import time
-
                 time.sleep(0.002)
 
     text = "".join(SENTENCES)
