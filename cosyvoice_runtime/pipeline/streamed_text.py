@@ -38,7 +38,7 @@ async def speak_arriving(
     request = dataclasses.replace(request, sampling=_within_ceiling(request.sampling))
     speech = Speech(request, stages, hop, cushion_s)
     chunks = _chunks(speech, feeder, sample_rate)
-    async with aclosing(_beside(feeder.run(), chunks)) as spoken:
+    async with aclosing(beside(feeder.run(), chunks)) as spoken:
         async for chunk in spoken:
             feeder.source.spoke()
             yield chunk
@@ -54,28 +54,28 @@ async def _chunks(speech: Speech, feeder: TextFeeder, sample_rate: int) -> Async
         index += 1
 
 
-async def _beside(
-    feeding: Coroutine[Any, Any, None], chunks: AsyncGenerator[AudioChunk, None]
+async def beside(
+    work: Coroutine[Any, Any, None], chunks: AsyncGenerator[AudioChunk, None]
 ) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks, while something else goes on whose failure ends them."""
-    feeder = asyncio.create_task(feeding)
+    """The chunks, while something else goes on whose failure ends them at once."""
+    task = asyncio.create_task(work)
     try:
-        while (chunk := await _next(feeder, chunks)) is not None:
+        while (chunk := await _next(task, chunks)) is not None:
             yield chunk
     finally:
-        feeder.cancel()
-        await asyncio.wait([feeder])
+        task.cancel()
+        await asyncio.wait([task])
         await chunks.aclose()
 
 
-async def _next(feeder: asyncio.Task[None], chunks: AsyncGenerator[AudioChunk, None]) -> AudioChunk | None:
+async def _next(task: asyncio.Task[None], chunks: AsyncGenerator[AudioChunk, None]) -> AudioChunk | None:
     """The next chunk; None at the end."""
     chunk = asyncio.ensure_future(anext(chunks, None))
     try:
-        if not feeder.done():
-            await asyncio.wait([feeder, chunk], return_when=asyncio.FIRST_COMPLETED)
-        if feeder.done():
-            feeder.result()
+        if not task.done():
+            await asyncio.wait([task, chunk], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
         return await chunk
     finally:
         chunk.cancel()

@@ -25,6 +25,7 @@ class TextFeeder:
     Args:
         layout: what the speech LM reads for a clause that stands alone.
         blocks: of a speech LM that takes text between its speech; None to make each clause a segment.
+        on_segment: called when a segment begins.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class TextFeeder:
         clauses: ClauseStream,
         layout: Callable[[str], Prompt],
         blocks: SpeechLMConfig | None,
+        on_segment: Callable[[], None] = lambda: None,
     ) -> None:
         self.source = source
         self._clauses = clauses
         self._layout = layout
         self._blocks = blocks
+        self._on_segment = on_segment
         self._segments: asyncio.Queue[TextSegment | None] = asyncio.Queue()
         self._open: TextSegment | None = None
 
@@ -75,6 +78,7 @@ class TextFeeder:
                 self._open.add(prompt.text, characters)
 
     def _begin(self, prompt: Prompt, characters: int) -> None:
+        self._on_segment()
         if self._blocks is None:
             self._segments.put_nowait(TextSegment(prompt, None, characters))
             return

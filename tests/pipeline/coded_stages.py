@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import torch
 
+from cosyvoice_runtime.errors import StageLostError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 
@@ -19,6 +20,7 @@ class CodedStages:
         hold: while it is clear, no further group comes.
         wave_error: raised by every wave from the chunk of this number on.
         away: raised by `require`.
+        one_is_lost: when it is set, a stage has ended.
         after_return: groups that follow once somebody has waited in `back`.
         per_text: tokens that are said for each id of a text that comes in pieces.
         said: all of those.
@@ -41,12 +43,17 @@ class CodedStages:
         self.after_return: list[TokenGroup | Exception] | None = None
         self.per_text = 1
         self.said: list[int] = []
+        self.one_is_lost = asyncio.Event()
         self.hold = asyncio.Event()
         self.hold.set()
 
     def require(self):
         if self.away is not None:
             raise self.away
+
+    async def lost(self):
+        await self.one_is_lost.wait()
+        raise StageLostError("token2wav")
 
     async def back(self):
         await asyncio.sleep(0)

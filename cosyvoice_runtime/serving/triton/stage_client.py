@@ -69,6 +69,24 @@ class StageClient:
         for schema in (TENSORRT_LLM, TOKEN2WAV):
             self._calls.stages.require(schema.name)
 
+    async def lost(self) -> None:
+        """Wait until a model that every utterance needs ends.
+
+        Raises:
+            StageLostError: it has ended; nothing else ends this.
+        """
+        names = [TENSORRT_LLM.name, TOKEN2WAV.name]
+        lives = [await self._calls.stages.life(name) for name in names]
+        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ends = [asyncio.ensure_future(life.outlast(never)) for life in lives if life is not None]
+        try:
+            done, _ = await asyncio.wait([never, *ends], return_when=asyncio.FIRST_COMPLETED)
+            await done.pop()
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
+
     async def back(self) -> None:
         """Wait until no model is away.
 
