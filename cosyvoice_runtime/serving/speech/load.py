@@ -75,6 +75,7 @@ def load_speech_service(
         blocks=_blocks(settings, config.speech_lm),
         text_timeout_s=settings.text_timeout_s,
         watermark=find_watermark(settings.watermark),
+        head_start=settings.head_start,
     )
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostErr
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.pipeline.head_start import with_head_start
 from cosyvoice_runtime.pipeline.incoming_text import IncomingText
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts, prompt_layout
 from cosyvoice_runtime.pipeline.stages import Stages
@@ -164,6 +165,7 @@ class SpeechService:
             text clause by clause.
         text_timeout_s: longest time in which no text comes and nothing is spoken.
         watermark: begins the mark of an utterance; None for speech without one.
+        head_start: whether a first chunk waits until the second will follow in time.
     """
 
     def __init__(
@@ -183,6 +185,7 @@ class SpeechService:
         blocks: SpeechLMConfig | None = None,
         text_timeout_s: float = 30.0,
         watermark: MakeWatermark | None = None,
+        head_start: bool = False,
     ) -> None:
         self._stages = stages
         self._voices = voices
@@ -198,6 +201,7 @@ class SpeechService:
         self._blocks = blocks
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
+        self._head_start = head_start and streaming
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -226,7 +230,7 @@ class SpeechService:
         self, inputs: Inputs, listener: ChunkListener, opening: TextMessage | None
     ) -> None:
         timer = RequestTimer(self._metrics, Playback(self._metrics.now), text_whole=opening is None)
-        with timer, self._admission.place(inputs.client) as stay:
+        with timer, self._place(inputs) as stay:
             self._stages.require()
             if opening is None:
                 await self._while_there(self._speak(inputs, listener, timer, stay), listener)
@@ -239,6 +243,9 @@ class SpeechService:
         if not self._streaming:
             limit = "a model that answers once takes the text with its request"
             raise InvalidInput("utterance_id", message.utterance_id, limit)
+
+    def _place(self, inputs: Inputs) -> AbstractContextManager[Stay]:
+        return self._admission.beside() if inputs.is_probe else self._admission.place(inputs.client)
 
     async def speed(self) -> float:
         """Seconds of speech a second, of one utterance when nobody else is spoken to.
@@ -279,7 +286,7 @@ class SpeechService:
     ) -> None:
         request, prompts = await self._read(inputs)
         kept_s = 0.0
-        async with aclosing(self._chunks(request, prompts, timer.playback)) as chunks:
+        async with aclosing(self._heard(self._chunks(request, prompts, timer.playback))) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
                 stay.spoke(chunk.seconds)
@@ -300,7 +307,7 @@ class SpeechService:
         await listener.send(AudioChunk(torch.zeros(0), self._sample_rate, 0))  # the utterance is open
         rate, playback = self._sample_rate, timer.playback
         spoken = speak_arriving(request, feeder, self._stages, self._hop, rate, lambda: playback.cushion_s)
-        async with aclosing(beside(self._stages.lost(), self._marked(spoken))) as chunks:
+        async with aclosing(beside(self._stages.lost(), self._heard(self._marked(spoken)))) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
                 timer.sent(chunk.seconds)
@@ -314,6 +321,13 @@ class SpeechService:
 
     def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         return spoken if self._watermark is None else marked(spoken, self._watermark(self._sample_rate))
+
+    def _heard(self, chunks: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
+        """The chunks, as they are sent to a listener."""
+        if not self._head_start:
+            return chunks
+        next_s = self._hop.hop_tokens / self._hop.token_rate
+        return with_head_start(chunks, lambda: self._admission.expected_s(next_s))
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
         request = await self._request(inputs)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
+from hmac import compare_digest
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +27,7 @@ from cosyvoice_runtime.errors import (
     status_of,
     with_status,
 )
+from cosyvoice_runtime.settings import PROBE_HEADER, PROBE_KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +82,20 @@ class Inputs:
     @property
     def client(self) -> str | None:
         """The name of who asks, if the request or a header forwarded with it has one."""
+        return self._said(CLIENT_PARAMETER)
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether the supervisor asks, which alone knows the key of this run."""
+        key, said = os.environ.get(PROBE_KEY_VARIABLE), self._said(PROBE_HEADER)
+        return bool(key and said) and compare_digest(str(key).encode(), str(said).encode())
+
+    def _said(self, name: str) -> str | None:
+        """A parameter of the request, or a header that was forwarded with it."""
         parameters = json.loads(self._request.parameters() or "{}")
         # HTTP keeps the case of a header. Headers come after parameters, so what a gateway says is the last.
-        names = [value for key, value in parameters.items() if key.lower() == CLIENT_PARAMETER]
-        return str(names[-1]) if names else None
+        values = [value for key, value in parameters.items() if key.lower() == name]
+        return str(values[-1]) if values else None
 
     def array(self, name: str) -> Array | None:
         """The tensor, flattened to one dimension, or None if the request has none of this name."""

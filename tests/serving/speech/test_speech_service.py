@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
+from cosyvoice_runtime.settings import PROBE_HEADER, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice, VoiceStore
 
@@ -135,6 +137,29 @@ def test_one_more_than_the_limit_is_refused_and_its_place_is_free_afterwards(mak
     first, refused, later = asyncio.run(run())
     assert "1 utterances are in progress" in str(refused.errors[0])
     assert first.tokens == later.tokens == list(range(60))
+
+
+@pytest.mark.parametrize(("said", "answered"), [("secret", True), ("guess", False)])
+def test_probe_with_the_runs_key_takes_no_place(make, monkeypatch, said, answered):
+    monkeypatch.setenv(PROBE_KEY_VARIABLE, "secret")
+
+    async def run() -> tuple[Ear, Ear]:
+        stages, service = make(groups(60), places=1)
+        stages.hold.clear()
+        first, probe = Ear(), Ear()
+        speaking = asyncio.create_task(service.answer(asked(), first))
+        await asyncio.sleep(0)
+        request = InferenceRequest(TEXT, parameters=json.dumps({PROBE_HEADER: said}))
+        probing = asyncio.create_task(service.answer(Inputs(request), probe))
+        await asyncio.sleep(0)
+        stages.hold.set()
+        await asyncio.gather(speaking, probing)
+        return first, probe
+
+    first, probe = asyncio.run(run())
+    assert first.tokens == list(range(60))
+    assert (probe.errors == [None]) == answered
+    assert bool(probe.chunks) == answered
 
 
 def test_client_that_leaves_frees_its_place_and_all_stages(make):
