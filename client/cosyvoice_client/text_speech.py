@@ -30,6 +30,9 @@ class TextSpeech:
     utterance on the server. Pieces may end anywhere, even within a word or a number: what sounds how depends
     on the text alone. A clause is spoken as soon as the next word begins, or the text is flushed.
 
+    Attributes:
+        name: of the utterance; who knows it can add text.
+
     Raises (all methods, and the block when it is entered):
         ClientError: the server can't be reached, refuses, or stays silent.
     """
@@ -41,7 +44,7 @@ class TextSpeech:
         self._request = request
         self._model = model
         self._request_id = request_id
-        self._name = secrets.token_urlsafe(NAME_BYTES)
+        self.name = secrets.token_urlsafe(NAME_BYTES)
         self._chunks: asyncio.Queue[AudioChunk | None] = asyncio.Queue()
         self._turn = asyncio.Lock()
         self._started = 0.0
@@ -141,7 +144,7 @@ class TextSpeech:
     def _call(self, event: str, request: SpeechRequest) -> dict[str, Any]:
         return {
             "model_name": self._model,
-            "inputs": message_inputs(triton, request, self._name, event),
+            "inputs": message_inputs(triton, request, self.name, event),
             "request_id": self._request_id,
         }
 
