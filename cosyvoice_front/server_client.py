@@ -57,7 +57,7 @@ class SpeechServer:
     @classmethod
     def connect(cls, settings: FrontSettings) -> SpeechServer:
         """To be called in the event loop that uses it."""
-        client: Any = AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s)
+        client = AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s)
         return cls(client, settings)
 
     async def speak(self, request: SpeechRequest, request_id: str) -> AsyncGenerator[AudioChunk, None]:
