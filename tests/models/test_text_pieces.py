@@ -147,6 +147,7 @@ def test_utterance_that_is_left_frees_place_slot_and_pages(server, metric, event
                 return [chunk async for chunk in speech]
             if way == "error":
                 raise KeyError(way)
+        return None
 
     with suppress(KeyError):
         run(work())

@@ -11,8 +11,8 @@ A target text of ``key=value`` words steers it:
 
 Any other text speaks one chunk per eight characters. A text that comes in pieces is spoken at each flush,
 SAMPLES_A_CHARACTER samples for a character, of the value of its number; the piece ``fail`` ends it with an
-error. The text ``report`` answers with what the model has seen so far, as JSON in ``finish_reason``. A client has gone when Triton or the
-gateway says so.
+error. The text ``report`` answers with what the model has seen so far, as JSON in ``finish_reason``. A client
+has gone when Triton or the gateway says so.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ class TritonPythonModel:
         self.count(active=1)
         try:
             yield answer(np.zeros((1, 0), np.float32), "")
-            while not request.is_cancelled():
+            while not self.gone(request):
                 with contextlib.suppress(queue.Empty):
                     event, piece = messages.get(timeout=LOOK_S)
                     if event == "cancel":
