@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.measuring.flite_words import Flite, Reading
+from cosyvoice_client import SAMPLE_RATE
 from cosyvoice_front.live.word_times import TimedWord, WordTimes
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
@@ -40,11 +41,11 @@ def main() -> None:
     spoken: list[float] = []
     for text in texts[: options.sentences]:
         reading = flite.read(text)
-        whole = [len(reading.samples) / reading.rate]
-        teacher += errors(estimate(text, whole), reading.words)
+        heard = resampled(reading.samples, reading.rate, SAMPLE_RATE)
+        teacher += errors(estimate(text, [heard]), reading.words)
         chunks = demo.speak(text)
         truth = carried_over(reading, np.concatenate(chunks), demo.rate)
-        spoken += errors(estimate(text, [len(chunk) / demo.rate for chunk in chunks]), truth)
+        spoken += errors(estimate(text, chunks), truth)
     report = {"sentences": options.sentences, "voice": options.voice}
     print(json.dumps({**report, "teacher": figures(teacher), "demo voice": figures(spoken)}, indent=1))
 
@@ -79,12 +80,12 @@ class Demo:
         return [chunk.samples.numpy() for chunk in self._synthesizer.synthesize(request)]
 
 
-def estimate(text: str, seconds: Sequence[float]) -> list[TimedWord]:
-    """What the front tells of a text that is one segment of these chunks."""
+def estimate(text: str, chunks: Sequence[Samples]) -> list[TimedWord]:
+    """What the front tells of a text that is one segment of these chunks of 24 kHz."""
     times = WordTimes()
     times.add(text)
     times.bar(len(text))
-    told = [word for chunk in seconds for word in times.hear(chunk)]
+    told = [word for chunk in chunks for word in times.hear(chunk)]
     return told + times.end_segment(len(text))
 
 
@@ -118,7 +119,7 @@ def carried_over(reading: Reading, samples: Samples, rate: int) -> list[Word]:
 
 def features(samples: Samples, rate: int) -> npt.NDArray[np.float64]:
     """Mel cepstrum ``[frames, 12]``, each coefficient with mean 0 and deviation 1."""
-    low = resample(torch.from_numpy(np.ascontiguousarray(samples)), rate, RATE).numpy()
+    low = resampled(samples, rate, RATE)
     frames = np.lib.stride_tricks.sliding_window_view(np.pad(low, WINDOW // 2), WINDOW)[::HOP]
     power = abs(np.fft.rfft(frames * np.hanning(WINDOW), 512)) ** 2
     mel = np.log(power @ filters().T + 1e-6)
@@ -126,6 +127,10 @@ def features(samples: Samples, rate: int) -> npt.NDArray[np.float64]:
     cosines = np.cos(np.pi / BANDS * np.outer(np.arange(1, 13), places))
     cepstrum = mel @ cosines.T
     return (cepstrum - cepstrum.mean(0)) / cepstrum.std(0)
+
+
+def resampled(samples: Samples, rate: int, to: int) -> Samples:
+    return resample(torch.from_numpy(np.ascontiguousarray(samples)), rate, to).numpy()
 
 
 def filters() -> npt.NDArray[np.float64]:

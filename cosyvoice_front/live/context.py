@@ -207,7 +207,7 @@ class Context:
         for samples in _pieces(chunk.samples):
             if data := await run(self._manner.encoder, self._manner.encoder.feed, self._front.pool, samples):
                 await self._tell(Audio(data))
-        words = self._times.hear(chunk.seconds)
+        words = self._times.hear(chunk.samples)
         if chunk.finish_reason:
             words += self._end_segment(chunk.spoken_characters)
         await self._tell_words(words)

@@ -1,8 +1,8 @@
 """When each word is heard: an estimate, as the speech itself doesn't say it.
 
-A segment's time is shared out among its words by their length. While a segment is being spoken its length is
-not known yet; words are then placed by the voice's pace so far. Where a segment ends, the audio's true
-length corrects what is left of it. What has been told is never taken back.
+The sound of a segment, silences left out, is shared out among its words by their length. While a segment is
+being spoken its length is not known yet; words are then placed by the voice's pace so far. Where a segment
+ends, what is left of its words gets what is left of its sound. What has been told is never taken back.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from cosyvoice_client.encoders import Samples
+from cosyvoice_front.live.sound import Sound
 from cosyvoice_front.live.words import Word, WordReader
 
-PACE = 15.0
-"""Letters a second of the first words, before a segment has ended: usual for English at speed 1."""
+PACE = 17.0
+"""Letters a second of sound of the first words, before a segment has ended: that of the demo voice's teacher,
+flite's slt, at speed 1."""
+LAST_UNITS = 2.5
+"""By how many letters a segment's last word is longer than elsewhere, as speakers slow down there."""
 TRUSTED_S = 1.0
-"""Weight of that pace against the segments that have ended, in seconds of speech."""
-EDGE_S = 0.15
-"""Silence at either end of a segment. This and the pace are about those of the demo voice's teacher."""
+"""Weight of that pace against the segments that have ended, in seconds of sound."""
 
 
 class TimedWord(NamedTuple):
@@ -39,9 +42,9 @@ class WordTimes:
         self._reader = WordReader()
         self._words: deque[Word] = deque()
         self._bars: deque[int] = deque()
-        self._heard_s = 0.0
-        self._told_s = EDGE_S
-        self._segment_s = 0.0
+        self._sound = Sound()
+        self._told_s = 0.0
+        """Of the segment's sound, what the words that have been told take."""
         self._units = 0.0
         self._spoken_units = PACE * speed * TRUSTED_S
         self._spoken_s = TRUSTED_S
@@ -55,15 +58,15 @@ class WordTimes:
         self._words += self._reader.finish()
         self._bars.append(position)
 
-    def hear(self, seconds: float) -> list[TimedWord]:
+    def hear(self, samples: Samples) -> list[TimedWord]:
         """Words that are over by now, after this much more audio. A segment's last word is not among them."""
-        self._heard_s += seconds
+        self._sound.add(samples)
         told = []
         while self._continues():
             end_s = self._told_s + self._words[0].units / self._pace
-            if end_s > self._heard_s:
+            if end_s > self._sound.seconds:
                 break
-            told.append(self._tell(end_s, self._pace))
+            told.append(self._tell(end_s))
         return told
 
     def end_segment(self, position: int) -> list[TimedWord]:
@@ -90,26 +93,25 @@ class WordTimes:
         return len(self._words) > 1 and not (self._bars and self._words[1].end > self._bars[0])
 
     def _spread(self, words: list[Word]) -> list[TimedWord]:
-        """Share the time that has not been told among the words."""
-        if not words:
-            return []
-        self._told_s = min(self._told_s, self._heard_s)
-        end_s = max(self._told_s, self._heard_s - EDGE_S)
-        units = sum(word.units + word.pause for word in words) - words[-1].pause
-        pace = units / (end_s - self._told_s) if end_s > self._told_s and units > 0 else float("inf")
-        return [self._tell(min(self._told_s + word.units / pace, end_s), pace) for word in words]
+        """Share the sound that no word has got yet among the words."""
+        left_s = self._sound.seconds - self._told_s
+        units = sum(word.units for word in words) + LAST_UNITS
+        told = [self._tell(self._told_s + left_s * word.units / units) for word in words[:-1]]
+        return told + [self._tell(self._sound.seconds) for _ in words[-1:]]
 
-    def _tell(self, end_s: float, pace: float) -> TimedWord:
+    def _tell(self, end_s: float) -> TimedWord:
+        """
+        Args:
+            end_s: in the segment's sound.
+        """
         word = self._words.popleft()
-        start_s = min(self._told_s, end_s)
-        self._told_s = end_s + word.pause / pace
-        self._units += word.units + word.pause
-        return TimedWord(word.text, start_s, end_s)
+        start_s, self._told_s = self._told_s, min(end_s, self._sound.seconds)
+        self._units += word.units
+        return TimedWord(word.text, *self._sound.between(start_s, self._told_s))
 
     def _learn(self) -> None:
         """Take the pace of the segment that has ended into account."""
         self._spoken_units += self._units
-        self._spoken_s += max(0.0, self._heard_s - self._segment_s - 2 * EDGE_S)
-        self._segment_s = self._heard_s
-        self._told_s = self._heard_s + EDGE_S
-        self._units = 0.0
+        self._spoken_s += self._sound.seconds
+        self._sound.begin()
+        self._told_s = self._units = 0.0

@@ -15,8 +15,6 @@ IDEOGRAPH_UNITS, DIGIT_UNITS = 3.0, 4.0
 """A character as long as so many letters: a syllable of Chinese; a digit read out."""
 LONGEST = 256
 """Characters of a word; what has no spaces is cut."""
-PAUSES = dict.fromkeys(",;:，、；：", 2.5) | dict.fromkeys(".!?…。！？", 5.0)
-"""Silence behind a word that ends with the mark, in letters."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +24,11 @@ class Word:
         text: exactly as it came.
         end: its end among the characters of the whole text.
         units: how long it is to say, in letters.
-        pause: silence behind it, in letters.
     """
 
     text: str
     end: int
     units: float
-    pause: float
 
 
 class WordReader:
@@ -64,8 +60,7 @@ class WordReader:
 
 
 def make_word(text: str, end: int) -> Word:
-    mark = text.rstrip("\"')]}»”’」』】")[-1:]
-    return Word(text, end, sum(map(_units, text)), PAUSES.get(mark, 0.0))
+    return Word(text, end, sum(map(_units, text)))
 
 
 def _units(character: str) -> float:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_front.live.word_times import EDGE_S, WordTimes
+from cosyvoice_front.live.sound import FRAME_S
+from cosyvoice_front.live.word_times import LAST_UNITS, WordTimes
 from cosyvoice_front.live.words import WordReader
 
 TEXT = "The train to the coast leaves from platform four."
+
+
+def hear(times, seconds):
+    """Words told for this much sound."""
+    return times.hear(np.full(round(seconds * 24_000), 0.3, np.float32))
 
 
 def texts(words):
@@ -42,23 +49,40 @@ def test_words_of_a_text_however_it_comes(text, words, step):
 def test_segment_is_shared_out_in_full():
     times = WordTimes()
     times.add(TEXT)
-    words = times.hear(3.0) + times.end_segment(len(TEXT))
+    words = hear(times, 3.0) + times.end_segment(len(TEXT))
     assert texts(words) == TEXT.split()
-    assert words[0].start_s == EDGE_S
-    assert words[-1].end_s == pytest.approx(3.0 - EDGE_S)
+    assert words[0].start_s == 0
+    assert words[-1].end_s == pytest.approx(3.0)
 
 
 def test_longer_words_last_longer():
     times = WordTimes()
     times.add("a aaaa aaaaaaaa")
-    first, second, third = times.hear(0) + times.hear(2.0) + times.end_segment(15)
+    first, second, third = hear(times, 0) + hear(times, 2.0) + times.end_segment(15)
     assert first.end_s - first.start_s < second.end_s - second.start_s < third.end_s - third.start_s
+
+
+@pytest.mark.parametrize("hop", [240, 700, 72_000])
+@pytest.mark.parametrize(("text", "share"), [("bb bbbbbb", 2 / 8), ("bbbbbbbb b", 8 / 9)])
+def test_silence_belongs_to_no_word(text, share, hop):
+    """A second of silence, half a second of sound, and all again, with silence at the end."""
+    sound, silence = np.full(12_000, 0.3, np.float32), np.zeros(24_000, np.float32)
+    samples = np.concatenate([silence, sound, silence, sound, silence])
+    times = WordTimes(0.01)  # so slow that nothing is told before the end
+    times.add(text)
+    told = [word for at in range(0, len(samples), hop) for word in times.hear(samples[at : at + hop])]
+    first, second = told + times.end_segment(len(text))
+    units = len(text) - 1 + LAST_UNITS
+    sounding = share * (len(text) - 1) / units
+    assert (first.start_s, second.end_s) == (pytest.approx(1.0), pytest.approx(3.0))
+    assert first.end_s == pytest.approx(1 + sounding + (sounding > 0.5), abs=FRAME_S)
+    assert second.start_s == pytest.approx(first.end_s, abs=FRAME_S)
 
 
 def test_last_word_waits_for_the_end_of_its_segment():
     times = WordTimes()
     times.add("Hello there. ")
-    assert texts(times.hear(60)) == ["Hello"]
+    assert texts(hear(times, 60)) == ["Hello"]
     assert texts(times.end_segment(13)) == ["there."]
 
 
@@ -67,9 +91,9 @@ def test_words_behind_a_flush_belong_to_the_next_segment():
     times.add("One two")
     times.bar(7)
     times.add(" three four ")
-    assert texts(times.hear(60)) == ["One"]
+    assert texts(hear(times, 60)) == ["One"]
     assert texts(times.end_segment(7)) == ["two"]
-    assert texts(times.hear(60)) == ["three"]
+    assert texts(hear(times, 60)) == ["three"]
 
 
 def test_broken_word_is_two_at_a_flush():
@@ -77,8 +101,8 @@ def test_broken_word_is_two_at_a_flush():
     times.add("inter")
     times.bar(5)
     times.add("national")
-    assert texts(times.hear(1) + times.end_segment(5)) == ["inter"]
-    assert texts(times.hear(1) + times.end_segment(13)) == ["national"]
+    assert texts(hear(times, 1) + times.end_segment(5)) == ["inter"]
+    assert texts(hear(times, 1) + times.end_segment(13)) == ["national"]
 
 
 def test_pace_is_learned_from_what_has_been_spoken():
@@ -86,17 +110,17 @@ def test_pace_is_learned_from_what_has_been_spoken():
     times = WordTimes()
     times.add(TEXT)
     times.bar(len(TEXT))
-    times.hear(30.0)
+    hear(times, 30.0)
     times.end_segment(len(TEXT))
     times.add(" " + TEXT)
-    assert 3 <= len(times.hear(10.0)) <= 5  # of nine, in a third of the time that the first took
+    assert 3 <= len(hear(times, 10.0)) <= 5  # of nine, in a third of the time that the first took
 
 
 def test_speed_counts_from_the_beginning():
     slow, fast = WordTimes(0.5), WordTimes(2.0)
     for times in (slow, fast):
         times.add(TEXT)
-    assert len(slow.hear(1.0)) < len(fast.hear(1.0))
+    assert len(hear(slow, 1.0)) < len(hear(fast, 1.0))
 
 
 pieces = st.lists(
@@ -119,12 +143,12 @@ def test_times_never_go_back_and_no_word_is_lost(pieces):
             times.bar(len(text))
             expected += reader.finish()
         heard_s += seconds
-        told += times.hear(seconds)
+        told += hear(times, seconds)
         if what == "end":
             before = len(told)
             told += times.end_segment(len(text))
             if any(letter.isalpha() for word in told[before:] for letter in word.text):
-                assert told[-1].end_s == pytest.approx(heard_s, abs=EDGE_S + 1e-6)
+                assert told[-1].end_s == pytest.approx(heard_s, abs=FRAME_S + 1e-6)
         assert all(word.end_s <= heard_s + 1e-6 for word in told)
     told += times.finish()
     assert "".join(texts(told)) == "".join(text.split())
