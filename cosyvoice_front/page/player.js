@@ -34,7 +34,7 @@ export class Player {
   }
 
   async #open() {
-    if (!globalThis.AudioWorkletNode) {
+    if (!globalThis.AudioWorklet) {
       throw new Error("This browser makes sound only for pages that come by https or from localhost.");
     }
     this.#context ??= new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });

@@ -170,13 +170,13 @@ def test_refusal_is_shown_in_the_server_s_words(page, upstream):
 
 
 def test_busy_server_is_shown_with_the_time_to_come_back(page, upstream):
-    upstream.error = UnavailableError(f"{upstream.url}: too many utterances", "unavailable")
+    upstream.error = UnavailableError(f"{upstream.url}: too many utterances")
     page.speak()
     page.shows("too many utterances Try again in 1 s.", "error")
 
 
 def test_failure_in_the_middle_is_shown_and_what_came_is_heard(page, upstream):
-    upstream.error = UnavailableError(f"{upstream.url}: the stage died", "unavailable")
+    upstream.error = UnavailableError(f"{upstream.url}: the stage died")
     upstream.error_after = 1
     page.speak()
     page.shows("the stage died", "error")
