@@ -3,46 +3,62 @@
 
     python benchmarks/offline_inference.py --output-dir out --token2wav-path CosyVoice2-0.5B \\
         --backend torch --batch-size 16 --token2wav-batch-size 16 --manifest set.txt
+    python benchmarks/offline_inference.py checkpoint_dir=CosyVoice2-0.5B token2wav.kernels=plain
 
-Every text becomes a wav file; log.txt gets the times under the names that CosyVoice's own script uses, and
-what follows from them. Without --manifest or --split-name the built-in sentences are spoken, with the
---prompt-speech-path or the checkpoint's first speaker.
+Engines, CUDA graphs, kernels and batching are the server's: its schedulers do the work, with its settings,
+which may be given as KEY=VALUE or as variables. Every text becomes a wav file; log.txt gets the times under
+the names that CosyVoice's own script uses, and what follows from them. Without --manifest or --split-name the
+built-in sentences are spoken, with the --prompt-speech-path or the checkpoint's first speaker.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import logging
+import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from cosyvoice_client.writer import audio_writer
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.read import read_audio
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
-from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.pipeline import SpeechRequest
 from cosyvoice_runtime.pipeline.request import derived_seed, lm_prompts
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.serving.lm.engine import prepare_engine
+from cosyvoice_runtime.serving.lm.scheduler import Scheduler
+from cosyvoice_runtime.serving.token2wav.load import load_wave_service
+from cosyvoice_runtime.settings import Machine, Settings
+from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
-from measuring.engines import Engine, EngineOptions, Job, Speech, check_backend, make_engine
+from cosyvoice_runtime.voice.extractors import Extractors
+from cosyvoice_runtime.voice.speakers import import_speakers
+from measuring.batches import Speech, Spoken, speak_tokens, speak_waves
 from measuring.machine import provenance
 from measuring.progress import Progress
 from measuring.stopwatch import Stopwatch
 from measuring.workload import Utterance, VoiceReference, WorkloadError, built_in, read_manifest, read_split
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-KEPT_PAGES = 0
-"""A whole utterance is one chunk, so there is no earlier work to keep."""
+BACKENDS = {"trtllm": "tensorrt_llm"}
+"""CosyVoice's names of engines, where the settings have others."""
+UNHURRIED = {"token2wav.max_turn_ms": "60000", "tensorrt_llm.idle_timeout_s": "3600"}
+"""Nobody waits for a first chunk: batches may be as large as they can."""
+UNLIMITED = 10**9
+QUEUED_BATCHES = 2
+"""Of token2wav: the next one waits while one is computed."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +67,81 @@ class TextSegment:
 
     utterance: str
     voice: Voice
-    job: Job
+    prompt: Prompt
+    sampling: SamplingOptions
     noise_seed: int
+
+
+class FrontEnd:
+    """What comes before the speech LM: voices and prompts.
+
+    Attributes:
+        sample_rate: of what is spoken.
+        speakers: voices that the checkpoint brings, by name.
+        make_voice: the voice of a reference and what it says.
+    """
+
+    def __init__(self, checkpoint: Path, threads: int) -> None:
+        layout = Layout(checkpoint)
+        extractors = Extractors(layout, threads)
+        self.sample_rate = load_config(checkpoint).vocoder.sample_rate
+        self._tokenizer = TextTokenizer(layout.vocabulary.parent)
+        self._text = TextFrontEnd(self._tokenizer)
+        self.make_voice: Callable[[Audio, str], Voice] = extractors.voice
+        self.speakers: Mapping[str, Voice] = import_speakers(
+            load_speakers(layout), self._tokenizer.decode, extractors.checkpoint_id
+        )
+
+    def prompts(self, text: str, voice: Voice) -> Sequence[Prompt]:
+        """One for each segment of the text."""
+        return lm_prompts(SpeechRequest(text, voice), self._text, self._tokenizer)
+
+
+class Stages(Protocol):
+    """The speech LM and token2wav of a server, at work in this process."""
+
+    def speak(self, segments: Sequence[TextSegment], done: Callable[[], None]) -> list[Speech]: ...
+
+    def voice(
+        self, segments: Sequence[TextSegment], speech: Sequence[Speech], done: Callable[[], None]
+    ) -> list[Tensor]: ...
+
+
+class ServedStages:
+    """Schedulers as in the server, each with the machine's threads while it works."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        lm = settings.tensorrt_llm
+        self._lm = Scheduler(prepare_engine(lm), UNLIMITED, lm.idle_timeout_s, lambda _: None)
+        try:
+            self._token2wav = load_wave_service(settings.token2wav, Metrics(settings.token2wav.name))
+        except BaseException:
+            self._lm.close()
+            raise
+
+    def speak(self, segments: Sequence[TextSegment], done: Callable[[], None]) -> list[Speech]:
+        return speak_tokens(self._lm, [(segment.prompt, segment.sampling) for segment in segments], done)
+
+    def voice(
+        self, segments: Sequence[TextSegment], speech: Sequence[Speech], done: Callable[[], None]
+    ) -> list[Tensor]:
+        settings = self._settings.token2wav
+        waiting = min(QUEUED_BATCHES * settings.max_batch * len(settings.devices), settings.max_queue_size)
+        spoken = [
+            Spoken(segment.voice, said.tokens, segment.noise_seed)
+            for segment, said in zip(segments, speech, strict=True)
+        ]
+        return speak_waves(self._token2wav, spoken, waiting, done)
+
+    def close(self) -> None:
+        self._lm.close()
+        self._token2wav.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parse(arguments)
-    torch.set_num_threads(options.threads)
-    # Without pages every utterance is "recomputed": that is the intention here and no reason to warn.
-    logging.getLogger("cosyvoice_runtime.flow.stream").setLevel(logging.ERROR)
     try:
         run(options)
     except (CosyVoiceError, WorkloadError) as error:
@@ -79,17 +160,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--output-dir", type=Path, default=Path("results", "offline"), help="default: %(default)s"
     )
-    parser.add_argument("--token2wav-path", "--checkpoint", type=Path, required=True, help="CosyVoice2-0.5B")
-    parser.add_argument(
-        "--llm-model-name-or-path",
-        type=Path,
-        help="a speech LM of its own; default: that of --token2wav-path",
-    )
-    parser.add_argument("--backend", default="torch", help="what runs the speech LM (%(default)s)")
-    parser.add_argument("--batch-size", type=positive, default=1, help="texts decoded at a time")
-    parser.add_argument(
-        "--token2wav-batch-size", type=positive, default=1, help="texts made audible at a time"
-    )
     parser.add_argument("--prompt-text", default="", help="what --prompt-speech-path says")
     parser.add_argument("--prompt-speech-path", type=Path, help="one voice for all texts")
     parser.add_argument("--top-p", type=float, default=0.95)
@@ -101,10 +171,24 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same audio")
     parser.add_argument("--runs", type=positive, default=1, help="the last one is logged")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda (%(default)s)")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of speech LM and flow")
-    parser.add_argument("--threads", type=positive, default=1, help="CPU threads (%(default)s)")
+    add_settings(parser.add_argument_group("settings, under the names of CosyVoice's script"))
     return parser.parse_args(arguments)
+
+
+def add_settings(group: Any) -> None:
+    group.add_argument("--token2wav-path", "--checkpoint", type=Path, help="checkpoint_dir")
+    group.add_argument(
+        "--llm-model-name-or-path",
+        type=Path,
+        help="tensorrt_llm.engine_dir or, with backend torch, tensorrt_llm.checkpoint_dir",
+    )
+    group.add_argument("--backend", default="torch", help="tensorrt_llm.engine: torch, vllm or trtllm")
+    group.add_argument("--batch-size", type=positive, default=1, help="tensorrt_llm.max_slots (1)")
+    group.add_argument("--token2wav-batch-size", type=positive, default=1, help="token2wav.max_batch (1)")
+    group.add_argument("--device", help="of all networks; default: a GPU where there is one")
+    group.add_argument("--dtype", help="of speech LM and flow; default: float32, on a GPU the server's")
+    group.add_argument("--threads", type=positive, help="CPU threads; default: all cores")
+    group.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="any setting; these win")
 
 
 def positive(text: str) -> int:
@@ -115,30 +199,51 @@ def positive(text: str) -> int:
     return value
 
 
+def settings_of(options: argparse.Namespace) -> Settings:
+    """The server's settings, with what the options say.
+
+    Raises:
+        InvalidInput: an option or a setting has a value that is not accepted.
+    """
+    machine = Machine.here()
+    engine = BACKENDS.get(options.backend, options.backend)
+    weights = "checkpoint_dir" if engine == "torch" else "engine_dir"
+    given = {
+        "checkpoint_dir": options.token2wav_path,
+        f"tensorrt_llm.{weights}": options.llm_model_name_or_path,
+        "tensorrt_llm.engine": engine,
+        "tensorrt_llm.max_slots": options.batch_size,
+        "token2wav.max_batch": options.token2wav_batch_size,
+        "device": options.device,
+        "tensorrt_llm.dtype": options.dtype,
+        "token2wav.dtype": options.dtype,
+        "threads": options.threads or machine.cores,
+        **UNHURRIED,
+    }
+    texts = [f"{key}={value}" for key, value in given.items() if value is not None]
+    return Settings.read([*texts, *options.settings], os.environ).resolved(machine)
+
+
 def run(options: argparse.Namespace) -> None:
     """Load, speak everything ``--runs`` times, write wav files and the log."""
-    check_backend(options.backend)
+    settings = settings_of(options)
     utterances = read_utterances(options)
-    dtype = DTYPES[options.dtype]
-    synthesizer = Synthesizer.from_checkpoint(
-        options.token2wav_path,
-        device=options.device,
-        lm_dtype=dtype,
-        flow_dtype=dtype,
-        threads=options.threads,
-    )
-    engine_options = EngineOptions(options.token2wav_path, options.llm_model_name_or_path, options.batch_size)
-    engine = make_engine(options.backend, synthesizer.lm, engine_options)
-    token2wav = Token2Wav(
-        FlowStream(synthesizer.token2wav.flow.flow, KEPT_PAGES), synthesizer.token2wav.vocoder
-    )
-    options.output_dir.mkdir(parents=True, exist_ok=True)
-    for number in range(1, options.runs + 1):
-        print(f"run {number} of {options.runs}, {len(utterances)} texts", file=sys.stderr)
-        log = speak_all(options, utterances, engine, synthesizer, token2wav)
+    torch.set_num_threads(settings.token2wav.threads)
+    front_end = FrontEnd(settings.token2wav.checkpoint_dir, settings.token2wav.threads)
+    with closing(ServedStages(settings)) as stages:
+        options.output_dir.mkdir(parents=True, exist_ok=True)
+        for number in range(1, options.runs + 1):
+            print(f"run {number} of {options.runs}, {len(utterances)} texts", file=sys.stderr)
+            log = speak_all(options, utterances, front_end, stages)
+    log |= {"settings": {name: section.model_dump(mode="json") for name, section in used(settings)}}
     path = options.output_dir / "log.txt"
     path.write_text(json.dumps(log, ensure_ascii=False, indent=4), encoding="utf-8")
     print_summary(log, path)
+
+
+def used(settings: Settings) -> Iterator[tuple[str, Any]]:
+    """The sections that this program reads."""
+    yield from ((name, settings.sections()[name]) for name in ("tensorrt_llm", "token2wav"))
 
 
 def read_utterances(options: argparse.Namespace) -> list[Utterance]:
@@ -158,28 +263,31 @@ def read_utterances(options: argparse.Namespace) -> list[Utterance]:
 
 
 def speak_all(
-    options: argparse.Namespace,
-    utterances: list[Utterance],
-    engine: Engine,
-    synthesizer: Synthesizer,
-    token2wav: Token2Wav,
+    options: argparse.Namespace, utterances: Sequence[Utterance], front_end: FrontEnd, stages: Stages
 ) -> dict[str, Any]:
     """One run; returns its log."""
     watch = Stopwatch()
     with watch("pipeline"):
-        segments = prepare(options, utterances, synthesizer, watch)
-        with watch("llm"):
-            progress = Progress("speech LM", len(segments))
-            speech = engine.generate([segment.job for segment in segments], progress.step)
-            progress.end()
-        waves = vocode(segments, speech, token2wav, options.token2wav_batch_size, watch)
+        segments = prepare(options, utterances, front_end, watch)
+        with watch("llm"), shown("speech LM", len(segments)) as done:
+            speech = stages.speak(segments, done)
+        with watch("token2wav"), shown("token2wav", len(segments)) as done:
+            waves = stages.voice(segments, speech, done)
         with watch("audio_save"):
-            samples = save(options.output_dir, synthesizer.sample_rate, segments, waves)
-    return make_log(options, watch.seconds, speech, samples / synthesizer.sample_rate)
+            samples = save(options.output_dir, front_end.sample_rate, segments, waves)
+    return make_log(options, watch.seconds, speech, samples / front_end.sample_rate)
+
+
+@contextmanager
+def shown(name: str, total: int) -> Iterator[Callable[[], None]]:
+    """Progress of a stage, which is told of each that is done."""
+    progress = Progress(name, total)
+    yield progress.step
+    progress.end()
 
 
 def prepare(
-    options: argparse.Namespace, utterances: list[Utterance], synthesizer: Synthesizer, watch: Stopwatch
+    options: argparse.Namespace, utterances: Sequence[Utterance], front_end: FrontEnd, watch: Stopwatch
 ) -> list[TextSegment]:
     """Voices, each made once, and prompts of all texts."""
     voices: dict[object, Voice] = {}
@@ -188,42 +296,41 @@ def prepare(
         reference = utterance.reference
         key = None if reference is None else (str(reference.audio), reference.text)
         if key not in voices:
-            voices[key] = make_voice(reference, synthesizer, watch)
+            voices[key] = make_voice(reference, front_end, watch)
         with watch("text_tokenization"):
-            segments += cut(options, utterance, voices[key], synthesizer)
+            segments += cut(options, utterance, voices[key], front_end)
     return segments
 
 
-def make_voice(reference: VoiceReference | None, synthesizer: Synthesizer, watch: Stopwatch) -> Voice:
+def make_voice(reference: VoiceReference | None, front_end: FrontEnd, watch: Stopwatch) -> Voice:
     if reference is None:
-        if not synthesizer.speakers:
+        if not front_end.speakers:
             raise InvalidInput(
                 "prompt_speech_path", None, "texts without a reference: the checkpoint has no speakers"
             )
-        return next(iter(synthesizer.speakers.values()))
+        return next(iter(front_end.speakers.values()))
     with watch("audio_processing"):
         if isinstance(reference.audio, Path):
             audio = read_audio(reference.audio)
         else:
             audio = Audio(torch.as_tensor(reference.audio[0]).float(), reference.audio[1])
     with watch("speech_tokenization"):
-        return synthesizer.voice(audio, reference.text)
+        return front_end.make_voice(audio, reference.text)
 
 
 def cut(
-    options: argparse.Namespace, utterance: Utterance, voice: Voice, synthesizer: Synthesizer
+    options: argparse.Namespace, utterance: Utterance, voice: Voice, front_end: FrontEnd
 ) -> list[TextSegment]:
     """The segments of an utterance, with the seeds that a Synthesizer would use."""
-    request = SpeechRequest(utterance.text, voice)
-    prompts = lm_prompts(request, synthesizer.front_end, synthesizer.tokenizer)
     return [
         TextSegment(
             utterance.name,
             voice,
-            Job(prompt, sampling(options, derived_seed(options.seed, "sampling", segment))),
+            prompt,
+            sampling(options, derived_seed(options.seed, "sampling", segment)),
             derived_seed(options.seed, "noise", segment),
         )
-        for segment, prompt in enumerate(prompts)
+        for segment, prompt in enumerate(front_end.prompts(utterance.text, voice))
     ]
 
 
@@ -238,48 +345,20 @@ def sampling(options: argparse.Namespace, seed: int) -> SamplingOptions:
     )
 
 
-def vocode(
-    segments: list[TextSegment],
-    speech: list[Speech],
-    token2wav: Token2Wav,
-    batch_size: int,
-    watch: Stopwatch,
-) -> list[torch.Tensor]:
-    """Waveforms in the order of the segments; those of similar length share a batch, so little is padded."""
-    order = sorted(range(len(segments)), key=lambda number: len(speech[number].tokens))
-    waves: dict[int, torch.Tensor] = {}
-    progress = Progress("token2wav", len(segments))
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        with watch("token2wav"):
-            states = []
-            for number in batch:
-                prompt = flow_prompt(segments[number].voice)
-                states.append(token2wav.open(prompt, segments[number].noise_seed))
-                token2wav.push(states[-1], speech[number].tokens, last=True)
-            audible = [wave.cpu() for wave in token2wav.advance(states)]
-        for number, state, wave in zip(batch, states, audible, strict=True):
-            token2wav.close(state)
-            waves[number] = wave
-            progress.step()
-    progress.end()
-    return [waves[number] for number in range(len(segments))]
-
-
-def save(folder: Path, rate: int, segments: list[TextSegment], waves: list[torch.Tensor]) -> int:
+def save(folder: Path, rate: int, segments: Sequence[TextSegment], waves: Sequence[Tensor]) -> int:
     """One wav file per utterance; returns the number of samples."""
-    parts: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
+    parts: defaultdict[str, list[Tensor]] = defaultdict(list)
     for segment, wave in zip(segments, waves, strict=True):
         parts[segment.utterance].append(wave)
     for name, of_name in parts.items():
         with audio_writer(folder / f"{name}.wav", rate) as write:
             for wave in of_name:
-                write(wave.cpu().numpy())
+                write(wave.numpy())
     return sum(len(wave) for wave in waves)
 
 
 def make_log(
-    options: argparse.Namespace, seconds: dict[str, float], speech: list[Speech], audio_s: float
+    options: argparse.Namespace, seconds: dict[str, float], speech: Sequence[Speech], audio_s: float
 ) -> dict[str, Any]:
     """Times under CosyVoice's names, then figures that follow from them."""
     frontend_s = sum(

@@ -6,12 +6,15 @@ launch them one by one.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import torch
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -76,6 +79,23 @@ class CudaGraphCapture:
             result = compute()
         torch.cuda.current_stream().wait_stream(self._stream)
         return graph, result
+
+
+class EagerCalls:
+    """Calls that no captured graph held, where there are graphs: they take several times longer.
+
+    Attributes:
+        count: so far.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, reason: str) -> None:
+        """Count one; the first is logged with its reason."""
+        if not self.count:
+            logger.warning("calls run without CUDA graphs, several times slower: %s", reason)
+        self.count += 1
 
 
 def split_rows(rows: Sequence[T], max_rows: int) -> Iterator[Sequence[T]]:

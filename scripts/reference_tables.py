@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the tables of docs/: tensors from model_repo/, settings from their definitions, stages from run.sh.
+"""Write the tables of docs/: tensors from their schema, settings from their definitions, stages from run.sh.
 
 reference_tables.py           write
 reference_tables.py --check   only say whether they are up to date
@@ -10,25 +10,22 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from cosyvoice_runtime.serving.triton.schema import SCHEMAS, TensorSpec
 from cosyvoice_runtime.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 MODELS = ("cosyvoice2", "tensorrt_llm", "audio_tokenizer", "speaker_embedding", "token2wav")
-TENSOR = re.compile(
-    r"(?:#\s*(?P<doc>[^\n]*)\n)?\s*\{\s*name:\s*\"(?P<name>\w+)\"\s+data_type:\s*TYPE_(?P<type>\w+)"
-    r"\s+dims:\s*\[(?P<dims>[^]]*)\](?P<rest>[^}]*)\}"
-)
 STAGE = re.compile(r"^ +(?P<number>\d)  (?P<name>\S.*?)  +(?P<doc>\S.*)$", re.MULTILINE)
 PROGRAM = r"^stage_{}\(\)(?P<body>.*?)(?:^\}}|\}}$)"
 TENSORS = """# Tensors
 
-Made by `scripts/reference_tables.py` from the templates in `model_repo/`. Shapes are without the \
-leading batch dimension of 1. `cosyvoice2_offline` has the tensors of `cosyvoice2`, and its one response \
-is the whole waveform.
+Made by `scripts/reference_tables.py` from `cosyvoice_runtime/serving/triton/schema.py`. Shapes are \
+without the leading batch dimension of 1. `cosyvoice2_offline` has the tensors of `cosyvoice2`, and its one \
+response is the whole waveform.
 
 The names and shapes of the tensors of [FunAudioLLM's repository](https://github.com/FunAudioLLM/CosyVoice) \
 are kept, so its clients work unchanged, each with the deployment that it asks for. Its `DECOUPLED_MODE` is \
@@ -91,20 +88,17 @@ def stages() -> str:
 
 
 def _tensor_table(model: str) -> str:
-    text = (ROOT / "model_repo" / model / "config.pbtxt").read_text(encoding="utf-8")
-    inputs, _, outputs = text.partition("\noutput [")
     rows = ["| tensor | | type | shape | meaning |", "|---|---|---|---|---|"]
-    rows += _rows(inputs, "in")
-    rows += _rows(outputs, "out")
+    rows += _rows(SCHEMAS[model].inputs, "in")
+    rows += _rows(SCHEMAS[model].outputs, "out")
     return "\n".join(rows)
 
 
-def _rows(text: str, direction: str) -> Iterator[str]:
-    for match in TENSOR.finditer(text):
-        optional = ", optional" if "optional: true" in match["rest"] else ""
-        dims = match["dims"].replace(" ", "")
-        doc = (match["doc"] or "").strip()
-        yield f"| `{match['name']}` | {direction}{optional} | {match['type']} | [{dims}] | {doc} |"
+def _rows(specs: Sequence[TensorSpec], direction: str) -> Iterator[str]:
+    for spec in specs:
+        optional = ", optional" if spec.optional else ""
+        dims = ",".join(map(str, spec.dims))
+        yield f"| `{spec.name}` | {direction}{optional} | {spec.type} | [{dims}] | {spec.meaning} |"
 
 
 def main() -> int:

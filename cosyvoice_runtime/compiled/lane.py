@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.compiled.network import Inputs, whole
 from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTContext, TensorRTEngine
+from cosyvoice_runtime.cuda_graphs import EagerCalls
 from cosyvoice_runtime.flow.layers import Gathered
 
 Key = tuple[tuple[int, ...], ...]
@@ -33,9 +34,14 @@ class CapturedCall:
 
 
 class Lane:
-    """Runs one call at a time, in order with the stream that it is called from; the host does not wait."""
+    """Runs one call at a time, in order with the stream that it is called from; the host does not wait.
 
-    def __init__(self, engine: TensorRTEngine) -> None:
+    Args:
+        eager: counts calls of shapes that were not captured, where others were.
+    """
+
+    def __init__(self, engine: TensorRTEngine, eager: EagerCalls) -> None:
+        self._eager = eager
         self._engine, self._cuda = engine, engine.cuda
         self._stream = self._cuda.new_stream()
         self._contexts = [engine.context(profile, self._stream) for profile in range(engine.num_profiles)]
@@ -62,7 +68,11 @@ class Lane:
         """Begin a call; the inputs must stay in place until its end, and no other call may begin before."""
         shapes = {name: tuple(inputs[name].shape) for name in self._engine.inputs}
         call = self._captured.get(self._key(shapes))
-        return self._enqueue(shapes, inputs) if call is None else self._replay(call, inputs)
+        if call is not None:
+            return self._replay(call, inputs)
+        if self._captured:
+            self._eager.add(f"{self._engine.path.name} has no graph for {shapes}")
+        return self._enqueue(shapes, inputs)
 
     def _replay(self, call: CapturedCall, inputs: Inputs) -> End:
         caller = self._cuda.current_stream()

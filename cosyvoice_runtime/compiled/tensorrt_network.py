@@ -11,6 +11,7 @@ from torch import Tensor
 from cosyvoice_runtime.compiled.lane import Lane
 from cosyvoice_runtime.compiled.network import Inputs
 from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTEngine
+from cosyvoice_runtime.cuda_graphs import EagerCalls
 
 logger = logging.getLogger(__name__)
 
@@ -21,14 +22,21 @@ class TensorRTNetwork:
         lanes: calls that run at once, of several threads or of one; one more waits for a lane.
         captured: shapes of the inputs whose calls become CUDA graphs. All of them are captured here, none
             later: a capture must not meet other threads' CUDA calls. Other shapes are enqueued as they are.
+        eager: counts these; by default one of its own.
     """
 
-    def __init__(self, engine: TensorRTEngine, captured: Sequence[Shapes] = (), lanes: int = 1) -> None:
+    def __init__(
+        self,
+        engine: TensorRTEngine,
+        captured: Sequence[Shapes] = (),
+        lanes: int = 1,
+        eager: EagerCalls | None = None,
+    ) -> None:
         self._cuda = engine.cuda
         self._idle: queue.SimpleQueue[Lane] = queue.SimpleQueue()
         for _ in range(lanes):
             with self._cuda.current():
-                lane = Lane(engine)
+                lane = Lane(engine, eager or EagerCalls())
                 if captured:
                     lane.capture(captured)
             self._idle.put(lane)

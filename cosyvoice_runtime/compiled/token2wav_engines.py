@@ -20,6 +20,7 @@ from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes, Sizes, VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
 from cosyvoice_runtime.compiled.vocoder_part import EngineDecoder
+from cosyvoice_runtime.cuda_graphs import EagerCalls
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.settings import Token2WavSettings
@@ -62,8 +63,11 @@ def shapes_of(settings: Token2WavSettings, config: ModelConfig) -> Shapes:
     return Shapes(config, settings.max_batch, settings.backend_max_seconds * config.flow.token_rate)
 
 
-def open_engines(settings: Token2WavSettings, config: ModelConfig) -> Token2WavEngines:
+def open_engines(settings: Token2WavSettings, config: ModelConfig, eager: EagerCalls) -> Token2WavEngines:
     """The engines that ``settings.backend`` names: ``onnx`` or ``tensorrt``.
+
+    Args:
+        eager: counts TensorRT's calls without a captured graph.
 
     Raises:
         EngineFileError: engines or the graphs they are built from are missing, or are of something else than
@@ -72,12 +76,12 @@ def open_engines(settings: Token2WavSettings, config: ModelConfig) -> Token2WavE
     for name in NETWORKS:
         wanted = wanted_graph(settings.checkpoint_dir, name, settings.dtype)
         require_current(graph_of(settings.backend_dir, name).parent, wanted)
-    opened = _OPENERS[settings.backend](settings, shapes_of(settings, config))
+    opened = _OPENERS[settings.backend](settings, shapes_of(settings, config), eager)
     logger.info("backend %s: flow encoder, flow estimator and vocoder decoder", settings.backend)
     return opened
 
 
-def _open_onnx(settings: Token2WavSettings, shapes: Shapes) -> Token2WavEngines:
+def _open_onnx(settings: Token2WavSettings, shapes: Shapes, _eager: EagerCalls) -> Token2WavEngines:
     def network(name: str) -> FittedNetwork:
         path = graph_of(settings.backend_dir, name)
         return FittedNetwork(OnnxNetwork(path, settings.threads), GraphPorts.read(path))
@@ -92,7 +96,7 @@ def _open_onnx(settings: Token2WavSettings, shapes: Shapes) -> Token2WavEngines:
     )
 
 
-def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes) -> Token2WavEngines:
+def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes, eager: EagerCalls) -> Token2WavEngines:
     [vocoder_device] = settings.vocoder_devices
 
     def network(name: str, captured: list[Sizes]) -> FittedNetwork:
@@ -100,7 +104,7 @@ def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes) -> Token2WavEngi
         engine = open_engine(settings.backend_dir, name, shapes.profiles()[name], cuda)
         ports = GraphPorts.read(graph_of(settings.backend_dir, name))
         shapes_to_capture = [ports.input_shapes(sizes) for sizes in captured]
-        compiled = TensorRTNetwork(engine, shapes_to_capture, settings.tensorrt_contexts)
+        compiled = TensorRTNetwork(engine, shapes_to_capture, settings.tensorrt_contexts, eager)
         return FittedNetwork(compiled, ports)
 
     return Token2WavEngines(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import GraphCapture, split_graph_rows
+from cosyvoice_runtime.cuda_graphs import EagerCalls, GraphCapture, split_graph_rows
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, TokenSpan
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets, GraphedCalls
@@ -126,14 +126,15 @@ class FlowStream:
         num_pages: blocks (1 s each) of finished work held for all utterances and voices together;
             the memory is ``num_pages * page_bytes``. An utterance that finds no free page
             recomputes its blocks from the start each time: the same audio, more work.
+        eager: counts calls without a captured graph; by default one of its own.
 
     Attributes:
         recomputing: utterances so far that ran out of pages.
-        eager_calls: calls so far that no captured graph held, where there are graphs.
+        eager: calls so far that no captured graph held.
         fused: whether captured calls take the solver's steps in fused kernels.
     """
 
-    def __init__(self, flow: Flow, num_pages: int) -> None:
+    def __init__(self, flow: Flow, num_pages: int, eager: EagerCalls | None = None) -> None:
         chunk_frames = flow.config.frames_per_token * flow.config.encoder.chunk_tokens
         if chunk_frames != flow.config.estimator.chunk_frames:
             raise CheckpointError(
@@ -143,7 +144,7 @@ class FlowStream:
         self.flow = flow
         self.pool = PagePool(flow, num_pages)
         self.recomputing = 0
-        self.eager_calls = 0
+        self.eager = eager or EagerCalls()
         self.fused = False
         self._graphs: GraphedCalls | None = None
 
@@ -262,7 +263,7 @@ class FlowStream:
         return frames[rate * hidden : rate * span.count].T
 
     def _recompute(self, work: Sequence[FlowWork]) -> list[Tensor]:
-        self._count_eager("they found no free page")
+        self._count_eager("utterances found no free page")
         whole = [state.whole(span) for _, state, span in work]
         mel = self.flow.solve(whole, self.flow.attention_of_whole(whole, streaming=True))
         rate = self.flow.config.frames_per_token
@@ -279,7 +280,7 @@ class FlowStream:
         shape = BatchShape.of(spans, self.flow.config.encoder.chunk_tokens)
         call = None if self._graphs is None else self._graphs.fitting(shape)
         if call is None:
-            self._count_eager(f"they look back on {shape.before} blocks")
+            self._count_eager(f"utterances look back on {shape.before} blocks")
             return PagedCall(self.flow, self.pool, self._inputs(shape, work)).run()
         return call.run(self._inputs(call.shape, work))
 
@@ -289,8 +290,5 @@ class FlowStream:
         return PagedInputs.of(self.flow, shape, tails, [item.span for item in work], pages)
 
     def _count_eager(self, reason: str) -> None:
-        if self._graphs is None:
-            return
-        if not self.eager_calls:
-            logger.warning("utterances run without CUDA graphs, several times slower: %s", reason)
-        self.eager_calls += 1
+        if self._graphs is not None:
+            self.eager.add(reason)

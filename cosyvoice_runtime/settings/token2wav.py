@@ -100,7 +100,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         ge=0.01,
         le=1.0,
         description="Share of the device's memory that they may take "
-        "(115 MiB a second as published in float16).",
+        "(115 MiB a second as published in float16); on a GPU that others fill, less.",
     )
     backend: Literal["torch", "onnx", "tensorrt"] = Field(
         "torch",

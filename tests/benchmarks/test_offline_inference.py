@@ -75,12 +75,30 @@ def test_batch_gives_the_same_speech_as_a_synthesizer(folder, tiny_checkpoint):
     assert log["llm_rtf"] == times["llm"] / log["total_audio_duration_seconds"]
 
 
-@pytest.mark.parametrize("backend", ["vllm", "trtllm", "trtllm-serve", "hf"])
-def test_engine_that_is_not_here_is_refused_with_those_that_are(folder, capsys, backend):
-    arguments = ["--output-dir", str(folder / "none"), "--token2wav-path", str(folder), "--backend", backend]
-    assert offline_inference.main(arguments) == 1
-    assert "engines available here: torch" in capsys.readouterr().err
+@pytest.mark.parametrize("backend", ["hf", "trtllm-serve"])
+def test_engine_that_there_is_not_is_refused_with_those_there_are(folder, tiny_checkpoint, capsys, backend):
+    arguments = ["--token2wav-path", str(tiny_checkpoint), "--backend", backend]
+    assert offline_inference.main([*arguments, "--output-dir", str(folder / "none")]) == 1
+    accepted = "one of torch, tensorrt_llm, vllm"
+    assert f"tensorrt_llm.engine: {backend!r} is not accepted; {accepted}" in capsys.readouterr().err
     assert not (folder / "none").exists()
+
+
+def test_engine_that_is_not_installed_is_refused(folder, tiny_checkpoint, capsys):
+    arguments = ["--token2wav-path", str(tiny_checkpoint), "--backend", "vllm", "device=cuda"]
+    assert offline_inference.main([*arguments, "--output-dir", str(folder / "none")]) == 1
+    assert "vllm" in capsys.readouterr().err
+    assert not (folder / "none").exists()
+
+
+def test_setting_on_the_command_line_wins(folder, tiny_checkpoint):
+    options = offline_inference.parse(
+        ["--checkpoint", str(tiny_checkpoint), "--batch-size", "4", "tensorrt_llm.max_slots=8", "device=cpu"]
+    )
+    settings = offline_inference.settings_of(options)
+    assert settings.tensorrt_llm.max_slots == 8
+    assert settings.token2wav.max_batch == 1
+    assert settings.token2wav.device == "cpu"
 
 
 def test_texts_without_any_voice_are_refused(folder, tiny_checkpoint, capsys):

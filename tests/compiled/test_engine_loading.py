@@ -18,6 +18,7 @@ from cosyvoice_runtime.compiled.export import extractors
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
 from cosyvoice_runtime.compiled.flow_parts import EngineEstimator
 from cosyvoice_runtime.compiled.manifest import Manifest
+from cosyvoice_runtime.cuda_graphs import EagerCalls
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
@@ -131,7 +132,9 @@ def test_token2wav_on_tensorrt_speaks_as_on_torch(
 ) -> None:
     modules = load_token2wav(settings.replace(backend="torch"))
     built(on_gpu(settings))
-    engines = token2wav_engines.open_engines(on_gpu(settings), load_config(settings.checkpoint_dir))
+    engines = token2wav_engines.open_engines(
+        on_gpu(settings), load_config(settings.checkpoint_dir), EagerCalls()
+    )
     monkeypatch.setattr(token2wav_engines, "open_engines", lambda *_: engines)
     compiled = load_token2wav(settings)
     assert_same_speech(compiled, modules)

@@ -23,6 +23,7 @@ from cosyvoice_runtime.compiled.shapes import VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_build import build_engine
 from cosyvoice_runtime.compiled.tensorrt_engine import TensorRTEngine
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
+from cosyvoice_runtime.cuda_graphs import EagerCalls
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.flow.stream import FlowStream
 from cuda_fake import FakeCuda, FakeStream
@@ -170,6 +171,19 @@ def test_captured_and_other_shapes_take_turns_in_a_lane(engine: TensorRTEngine, 
     network = TensorRTNetwork(engine, captured(decoder_graph, VocoderShape(1, 80), VocoderShape(2, 80)))
     for rows, frames in ((1, 5), (1, 80), (4, 90), (2, 80), (1, 300), (1, 80), (1, 5)):
         same_as_onnx(network, decoder_graph, decoder_inputs(rows, frames, seed=frames))
+
+
+def test_calls_without_a_graph_are_counted_where_others_have_one(
+    engine: TensorRTEngine, decoder_graph: Path
+) -> None:
+    eager = EagerCalls()
+    network = TensorRTNetwork(engine, captured(decoder_graph, VocoderShape(1, 80)), eager=eager)
+    for frames in (80, 5, 80, 300):
+        network.run(decoder_inputs(1, frames))
+    assert eager.count == 2
+    uncaptured = TensorRTNetwork(engine, eager=eager)
+    uncaptured.run(decoder_inputs(1, 5))
+    assert eager.count == 2
 
 
 def test_inputs_of_another_type_are_refused(engine: TensorRTEngine) -> None:

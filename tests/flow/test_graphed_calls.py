@@ -34,9 +34,9 @@ def stream(capture) -> FlowStream:
 @pytest.fixture(autouse=True)
 def calls_are_replayed(stream):
     """Unless a test says otherwise."""
-    stream.eager_calls = 0
+    stream.eager.count = 0
     yield
-    assert stream.eager_calls == 0
+    assert stream.eager.count == 0
 
 
 @pytest.mark.parametrize(("most", "sizes"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8])])
@@ -169,11 +169,11 @@ def test_utterance_that_looks_back_further_than_all_graphs_runs_eagerly_and_is_c
         stream.close(one)
     torch.testing.assert_close(mel, FLOW.generate([prompt], [tokens])[0], atol=TOLERANCE, rtol=0)
     torch.testing.assert_close(short, FLOW.generate([prompt], [tokens[:90]])[0], atol=TOLERANCE, rtol=0)
-    assert stream.eager_calls == 1
+    assert stream.eager.count == 1
     assert [record.message for record in caplog.records] == [
         "utterances run without CUDA graphs, several times slower: they look back on 8 blocks"
     ]
-    stream.eager_calls = 0
+    stream.eager.count = 0
 
 
 @pytest.mark.parametrize(

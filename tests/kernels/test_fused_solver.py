@@ -96,6 +96,6 @@ def test_captured_calls_with_fused_steps_speak_a_whole_utterance():
     stream.advance([state])
     state.push(tokens, last=True)
     [mel] = stream.advance([state])
-    assert stream.eager_calls == 0
+    assert stream.eager.count == 0
     [whole] = flow.generate([prompt], [tokens])
     torch.testing.assert_close(mel, whole, atol=1e-4, rtol=1e-4)

@@ -12,7 +12,7 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
@@ -74,7 +74,8 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     """The networks on the one device of the settings."""
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     device, dtype = settings.device, getattr(torch, settings.dtype)
-    engines = _open_engines(settings, config)
+    eager = EagerCalls()
+    engines = _open_engines(settings, config, eager)
     flow = Flow.from_tensors(
         config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, engines
     )
@@ -85,7 +86,7 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     if flow.device != vocoder.device:
         logger.info("flow on %s, vocoder on %s", flow.device, vocoder.device)
     pages = page_count(flow, settings.max_flow_pages, settings.flow_memory_share)
-    return Token2Wav(FlowStream(flow, pages), vocoder, settings.lookahead)
+    return Token2Wav(FlowStream(flow, pages, eager), vocoder, settings.lookahead)
 
 
 def start_scheduler(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetrics) -> WaveScheduler:
@@ -103,14 +104,16 @@ def start_scheduler(token2wav: Token2Wav, settings: Token2WavSettings, metrics: 
     )
 
 
-def _open_engines(settings: Token2WavSettings, config: ModelConfig) -> Token2WavEngines | None:
+def _open_engines(
+    settings: Token2WavSettings, config: ModelConfig, eager: EagerCalls
+) -> Token2WavEngines | None:
     """None for the torch modules, which need none."""
     if settings.backend == "torch":
         return None
     # brings onnx, which nothing else here needs
     from cosyvoice_runtime.compiled.token2wav_engines import open_engines
 
-    return open_engines(settings, config)
+    return open_engines(settings, config, eager)
 
 
 def capture_graphs(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
@@ -155,5 +158,5 @@ def warm_up(token2wav: Token2Wav, rows: int) -> None:
     for state in states:
         token2wav.close(state)
     flow.close(prefix)
-    flow.recomputing = flow.eager_calls = 0
+    flow.recomputing = flow.eager.count = 0
     logger.info("warm after %.1f s", time.monotonic() - started)

@@ -35,7 +35,8 @@ class Usage:
         pages_in_use: pages held by voices and utterances.
         pages: all there are.
         recomputes: utterances so far that found no free page and recompute their earlier chunks.
-        eager_calls: calls of the flow so far that no CUDA graph held, where there are graphs.
+        eager_calls: calls of the flow and of TensorRT engines so far that no CUDA graph held, where there
+            are graphs.
         batches: calls of the networks so far, by number of utterances.
         voice_hits: utterances so far whose voice had been computed before.
         voice_misses: utterances so far whose voice had not.
@@ -73,9 +74,7 @@ class WaveMetrics:
             "pages_in_use": gauge("cosyvoice_token2wav_pages_in_use", "Flow pages in use."),
             "pages": gauge("cosyvoice_token2wav_pages", "Flow pages there are."),
             "recomputes": counter("cosyvoice_token2wav_recomputes_total", "Utterances without a free page."),
-            "eager_calls": counter(
-                "cosyvoice_token2wav_eager_calls_total", "Calls of the flow that no CUDA graph held."
-            ),
+            "eager_calls": counter("cosyvoice_token2wav_eager_calls_total", "Calls that no CUDA graph held."),
             "voice_hits": counter(*lookups, result="hit"),
             "voice_misses": counter(*lookups, result="miss"),
         }
@@ -183,7 +182,7 @@ class WaveService:
                 pages_in_use=flow.pool.num_pages - flow.pool.free_pages,
                 pages=flow.pool.num_pages,
                 recomputes=flow.recomputing,
-                eager_calls=flow.eager_calls,
+                eager_calls=flow.eager.count,
                 batches=dict(self._batches),
                 voice_hits=self._voices.hits,
                 voice_misses=self._voices.misses,

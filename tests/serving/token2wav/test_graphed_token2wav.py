@@ -99,6 +99,6 @@ def test_long_slow_speech_is_replayed_part_by_part(graphed, capture, shared_toke
         waves += token2wav.advance([state])
         token2wav.close(state)
     np.testing.assert_allclose(waves[0].numpy(), waves[1].numpy(), atol=TOLERANCE)
-    assert graphed.flow.eager_calls == 0
+    assert graphed.flow.eager.count == 0
     calls, windows = 3, 5  # of 2 chunks, and of 100 frames at half the speed
     assert capture.replays == before + calls * (1 + graphed.flow.flow.solver.num_steps) + windows

@@ -1,0 +1,50 @@
+"""Memory for pages: a share of the device's, and never what others hold."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cosyvoice_runtime.serving.token2wav import memory
+
+GIB = 2**30
+GPU = torch.device("cuda:0")
+
+
+def gpu(monkeypatch: pytest.MonkeyPatch, free: float, total: float) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (int(free * GIB), int(total * GIB)))
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "room"),
+    [
+        (139, 141, 0.4 * 141),
+        (22, 24, 0.4 * 24),
+        (17, 24, 0.4 * 24),  # the speech LM has loaded before
+        (13, 24, 13 - 6),  # and somebody else
+        (5, 24, 0),
+    ],
+)
+def test_gpu_gives_a_share_of_its_memory_unless_less_is_free(
+    monkeypatch: pytest.MonkeyPatch, free: float, total: float, room: float
+) -> None:
+    gpu(monkeypatch, free, total)
+    assert memory.room(GPU, 0.4) / GIB == pytest.approx(room, abs=1e-6)
+
+
+def test_crowded_gpu_is_told_with_what_is_free(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu(monkeypatch, 13, 24)
+    memory.room(GPU, 0.4)
+    [record] = caplog.records
+    assert "13.0 of the 24.0 GiB of cuda:0 are free" in record.message
+
+
+def test_container_counts_as_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(memory, "CGROUP_LIMIT", limit)
+    limit.write_text(f"{2 * GIB}\n")
+    assert memory.room(torch.device("cpu"), 0.5) == GIB
+    limit.write_text("max\n")
+    assert memory.room(torch.device("cpu"), 0.5) > 0
