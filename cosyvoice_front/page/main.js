@@ -10,7 +10,7 @@ import { VoiceForm, VoiceList } from "./voices.js";
 
 const FIELDS = { input: "text", voice: "voice", speed: "speed", seed: "seed", instructions: "instructions" };
 
-export const player = new Player();
+const player = new Player();
 const voices = new VoiceList();
 let model = "cosyvoice2";
 let turn = 0; // of whoever asked last
@@ -20,7 +20,7 @@ function makeTake(index) {
   const take = new Take(player, {
     onState: (state) => tell(state, take),
     onKeepSeed: (seed) => keepSeed(byId(["seed", "seed-b"][index]), seed),
-    onError: showError,
+    onReplay: shown(() => replay(take)),
   });
   byId("takes").append(take.element);
   return take;
@@ -49,26 +49,31 @@ function requests() {
 async function speak() {
   clearError();
   const asked = requests();
-  const mine = ++turn;
-  await silence();
+  const isMyTurn = await takeTurn();
+  if (!isMyTurn()) return;
   takes[0].title = asked.length > 1 ? "A" : "Speech";
   takes[1].title = "B";
-  takes[1].element.hidden = asked.length < 2;
-  for (const [index, one] of asked.entries()) {
-    if (mine === turn) await takes[index].speak(one);
+  takes[1].element.hidden = true;
+  asked.forEach((one, index) => takes[index].prepare(one));
+  for (const take of takes.slice(0, asked.length)) {
+    if (isMyTurn()) await take.speak();
   }
 }
 
-async function stop() {
-  turn++;
-  await silence();
+async function replay(take) {
+  const isMyTurn = await takeTurn();
+  if (isMyTurn()) await take.replay();
 }
 
-function silence() {
-  return Promise.all(takes.map((take) => take.stop()));
+/** Silence everything, also what waits for its turn. Returns whether nobody has asked for more since. */
+async function takeTurn() {
+  const mine = ++turn;
+  await Promise.all(takes.map((take) => take.stop()));
+  return () => mine === turn;
 }
 
 function tell(state, take) {
+  if (state === "prepared") return;
   byId("status").textContent = {
     asking: "Waiting for the first audio.",
     speaking: "Speaking.",
@@ -167,7 +172,7 @@ function shown(action) {
 }
 
 const start = shown(speak);
-const end = shown(stop);
+const end = shown(takeTurn);
 byId("speech-form").onsubmit = start;
 byId("speech-form").oninput = showCode;
 byId("stop").onclick = end;

@@ -10,11 +10,6 @@ export class Player {
   #loaded = null;
   #playing = 0;
 
-  /** Where all sound goes, for whoever wants to listen in; null before the first playback. */
-  get context() {
-    return this.#context;
-  }
-
   /**
    * Begin a playback. Browsers want the first one to come from a click or a key.
    *
@@ -80,14 +75,18 @@ class Playback {
   async stop() {
     const asked = this.#context.currentTime;
     this.#node.port.postMessage({ command: "stop" });
+    if (this.#context.state !== "running") this.#leave(asked); // the device is gone, and no answer comes
     const silentAt = await this.finished;
     return Math.max(0, silentAt - asked);
   }
 
   #hear(data, onProgress) {
     onProgress(data);
-    if (data.state !== "over") return;
+    if (data.state === "over") this.#leave(data.silentAt);
+  }
+
+  #leave(silentAt) {
     this.#node.disconnect();
-    this.#over(data.silentAt);
+    this.#over(silentAt);
   }
 }

@@ -21,14 +21,14 @@ export class Take {
   #sentences = [];
   #blocks = [];
   #seed = "";
-  #state = "new"; // asking, speaking, done, stopped, failed, replaying
+  #state = "new"; // prepared, asking, speaking, done, stopped, failed, replaying
 
   /** onState gets the name of each new state. */
-  constructor(player, { onState, onKeepSeed, onError }) {
+  constructor(player, { onState, onKeepSeed, onReplay }) {
     this.#card = document.getElementById("take").content.firstElementChild.cloneNode(true);
     this.#player = player;
     this.#onState = onState;
-    this.#part("replay").onclick = () => this.replay().catch(onError);
+    this.#part("replay").onclick = onReplay;
     this.#part("download").onclick = () => this.#download();
     this.#part("keep-seed").onclick = () => onKeepSeed(this.#seed);
   }
@@ -51,28 +51,39 @@ export class Take {
     return this.#samples / RATE;
   }
 
+  /** Show a request that is to be spoken. */
+  prepare(request) {
+    this.#request = request;
+    this.#blocks = [];
+    this.#sentences = sentencesOf(request.input);
+    this.#card.hidden = false;
+    this.#part("actions").hidden = true;
+    this.#part("text").replaceChildren(...this.#sentences.map(span));
+    for (const fact of ["first-audio", "rtf", "underruns", "length", "ended", "seed"]) this.#show(fact, NONE);
+    this.#enter("prepared");
+  }
+
   /** Speak aloud until it has been heard, or somebody stops it. Throws what goes wrong otherwise. */
-  async speak(request) {
-    this.#begin(request);
+  async speak() {
+    this.#abort = new AbortController();
+    this.#enter("asking");
     const { signal } = this.#abort;
-    const playback = await this.#play((progress) => this.#show("underruns", progress.gaps));
     try {
-      await this.#receive(playback, signal);
+      const playback = await this.#play((progress) => this.#show("underruns", progress.gaps));
+      // What has come is heard, also when no more comes.
+      await this.#receive(playback, signal).finally(() => playback.end());
+      await playback.finished;
     } catch (error) {
       if (signal.aborted) return;
-      this.#enter("failed");
       this.#show("ended", "failed");
+      this.#enter("failed");
       throw error;
-    } finally {
-      playback.end(); // what has come is heard, also when no more comes
     }
-    await playback.finished;
     if (!signal.aborted) this.#enter("done");
   }
 
   /** Hear what has come once more. */
   async replay() {
-    await this.stop();
     this.#abort = new AbortController();
     const { signal } = this.#abort;
     const playback = await this.#play(() => {});
@@ -97,19 +108,8 @@ export class Take {
     return this.#blocks.reduce((sum, block) => sum + block.length, 0);
   }
 
-  #begin(request) {
-    this.#abort = new AbortController();
-    this.#request = request;
-    this.#blocks = [];
-    this.#sentences = sentencesOf(request.input);
-    this.#card.hidden = false;
-    delete this.#card.dataset.silentAfterMs;
-    this.#part("text").replaceChildren(...this.#sentences.map(span));
-    for (const fact of ["first-audio", "rtf", "underruns", "length", "ended", "seed"]) this.#show(fact, NONE);
-    this.#enter("asking");
-  }
-
   async #play(onProgress) {
+    delete this.#card.dataset.silentAfterMs;
     const playback = await this.#player.play((progress) => {
       onProgress(progress);
       this.#highlight(progress);
@@ -158,8 +158,7 @@ export class Take {
 
   /** Before the last audio has come, the length is a guess. */
   #expectedSamples() {
-    const isWhole = this.#state !== "asking" && this.#state !== "speaking";
-    const isKnown = isWhole || this.#part("ended").textContent !== NONE;
+    const isKnown = this.#part("ended").textContent !== NONE;
     const guess = RATE * guessedSeconds(this.#sentences, this.#request.speed ?? 1);
     return isKnown ? this.#samples : Math.max(guess, this.#samples);
   }

@@ -242,6 +242,29 @@ def test_two_seeds_side_by_side(page, upstream):
     page.counts(".take:not([hidden])", 1)
 
 
+def test_only_what_was_asked_for_last_is_heard_again(page, upstream):
+    page.by_id("compare").check()
+    page.speak()
+    page.counts(".take[data-state=done]", 2)
+    page.tab.evaluate("heard.length = 0")
+    page.tab.evaluate("document.querySelectorAll('.take [data-part=replay]').forEach((one) => one.click())")
+    page.counts(".take[data-state=replaying]", 1)
+    page.counts(".take[data-state=done]", 2)
+    assert np.count_nonzero(page.heard()) <= np.count_nonzero(pcm16(upstream.samples))
+
+
+def test_second_seed_is_not_spoken_after_a_stop(page, front, upstream):
+    upstream.chunks = [tone(30)]
+    page.by_id("compare").check()
+    page.speak()
+    page.counts(".now", 1)
+    page.by_id("stop").click()
+    page.shows("Stopped.")
+    page.counts(".take[data-silent-after-ms]", 1)
+    assert len(upstream.requests) == 1
+    assert page.fact("ended", 1).inner_text() == "–"
+
+
 def test_seed_of_what_was_heard_is_kept(page, upstream):
     page.speak()
     page.shows("Done")
@@ -443,6 +466,8 @@ def test_page_that_browsers_do_not_trust_says_why_it_is_silent(visit, front):
     page = visit(f"http://{OTHER_HOST}:{front.port}")
     page.speak()
     page.shows("only for pages that come by https or from localhost", "error")
+    assert page.by_id("status").inner_text() == ""
+    assert page.fact("ended").inner_text() == "failed"
 
 
 def test_browser_that_is_told_to_close_leaves_nothing_behind(page, front, upstream):
