@@ -3,7 +3,7 @@
 import { RATE } from "./speech.js";
 
 /** Samples that wait before the first is heard: 200 ms. */
-export const CUSHION = 0.2 * RATE;
+const CUSHION = 0.2 * RATE;
 
 export class Player {
   #context = null;

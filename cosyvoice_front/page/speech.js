@@ -8,9 +8,9 @@ export const RATE = 24000;
 const CUT_OFF = "The connection ended before the speech did.";
 
 /** A request as JSON. A seed has up to 63 bits, more than a number of JavaScript can hold. */
-export function asJson({ seed, ...fields }, indent = 0) {
-  const text = JSON.stringify({ ...fields, ...(seed ? { seed: 0 } : {}) }, null, indent);
-  return seed ? text.replace(/0(\s*\})$/, `${seed}$1`) : text;
+export function asJson({ seed, ...fields }) {
+  const text = JSON.stringify(fields);
+  return seed ? text.replace(/\}$/, `,"seed":${seed}}`) : text;
 }
 
 /** A seed as the server takes it, or nothing. */
