@@ -15,6 +15,7 @@ from cosyvoice_front.bodies import BodyLimits
 from cosyvoice_front.caller import owner_by_header
 from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page
 from cosyvoice_front.front import Front, open_front
+from cosyvoice_front.page_files import add_page
 from cosyvoice_front.request_id import RequestIds
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_front.speech import SpeechBody, read_speech
@@ -47,6 +48,8 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
     add_wires(app)
     _add_errors(app)
     front = settings.front
+    if front.page:
+        add_page(app)
     app.add_middleware(BodyLimits, most_bytes=front.max_body_mib << 20, timeout_s=front.body_timeout_s)
     app.add_middleware(RequestIds)
     return app
