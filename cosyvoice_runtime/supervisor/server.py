@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.gateway.policy import CLIENT_HEADER
-from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, PROBE_HEADER, PROBE_KEY_VARIABLE, ServerSettings
+from cosyvoice_runtime.headers import HANDED_ON, PROBE_HEADER
+from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE, ServerSettings
 from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory
 from cosyvoice_runtime.supervisor.control import Control
@@ -238,9 +238,9 @@ class Server:
             "--metrics-config=histogram_latencies=true",
             # A pooled request holds on to its model, which then never finishes unloading.
             "--grpc-infer-allocation-pool-size=0",
-            # Clients take turns by name; the gateways pass on no other header, so the key is a probe's alone.
-            f"--http-header-forward-pattern=(?i){CLIENT_HEADER}",
-            f"--grpc-header-forward-pattern=(?i)({CLIENT_HEADER}|{PROBE_HEADER})",
+            # The gateways say who asks and who has left. They pass on no other header: the key is a probe's.
+            f"--http-header-forward-pattern=(?i)({'|'.join(HANDED_ON)})",
+            f"--grpc-header-forward-pattern=(?i)({'|'.join((*HANDED_ON, PROBE_HEADER))})",
             *self._ports.arguments,
             *self._sockets.arguments,
         ]

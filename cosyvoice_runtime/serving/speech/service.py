@@ -47,9 +47,11 @@ class ChunkListener:
 
     Args:
         sender: sends one response at a time, so that the event loop does not wait for the server.
+        call: the one that the request came by, if that is known.
     """
 
-    def __init__(self, reply: Reply, sender: Executor) -> None:
+    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
+        self.call = call
         self._reply = reply
         self._sender = sender
         self._heard = False
@@ -80,6 +82,13 @@ class ChunkListener:
             ClientGoneError: the client has left.
         """
 
+    async def acknowledge(self) -> None:
+        """Answer a request that was no more than a message."""
+        empty = outputs(torch.empty(0), None)
+        await asyncio.get_running_loop().run_in_executor(
+            self._sender, partial(self._reply.send_only, **empty)
+        )
+
     async def finish(self, error: BaseException | None) -> None:
         """End the answer, once, with an error if there is one."""
         await asyncio.get_running_loop().run_in_executor(self._sender, self._reply.finish, error)
@@ -88,8 +97,8 @@ class ChunkListener:
 class WholeListener(ChunkListener):
     """A client that gets everything at once; of several segments the worst reason."""
 
-    def __init__(self, reply: Reply, sender: Executor) -> None:
-        super().__init__(reply, sender)
+    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
+        super().__init__(reply, sender, call)
         self._chunks: list[AudioChunk] = []
 
     async def send(self, chunk: AudioChunk) -> None:
@@ -243,6 +252,12 @@ class SpeechService:
         if not self._streaming:
             limit = "a model that answers once takes the text with its request"
             raise InvalidInput("utterance_id", message.utterance_id, limit)
+
+    def leave(self, call: str) -> None:
+        """Stop speaking to a client that has left, whom the listener itself may not see leave."""
+        for task, listener in self._listeners.items():
+            if listener.call == call:
+                task.cancel()
 
     def _place(self, inputs: Inputs) -> AbstractContextManager[Stay]:
         return self._admission.beside() if inputs.is_probe else self._admission.place(inputs.client)

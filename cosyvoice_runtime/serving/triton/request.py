@@ -27,12 +27,11 @@ from cosyvoice_runtime.errors import (
     status_of,
     with_status,
 )
-from cosyvoice_runtime.settings import PROBE_HEADER, PROBE_KEY_VARIABLE
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, PROBE_HEADER
+from cosyvoice_runtime.settings import PROBE_KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
 
-CLIENT_PARAMETER = "x-client-id"
-"""Parameter of a request, or header of HTTP or gRPC, that names the client."""
 PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError)
 """Errors whose text says everything."""
 CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
@@ -82,7 +81,17 @@ class Inputs:
     @property
     def client(self) -> str | None:
         """The name of who asks, if the request or a header forwarded with it has one."""
-        return self._said(CLIENT_PARAMETER)
+        return self._said(CLIENT_HEADER)
+
+    @property
+    def call(self) -> str | None:
+        """The call that it came by, if a gateway says so."""
+        return self._said(CALL_HEADER)
+
+    @property
+    def left_call(self) -> str | None:
+        """The call whose client has left, for a request that says that and nothing else."""
+        return self._said(LEFT_HEADER)
 
     @property
     def is_probe(self) -> bool:

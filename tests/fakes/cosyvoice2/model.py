@@ -11,7 +11,8 @@ A target text of ``key=value`` words steers it:
 
 Any other text speaks one chunk per eight characters. A text that comes in pieces is spoken at each flush,
 SAMPLES_A_CHARACTER samples for a character, of the value of its number; the piece ``fail`` ends it with an
-error. The text ``report`` answers with what the model has seen so far, as JSON in ``finish_reason``.
+error. The text ``report`` answers with what the model has seen so far, as JSON in ``finish_reason``. A
+client has gone when Triton or the gateway says so.
 """
 
 import contextlib
@@ -47,6 +48,7 @@ class TritonPythonModel:
         self.counts = {"active": 0, "finished": 0, "cancelled": 0, "failed": 0}
         self.inputs = {}
         self.open = {}
+        self.left = set()
 
     def execute(self, requests):
         if self.decoupled:
@@ -72,7 +74,7 @@ class TritonPythonModel:
         self.count(active=1)
         try:
             yield answer(np.zeros((1, 0), np.float32), "")
-            while not request.is_cancelled():
+            while not self.gone(request):
                 with contextlib.suppress(queue.Empty):
                     event, piece = messages.get(timeout=LOOK_S)
                     if event == "cancel":
@@ -112,7 +114,9 @@ class TritonPythonModel:
 
     def responses(self, request):
         text = pb_utils.get_input_tensor_by_name(request, "target_text").as_numpy()[0, 0].decode()
-        if text == "report":
+        if left := header(request, "x-left-call"):
+            self.left.add(left)
+        if left or text == "report":
             yield answer(np.zeros((1, 0), np.float32), json.dumps({**self.counts, "inputs": self.inputs}))
             return
         self.inputs = {tensor.name(): describe(tensor.as_numpy()) for tensor in request.inputs()}
@@ -123,7 +127,7 @@ class TritonPythonModel:
                 yield response
                 if response.has_error():
                     return
-            outcome = "cancelled" if request.is_cancelled() else "finished"
+            outcome = "cancelled" if self.gone(request) else "finished"
         finally:
             self.count(active=-1, **{outcome: 1})
 
@@ -134,12 +138,20 @@ class TritonPythonModel:
             if wanted["fail"] and index == wanted["fail_after"]:
                 yield self.failure(wanted)
                 return
-            pause(request, wanted["pause_ms"] / 1000)
-            if request.is_cancelled():
+            self.pause(request, wanted["pause_ms"] / 1000)
+            if self.gone(request):
                 return
             value = (wanted["id"] * 64 + index) / 32768
             last = index == wanted["chunks"] - 1
             yield answer(np.full((1, wanted["samples"]), value, np.float32), "stop" if last else "")
+
+    def gone(self, request):
+        return request.is_cancelled() or header(request, "x-call-id") in self.left
+
+    def pause(self, request, seconds):
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self.gone(request):
+            time.sleep(min(left, LOOK_S))
 
     def failure(self, wanted):
         status, message = wanted["fail"], wanted["says"].replace("_", " ")
@@ -154,10 +166,8 @@ class TritonPythonModel:
                 self.counts[name] += change
 
 
-def pause(request, seconds):
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0 and not request.is_cancelled():
-        time.sleep(min(left, LOOK_S))
+def header(request, name):
+    return json.loads(request.parameters() or "{}").get(name)
 
 
 def answer(waveform, reason, spoken=-1):
