@@ -47,6 +47,7 @@ class TextSpeech:
         self.name = secrets.token_urlsafe(NAME_BYTES)
         self._chunks: asyncio.Queue[AudioChunk | None] = asyncio.Queue()
         self._turn = asyncio.Lock()
+        self._exchanges: set[asyncio.Task[None]] = set()
         self._started = 0.0
 
     async def push(self, text: str) -> None:
@@ -103,16 +104,17 @@ class TextSpeech:
                 await asyncio.wait_for(self._say("cancel"), END_WAIT_S)
             await asyncio.wait([self._reading], timeout=END_WAIT_S)
         self._reading.cancel()
-        await asyncio.gather(
-            self._reading, return_exceptions=True
-        )  # its failure has been told, or is nobody's
+        await asyncio.gather(self._reading, return_exceptions=True)  # its failure was told, or is nobody's
         self._speech.cancel()
 
     async def _say(self, event: str, text: str = "") -> None:
         """Send a message and wait for its answer; never cancelled, for the same reason."""
         call = self._call(event, SpeechRequest(text))
+        exchange = asyncio.create_task(self._exchange(call))
+        self._exchanges.add(exchange)
+        exchange.add_done_callback(self._ended)
         try:
-            await asyncio.shield(asyncio.ensure_future(self._exchange(call)))
+            await asyncio.shield(exchange)
         except RefusedError as error:
             raise await self._reason(error) from None
 
@@ -122,6 +124,11 @@ class TextSpeech:
             answer = self._stream(_once(call))
             while await answer.next() is not None:
                 continue
+
+    def _ended(self, exchange: asyncio.Task[None]) -> None:
+        self._exchanges.discard(exchange)
+        if not exchange.cancelled():
+            exchange.exception()  # of a message whose sender has left
 
     async def _reason(self, refusal: RefusedError) -> ClientError:
         """Why a message was refused: because the utterance has failed, if it has."""

@@ -235,12 +235,6 @@ class SpeechService:
         self._metrics.admits(self._admission.capacity)
         await listener.finish(error)
 
-    def leave(self, call: str) -> None:
-        """Stop speaking to a client that has left, whom the listener itself may not see leave."""
-        for task, listener in self._listeners.items():
-            if listener.call == call:
-                task.cancel()
-
     async def _speak_admitted(
         self, inputs: Inputs, listener: ChunkListener, opening: TextMessage | None
     ) -> None:
@@ -258,6 +252,12 @@ class SpeechService:
         if not self._streaming:
             limit = "a model that answers once takes the text with its request"
             raise InvalidInput("utterance_id", message.utterance_id, limit)
+
+    def leave(self, call: str) -> None:
+        """Stop speaking to a client that has left, whom the listener itself may not see leave."""
+        for task, listener in self._listeners.items():
+            if listener.call == call:
+                task.cancel()
 
     def _place(self, inputs: Inputs) -> AbstractContextManager[Stay]:
         return self._admission.beside() if inputs.is_probe else self._admission.place(inputs.client)

@@ -11,8 +11,8 @@ A target text of ``key=value`` words steers it:
 
 Any other text speaks one chunk per eight characters. A text that comes in pieces is spoken at each flush,
 SAMPLES_A_CHARACTER samples for a character, of the value of its number; the piece ``fail`` ends it with an
-error. The text ``report`` answers with what the model has seen so far, as JSON in ``finish_reason``. A client
-has gone when Triton or the gateway says so.
+error. The text ``report`` answers with what the model has seen so far, as JSON in ``finish_reason``. A
+client has gone when Triton or the gateway says so.
 """
 
 import contextlib
@@ -47,8 +47,8 @@ class TritonPythonModel:
         self.lock = threading.Lock()
         self.counts = {"active": 0, "finished": 0, "cancelled": 0, "failed": 0}
         self.inputs = {}
-        self.left = set()
         self.open = {}
+        self.left = set()
 
     def execute(self, requests):
         if self.decoupled:
