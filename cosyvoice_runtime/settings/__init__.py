@@ -7,7 +7,6 @@ from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.machine import Machine
 from cosyvoice_runtime.settings.server import (
     GRPC_URL_VARIABLE,
-    PROBE_HEADER,
     PROBE_KEY_VARIABLE,
     ServerSettings,
 )
@@ -16,7 +15,6 @@ from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 __all__ = [
     "GRPC_URL_VARIABLE",
-    "PROBE_HEADER",
     "PROBE_KEY_VARIABLE",
     "AudioTokenizerSettings",
     "CosyVoice2Settings",

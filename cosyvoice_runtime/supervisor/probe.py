@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
 from cosyvoice_runtime.errors import CosyVoiceError, split_status
-from cosyvoice_runtime.settings import PROBE_HEADER
+from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.guarded_call import Check, guarded, keep_waiting
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.headers import HANDED_ON
-from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, PROBE_HEADER, PROBE_KEY_VARIABLE, ServerSettings
+from cosyvoice_runtime.headers import HANDED_ON, PROBE_HEADER
+from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE, ServerSettings
 from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory
 from cosyvoice_runtime.supervisor.control import Control

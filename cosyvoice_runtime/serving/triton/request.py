@@ -27,8 +27,8 @@ from cosyvoice_runtime.errors import (
     status_of,
     with_status,
 )
-from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
-from cosyvoice_runtime.settings import PROBE_HEADER, PROBE_KEY_VARIABLE
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, PROBE_HEADER
+from cosyvoice_runtime.settings import PROBE_KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
 

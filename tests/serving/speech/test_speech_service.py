@@ -14,6 +14,7 @@ from coded_stages import TOKEN_SAMPLES, CodedStages
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostError, status_of
+from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.stages import TokenGroup
@@ -23,7 +24,7 @@ from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
-from cosyvoice_runtime.settings import PROBE_HEADER, PROBE_KEY_VARIABLE
+from cosyvoice_runtime.settings import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice, VoiceStore
 
