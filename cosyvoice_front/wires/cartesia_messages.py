@@ -13,7 +13,7 @@ from cosyvoice_client import SpeechRequest
 from cosyvoice_client.encoders import ANY_RATE, Encoder, make_encoder
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
 from cosyvoice_front.speech import SPEEDS
-from cosyvoice_front.wires.messages import Message
+from cosyvoice_front.wires.messages import Message, shown
 from cosyvoice_front.wires.raw_audio import Encoding, make_mp3_encoder, make_raw_encoder
 from cosyvoice_runtime.settings import FrontSettings
 
@@ -158,7 +158,9 @@ def version_of(call: HTTPConnection) -> str:
     version = call.query_params.get(VERSION_PARAMETER) or call.headers.get(VERSION_HEADER)
     if version not in VERSIONS:
         listed = " or ".join(VERSIONS)
-        raise invalid(VERSION_PARAMETER, f"Cartesia-Version: {version!r} is not served here: send {listed}.")
+        raise invalid(
+            VERSION_PARAMETER, f"Cartesia-Version: {shown(version)} is not served here: send {listed}."
+        )
     return version
 
 
