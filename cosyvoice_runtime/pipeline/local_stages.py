@@ -8,9 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
-from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm.prompt import num_positions
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 
 
@@ -32,6 +34,29 @@ class LocalStages:
         for group in _groups(generate(self._lm, prompt, sampling)):
             yield group
             await asyncio.sleep(0)  # whoever waits for tokens looks at this one before the next is drawn
+
+    async def generate_from_pieces(
+        self,
+        prompt: Prompt,
+        pieces: TextPieces,
+        sampling: SamplingOptions,
+        utterance_id: str,  # noqa: ARG002
+        first_tokens: int,  # noqa: ARG002
+    ) -> AsyncGenerator[TokenGroup, None]:
+        room = int(MOST_TEXT * (1 + sampling.max_ratio))
+        decoder = BatchDecoder(self._lm, slots=1, max_len=num_positions(prompt.parts()) + room)
+        generation = decoder.add_stream(sampling, prompt.prompt_text, prompt.prompt_speech)
+        while generation.finish_reason is None:
+            while generation.waiting:
+                ids = await pieces.get()
+                decoder.end_text(generation) if ids is None else decoder.push_text(generation, ids)
+            for emission in decoder.step():
+                if emission.token is not None:
+                    yield TokenGroup([emission.token])
+            await asyncio.sleep(0)
+        if generation.error is not None:
+            raise generation.error
+        yield TokenGroup([], generation.finish_reason)
 
     async def wave(
         self,

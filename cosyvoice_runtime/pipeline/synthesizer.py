@@ -21,9 +21,12 @@ from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SpeechLM
 from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
+from cosyvoice_runtime.pipeline.incoming_text import GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
+from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts, prompt_layout
 from cosyvoice_runtime.pipeline.stages import Stages
+from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
+from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
@@ -129,6 +132,32 @@ class Synthesizer:
         """
         prompts = lm_prompts(request, self.front_end, self.tokenizer)
         return self._chunks(request, prompts, LocalStages(self.lm, self.token2wav))
+
+    def synthesize_pieces(
+        self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
+    ) -> Iterator[AudioChunk]:
+        """Speak text that comes in pieces, from its first clause on; the request's own text is not read.
+
+        Args:
+            pieces: parts of the text, divided anywhere, and marks between them.
+            interleaved: whether the speech LM gets clauses while it speaks, or each one as a segment; None
+                is what the checkpoint was trained for.
+
+        Raises:
+            InvalidInput: at once, or when the piece that can't be spoken has come.
+        """
+        if interleaved is None:
+            interleaved = self.lm.config.interleaves_text
+        feeder = TextFeeder(
+            GivenText(pieces),
+            self.front_end.clauses(request.language),
+            prompt_layout(request, self.front_end, self.tokenizer),
+            self.lm.config if interleaved else None,
+        )
+        heard = Playback(now=lambda: 0.0)
+        stages = LocalStages(self.lm, self.token2wav)
+        spoken = speak_arriving(request, feeder, stages, self.hop, self.sample_rate, lambda: heard.cushion_s)
+        return _iterate(spoken, heard)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
         """Speak speech tokens that are there already in the request's voice; its text is not read."""

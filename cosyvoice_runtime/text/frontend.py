@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.text.clauses import ClauseStream
 from cosyvoice_runtime.text.normalise import AUTO, Mode, Normaliser, counts_characters, resolve
 from cosyvoice_runtime.text.segment_stream import SegmentStream
 from cosyvoice_runtime.text.split import CHINESE, WESTERN, Count, SplitLimits, SplitStyle, bounded, split
@@ -19,6 +20,10 @@ from cosyvoice_runtime.text.validate import (
 
 CACHED_TEXTS = 1024
 """Normalised texts kept; at 10,000 characters each at most 40 MB."""
+
+
+LONGEST_CLAUSE = 160
+"""Where the limits have no length from which on a sentence is cut."""
 
 
 class TokenCounter(Protocol):
@@ -79,6 +84,14 @@ class TextFrontEnd:
     def stream(self, language: str = AUTO, limits: SplitLimits | None = None) -> SegmentStream:
         """A splitter for text that arrives over time; see :class:`SegmentStream`."""
         return SegmentStream(self._normaliser, self._rules, limits or self._limits, language)
+
+    def clauses(self, language: str = AUTO) -> ClauseStream:
+        """A splitter for text whose speech begins before it ends; see :class:`ClauseStream`.
+
+        Raises:
+            InvalidInput: ``language`` is neither ``auto`` nor a language tag.
+        """
+        return ClauseStream(self._normaliser, self._rules, self._limits.hard or LONGEST_CLAUSE, language)
 
     def _segments(self, text: str, language: str) -> tuple[str, ...]:
         normalised = self._normaliser(text, language)
