@@ -115,7 +115,7 @@ class TextFeeder:
             self._end_segment()
 
     def _is_enough(self, prompt: Prompt, blocks: SpeechLMConfig) -> bool:
-        """Whether this text alone brings the first chunk, for which more is needed after a prompt of speech."""
+        """Whether this text alone brings the first chunk; after a prompt of speech that needs more of it."""
         stream = TextStream(blocks, prompt.prompt_text, prompt.prompt_speech)
         stream.push(prompt.text)
         spoken = 0
