@@ -23,7 +23,7 @@ from cosyvoice_runtime.lm import Prompt, SpeechLM
 from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
 from cosyvoice_runtime.pipeline.incoming_text import GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts, prompt_layout
+from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
@@ -148,12 +148,8 @@ class Synthesizer:
         """
         if interleaved is None:
             interleaved = self.lm.config.interleaves_text
-        feeder = TextFeeder(
-            GivenText(pieces),
-            self.front_end.clauses(request.language),
-            prompt_layout(request, self.front_end, self.tokenizer),
-            self.lm.config if interleaved else None,
-        )
+        blocks = self.lm.config if interleaved else None
+        feeder = TextFeeder.of(request, GivenText(pieces), self.front_end, self.tokenizer, self.hop, blocks)
         heard = Playback(now=lambda: 0.0)
         stages = LocalStages(self.lm, self.token2wav)
         spoken = speak_arriving(request, feeder, stages, self.hop, self.sample_rate, lambda: heard.cushion_s)

@@ -22,6 +22,7 @@ from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, derive
 from cosyvoice_runtime.pipeline.stages import Stages, TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import TextPieces
 from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.voice.voice import Voice
 
 
 class Playback:
@@ -104,6 +105,10 @@ class HopPolicy:
         """
         end = self._boundary_after(prompt_tokens, previous_end + self._fewest(previous_end, cushion_s))
         return end if end + self.lookahead_tokens <= received else None
+
+    def flow_voice(self, voice: Voice) -> Voice:
+        """A voice as the flow gets it, with its prompt cut if that is wanted."""
+        return cut_prompt(voice, self.block_tokens, self.min_first_tokens) if self.cut_prompts else voice
 
     def first_tokens(self, prompt_tokens: int) -> int:
         """New tokens that the first chunk needs."""
@@ -233,9 +238,7 @@ class Speech:
         self._stages = stages
         self._hop = hop
         self._cushion_s = cushion_s if request.streaming else lambda: OFFLINE_CUSHION_S
-        self._voice = request.voice
-        if hop.cut_prompts:
-            self._voice = cut_prompt(request.voice, hop.block_tokens, hop.min_first_tokens)
+        self._voice = hop.flow_voice(request.voice)
 
     def segment(
         self, index: int, prompt: Prompt, pieces: TextPieces | None = None

@@ -134,6 +134,36 @@ def test_deltas_of_many_utterances_stay_in_order(server):
         assert_same_audio(other, first)
 
 
+def in_one_stream(server: Supervised, words: list[str]) -> np.ndarray:
+    """What is heard when all messages go through one stream, none of which waits for an answer."""
+    answers: queue.Queue = queue.Queue()
+    name, heard = "all-in-one-stream-of-mine", []
+    events = [("open", ""), *(("push", word) for word in words), ("end", "")]
+    with triton.InferenceServerClient(server.grpc_url) as client:
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        for event, text in events:
+            inputs = message_inputs(triton, dataclasses.replace(SPEECH, text=text), name, event)
+            client.async_stream_infer(
+                "cosyvoice2", inputs, request_id=event, enable_empty_final_response=event == "open"
+            )
+        ended = False
+        while not ended:
+            result, error = answers.get(timeout=TIMEOUT_S)
+            assert error is None, error
+            waveform = result.as_numpy("waveform")
+            heard += [] if waveform is None else [waveform[0]]
+            ended = result.get_response().parameters["triton_final_response"].bool_param
+        client.stop_stream()
+    return np.concatenate(heard)
+
+
+def test_messages_of_one_stream_are_applied_in_order(server):
+    words = [f"word{number} " for number in range(25)]
+    expected = samples(run(heard(server, words, SPEECH)))
+    for _ in range(3):
+        assert_same_audio(in_one_stream(server, words), expected)
+
+
 @pytest.mark.parametrize("way", ["cancel", "leave", "error"])
 def test_utterance_that_is_left_frees_place_slot_and_pages(server, metric, eventually, way):
     async def work():

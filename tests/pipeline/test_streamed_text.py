@@ -17,7 +17,6 @@ from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInp
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
-from cosyvoice_runtime.pipeline.request import prompt_layout
 from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
@@ -53,8 +52,7 @@ def feed(tokenizer, blocks):
 
     def feed(source, request: SpeechRequest = PLAIN, interleaved: bool = True) -> TextFeeder:
         front_end = TextFrontEnd(tokenizer)
-        layout = prompt_layout(request, front_end, tokenizer)
-        return TextFeeder(source, front_end.clauses(), layout, blocks if interleaved else None)
+        return TextFeeder.of(request, source, front_end, tokenizer, HOP, blocks if interleaved else None)
 
     return feed
 
@@ -108,8 +106,9 @@ def test_flush_begins_a_new_segment(feed):
     assert [characters for _, characters, _ in found] == [len(SENTENCES[0]) + 4, len(SENTENCES[0]) + 35]
 
 
-def test_clause_too_short_for_the_first_speech_is_a_segment_of_its_own(feed, tokenizer):
-    first, *_ = planned(feed, "No. " + SENTENCES[0], request=REQUEST)
+@pytest.mark.parametrize("request_", [PLAIN, REQUEST], ids=["no prompt", "prompt"])
+def test_clause_too_short_for_the_first_chunk_is_a_segment_of_its_own(feed, tokenizer, request_):
+    first, *_ = planned(feed, "No. " + SENTENCES[0], request=request_)
     assert first[:2] == (tokenizer.count("No."), 4)
 
 

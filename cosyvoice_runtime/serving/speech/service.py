@@ -21,7 +21,7 @@ from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.head_start import with_head_start
 from cosyvoice_runtime.pipeline.incoming_text import IncomingText
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts, prompt_layout
+from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.streamed_text import beside, speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
@@ -316,9 +316,8 @@ class SpeechService:
     ) -> None:
         """Speak text while it comes; a stage that is lost ends it, even while nothing is asked of it."""
         request = await self._request(inputs)
-        layout = await asyncio.to_thread(prompt_layout, request, self._front_end, self._tokenizer)
-        clauses = self._front_end.clauses(request.language)
-        feeder = TextFeeder(text, clauses, layout, self._blocks, timer.text_came)
+        making = (request, text, self._front_end, self._tokenizer, self._hop, self._blocks, timer.text_came)
+        feeder = await asyncio.to_thread(TextFeeder.of, *making)
         await listener.send(AudioChunk(torch.zeros(0), self._sample_rate, 0))  # the utterance is open
         rate, playback = self._sample_rate, timer.playback
         spoken = speak_arriving(request, feeder, self._stages, self._hop, rate, lambda: playback.cushion_s)
