@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk, Reference, SpeechRequest
@@ -63,7 +64,7 @@ class Front:
         request, rate, tally = body.request(voice, reference), body.sample_rate or SAMPLE_RATE, Tally()
         pieces = encoded(
             self.chunks(request),
-            make_encoder(body.response_format, rate),
+            partial(make_encoder, body.response_format, rate),
             self.pool,
             tally,
         )

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager, aclosing, suppress
+from functools import partial
 
 import numpy as np
 
@@ -41,18 +42,32 @@ class Tally:
 
 
 async def encoded(
-    chunks: AsyncGenerator[AudioChunk, None], encoder: Encoder, pool: Executor, tally: Tally
+    chunks: AsyncGenerator[AudioChunk, None], make: Callable[[], Encoder], pool: Executor, tally: Tally
 ) -> AsyncGenerator[bytes, None]:
-    """The file, piece by piece; what an encoder takes longer for runs in the pool."""
+    """The file, piece by piece; what an encoder takes longer for runs in the pool.
+
+    Args:
+        make: opens the encoder, which takes some milliseconds: in the pool, while the server makes the audio.
+    """
+    making = asyncio.get_running_loop().run_in_executor(pool, make)
     try:
         async with aclosing(chunks):
             async for samples in slices(chunks, tally):
+                encoder = await asyncio.shield(making)
                 if piece := await run(encoder, encoder.feed, pool, samples):
                     yield piece
+            encoder = await asyncio.shield(making)
             if piece := await run(encoder, encoder.finish, pool):
                 yield piece
     finally:
-        pool.submit(encoder.close)  # not here: a thread may still be in it when a client leaves
+        # Not here: a thread may still make it, or be in it, when a client leaves.
+        making.add_done_callback(partial(_close, pool))
+
+
+def _close(pool: Executor, made: asyncio.Future[Encoder]) -> None:
+    if not made.cancelled() and made.exception() is None:
+        with suppress(RuntimeError):  # of a pool that has been shut down
+            pool.submit(made.result().close)
 
 
 async def slices(chunks: AsyncIterator[AudioChunk], tally: Tally) -> AsyncIterator[Samples]:

@@ -200,6 +200,7 @@ class CodecEncoder:
         self._stream = self._container.add_stream(codec.name, rate=rate, options=codec.options)
         self._stream.layout = "mono"
         self._stream.format = codec.sample_format
+        self._container.start_encoding()  # else the first samples wait for the codec to be opened
         self._position = 0
         self._in_use = threading.Lock()
 

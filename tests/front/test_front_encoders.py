@@ -120,7 +120,7 @@ def test_encoder_of_a_stream_that_is_given_up_is_closed():
         yield AudioChunk(np.ones(10, np.float32), 0.0)
 
     async def give_up(encoder, pool):
-        async with aclosing(encoded(two_chunks(), encoder, pool, Tally())) as pieces:
+        async with aclosing(encoded(two_chunks(), lambda: encoder, pool, Tally())) as pieces:
             await anext(pieces)
 
     encoder = HeldEncoder()
