@@ -22,7 +22,7 @@ from cosyvoice_runtime.flow.estimator import (
     start_noise,
 )
 from cosyvoice_runtime.flow.layers import NoPast, Past, visible_keys
-from cosyvoice_runtime.flow.weights import from_published
+from cosyvoice_runtime.flow.parts import parts_of
 
 MAX_PROMPT_S = 30
 """Longest reference (CosyVoice's front end refuses longer ones): a prompt is computed and kept as a whole."""
@@ -75,14 +75,14 @@ class FlowNetwork(nn.Module):
 
     def __init__(self, config: FlowConfig) -> None:
         super().__init__()
-        width = config.encoder.width
+        parts = parts_of(config)
         self.token_embedding = nn.Embedding(config.token_vocab_size, config.token_width)
         self.speaker = nn.Linear(config.speaker_dim, config.mel_bins)
-        self.encoder = FlowEncoder(
+        self.encoder = parts.encoder(
             config.encoder, config.token_width, config.lookahead_tokens, config.frames_per_token
         )
-        self.encoder_projection = nn.Linear(width, config.mel_bins)
-        self.estimator = Estimator(config.estimator, config.mel_bins)
+        self.encoder_projection = parts.projection(config)
+        self.estimator = parts.estimator(config.estimator, config.mel_bins)
 
     def replace(self, encoder: nn.Module, estimator: nn.Module) -> None:
         """Run others in place of the two; their weights are freed."""
@@ -129,6 +129,7 @@ class Flow:
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
         self.solver = EulerSolver(network.estimator, config.cfg_rate, num_steps)
+        network.estimator.drop_time_layers()
         self.max_frames = MAX_FRAMES
         """Of one utterance, prompt included; engines may be built for fewer."""
         self.lookahead_tokens = config.lookahead_tokens
@@ -152,7 +153,7 @@ class Flow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = FlowNetwork(config).eval().requires_grad_(False)
-        network.load_state_dict(from_published(tensors), assign=True)
+        network.load_state_dict(parts_of(config).from_published(tensors), assign=True)
         return cls(config, network.to(device, dtype), num_steps, compiled)
 
     def wait_for(self, tokens: int | None) -> None:

@@ -88,7 +88,7 @@ def _network(layout: Layout, name: str, dtype: str) -> onnx.ModelProto:
     network = Flow.from_tensors(config.flow, tensors).network
     if name == encoder.NAME:
         return encoder.encoder_graph(network.encoder, config.flow, dtype)
-    return estimator.estimator_graph(network.estimator, config.flow.estimator, config.flow.mel_bins, dtype)
+    return estimator.estimator_graph(network.estimator, config.flow.unet, config.flow.mel_bins, dtype)
 
 
 def _code_hash() -> str:
