@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 
 
 class LocalStages:
-    """A batch of one in both networks, computed on the event loop's thread."""
+    """A batch of one in both networks, computed on the event loop's thread.
 
-    def __init__(self, lm: SpeechLM, token2wav: Token2Wav) -> None:
+    Args:
+        silent_tokens: speech codes of which only the first few of a run are spoken.
+    """
+
+    def __init__(self, lm: SpeechLM, token2wav: Token2Wav, silent_tokens: Collection[int] = ()) -> None:
         self._lm = lm
         self._token2wav = token2wav
+        self._silent_tokens = silent_tokens
         self._states: dict[str, Any] = {}
 
     async def generate(
@@ -29,8 +35,9 @@ class LocalStages:
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
+        keep = SilenceFilter(self._silent_tokens)
         for group in _groups(generate(self._lm, prompt, sampling)):
-            yield group
+            yield TokenGroup(keep(group.tokens), group.finish_reason)
             await asyncio.sleep(0)  # whoever waits for tokens looks at this one before the next is drawn
 
     async def wave(

@@ -97,8 +97,10 @@ def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextT
     if request.instruct_text is not None:
         prompts = [instruct(tokenizer, request.instruct_text, segment) for segment in segments]
     elif request.cross_lingual or not request.voice.transcript:
+        front_end.require_end_of_prompt("target_text", request.text)
         prompts = [cross_lingual(tokenizer, segment) for segment in segments]
     else:
+        front_end.require_end_of_prompt("reference_text", request.voice.transcript, request.text)
         transcript = front_end.transcript(request.voice.transcript, request.language)
         speech = request.voice.speech_tokens.tolist()
         texts = [zero_shot(tokenizer, transcript, segment) for segment in segments]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import groupby
 from operator import attrgetter
@@ -47,6 +47,7 @@ class Synthesizer:
     Args:
         hop: where chunks end.
         speakers: voices that the checkpoint brings, by name.
+        silent_tokens: speech codes of which only the first few of a run are spoken.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Synthesizer:
         hop: HopPolicy,
         extractors: Extractors,
         speakers: Mapping[str, Voice],
+        silent_tokens: Collection[int] = (),
     ) -> None:
         self.tokenizer = tokenizer
         self.front_end = front_end
@@ -66,6 +68,7 @@ class Synthesizer:
         self.hop = hop
         self.extractors = extractors
         self.speakers = speakers
+        self.silent_tokens = silent_tokens
 
     @classmethod
     def from_checkpoint(
@@ -81,7 +84,7 @@ class Synthesizer:
         first_hop: int | None = None,
         ode_steps: int = NUM_STEPS,
     ) -> Synthesizer:
-        """Load a directory laid out like the published CosyVoice2-0.5B.
+        """Load a directory laid out like a published one; what it holds tells the family.
 
         Args:
             threads: of the extractors, when a voice is made.
@@ -94,7 +97,8 @@ class Synthesizer:
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
         """
         layout, config = Layout(directory), load_config(directory)
-        tokenizer = TextTokenizer(layout.vocabulary.parent)
+        family = layout.family
+        tokenizer = TextTokenizer(layout.vocabulary.parent, family.special_tokens)
         extractors = Extractors(layout, threads)
         logger.info("loading %s on %s", layout.directory, device)
         flow = Flow.from_tensors(
@@ -105,12 +109,13 @@ class Synthesizer:
         )
         return cls(
             tokenizer,
-            TextFrontEnd(tokenizer),
+            TextFrontEnd(tokenizer, family=family),
             SpeechLM.from_tensors(config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype),
             Token2Wav(FlowStream(flow, FLOW_PAGES), vocoder, lookahead_frames),
             _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
             import_speakers(load_speakers(layout), tokenizer.decode, extractors.checkpoint_id),
+            family.silent_tokens,
         )
 
     @property
@@ -128,7 +133,7 @@ class Synthesizer:
             InvalidInput: at once, naming the field of the request that can't be served.
         """
         prompts = lm_prompts(request, self.front_end, self.tokenizer)
-        return self._chunks(request, prompts, LocalStages(self.lm, self.token2wav))
+        return self._chunks(request, prompts, LocalStages(self.lm, self.token2wav, self.silent_tokens))
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
         """Speak speech tokens that are there already in the request's voice; its text is not read."""

@@ -7,13 +7,7 @@ from cosyvoice_runtime.vocoder.source import SourceNoise
 from cosyvoice_runtime.vocoder.stream import change_speed, stream
 from cosyvoice_runtime.vocoder.windows import VocoderState
 
-__all__ = [
-    "HiFT",
-    "SourceNoise",
-    "VocoderState",
-    "causal",
-    "causal_geometry",
-    "change_speed",
-    "context",
-    "stream",
-]
+FAMILIES = (causal, causal_geometry)
+"""Modules that register a family's parts."""
+
+__all__ = ["FAMILIES", "HiFT", "SourceNoise", "VocoderState", "change_speed", "context", "stream"]

@@ -31,6 +31,7 @@ class Case:
     name: str
     settings: dict[str, Any]
     tensors: dict[str, torch.Tensor]
+    family: Goldens
 
     def __getitem__(self, name: str) -> torch.Tensor:
         return self.tensors[name]
@@ -39,7 +40,7 @@ class Case:
         return name in self.tensors
 
     def __str__(self) -> str:
-        return self.name
+        return self.name if self.family is COSYVOICE2 else f"cosyvoice3-{self.name}"
 
 
 class Goldens:
@@ -53,7 +54,7 @@ class Goldens:
 
     def __init__(self, stored: str, marker: str, config_of: Callable[[dict[str, Any]], ModelConfig]) -> None:
         self.directory = TESTS / stored
-        self._config_of = config_of
+        self.config_of = config_of
         self._tensors: dict[str, dict[str, torch.Tensor]] = {}
         other = os.environ.get("GOLDENS_DIR")
         if other and marker in read(Path(other) / "config.json"):
@@ -76,14 +77,14 @@ class Goldens:
             case, _, short_name = full_name.partition(".")
             by_case.setdefault(case, {})[short_name] = tensor
         return [
-            Case(name, values, by_case.get(name, {}))
+            Case(name, values, by_case.get(name, {}), self)
             for name, values in self.settings(group).items()
             if name.startswith(prefix)
         ]
 
     def config(self) -> ModelConfig:
         """Architecture of the networks."""
-        return self._config_of(self.settings("config"))
+        return self.config_of(self.settings("config"))
 
 
 def read(path: Path) -> Any:
