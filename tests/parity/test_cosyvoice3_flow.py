@@ -95,6 +95,7 @@ def test_stages_of_the_estimator(compare):
     test_estimator.__wrapped__(case, compare)
     for hook in hooks:
         hook.remove()
+    assert outputs.keys() == watched.keys()
     for name, output in outputs.items():
         compare(name, output, case[name], TOLERANCE)
     compare("sinusoid", time_sinusoid(case["t"], 256), case["mid_time_sin"], TOLERANCE)
