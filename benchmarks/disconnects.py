@@ -45,7 +45,6 @@ SHARES = {
     "gRPC channel closed": 30,
     "HTTP connection closed": 10,
 }
-"""The last are few: tritonserver 2.51 does not tell of a closed HTTP connection, and all is computed."""
 TOLERANCE = 1e-3
 """Of full scale: chunks of several utterances are computed together, which rounds otherwise."""
 MOST_READ_OTHERWISE = 0.05

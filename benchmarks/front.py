@@ -1,7 +1,7 @@
 """What the front adds, what it holds, and what clients leave behind that hang up.
 
 The server is the one of chain_overhead.py: instant models that stream 1 s of audio every 100 ms. The front is
-a process of its own before it.
+a process of its own before it. When tritonserver ends before its time, the end of its log is printed.
 
     python benchmarks/front.py --requests 50 --streams 1 50 200 --aborts 1000
 """
@@ -21,15 +21,19 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from chain_overhead import DIRECTORY_VARIABLE, TEXT, serve
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest, Timeline
+from cosyvoice_runtime import processes
+from cosyvoice_runtime.supervisor import Server
+from measuring.work_left import gauges
 
 SAMPLE_BYTES = 2 * 24_000
 """Of a second of pcm."""
+AT_A_TIME = 50
+SETTLE_S = 10.0
 RUNNING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
 
 
@@ -44,17 +48,33 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ[DIRECTORY_VARIABLE] = folder
         places = f"max_inflight_utterances={max(*options.streams, 64)}"
-        with serve(Path(folder), places) as server, front(server.grpc_url) as (port, process):
-            asyncio.run(measure(options, server.grpc_url, port, process))
+        with (
+            serve(Path(folder), places) as server,
+            alive(server.session, Path(folder) / "server.log"),
+            front(server.grpc_url) as (port, process),
+        ):
+            asyncio.run(measure(options, server, port, process))
 
 
-async def measure(options: argparse.Namespace, grpc_url: str, port: int, process: int) -> None:
+@contextmanager
+def alive(session: int, log: Path) -> Iterator[None]:
+    """Whatever is measured means nothing unless tritonserver, which leads the session, lives to the end."""
+    try:
+        yield
+    finally:
+        if not processes.is_alive(session):
+            print(*log.read_text("utf-8", "replace").splitlines()[-60:], sep="\n", file=sys.stderr)
+            raise SystemExit("tritonserver has ended")
+
+
+async def measure(options: argparse.Namespace, server: Server, port: int, process: int) -> None:
     await first_byte(port, "pcm")
-    await added_latency(grpc_url, port, options.requests)
+    if options.requests:
+        await added_latency(server.grpc_url, port, options.requests)
     for count in options.streams:
         await held_streams(port, count, process)
     if options.aborts:
-        await aborted(port, options.aborts, process)
+        await aborted(server, port, options.aborts, process)
 
 
 @contextmanager
@@ -132,16 +152,39 @@ async def listen(port: int) -> Timeline:
     return timeline
 
 
-async def aborted(port: int, count: int, process: int) -> None:
+async def aborted(server: Server, port: int, count: int, front: int) -> None:
     """Connections that are closed at the first byte, or before it; then what is left of them."""
-    for batch in range(0, count, 50):
-        await asyncio.gather(*(hang_up(port, number) for number in range(batch, min(count, batch + 50))))
-        if batch == 0:
-            await asyncio.sleep(1.0)  # caches are warm now
-            first = facts(process)
-    await asyncio.sleep(2.0)
-    print(f"{count} aborted: after the first 50 {first}, at the end {facts(process)}")
+    parts = {"front": front, "gateway": gateway_process(), "tritonserver": server.session}
+    members = processes.session_members(server.session)
+    parts |= {process.model: process.pid for process in members if process.model}
+    warm: dict[str, str] = {}
+    for begun in range(0, count, AT_A_TIME):
+        await asyncio.gather(*(hang_up(port, begun + number) for number in range(AT_A_TIME)))
+        if begun == AT_A_TIME:  # caches are warm now
+            await settled(server)
+            warm = {name: facts(process) for name, process in parts.items()}
+    took = await settled(server)
+    print(f"\n{count} aborted, {AT_A_TIME} at a time; no utterance is left {took:.1f} s after the last\n")
+    print(f"| process | after the first {2 * AT_A_TIME} | at the end |\n|---|---|---|")
+    for name, process in parts.items():
+        print(f"| {name} | {warm.get(name, '')} | {facts(process)} |", flush=True)
     await first_byte(port, "pcm")
+
+
+def gateway_process() -> int:
+    command = ("cosyvoice_runtime.gateway", "grpc")
+    mine = (process for process in processes.living() if process.parent == os.getpid())
+    return next(process.pid for process in mine if process.command[2:4] == command)
+
+
+async def settled(server: Server) -> float:
+    """Seconds until the server has no utterance in progress."""
+    started = time.monotonic()
+    while any(gauges(f"http://{server.metrics_url}/metrics", ["cosyvoice_inflight_utterances"]).values()):
+        if time.monotonic() > started + SETTLE_S:
+            raise SystemExit(f"utterances are still in progress after {SETTLE_S:g} s")
+        await asyncio.sleep(0.05)
+    return time.monotonic() - started
 
 
 async def hang_up(port: int, number: int) -> None:
@@ -174,12 +217,12 @@ async def body_begins(reader: asyncio.StreamReader) -> None:
     await reader.read(1)
 
 
-def facts(process: int) -> dict[str, Any]:
-    """Memory, files and threads of a process."""
+def facts(process: int) -> str:
+    """Memory, threads, and files with sockets of a process."""
     status = Path(f"/proc/{process}/status").read_text("ascii")
     numbers = {key: int(re.search(rf"^{key}:\s+(\d+)", status, re.M)[1]) for key in ("VmRSS", "Threads")}  # type: ignore[index]
     files = len(os.listdir(f"/proc/{process}/fd"))
-    return {"MiB": numbers["VmRSS"] >> 10, "threads": numbers["Threads"], "files": files}
+    return f"{numbers['VmRSS'] >> 10} MiB, {numbers['Threads']} threads, {files} files"
 
 
 def cpu_seconds(process: int) -> float:

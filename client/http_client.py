@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Speak a text through a server's HTTP port, the whole utterance at once.
+"""Speak a text through a server's HTTP port, each text at once when it has all been spoken.
 
     python client/http_client.py --server-url localhost:8000 --text "Hello there." -o hello.wav
+    python client/http_client.py --text - --play < story.txt
 
-FILE ends in .wav, .flac or .raw (16-bit little-endian samples at 24 kHz, which is what - writes to standard
-output); without --output it is speech.wav.
+FILE's ending says its format; all but wav, flac and raw need PyAV.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from cosyvoice_client.command import deliver, request_parser, run, speech_request
+from cosyvoice_client.command import request_parser, run, speak
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_client.request import OFFLINE_MODEL
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = request_parser(__doc__, "localhost:8000", OFFLINE_MODEL, timeout_s=300)
-    options = parser.parse_args(arguments)
+    options = request_parser(__doc__, "localhost:8000", OFFLINE_MODEL, timeout_s=300).parse_args(arguments)
 
-    def speak() -> None:
+    def speak_whole() -> None:
         client = HttpSpeechClient(options.url, options.model, options.timeout)
-        chunk = client.synthesize(speech_request(options))
-        deliver([chunk], options.output or "speech.wav", quiet=options.quiet)
+        speak(options, lambda request: [client.synthesize(request)])
 
-    return run(speak)
+    return run(speak_whole)
 
 
 if __name__ == "__main__":

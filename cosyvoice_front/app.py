@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from cosyvoice_front.bodies import BodyLimits
 from cosyvoice_front.errors import ApiError, broken, foreign_page, model_not_found, no_such_page
 from cosyvoice_front.front import Front, open_front
+from cosyvoice_front.page_files import add_page
 from cosyvoice_front.request_id import RequestIds
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_front.speech import SpeechBody, read_speech
@@ -45,6 +46,8 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
     _add_probes(app)
     _add_errors(app)
     front = settings.front
+    if front.page:
+        add_page(app)
     app.add_middleware(BodyLimits, most_bytes=front.max_body_mib << 20, timeout_s=front.body_timeout_s)
     app.add_middleware(RequestIds)
     return app

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk, Reference, SpeechRequest
+from cosyvoice_client.encoders import content_type, make_encoder
 from cosyvoice_front import request_id
-from cosyvoice_front.encoders import content_type, make_encoder
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
 from cosyvoice_front.limits import Limits

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cosyvoice_client import Reference, SpeechRequest
-from cosyvoice_front.encoders import RATES, Format
+from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import invalid, model_not_found, of_validation
 from cosyvoice_runtime.settings import FrontSettings
 

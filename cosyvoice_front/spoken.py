@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, aclosing
 import numpy as np
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk
+from cosyvoice_client.encoders import Encoder, Samples
 from cosyvoice_front import events
-from cosyvoice_front.encoders import Encoder, Samples
 from cosyvoice_front.errors import ApiError, broken
 
 logger = logging.getLogger(__name__)
@@ -44,12 +44,15 @@ async def encoded(
     chunks: AsyncGenerator[AudioChunk, None], encoder: Encoder, pool: Executor, tally: Tally
 ) -> AsyncGenerator[bytes, None]:
     """The file, piece by piece; what an encoder takes longer for runs in the pool."""
-    async with aclosing(chunks):
-        async for samples in slices(chunks, tally):
-            if piece := await _run(encoder, encoder.feed, pool, samples):
+    try:
+        async with aclosing(chunks):
+            async for samples in slices(chunks, tally):
+                if piece := await _run(encoder, encoder.feed, pool, samples):
+                    yield piece
+            if piece := await _run(encoder, encoder.finish, pool):
                 yield piece
-        if piece := await _run(encoder, encoder.finish, pool):
-            yield piece
+    finally:
+        pool.submit(encoder.close)  # not here: a thread may still be in it when a client leaves
 
 
 async def slices(chunks: AsyncIterator[AudioChunk], tally: Tally) -> AsyncIterator[Samples]:

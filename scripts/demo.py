@@ -77,7 +77,10 @@ def serve(grpc_url: str) -> None:
     """Run the front before this server, with the voices of the server's own directory, until Ctrl-C."""
     given = [f"front.grpc_url={grpc_url}", f"front.voices_dir={BUILD / 'voices'}"]
     front = Settings.read(given, os.environ).front
-    print(f"OpenAI's speech API: http://{front.host}:{front.port}/v1 (Ctrl-C ends it)", flush=True)
+    address = f"http://{front.host}:{front.port}"
+    if front.page:
+        print(f"page to speak from: {address}/")
+    print(f"OpenAI's speech API: {address}/v1 (Ctrl-C ends it)", flush=True)
     with suppress(KeyboardInterrupt):  # the front gets it too, and ends by itself
         subprocess.run([sys.executable, "-m", "cosyvoice_front", *given], cwd=ROOT)
 

@@ -4,6 +4,7 @@
     python3 scripts/environment.py            what the server and the clients need
     python3 scripts/environment.py --front    and what the front needs
     python3 scripts/environment.py --test     and what the front and the tests need
+    python3 scripts/environment.py --clients  and other people's clients, for tests/front/clients
 
 Needs Linux on x86_64 and Python 3.11 or 3.12 with venv and libpython. Nothing is done when the environment
 already holds what requirements/ asks for.
@@ -34,6 +35,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 BINDINGS = "bindings"
+CLIENTS = "clients"
 VERSIONS = ("3.11", "3.12")
 GLIBC = (2, 35)
 FREE_GIB = 3.0
@@ -100,6 +102,7 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="default: .venv of the checkout")
     parser.add_argument("--front", action="store_true", help="also what the front needs")
     parser.add_argument("--test", action="store_true", help="also what the front and the tests need")
+    parser.add_argument("--clients", action="store_true", help="also LiveKit's, Pipecat's and Node's clients")
     parser.add_argument(
         "--installer", choices=("uv", "pip"), help="default: uv, or pip where uv can't be had"
     )
@@ -108,7 +111,7 @@ def main() -> int:
     try:
         make(
             options.venv.absolute(),
-            wanted_parts(options.front, options.test),
+            wanted_parts(options),
             options.python,
             options.installer,
         )
@@ -118,11 +121,14 @@ def main() -> int:
     return 0
 
 
-def wanted_parts(front: bool, test: bool) -> list[str]:
+def wanted_parts(options: argparse.Namespace) -> list[str]:
     """Files of requirements/, by their names."""
-    if test:
-        return ["cpu", "front", "test", BINDINGS]
-    return ["cpu", "front"] if front else ["cpu"]
+    parts = ["cpu"]
+    if options.front or options.test or options.clients:
+        parts.append("front")
+    if options.test:
+        parts += ["test", BINDINGS]
+    return [*parts, CLIENTS] if options.clients else parts
 
 
 def make(venv: Path, parts: list[str], python: str | None, installer: str | None = None) -> None:
@@ -218,8 +224,19 @@ def _install_all(installer: Installer, venv: Path, parts: list[str]) -> None:
     _install(installer, ["--constraint", str(REQUIREMENTS / "cpu.txt"), "torch"])
     _install(installer, ["--no-deps", *files])
     _install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+    if CLIENTS in parts:
+        _install_for_node()
     if BINDINGS in parts:
         _install_side_by_side(installer, venv / BINDINGS, REQUIREMENTS / f"{BINDINGS}.txt")
+
+
+def _install_for_node() -> None:
+    """openai's package for Node, where npm is."""
+    npm = shutil.which("npm")
+    if npm is None:
+        print("  npm is missing, so the client for Node is left out", flush=True)
+        return
+    run([npm, "ci", "--ignore-scripts", "--prefix", str(REQUIREMENTS / "node")], "npm failed")
 
 
 def _further_places(venv: Path) -> str:

@@ -18,6 +18,9 @@ class TritonPythonModel:
         start = now()
         for request in requests:
             inputs = Inputs(request)
+            if inputs.scalar("cancel", default=False):
+                answer(request, "token2wav", {"waveform": np.zeros((1, 0), np.float32)})
+                continue
             utterance, position = inputs.text("utterance_id"), inputs.scalar("position")
             tokens = len(inputs.required("speech_tokens"))
             number = self.numbers.setdefault(utterance, len(self.numbers))

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 import urllib.request
+from collections.abc import Sequence
 
 IN_PROGRESS = (
     "cosyvoice_inflight_utterances",
@@ -23,16 +24,21 @@ async def work_left(page: str, settle_s: float) -> dict[str, float]:
         SystemExit: the page lacks one of them.
     """
     until = time.monotonic() + settle_s
-    while (left := await asyncio.to_thread(_in_progress, page)) and time.monotonic() < until:
+    while (left := await asyncio.to_thread(gauges, page, IN_PROGRESS)) and time.monotonic() < until:
         await asyncio.sleep(0.1)
     return left
 
 
-def _in_progress(page: str) -> dict[str, float]:
+def gauges(page: str, names: Sequence[str]) -> dict[str, float]:
+    """Those of these names that are not zero, with their labels.
+
+    Raises:
+        SystemExit: the page lacks one of them.
+    """
     with urllib.request.urlopen(page, timeout=10) as response:
         text = response.read().decode()
-    found = re.findall(rf"^((?:{'|'.join(IN_PROGRESS)})\{{.*\}}) (\S+)$", text, re.MULTILINE)
-    missing = [name for name in IN_PROGRESS if name not in text]
+    found = re.findall(rf"^((?:{'|'.join(names)})\{{.*\}}) (\S+)$", text, re.MULTILINE)
+    missing = [name for name in names if name not in text]
     if missing:
         raise SystemExit(f"{page} has no {', '.join(missing)}")
     return {name: float(value) for name, value in found if float(value)}

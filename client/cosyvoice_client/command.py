@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from cosyvoice_client.chunk import AudioChunk
-from cosyvoice_client.errors import ClientError, InvalidArgumentError, RefusedError
-from cosyvoice_client.player import Player, open_player
+from cosyvoice_client.delivery import DEFAULT_OUTPUT, deliver, tell
+from cosyvoice_client.errors import ClientError, InvalidArgumentError
 from cosyvoice_client.reference import SERVER_RATE, Reference, read_reference
 from cosyvoice_client.request import OPTIONS, SpeechRequest
-from cosyvoice_client.timeline import Timeline
-from cosyvoice_client.writer import STDOUT, audio_writer, check_target
 
 EXIT_CODES = """exit codes:
   0   spoken
@@ -25,6 +21,11 @@ EXIT_CODES = """exit codes:
   4   nothing came from the server for --timeout seconds
   130 stopped with Ctrl-C; what had arrived is in the output"""
 INTERRUPTED = 130
+TEXT_HELP = "what to speak; - speaks each line of standard input as soon as it is there"
+OUTPUT_HELP = (
+    ".wav, .flac, .mp3, .opus, .ogg or .aac; .raw, .pcm and - for standard output are samples alone; "
+    f"default {DEFAULT_OUTPUT}, or none with --play"
+)
 
 
 def request_parser(
@@ -34,23 +35,29 @@ def request_parser(
     parser = argparse.ArgumentParser(
         description=description, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--text", "--target-text", required=True, help="what to speak; - reads it from stdin")
-    parser.add_argument("-o", "--output", "--output-audio", default=None, metavar="FILE", help="see above")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--text", "--target-text", required=True, help=TEXT_HELP)
+    add_output(parser)
     _add_server(parser.add_argument_group("server"), url, model, timeout_s)
     add_voice(parser.add_argument_group("voice (default: the server's)"))
     add_options(parser.add_argument_group("how it is spoken (defaults: the server's)"))
     return parser
 
 
-def speech_request(options: argparse.Namespace) -> SpeechRequest:
-    """The request that the options describe.
+def speak(options: argparse.Namespace, utter: Callable[[SpeechRequest], Iterable[AudioChunk]]) -> None:
+    """Speak what the options ask for, with ``utter`` for each text.
 
     Raises:
-        InvalidArgumentError: the reference can't be read, or an option's value can't be sent.
+        ClientError: as :func:`deliver`; or the reference can't be read, or an option's value can't be sent.
     """
-    text = sys.stdin.read().strip() if options.text == "-" else options.text
-    return SpeechRequest(text, reference(options), **spoken_options(options))
+    voice, how = reference(options), spoken_options(options)
+    deliver(options, lambda text: utter(SpeechRequest(text, voice, **how)))
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Options that say where the speech goes."""
+    parser.add_argument("-o", "--output", "--output-audio", default=None, metavar="FILE", help=OUTPUT_HELP)
+    parser.add_argument("--play", action="store_true", help="play aloud as it comes")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def reference(options: argparse.Namespace) -> Reference | None:
@@ -71,90 +78,17 @@ def spoken_options(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in OPTIONS}
 
 
-def deliver(
-    chunks: Iterable[AudioChunk], output: str | None, *, play: bool = False, quiet: bool = False
-) -> None:
-    """Write, play and report chunks as they arrive; ``output`` None writes nothing.
-
-    The file is made when the first chunk is there, so that a failed request leaves an older one alone.
-
-    Raises:
-        ClientError: the chunks did, there were none, or they can't be written or played.
-    """
-    progress = Progress(_ignore if quiet else _tell)
-    sinks: list[Callable[..., object]] = []
-    with ExitStack() as resources:
-        if output is not None:
-            check_target(output)
-        if play:
-            sinks.append(resources.enter_context(_announced_player(quiet)))
-        try:
-            for index, chunk in enumerate(progress.watch(chunks)):
-                if output is not None and index == 0:
-                    sinks.insert(0, resources.enter_context(audio_writer(output)))
-                for sink in sinks:
-                    sink(chunk.samples)
-        finally:
-            progress.summarise(output)
-    if not progress.timeline.arrivals:
-        raise RefusedError("the server sent no audio")
-
-
-def _announced_player(quiet: bool) -> Player:
-    player = open_player()
-    if not quiet:
-        _tell(f"playing through {player.name}")
-    return player
-
-
 def run(main: Callable[[], None]) -> int:
     """Call ``main`` and turn what it raises into a line and an exit code."""
     try:
         main()
     except ClientError as error:
-        _tell(f"error: {error}")
+        tell(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        _tell("stopped")
+        tell("stopped")
         return INTERRUPTED
     return 0
-
-
-class Progress:
-    """A line for every chunk, and one at the end."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.timeline = Timeline()
-        self._say = say
-
-    def watch(self, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
-        """The same chunks, each reported when it has been dealt with."""
-        previous_s = 0.0
-        for index, chunk in enumerate(chunks, 1):
-            yield chunk
-            self.timeline.add(chunk.arrived_s, chunk.seconds)
-            ending = f", segment ends: {chunk.finish_reason}" if chunk.finish_reason else ""
-            waited_ms = 1000 * (chunk.arrived_s - previous_s)
-            self._say(f"chunk {index:3}: after {waited_ms:6.0f} ms, {chunk.seconds:5.2f} s of speech{ending}")
-            previous_s = chunk.arrived_s
-
-    def summarise(self, output: str | None) -> None:
-        """Say what came, also if it was cut short."""
-        ttfb_s, audio_s = self.timeline.ttfb_s, self.timeline.audio_s
-        if ttfb_s is None:
-            return
-        last_s = self.timeline.arrivals[-1].at_s
-        gaps_ms = [1000 * gap for gap in self.timeline.gaps_s]
-        silent_ms = 1000 * sum(self.timeline.underruns_s)
-        gaps = f", longest wait between chunks {max(gaps_ms):.0f} ms" if gaps_ms else ""
-        target = "" if output in (None, STDOUT) else f" in {output}"
-        self._say(
-            f"{audio_s:.2f} s of speech{target} after {last_s:.2f} s, real-time factor {last_s / audio_s:.3f}"
-        )
-        self._say(f"first chunk after {1000 * ttfb_s:.0f} ms{gaps}")
-        if silent_ms:
-            count = len(self.timeline.underruns_s)
-            self._say(f"a listener would have heard {count} silences, {silent_ms:.0f} ms together")
 
 
 def _add_server(group: argparse._ArgumentGroup, url: str, model: str, timeout_s: float) -> None:
@@ -206,11 +140,3 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-tokens", type=int, help="most speech tokens of a segment of the text, 25 for a second"
     )
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _ignore(line: str) -> None:
-    """What a quiet command says."""

@@ -16,6 +16,10 @@ class ClientError(Exception):
     kind = "error"
     exit_code = 1
 
+    def name(self, place: str) -> None:
+        """Say where it happened, in front of what."""
+        self.args = (f"{place}: {self}",)
+
 
 class InvalidArgumentError(ClientError):
     """Something given to the client can't be used; nothing was sent."""

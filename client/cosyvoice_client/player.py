@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import queue
 import shutil
 import subprocess
+import tempfile
+import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +19,9 @@ import numpy.typing as npt
 
 from cosyvoice_client.chunk import SAMPLE_RATE
 from cosyvoice_client.errors import InvalidArgumentError
-from cosyvoice_client.writer import pcm16
+from cosyvoice_client.pcm import pcm16
+
+Samples = npt.NDArray[np.float32]
 
 PROGRAMS = {
     "aplay": "aplay -q -t raw -f S16_LE -c 1 -r {rate}",
@@ -23,8 +30,8 @@ PROGRAMS = {
 """Programs that play raw 16-bit samples from standard input."""
 
 
-class Player(ABC):
-    """Plays samples in the order given; in a ``with`` block, which ends when all has been heard.
+class Output(ABC):
+    """Where sound goes; what it is given it plays in order.
 
     Attributes:
         name: what plays.
@@ -33,16 +40,125 @@ class Player(ABC):
     name: str
 
     @abstractmethod
-    def __call__(self, samples: npt.NDArray[np.float32]) -> None:
-        """Append samples ``[n]``; waits when enough are pending."""
+    def write(self, samples: Samples) -> None:
+        """Append samples ``[n]``; waits when enough are pending.
+
+        Raises:
+            InvalidArgumentError: it can't play here.
+        """
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until everything has been heard."""
+        """Wait until everything has been heard.
+
+        Raises:
+            InvalidArgumentError: it could not be.
+        """
 
     @abstractmethod
     def abort(self) -> None:
         """Fall silent at once."""
+
+
+class SoundDevice(Output):
+    """The Python package sounddevice."""
+
+    name = "sounddevice"
+
+    def __init__(self, rate: int) -> None:
+        import sounddevice
+
+        self._error = sounddevice.PortAudioError
+        with self._reported():
+            self._stream: Any = sounddevice.OutputStream(rate, channels=1, dtype="float32")
+            self._stream.start()
+
+    def write(self, samples: Samples) -> None:
+        with self._reported():
+            self._stream.write(samples.reshape(-1, 1))
+
+    def finish(self) -> None:
+        with self._reported():
+            self._stream.stop()
+            self._stream.close()
+
+    def abort(self) -> None:
+        self._stream.abort()
+        self._stream.close()
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except self._error as error:
+            raise InvalidArgumentError(f"sounddevice can't play here: {error}") from error
+
+
+class Program(Output):
+    """A program that reads raw samples."""
+
+    def __init__(self, name: str, rate: int) -> None:
+        self.name = name
+        command = PROGRAMS[name].format(rate=rate).split()
+        # In a session of its own: Ctrl-C is for this process, which decides what becomes of the player.
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stderr=self._said, start_new_session=True
+        )
+
+    def write(self, samples: Samples) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(pcm16(samples).tobytes())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self._require_success()
+            raise InvalidArgumentError(f"{self.name} has ended before the speech did") from None
+
+    def finish(self) -> None:
+        self._require_success()
+
+    def abort(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _require_success(self) -> None:
+        self._process.communicate()  # closes its input, which is the end of the speech
+        if self._process.returncode:
+            self._said.seek(0)
+            lines = self._said.read().decode(errors="replace").split("\n")
+            reason = next((line for line in reversed(lines) if line.strip()), "it doesn't say why")
+            raise InvalidArgumentError(f"{self.name} can't play here: {reason.strip()}")
+
+
+class Player:
+    """Plays samples in the order given; in a ``with`` block, which ends when all has been heard.
+
+    A thread hands them to the output, so that the next ones can be made or received meanwhile. After an
+    error in the block, or Ctrl-C while the last ones are heard, there is silence at once.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._waiting: queue.SimpleQueue[Samples | None] = queue.SimpleQueue()
+        self._failure: InvalidArgumentError | None = None
+        self._heard = threading.Event()
+        threading.Thread(target=self._play, name="player", daemon=True).start()
+
+    @property
+    def name(self) -> str:
+        """What plays."""
+        return self._output.name
+
+    def __call__(self, samples: Samples) -> None:
+        """Append samples ``[n]``.
+
+        Raises:
+            InvalidArgumentError: what came before could not be played.
+        """
+        if self._failure is not None:
+            raise self._failure
+        self._waiting.put(samples)
 
     def __enter__(self) -> Player:
         return self
@@ -53,61 +169,25 @@ class Player(ABC):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc_type is None:
-            self.finish()
-        else:
-            self.abort()
-
-
-class SoundDevice(Player):
-    """The Python package sounddevice."""
-
-    name = "sounddevice"
-
-    def __init__(self, rate: int) -> None:
-        import sounddevice
-
+        self._waiting.put(None)
         try:
-            self._stream: Any = sounddevice.OutputStream(rate, channels=1, dtype="float32")
-            self._stream.start()
-        except sounddevice.PortAudioError as error:
-            raise InvalidArgumentError(f"sounddevice can't play here: {error}") from error
+            if exc_type is None:
+                self._heard.wait()
+        finally:
+            if not self._heard.is_set():
+                self._output.abort()
+        if exc_type is None and self._failure is not None:
+            raise self._failure
 
-    def __call__(self, samples: npt.NDArray[np.float32]) -> None:
-        self._stream.write(samples.reshape(-1, 1))
-
-    def finish(self) -> None:
-        self._stream.stop()
-        self._stream.close()
-
-    def abort(self) -> None:
-        self._stream.abort()
-        self._stream.close()
-
-
-class Program(Player):
-    """A program that reads raw samples."""
-
-    def __init__(self, name: str, rate: int) -> None:
-        self.name = name
-        command = PROGRAMS[name].format(rate=rate).split()
-        # In a session of its own: Ctrl-C is for this process, which decides what becomes of the player.
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-
-    def __call__(self, samples: npt.NDArray[np.float32]) -> None:
-        assert self._process.stdin is not None
+    def _play(self) -> None:
         try:
-            self._process.stdin.write(pcm16(samples).tobytes())
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise InvalidArgumentError(f"{self.name} has ended: it can't play here") from None
-
-    def finish(self) -> None:
-        self._process.communicate()
-
-    def abort(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+            while (samples := self._waiting.get()) is not None:
+                self._output.write(samples)
+            self._output.finish()
+        except InvalidArgumentError as error:
+            self._failure = error
+        finally:
+            self._heard.set()
 
 
 def open_player(rate: int = SAMPLE_RATE) -> Player:
@@ -116,6 +196,10 @@ def open_player(rate: int = SAMPLE_RATE) -> Player:
     Raises:
         InvalidArgumentError: there is none.
     """
+    return Player(_open_output(rate))
+
+
+def _open_output(rate: int) -> Output:
     if importlib.util.find_spec("sounddevice"):
         return SoundDevice(rate)
     for name in PROGRAMS:

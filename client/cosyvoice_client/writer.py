@@ -6,31 +6,40 @@ import sys
 import wave
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_client.chunk import SAMPLE_RATE
 from cosyvoice_client.errors import InvalidArgumentError
+from cosyvoice_client.pcm import pcm16
 
 Write = Callable[[npt.NDArray[np.float32]], object]
 Opener = Callable[[str | Path, int], AbstractContextManager[Write]]
 
 STDOUT = "-"
-FULL_SCALE = 32768
+Encoded = Literal["mp3", "opus", "aac"]
+ENCODED: dict[str, Encoded] = {".mp3": "mp3", ".opus": "opus", ".ogg": "opus", ".aac": "aac"}
+"""What PyAV writes, by suffix."""
+PYAV = "av==18.1.0"
+"""As in requirements/front.txt."""
 
 
 @contextmanager
 def audio_writer(target: str | Path, rate: int = SAMPLE_RATE) -> Iterator[Write]:
     """A function that appends mono float32 samples ``[n]`` to a file, as 16-bit integers.
 
-    The suffix says how: ``.wav``, ``.flac`` or ``.raw`` (``.pcm``: little-endian samples without a
-    header). ``-`` is raw on standard output. A wav file is valid after every chunk, even if the process is
-    killed; a flac file when the ``with`` block has ended.
+    The suffix says how: ``.wav``, ``.flac``, ``.mp3``, ``.opus`` (``.ogg``), ``.aac`` or ``.raw`` (``.pcm``:
+    little-endian samples without a header). ``-`` is raw on standard output. All are written as the samples
+    come. A wav file is valid after every chunk, even if the process is killed; mp3, opus and aac lack their
+    last frames then; a flac file is valid when the ``with`` block has ended.
 
     Raises:
-        InvalidArgumentError: another suffix, or the file can't be written.
+        InvalidArgumentError: another suffix, PyAV is missing, or the file can't be written.
     """
     opener = _opener(target)
     with ExitStack() as resources:
@@ -45,21 +54,19 @@ def audio_writer(target: str | Path, rate: int = SAMPLE_RATE) -> Iterator[Write]
 
 
 def check_target(target: str | Path) -> None:
-    """Raise InvalidArgumentError if the suffix is none of those, or there is no such folder."""
+    """Raise InvalidArgumentError if the suffix is none of those or needs PyAV, or there is no such folder."""
     _opener(target)
     if not Path(target).parent.is_dir():
         raise InvalidArgumentError(f"output {target}: there is no folder {Path(target).parent}")
 
 
-def pcm16(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
-    """Little-endian 16-bit samples; beyond full scale they clip."""
-    return np.clip(np.rint(samples * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype("<i2")
-
-
 def _opener(target: str | Path) -> Opener:
     suffix = STDOUT if str(target) == STDOUT else Path(target).suffix.lower()
     if suffix not in OPENERS:
-        raise InvalidArgumentError(f"output {target}: expected a name ending in .wav, .flac, .raw or .pcm")
+        known = ", ".join(name for name in OPENERS if name != STDOUT)
+        raise InvalidArgumentError(f"output {target}: expected a name ending in one of {known}")
+    if suffix in ENCODED and find_spec("av") is None:
+        raise InvalidArgumentError(f"output {target}: {suffix} needs PyAV: pip install {PYAV}")
     return OPENERS[suffix]
 
 
@@ -94,6 +101,24 @@ def _flac(target: str | Path, rate: int) -> Iterator[Write]:
 
 
 @contextmanager
+def _encoded(format: Encoded, target: str | Path, rate: int) -> Iterator[Write]:
+    from cosyvoice_client.encoders import encoder_at
+
+    with open(target, "wb") as file:
+
+        def append(data: bytes) -> None:
+            file.write(data)
+            file.flush()
+
+        encoder = encoder_at(format, rate)
+        try:
+            yield lambda samples: append(encoder.feed(samples))
+        finally:
+            with _reported(target):
+                append(encoder.finish())
+
+
+@contextmanager
 def _raw(target: str | Path, rate: int) -> Iterator[Write]:  # noqa: ARG001
     with open(target, "wb", buffering=0) as file:
         yield lambda samples: file.write(pcm16(samples).tobytes())
@@ -108,4 +133,11 @@ def _stdout(target: str | Path, rate: int) -> Iterator[Write]:  # noqa: ARG001
     yield write
 
 
-OPENERS: dict[str, Opener] = {".wav": _wav, ".flac": _flac, ".raw": _raw, ".pcm": _raw, STDOUT: _stdout}
+OPENERS: dict[str, Opener] = {
+    ".wav": _wav,
+    ".flac": _flac,
+    **{suffix: partial(_encoded, format) for suffix, format in ENCODED.items()},
+    ".raw": _raw,
+    ".pcm": _raw,
+    STDOUT: _stdout,
+}

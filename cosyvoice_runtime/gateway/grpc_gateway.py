@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, NamedTuple
 
 import grpc
+import numpy as np
 from tritonclient.grpc import service_pb2
+from tritonclient.utils import serialize_byte_tensor
 
-from cosyvoice_runtime.errors import STATUSES, with_status
+from cosyvoice_runtime.errors import STATUSES, ClientGoneError, with_status
+from cosyvoice_runtime.gateway.departures import Departures, new_call_id
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import (
-    CLIENT_HEADER,
     INFER,
     MAX_NAME_LENGTH,
     MODEL_CONFIG,
@@ -26,6 +28,7 @@ from cosyvoice_runtime.gateway.policy import (
 )
 from cosyvoice_runtime.gateway.tensor_check import check_grpc
 from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +40,8 @@ NAMES_A_MODEL = {
 }
 """Requests about one model."""
 UNLIMITED = ("grpc.max_receive_message_length", -1)
-PROCESSED_S = 0.1
-"""Time in which tritonserver has handed a request to its model."""
+SETTLE_S = 2.0
+"""Longest wait at the end for calls that clients have left."""
 MAX_CALLS = 4096
 """In progress at once; more are refused."""
 
@@ -60,7 +63,8 @@ class GrpcGateway:
             ],
             maximum_concurrent_rpcs=MAX_CALLS,
         )
-        self._server.add_generic_rpc_handlers([_Calls(self._channel, options)])
+        self._departures = Departures(self._stop)
+        self._server.add_generic_rpc_handlers([_Calls(self._channel, options, self._departures)])
 
     async def start(self) -> None:
         """
@@ -72,17 +76,25 @@ class GrpcGateway:
 
     async def close(self) -> None:
         await self._server.stop(grace=0.2)
+        await self._departures.over(SETTLE_S)
         await self._channel.close()
+
+    async def _stop(self, model: str, call_id: str) -> None:
+        call = self._channel.stream_stream(STREAM_INFER)(metadata=[(LEFT_HEADER, call_id)])
+        await call.write(stop_request(model))
+        await call.done_writing()
+        while await call.read() is not grpc.aio.EOF:
+            continue
 
 
 class _Calls(grpc.GenericRpcHandler):
     """Finds what answers a call; messages are bytes, of which only some are looked into."""
 
-    def __init__(self, channel: grpc.aio.Channel, options: GatewayOptions) -> None:
+    def __init__(self, channel: grpc.aio.Channel, options: GatewayOptions, departures: Departures) -> None:
         self._channel = channel
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
-        self._departures = Departures()
+        self._departures = departures
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         method = handler_call_details.method
@@ -102,80 +114,145 @@ class _Calls(grpc.GenericRpcHandler):
 
         return answer
 
-    async def _ask(self, method: str, message: bytes, metadata: Metadata) -> bytes:
+    async def _ask(self, method: str, message: bytes, named: Metadata) -> bytes:
         """One answer for one request. A client that leaves takes its request along."""
-        taken = self._admit(method, message)
-        call = self._channel.unary_unary(method)(message, metadata=metadata)
+        admitted, call_id = self._admit(method, message), new_call_id()
+        call = self._channel.unary_unary(method)(message, metadata=[*named, (CALL_HEADER, call_id)])
+        answering = asyncio.create_task(self._answer(call, admitted.size))
         try:
-            answer = await asyncio.shield(call)
+            answer = await asyncio.shield(answering)
         except grpc.aio.AioRpcError as error:
             raise RefusedError(*_told(error)) from None
         finally:
-            self._pending.give_back(taken)
-            self._departures.leave(call)
+            if not answering.done():
+                self._departures.see_off(call_id, admitted.models, _end(answering))
         return _without_paths(answer) if method == MODEL_CONFIG else answer
 
-    def _admit(self, method: str, message: bytes) -> int:
+    async def _answer(self, call: Any, size: int) -> bytes:
+        try:
+            return await call
+        finally:
+            self._pending.give_back(size)
+
+    def _admit(self, method: str, message: bytes) -> Admitted:
         name = method.rpartition("/")[2]
         if method == INFER:
             return self._admit_inference(message)
         if name in NAMES_A_MODEL:
             request = _parsed(NAMES_A_MODEL[name], message)
             self._policy.check_model(request.name, request.version)
-        return 0
+        return Admitted(0, frozenset())
 
-    def _admit_inference(self, message: bytes) -> int:
-        check_grpc(_parsed(service_pb2.ModelInferRequest, message), self._policy)
-        return self._pending.take(len(message))
+    def _admit_inference(self, message: bytes) -> Admitted:
+        request = _parsed(service_pb2.ModelInferRequest, message)
+        check_grpc(request, self._policy)
+        return Admitted(self._pending.take(len(message)), frozenset([request.model_name]))
 
     async def _stream(
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> None:
-        upstream = self._channel.stream_stream(STREAM_INFER)(metadata=_named(context))
-        stream = _Stream(upstream, context, self._pending, self._departures)
+        call_id = new_call_id()
+        upstream = self._channel.stream_stream(STREAM_INFER)(
+            metadata=[*_named(context), (CALL_HEADER, call_id)]
+        )
+        stream = _Stream(upstream, context, self._pending)
         try:
             await stream.run(requests, self._admit_inference)
+        except ClientGoneError:
+            return
         except grpc.aio.AioRpcError as error:
             status, text = _told(error)
             await context.abort(grpc.StatusCode[status], text)
+        finally:
+            if not upstream.done():
+                self._departures.see_off(call_id, stream.models, stream.drain())
+
+
+class Admitted(NamedTuple):
+    """A request that gets through.
+
+    Attributes:
+        size: bytes that it counts for.
+        models: that it asks; none if it is no inference.
+    """
+
+    size: int
+    models: frozenset[str]
 
 
 class _Stream:
-    """A client's stream and the server's behind it. What is wrong with one request is told in its place."""
+    """A client's stream and the server's behind it. What is wrong with one request is told in its place.
 
-    def __init__(self, upstream: Any, context: Any, pending: PendingBytes, departures: Departures) -> None:
+    Attributes:
+        models: that were asked.
+    """
+
+    def __init__(self, upstream: Any, context: Any, pending: PendingBytes) -> None:
         self._upstream = upstream
-        self._departures = departures
         self._context = context
         self._pending = pending
         self._taken = 0
-        self._writing = asyncio.Lock()
+        self._telling = asyncio.Lock()
+        self._reading: asyncio.Future[Any] | None = None
+        self._sending: asyncio.Future[None] | None = None
+        self.models: frozenset[str] = frozenset()
 
-    async def run(self, requests: AsyncIterator[bytes], admit: Callable[[bytes], int]) -> None:
+    async def run(self, requests: AsyncIterator[bytes], admit: Callable[[bytes], Admitted]) -> None:
+        """Pass on what comes from either side, until the server has ended the stream."""
         passing = asyncio.create_task(self._pass_requests(requests, admit))
         try:
-            async for response in self._upstream:
+            while (response := await self._next()) is not grpc.aio.EOF:
                 self._give_back()
-                await self._write(_told_in_stream(response))
+                await self._tell(_told_in_stream(response))
         finally:
             passing.cancel()
-            self._departures.leave(self._upstream)
-            self._give_back()
             await asyncio.gather(passing, return_exceptions=True)
+            if self._upstream.done():
+                self._give_back()
 
-    async def _pass_requests(self, requests: AsyncIterator[bytes], admit: Callable[[bytes], int]) -> None:
+    async def drain(self) -> None:
+        """Read the server's stream to its end, for nobody."""
+        try:
+            if self._sending is not None:
+                await asyncio.wait([self._sending])
+            await self._upstream.done_writing()
+            while await (self._reading or self._upstream.read()) is not grpc.aio.EOF:
+                self._reading = None
+        finally:
+            self._give_back()
+
+    async def _pass_requests(
+        self, requests: AsyncIterator[bytes], admit: Callable[[bytes], Admitted]
+    ) -> None:
         async for message in requests:
             try:
-                self._taken += admit(message)
+                admitted = admit(message)
             except RefusedError as refusal:
-                await self._write(_error(refusal, message))
+                await self._tell(_error(refusal, message))
                 continue
-            await self._upstream.write(message)
-        await self._upstream.done_writing()
+            self._taken += admitted.size
+            self.models |= admitted.models
+            await self._send(self._upstream.write(message))
+        await self._send(self._upstream.done_writing())
 
-    async def _write(self, response: bytes) -> None:
-        async with self._writing:
-            await self._context.write(response)
+    async def _next(self) -> Any:
+        """The server's next response. gRPC cancels a call whose reader is cancelled, so a task reads."""
+        self._reading = asyncio.ensure_future(self._upstream.read())
+        response = await asyncio.shield(self._reading)
+        self._reading = None
+        return response
+
+    async def _send(self, sending: Coroutine[Any, Any, None]) -> None:
+        """The same for what goes to the server."""
+        self._sending = asyncio.ensure_future(sending)
+        await asyncio.shield(self._sending)
+
+    async def _tell(self, response: bytes) -> None:
+        async with self._telling:
+            try:
+                await self._context.write(response)
+            except grpc.aio.InternalError as error:
+                raise ClientGoneError from error
 
     def _give_back(self) -> None:
         """The server has begun to answer, so it has copied what was sent."""
@@ -183,27 +260,16 @@ class _Stream:
         self._taken = 0
 
 
-class Departures:
-    """Cancels the calls of clients that have left.
-
-    tritonserver before 25.06 frees a request twice that is cancelled before it is processed (CVE-2025-23322),
-    which takes it a few milliseconds.
-    """
-
-    def __init__(self) -> None:
-        self._leaving: set[asyncio.Task[None]] = set()
-
-    def leave(self, call: Any) -> None:
-        """Cancel a call soon, unless it has ended."""
-        if not call.done():
-            task = asyncio.create_task(_cancel_soon(call))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+def stop_request(model: str) -> bytes:
+    """A request without a text, of which the header says what it is for."""
+    request = service_pb2.ModelInferRequest(model_name=model)
+    request.inputs.add(name="target_text", datatype="BYTES", shape=[1, 1])
+    request.raw_input_contents.append(serialize_byte_tensor(np.array([[b""]], np.object_)).item())
+    return bytes(request.SerializeToString())
 
 
-async def _cancel_soon(call: Any) -> None:
-    await asyncio.sleep(PROCESSED_S)
-    call.cancel()
+async def _end(answering: asyncio.Task[bytes]) -> None:
+    await asyncio.wait([answering])
 
 
 def _refusal(method: str) -> Callable[..., Any]:

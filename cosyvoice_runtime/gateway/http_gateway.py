@@ -11,18 +11,13 @@ from typing import Any
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from cosyvoice_runtime.gateway.departures import Departures, new_call_id
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
-from cosyvoice_runtime.gateway.policy import (
-    CLIENT_HEADER,
-    MAX_NAME_LENGTH,
-    Policy,
-    RefusedError,
-    closed,
-    invalid,
-)
+from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
 from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
 from cosyvoice_runtime.gateway.wording import RESTARTING, reworded, reworded_in_stream
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +41,11 @@ BODY_TIMEOUT_S = 60.0
 MODEL = "/v2/models/{model}"
 ABOUT_A_MODEL = ("", "/ready", "/config", "/stats")
 INFERENCE = ("/infer", "/generate", "/generate_stream")
+STOP_INFER = {"inputs": [{"name": "target_text", "datatype": "BYTES", "shape": [1, 1], "data": [""]}]}
+STOP_GENERATE = {"target_text": ""}
+"""Requests without a text, of which the header says what they are for."""
+SETTLE_S = 2.0
+"""Longest wait at the end for calls that clients have left."""
 EVENT_END, ERROR_EVENT = b"\n\n", b'data: {"error"'
 DECOUPLED = "model_transaction_policy"
 
@@ -57,6 +57,7 @@ class HttpGateway:
         self._options = options
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
+        self._departures = Departures(self._stop)
         app = web.Application(client_max_size=options.max_request_bytes, middlewares=[_errors_as_json])
         for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats"):
             app.router.add_get(path, self._ask, allow_head=False)
@@ -85,6 +86,7 @@ class HttpGateway:
 
     async def close(self) -> None:
         await self._runner.cleanup()
+        await self._departures.over(SETTLE_S)
         await self._server.close()
 
     async def _ask(self, request: web.Request) -> web.Response:
@@ -104,15 +106,27 @@ class HttpGateway:
             check_generate(body)
         if path.endswith("/generate"):
             await self._require_one_answer(path)
-        taken = self._pending.take(len(body))
+        taken, call_id = self._pending.take(len(body)), new_call_id()
+        headers = _named(request) | {CALL_HEADER: call_id}
+        asking = asyncio.create_task(self._asked(path, body, headers, taken))
         try:
-            async with self._server.post(path, data=body, headers=_named(request)) as answer:
-                await _require_success(answer)
-                self._pending.give_back(taken)
-                taken = 0
-                return await _pass_on(request, answer)
+            answer = await asyncio.shield(asking)
+            await _require_success(answer)
+            return await _pass_on(request, answer)
+        finally:
+            if not _is_read(asking):
+                self._departures.see_off(call_id, [path], _drain(asking))
+
+    async def _asked(self, path: str, body: bytes, headers: dict[str, str], taken: int) -> ClientResponse:
+        try:
+            return await self._server.post(path, data=body, headers=headers)
         finally:
             self._pending.give_back(taken)
+
+    async def _stop(self, path: str, call_id: str) -> None:
+        body = STOP_INFER if path.endswith("/infer") else STOP_GENERATE
+        async with self._server.post(path, json=body, headers={LEFT_HEADER: call_id}) as answer:
+            await answer.read()
 
     def _checked_path(self, request: web.Request) -> str:
         """The path as the server knows it, of parts that are known to be harmless."""
@@ -137,6 +151,15 @@ class HttpGateway:
             await _require_success(answer)
             if (await answer.json()).get(DECOUPLED, {}).get("decoupled"):
                 raise RefusedError("UNIMPLEMENTED", "generate: this model streams; use generate_stream")
+
+
+def _is_read(asking: asyncio.Task[ClientResponse]) -> bool:
+    return asking.done() and (asking.exception() is not None or asking.result().content.at_eof())
+
+
+async def _drain(asking: asyncio.Task[ClientResponse]) -> None:
+    async for _ in (await asking).content.iter_any():
+        continue
 
 
 async def _pass_on(request: web.Request, answer: ClientResponse) -> web.StreamResponse:

@@ -26,8 +26,6 @@ OPEN_CALLS = frozenset(
     }
 )
 """gRPC's methods that clients may call; whatever else tritonserver has now or will have is closed."""
-CLIENT_HEADER = "x-client-id"
-"""Of a request over either protocol: who asks, where a proxy knows it."""
 MAX_NAME_LENGTH = 256
 VERSION = re.compile(r"\d{0,9}")
 

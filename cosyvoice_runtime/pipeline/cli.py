@@ -1,4 +1,4 @@
-"""``cosyvoice``: speak a text into a file, and manage voices."""
+"""``cosyvoice``: speak texts without a server, and keep voices."""
 
 from __future__ import annotations
 
@@ -6,35 +6,42 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from cosyvoice_client.chunk import AudioChunk
+from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
+from cosyvoice_client.delivery import deliver, target
 from cosyvoice_client.errors import ClientError
-from cosyvoice_client.writer import audio_writer, check_target
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.pipeline import AudioChunk, SpeechRequest, Synthesizer
+from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
+from cosyvoice_runtime.voice.names import checked_name
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 DEFAULT_VOICES = Path("~/.cache/cosyvoice/voices")
+NO_CHECKPOINT = ""
+"""For a store of which no voice is spoken with."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
     logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    torch.set_num_threads(options.threads)
     try:
         options.run(options)
     except (CosyVoiceError, ClientError) as error:
         print(f"cosyvoice: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 
@@ -42,33 +49,36 @@ def parser() -> argparse.ArgumentParser:
     """All commands and options."""
     root = argparse.ArgumentParser(prog="cosyvoice", description=__doc__)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
-    _add_speak(commands.add_parser("speak", help="speak a text into a file"))
-    _add_voice(commands.add_parser("add-voice", help="keep the voice of a reference under a name"))
-    _add_list(commands.add_parser("voices", help="list the voices that are kept"))
+    _add_speak(commands.add_parser("speak", help="speak a text, or what comes through a pipe"))
+    _add_voices(commands.add_parser("voices", help="list the voices that are kept, add or remove one"))
     return root
 
 
-def _add_common(command: argparse.ArgumentParser) -> None:
+def _add_common(command: argparse.ArgumentParser, *, inner: bool = False) -> None:
+    """
+    Args:
+        inner: whether the command belongs to one that has the same options, whose values then stay.
+    """
+    places = argparse.SUPPRESS if inner else DEFAULT_VOICES
+    command.add_argument("--voices", type=Path, default=places, help="directory of kept voices")
+    level = argparse.SUPPRESS if inner else "warning"
+    command.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=level)
+
+
+def _add_checkpoint(command: argparse.ArgumentParser) -> None:
     command.add_argument("--checkpoint", type=Path, required=True, help="directory of the checkpoint")
-    command.add_argument("--voices", type=Path, default=DEFAULT_VOICES, help="directory of kept voices")
     command.add_argument("--threads", type=int, default=1, help="CPU threads (default %(default)s)")
-    command.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="warning")
-
-
-def _add_reference(command: argparse.ArgumentParser, *, required: bool) -> None:
-    command.add_argument(
-        "--reference", type=Path, required=required, help="recording of the voice, 0.5 to 30 s"
-    )
-    command.add_argument("--reference-text", default="", help="what the reference says")
 
 
 def _add_speak(command: argparse.ArgumentParser) -> None:
     _add_common(command)
-    _add_reference(command, required=False)
+    _add_checkpoint(command)
+    command.add_argument("--reference", type=Path, help="recording of the voice, 0.5 to 30 s")
+    command.add_argument("--reference-text", default="", help="what the reference says")
     command.add_argument("--device", default="cpu", help="cpu or cuda (default %(default)s)")
     command.add_argument("--dtype", choices=DTYPES, default="float32", help="of speech LM and flow")
-    command.add_argument("text", help="what to speak")
-    command.add_argument("-o", "--output", type=Path, default=Path("speech.wav"), help="wav or flac file")
+    command.add_argument("text", help=TEXT_HELP)
+    add_output(command)
     command.add_argument("--voice", help="name of a kept voice or of a speaker in the checkpoint")
     command.add_argument("--instruct", help="how to speak, in place of the reference's words")
     command.add_argument("--cross-lingual", action="store_true", help="use only how the reference sounds")
@@ -84,25 +94,43 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=speak)
 
 
-def _add_voice(command: argparse.ArgumentParser) -> None:
+def _add_voices(command: argparse.ArgumentParser) -> None:
     _add_common(command)
-    _add_reference(command, required=True)
-    command.add_argument("name", help="letters, digits, dot, dash and underscore")
-    command.set_defaults(run=add_voice)
+    command.set_defaults(run=list_voices)
+    actions = command.add_subparsers(metavar="ACTION", help="default: list")
+    _add_list(actions.add_parser("list", help="names, keys and words of all voices"))
+    _add_add(actions.add_parser("add", help="keep the voice of a recording under a name"))
+    _add_remove(actions.add_parser("remove", help="forget a name, and its voice with the last one"))
 
 
 def _add_list(command: argparse.ArgumentParser) -> None:
-    _add_common(command)
-    command.set_defaults(run=list_voices)
+    _add_common(command, inner=True)
+
+
+def _add_add(command: argparse.ArgumentParser) -> None:
+    _add_common(command, inner=True)
+    _add_checkpoint(command)
+    command.add_argument("file", type=Path, help="recording of the voice, 0.5 to 30 s")
+    command.add_argument("--text", required=True, help="what the recording says")
+    command.add_argument("--name", required=True, help="letters, digits, dot, dash and underscore")
+    command.set_defaults(run=add_voice)
+
+
+def _add_remove(command: argparse.ArgumentParser) -> None:
+    _add_common(command, inner=True)
+    command.add_argument("name", help="of the voice, or its whole key")
+    command.set_defaults(run=remove_voice)
 
 
 def speak(options: argparse.Namespace) -> None:
-    """Speak a text into a file, with a line of progress for each chunk."""
-    check_target(options.output)
+    """Speak into a file or aloud, with a line of progress for each chunk."""
+    target(options)  # before anything is loaded
+    torch.set_num_threads(options.threads)
     synthesizer = _synthesizer(options)
-    request = SpeechRequest(
-        text=options.text,
-        voice=_voice(options, synthesizer),
+    voice = _voice(options, synthesizer)
+    request = partial(
+        SpeechRequest,
+        voice=voice,
         instruct_text=options.instruct,
         cross_lingual=options.cross_lingual,
         language=options.language,
@@ -111,37 +139,39 @@ def speak(options: argparse.Namespace) -> None:
         sampling=SamplingOptions(strategy=options.sampling),
         streaming=not options.offline,
     )
-    with audio_writer(options.output, synthesizer.sample_rate) as write:
-        for chunk in _with_progress(synthesizer.synthesize(request)):
-            write(chunk.samples.cpu().numpy())
-    print(options.output)
+    deliver(options, lambda text: _spoken(synthesizer, partial(request, text)))
 
 
-def add_voice(options: argparse.Namespace) -> None:
-    """Keep a voice under a name."""
-    extractors = Extractors(Layout(options.checkpoint), options.threads)
-    voice = extractors.voice(read_audio(options.reference), options.reference_text)
-    _store(options).register(options.name, voice)
-    print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
+def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> Iterator[AudioChunk]:
+    """The chunks of an utterance, as they come from a server."""
+    start = time.perf_counter()
+    try:
+        for chunk in synthesizer.synthesize(request()):
+            reason = chunk.finish_reason.value if chunk.finish_reason else ""
+            yield AudioChunk(chunk.samples.cpu().numpy(), time.perf_counter() - start, reason)
+    except CosyVoiceError as error:
+        raise ClientError(str(error)) from error
 
 
 def list_voices(options: argparse.Namespace) -> None:
     """Print the voices that are kept."""
-    for entry in _store(options).entries():
+    for entry in VoiceStore(options.voices.expanduser(), NO_CHECKPOINT).entries():
         print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{entry.transcript}")
 
 
-def _with_progress(chunks: Iterator[AudioChunk]) -> Iterator[AudioChunk]:
-    start = time.perf_counter()
-    seconds = 0.0
-    for chunk in chunks:
-        elapsed = time.perf_counter() - start
-        seconds += len(chunk.samples) / chunk.sample_rate
-        ending = f", segment {chunk.segment} ends: {chunk.finish_reason.value}" if chunk.finish_reason else ""
-        print(f"{elapsed:7.2f} s: {seconds:6.2f} s of speech{ending}", file=sys.stderr)
-        yield chunk
-    if seconds:
-        print(f"real-time factor {elapsed / seconds:.3f}", file=sys.stderr)
+def add_voice(options: argparse.Namespace) -> None:
+    """Keep a voice under a name."""
+    checked_name(options.name)  # before anything is loaded
+    torch.set_num_threads(options.threads)
+    extractors = Extractors(Layout(options.checkpoint), options.threads)
+    voice = extractors.voice(read_audio(options.file), options.text)
+    _store(options).register(options.name, voice)
+    print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
+
+
+def remove_voice(options: argparse.Namespace) -> None:
+    """Forget a voice."""
+    VoiceStore(options.voices.expanduser(), NO_CHECKPOINT).delete(options.name)
 
 
 def _synthesizer(options: argparse.Namespace) -> Synthesizer:

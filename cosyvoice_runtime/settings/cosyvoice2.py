@@ -72,6 +72,11 @@ class CosyVoice2Settings(ModelSettings):
         description="Start a longer reference up to 1 s later in token2wav, "
         "for a first chunk of just first_hop_tokens.",
     )
+    head_start: Flag = Field(
+        True,
+        description="Hold the first chunk back while the second would otherwise come too late: "
+        "on a slow or crowded machine speech begins later and has no gap.",
+    )
     hop_tokens: int = Field(25, ge=1, le=1000, description="Speech tokens of a chunk (25 a second).")
     max_hop_tokens: int = Field(
         100, ge=1, le=1000, description="Speech tokens of the longest chunk that the hop may grow to."

@@ -47,6 +47,7 @@ class FrontSettings(Section):
         "", description="Who may call: lines of a name and the hash of a key. Without it: everybody."
     )
     open_lists: Flag = Field(False, description="Whether models and voices are listed without a key.")
+    page: Flag = Field(True, description="Whether there is a page to speak from, at /.")
     models: Names = Field(
         ("cosyvoice2", "tts-1", "tts-1-hd", "gpt-4o-mini-tts"),
         description="Names by which a request may call the model; all are the same one.",

@@ -13,6 +13,7 @@ from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.guarded_call import CHECK_INTERVAL_S, Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeFunction
+from cosyvoice_runtime.supervisor.stalled_load import StalledLoad
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,8 @@ DRAIN_INTERVAL_S = 0.05
 IDLE_LOOKS = 2
 """A request on its way from Triton's queue to its model is counted by neither, for less than an interval."""
 REPORT_INTERVAL_S = 10.0
+LOAD_ATTEMPTS = 3
+"""Of a load that stalls (``stalled_load.py``); any other failure stands."""
 
 
 class Models:
@@ -31,6 +34,7 @@ class Models:
         probes: by model; one without a probe only has to load.
         grpc_url: where probes are sent.
         inflight: requests queued or in work, of each model that tells.
+        server: process id of tritonserver.
     """
 
     def __init__(
@@ -40,12 +44,14 @@ class Models:
         probes: Mapping[str, ProbeFunction],
         grpc_url: str,
         inflight: Callable[[Check], Mapping[str, int]],
+        server: Callable[[], int],
         settings: ServerSettings,
     ) -> None:
         self._control = control
         self._probes = probes
         self._grpc_url = grpc_url
         self._inflight = inflight
+        self._server = server
         self._settings = settings
         self._entries = [name for name in names if name in settings.entry_models]
         self._children = [name for name in names if name not in settings.entry_models]
@@ -124,7 +130,15 @@ class Models:
             self._wait_until_idle(group, check)
 
     def _load(self, name: str, check: Check) -> None:
-        self._control.load(name, self._settings.start_timeout_s, check)
+        for attempts_left in reversed(range(LOAD_ATTEMPTS)):
+            stalled = StalledLoad(self._server(), name)
+            try:
+                self._control.load(name, self._settings.start_timeout_s, _each(check, stalled.look))
+                break
+            except ControlError as error:
+                if not (stalled.ended and attempts_left):
+                    raise
+                logger.warning("%s: Triton gave up its process, which was slow: once more (%s)", name, error)
 
     def _wait_until_idle(self, group: Sequence[str], check: Check) -> None:
         idle_looks = 0
@@ -144,6 +158,16 @@ class Models:
         loaded = [name for name in group if states.get(name, "UNAVAILABLE") != "UNAVAILABLE"]
         inflight = self._inflight(check)
         return [name for name in loaded if inflight.get(name, 1)]
+
+
+def _each(*checks: Check) -> Check:
+    """All of them as one."""
+
+    def check() -> None:
+        for each in checks:
+            each()
+
+    return check
 
 
 def _require_patience(check: Check, busy: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
 from cosyvoice_runtime.errors import CosyVoiceError, split_status
+from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.guarded_call import Check, guarded, keep_waiting
 
@@ -49,20 +50,22 @@ class Probe:
                     "reference_wav": {"datatype": "FP32", "shape": [1, 16000], "data": 0.01}}}
 
     ``data`` is a list in row-major order, repeated until the shape is full, or one value for all elements.
+    ``key`` tells the entry models that this is no client, whose place it must not take; empty for none.
     """
 
     model: str
     inputs: Mapping[str, np.ndarray[Any, Any]]
+    key: str = ""
 
     @classmethod
-    def read(cls, path: Path) -> Probe:
+    def read(cls, path: Path, key: str = "") -> Probe:
         """
         Raises:
             PreflightError: the file holds no probe.
         """
         try:
             inputs = json.loads(path.read_text(encoding="utf-8"))["inputs"]
-            return cls(path.parent.name, {name: _array(value) for name, value in inputs.items()})
+            return cls(path.parent.name, {name: _array(value) for name, value in inputs.items()}, key)
         except (ValueError, KeyError, TypeError) as error:
             raise PreflightError([f"{path} is no probe ({error!r})"]) from error
 
@@ -100,7 +103,7 @@ class Probe:
             return call.result().config.model_transaction_policy.decoupled
 
     def _call(self, server: Any, timeout_s: float, check: Check) -> int:
-        call = server.ModelInfer.future(self._request(), timeout=timeout_s)
+        call = server.ModelInfer.future(self._request(), timeout=timeout_s, metadata=self._metadata())
         with guarded(check, call.cancel):
             try:
                 return len(call.result().outputs)
@@ -112,7 +115,7 @@ class Probe:
     def _stream(self, server: Any, timeout_s: float, check: Check) -> int:
         # Without the header triton_grpc_error, which would give errors a status of gRPC: Triton 24.10 aborts
         # once in a thousand streams that it ends so. The model's own status stands first in its message.
-        call = server.ModelStreamInfer(iter([self._request()]), timeout=timeout_s)
+        call = server.ModelStreamInfer(iter([self._request()]), timeout=timeout_s, metadata=self._metadata())
         with guarded(check, call.cancel):
             return sum(self._outputs(response) for response in call)
 
@@ -131,15 +134,18 @@ class Probe:
             raw_input_contents=[_content(array) for array in self.inputs.values()],
         )
 
+    def _metadata(self) -> list[tuple[str, str]]:
+        return [(PROBE_HEADER, self.key)] if self.key else []
+
     def _failure(self, error: grpc.RpcError) -> ProbeError:
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return ProbeSilentError(f"{self.model}: no end of the answer in time")
         return ProbeError(f"{self.model}: {error.details()}")
 
 
-def read_probes(repository: Path) -> dict[str, ProbeFunction]:
+def read_probes(repository: Path, key: str = "") -> dict[str, ProbeFunction]:
     """The probe of every model that has one."""
-    return {path.parent.name: Probe.read(path) for path in sorted(repository.glob(f"*/{FILE_NAME}"))}
+    return {path.parent.name: Probe.read(path, key) for path in sorted(repository.glob(f"*/{FILE_NAME}"))}
 
 
 def _array(value: Mapping[str, Any]) -> np.ndarray[Any, Any]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.gateway.policy import CLIENT_HEADER
-from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, ServerSettings
+from cosyvoice_runtime.headers import HANDED_ON, PROBE_HEADER
+from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE, ServerSettings
 from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory
 from cosyvoice_runtime.supervisor.control import Control
@@ -79,7 +79,8 @@ class Server:
         self.drained = True
         self._repository = repository
         self._python = python
-        self._probes = read_probes(repository) if probes is None else probes
+        self._probe_key = secrets.token_hex(16)
+        self._probes = read_probes(repository, self._probe_key) if probes is None else probes
         self._ports = ServerPorts.choose(self.settings)
         token = secrets.token_hex(4)
         self._run_dir = Path(tempfile.gettempdir()) / f"cosyvoice-server-{os.getpid()}-{token}"
@@ -99,6 +100,7 @@ class Server:
             self._probes,
             self._sockets.grpc_url,
             self._inflight_requests,
+            lambda: self.session,
             self.settings,
         )
 
@@ -159,7 +161,7 @@ class Server:
         triton = find_triton(Interpreter.inspect(self._python))
         preflight.check(triton, self._ports, self._sockets, self.settings, self._repository)
         logger.info("%s", triton.origin)
-        variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url}
+        variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url, PROBE_KEY_VARIABLE: self._probe_key}
         self._process = ServerProcess(triton, self.settings.log_file, self._run_dir, variables)
         try:
             self._bring_up(self._process, started + self.settings.start_timeout_s)
@@ -236,9 +238,9 @@ class Server:
             "--metrics-config=histogram_latencies=true",
             # A pooled request holds on to its model, which then never finishes unloading.
             "--grpc-infer-allocation-pool-size=0",
-            # Clients take turns by name; the gateways name them.
-            f"--http-header-forward-pattern=(?i){CLIENT_HEADER}",
-            f"--grpc-header-forward-pattern=(?i){CLIENT_HEADER}",
+            # The gateways say who asks and who has left. They pass on no other header: the key is a probe's.
+            f"--http-header-forward-pattern=(?i)({'|'.join(HANDED_ON)})",
+            f"--grpc-header-forward-pattern=(?i)({'|'.join((*HANDED_ON, PROBE_HEADER))})",
             *self._ports.arguments,
             *self._sockets.arguments,
         ]

@@ -35,6 +35,14 @@ def samples(path):
     return soundfile.read(path, dtype="int16")[0]
 
 
+def with_player(folder, script):
+    """An environment in which aplay is this script."""
+    player = folder / "aplay"
+    player.write_text(f"#!/bin/sh\n{script}\n")
+    player.chmod(0o755)
+    return os.environ | {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
 @pytest.fixture
 def interruptible():
     """Whatever a shell runs in the background ignores interrupts, and so do its children."""
@@ -43,8 +51,8 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
-def read_to_third_chunk(process):
-    while b"chunk   3" not in (line := process.stderr.readline()):
+def read_to(process, moment):
+    while moment not in (line := process.stderr.readline()):
         assert line, "the command has ended"
 
 
@@ -63,6 +71,47 @@ def test_standard_output_holds_nothing_but_samples(server):
     assert done.stderr == b""
 
 
+def test_lines_of_a_pipe_are_one_recording(server, tmp_path):
+    lines = b"id=4 chunks=2\n\n   \nid=5 chunks=3\n"
+    for program, url in (("grpc_client.py", server.grpc_url), ("http_client.py", server.http_url)):
+        done = command(program, "--url", url, "--text", "-", "-o", tmp_path / "a.wav", input=lines)
+        assert done.returncode == 0
+        assert np.array_equal(samples(tmp_path / "a.wav"), np.concatenate([coded(4, 2), coded(5, 3)]))
+
+
+def test_line_is_spoken_before_the_next_one_comes(server):
+    line = [sys.executable, CLIENT / "grpc_client.py", "--url", server.grpc_url, "--text", "-", "-o", "-"]
+    with subprocess.Popen([*line, "--quiet"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for number in (2, 3):
+            process.stdin.write(f"id={number} chunks=2\n".encode())
+            process.stdin.flush()
+            heard = process.stdout.read(len(coded(number, 2)) * 2)
+            assert np.array_equal(np.frombuffer(heard, "<i2"), coded(number, 2))
+        process.stdin.close()
+        assert process.stdout.read() == b""
+    assert process.returncode == 0
+
+
+def test_failure_names_the_line_and_keeps_what_was_spoken(server, tmp_path):
+    lines = b"id=4 chunks=2\n\nfail=INVALID_ARGUMENT\nid=5 chunks=3\n"
+    done = speak(server, "-", "-o", tmp_path / "a.wav", "--quiet", input=lines)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: line 3: ")
+    assert b"told to fail" in done.stderr
+    assert np.array_equal(samples(tmp_path / "a.wav"), coded(4, 2))
+
+
+@pytest.mark.parametrize("lines", [b"", b"\n \n"])
+def test_pipe_without_a_text_is_an_error(server, tmp_path, lines):
+    done = speak(server, "-", input=lines, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, b"error: no line had a text\n")
+
+
+def test_line_that_is_no_text_is_named(server, tmp_path):
+    done = speak(server, "-", "--quiet", input=b"id=4 chunks=2\n\xff\xfe\n", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, b"error: line 2: valid UTF-8 is expected\n")
+
+
 def test_http_command_speaks(server, tmp_path):
     done = command(
         "http_client.py",
@@ -78,7 +127,7 @@ def test_interrupt_leaves_a_valid_file_and_cancels(server, tmp_path, interruptib
     line = [sys.executable, CLIENT / "grpc_client.py", "--url", server.grpc_url]
     line += ["--text", "id=2 chunks=6000 pause_ms=20", "-o", tmp_path / "a.flac"]
     with subprocess.Popen(line, stderr=subprocess.PIPE) as process:
-        read_to_third_chunk(process)
+        read_to(process, b"chunk   3")
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
     assert process.returncode == 130
@@ -94,7 +143,7 @@ def test_killed_client_leaves_a_valid_wav(server, tmp_path):
     line = [sys.executable, CLIENT / "grpc_client.py", "--url", server.grpc_url]
     line += ["--text", "id=2 chunks=6000 pause_ms=20", "-o", tmp_path / "a.wav"]
     with subprocess.Popen(line, stderr=subprocess.PIPE) as process:
-        read_to_third_chunk(process)
+        read_to(process, b"chunk   3")
         process.kill()
     kept = samples(tmp_path / "a.wav")
     assert len(kept) >= 3 * 2400
@@ -110,7 +159,7 @@ def test_killed_client_leaves_a_valid_wav(server, tmp_path):
         (["--text", "fail=INVALID_ARGUMENT"], 1, b"told to fail"),
         (["--text", "chunks=0"], 1, b"no audio"),
         (["--text", "pause_ms=60000", "--timeout", "2"], 4, b"nothing came for 2 s"),
-        (["-o", "a.mp3"], 2, b"expected a name ending in .wav"),
+        (["-o", "a.txt"], 2, b"expected a name ending in one of .wav"),
         (["--reference", "none.wav"], 2, b"no such file"),
         (["--reference-text", "words"], 2, b"no use without --reference"),
     ],
@@ -127,15 +176,50 @@ def test_failure_has_its_exit_code_and_one_line(server, tmp_path, arguments, cod
 
 @without_sounddevice
 def test_play_pipes_to_the_player_found(server, tmp_path):
-    player = tmp_path / "aplay"
-    player.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\nexec cat > {tmp_path}/played\n')
-    player.chmod(0o755)
-    environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    environment = with_player(tmp_path, f'echo "$@" > {tmp_path}/arguments\nexec cat > {tmp_path}/played')
     done = speak(server, "id=3 chunks=4", "--play", env=environment, cwd=tmp_path)
     assert b"playing through aplay" in done.stderr
     assert np.array_equal(np.frombuffer((tmp_path / "played").read_bytes(), "<i2"), coded(3, 4))
     assert "-r 24000" in (tmp_path / "arguments").read_text()
     assert not (tmp_path / "speech.wav").exists()
+
+
+@without_sounddevice
+def test_file_and_player_get_the_same(server, tmp_path):
+    environment = with_player(tmp_path, f"exec cat > {tmp_path}/played")
+    done = command(
+        "http_client.py",
+        *("--url", server.http_url, "--text", "id=3 chunks=4", "--play", "-o", tmp_path / "a.wav"),
+        env=environment,
+    )
+    assert done.returncode == 0
+    assert np.array_equal(np.frombuffer((tmp_path / "played").read_bytes(), "<i2"), coded(3, 4))
+    assert np.array_equal(samples(tmp_path / "a.wav"), coded(3, 4))
+
+
+@without_sounddevice
+@pytest.mark.parametrize("reads", ["cat > /dev/null; ", ""], ids=["at the end", "at once"])
+def test_player_that_fails_is_told_in_its_own_words(server, tmp_path, reads):
+    script = f"{reads}echo 'audio open error: No such device' >&2; exit 1"
+    done = speak(server, "id=3 chunks=40", "--play", "--quiet", env=with_player(tmp_path, script))
+    assert done.returncode == 2
+    assert done.stderr == b"error: aplay can't play here: audio open error: No such device\n"
+
+
+@without_sounddevice
+@pytest.mark.parametrize(
+    ("chunks", "moment"), [(6000, b"chunk   3"), (3, b"first chunk after")], ids=["amid", "at the end"]
+)
+def test_interrupt_silences_the_player(server, tmp_path, interruptible, chunks, moment):
+    environment = with_player(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600")
+    line = [sys.executable, CLIENT / "grpc_client.py", "--url", server.grpc_url, "--play"]
+    line += ["--text", f"id=2 chunks={chunks} pause_ms=20"]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, env=environment) as process:
+        read_to(process, moment)
+        process.send_signal(signal.SIGINT)
+        assert b"stopped" in process.stderr.read()
+    assert process.returncode == 130
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
 @without_sounddevice

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
 from cosyvoice_client import InvalidArgumentError, audio_writer
-from cosyvoice_client.writer import check_target
+from cosyvoice_client.writer import PYAV, check_target
 
 FIRST = np.array([0.0, 0.5, -0.5], np.float32)
 SECOND = np.array([1.0, -1.0, 2.0, -2.0], np.float32)
@@ -44,6 +45,37 @@ def test_file_is_valid_after_every_chunk(tmp_path, name):
         assert read(tmp_path / name) == BOTH
 
 
+@pytest.mark.parametrize(
+    ("name", "format"), [("a.mp3", "mp3"), ("a.opus", "opus"), ("a.ogg", "opus"), ("a.aac", "aac")]
+)
+def test_encoded_file_grows_with_the_samples_and_holds_them_all(tmp_path, name, format):
+    pytest.importorskip("av", reason="needs the environment of scripts/environment.py --test")
+    from decoded import DELAY_SAMPLES, FRAME_SAMPLES, decode
+
+    tone = (0.3 * np.sin(np.arange(24_000) * 0.05)).astype(np.float32)
+    with audio_writer(tmp_path / name) as write:
+        write(tone)
+        heard = len(decode((tmp_path / name).read_bytes(), format)) + DELAY_SAMPLES.get(format, 0)
+        assert heard > 20_000
+        write(tone)
+    heard = decode((tmp_path / name).read_bytes(), format)
+    assert 0 <= len(heard) - 2 * len(tone) < FRAME_SAMPLES[format]
+    assert np.abs(heard[4800:43_200]).max() == pytest.approx(0.3, abs=0.05)
+
+
+@pytest.mark.parametrize("suffix", [".mp3", ".opus", ".ogg", ".aac"])
+def test_format_that_needs_pyav_says_so_where_it_is_missing(tmp_path, monkeypatch, suffix):
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(InvalidArgumentError, match=r"needs PyAV: pip install av=="):
+        check_target(tmp_path / f"a{suffix}")
+    check_target(tmp_path / "a.wav")
+
+
+def test_version_of_pyav_is_the_front_s():
+    front = (Path(__file__).parents[2] / "requirements" / "front.txt").read_text("utf-8")
+    assert f"{PYAV}\n" in front
+
+
 def test_audio_read_and_written_again_is_the_same_bytes(tmp_path):
     samples = np.sin(np.arange(2000, dtype=np.float32))
     for source, target in ((samples, "first.wav"), (None, "second.wav")):
@@ -70,8 +102,8 @@ def test_standard_output_is_raw(capfdbinary):
 
 
 def test_target_that_can_not_be_written_is_named(tmp_path):
-    with pytest.raises(InvalidArgumentError, match=r"a\.mp3: expected a name ending in \.wav"):
-        check_target(tmp_path / "a.mp3")
+    with pytest.raises(InvalidArgumentError, match=r"a\.txt: expected a name ending in one of \.wav, "):
+        check_target(tmp_path / "a.txt")
     with pytest.raises(InvalidArgumentError, match="there is no folder"):
         check_target(tmp_path / "none" / "a.wav")
     (tmp_path / "b.wav").mkdir()

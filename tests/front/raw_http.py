@@ -62,3 +62,14 @@ def read_all(connection: socket.socket) -> bytes:
     while part := connection.recv(65536):
         parts.append(part)
     return b"".join(parts)
+
+
+def begin(front: RunningFront, **fields: Any) -> socket.socket:
+    """A request on a connection of its own, of which nothing has been read."""
+    body = json.dumps({**ASKED, **fields}).encode()
+    connection = connect(front)
+    connection.sendall(
+        b"POST /v1/audio/speech HTTP/1.1\r\nHost: front\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    )
+    return connection

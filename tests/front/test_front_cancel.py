@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from functools import partial
 
 import pytest
 from fake_upstream import tone
-from raw_http import ASKED, connect
-
-
-def begin(front, **fields):
-    """A request on a connection of its own, of which nothing has been read."""
-    body = json.dumps({**ASKED, **fields}).encode()
-    connection = connect(front)
-    connection.sendall(
-        b"POST /v1/audio/speech HTTP/1.1\r\nHost: front\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-    )
-    return connection
+from raw_http import ASKED, begin
 
 
 @pytest.mark.parametrize("stream_format", ["audio", "sse"])

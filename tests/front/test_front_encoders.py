@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from io import BytesIO
 from itertools import accumulate
 
@@ -11,8 +16,9 @@ import pytest
 from decoded import DELAY_SAMPLES, FRAME_SAMPLES, decode
 from fake_upstream import tone
 
-from cosyvoice_client import SAMPLE_RATE
-from cosyvoice_front.encoders import FORMATS, MARK, RATES, make_encoder
+from cosyvoice_client import SAMPLE_RATE, AudioChunk
+from cosyvoice_client.encoders import FORMATS, MARK, RATES, PcmEncoder, make_encoder
+from cosyvoice_front.spoken import Tally, encoded
 
 HELD_SAMPLES = {"mp3": 0.044, "opus": 0.026, "aac": 0.080, "flac": 0.020, "wav": 0.0, "pcm": 0.0}
 """Seconds of what has been fed that a listener can't decode yet, at most."""
@@ -81,3 +87,43 @@ def test_wav_is_read_by_the_standard_library():
     with wave.open(BytesIO(b"".join(pieces("wav", samples)))) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (SAMPLE_RATE, 1, 2)
         assert len(file.readframes(len(samples) + 1)) == 2 * len(samples)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_closed_encoder_leaves_no_thread_and_no_file_open(format):
+    def held():
+        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+    make_encoder(format, 24_000).close()
+    before = held()
+    gc.disable()
+    try:
+        for _ in range(4):
+            encoder = make_encoder(format, 24_000)
+            encoder.feed(np.zeros(4800, np.float32))
+            encoder.close()
+            del encoder
+        assert held() == before
+    finally:
+        gc.enable()
+
+
+def test_encoder_of_a_stream_that_is_given_up_is_closed():
+    class HeldEncoder(PcmEncoder):
+        closed = False
+
+        def close(self):
+            self.closed = True
+
+    async def two_chunks():
+        yield AudioChunk(np.ones(10, np.float32), 0.0)
+        yield AudioChunk(np.ones(10, np.float32), 0.0)
+
+    async def give_up(encoder, pool):
+        async with aclosing(encoded(two_chunks(), encoder, pool, Tally())) as pieces:
+            await anext(pieces)
+
+    encoder = HeldEncoder()
+    with ThreadPoolExecutor(1) as pool:
+        asyncio.run(give_up(encoder, pool))
+    assert encoder.closed

@@ -13,7 +13,7 @@ from decoded import FRAME_SAMPLES, audio_of, decode, events
 from front_server import running_front
 
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest
-from cosyvoice_front.encoders import FORMATS
+from cosyvoice_client.encoders import FORMATS
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server

@@ -15,7 +15,7 @@ from decoded import FRAME_SAMPLES, audio_of, decode, events
 from fake_upstream import tone
 
 from cosyvoice_client import SAMPLE_RATE
-from cosyvoice_front.encoders import FORMATS
+from cosyvoice_client.encoders import FORMATS
 from cosyvoice_runtime.settings.front import OPENAI_VOICES
 
 CONTENT_TYPES = {

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from aiohttp import ClientSession, web
 
 from cosyvoice_runtime.gateway.http_gateway import HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.headers import CALL_HEADER, LEFT_HEADER
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 
 MIB = 2**20
+TIMEOUT_S = 30.0
 FREE = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
 
 
-def test_server_is_asked_for_no_compression_and_gets_no_headers_but_three(tmp_path: Path):
+def test_server_is_asked_for_no_compression_and_gets_no_headers_but_four(tmp_path: Path):
     async def ask() -> web.BaseRequest:
         seen: list[web.BaseRequest] = []
 
@@ -24,20 +31,109 @@ def test_server_is_asked_for_no_compression_and_gets_no_headers_but_three(tmp_pa
             seen.append(request)
             return web.Response(body=b"\x1f\x8b\0\xff", headers={"Inference-Header-Content-Length": "1"})
 
-        server = web.ServerRunner(web.Server(answer))
-        await server.setup()
-        await web.UnixSite(server, tmp_path / "http").start()
-        address = f"127.0.0.1:{ServerPorts.choose(FREE).http}"
-        gateway = HttpGateway(GatewayOptions(address, str(tmp_path / "http"), ("m",), MIB, MIB))
-        await gateway.start()
-        headers = {"triton_grpc_error": "true", "X-Client-Id": "me", "Content-Type": "application/json"}
-        url = f"http://{address}/v2/models/m/infer"
-        async with ClientSession(headers=headers) as client, client.post(url, data=b'{"inputs": []}') as got:
-            assert await got.read() == b"\x1f\x8b\0\xff"
-            assert got.headers["Inference-Header-Content-Length"] == "1"
-        await gateway.close()
-        await server.cleanup()
+        async with gateway_before(answer, tmp_path) as address:
+            headers = {"triton_grpc_error": "true", "X-Client-Id": "me", "Content-Type": "application/json"}
+            url = f"http://{address}/v2/models/m/infer"
+            async with (
+                ClientSession(headers=headers) as client,
+                client.post(url, data=b'{"inputs": []}') as got,
+            ):
+                assert await got.read() == b"\x1f\x8b\0\xff"
+                assert got.headers["Inference-Header-Content-Length"] == "1"
         return seen[0]
 
     names = {name.lower() for name in asyncio.run(ask()).headers}
-    assert names - {"host", "accept", "user-agent", "content-length"} == {"content-type", "x-client-id"}
+    assert names - {"host", "accept", "user-agent", "content-length"} == {
+        "content-type",
+        "x-client-id",
+        "x-call-id",
+    }
+
+
+@asynccontextmanager
+async def gateway_before(
+    answer: Callable[..., Awaitable[web.StreamResponse]], folder: Path
+) -> AsyncIterator[str]:
+    """Address of a gateway in front of a server that answers so."""
+    server = web.ServerRunner(web.Server(answer, handler_cancellation=True))
+    await server.setup()
+    await web.UnixSite(server, folder / "http").start()
+    address = f"127.0.0.1:{ServerPorts.choose(FREE).http}"
+    gateway = HttpGateway(GatewayOptions(address, str(folder / "http"), ("m",), MIB, MIB))
+    await gateway.start()
+    yield address
+    await gateway.close()
+    await server.cleanup()
+
+
+class FakeTriton:
+    """Answers a call when it is told that its client has left.
+
+    Attributes:
+        streams: whether the answer begins before.
+        begun, ended, cancelled: calls by their ids.
+    """
+
+    def __init__(self, streams: bool) -> None:
+        self.streams = streams
+        self.left: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        self.cancelled: list[str] = []
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.json()
+        if LEFT_HEADER in request.headers:
+            assert "target_text" in json.dumps(body)
+            self.left[request.headers[LEFT_HEADER]].set()
+            return web.json_response({})
+        call = request.headers[CALL_HEADER]
+        try:
+            return await self.speak(request, call)
+        except asyncio.CancelledError:
+            self.cancelled.append(call)
+            raise
+
+    async def speak(self, request: web.BaseRequest, call: str) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        self.begun.append(call)
+        if self.streams:
+            await response.prepare(request)
+            await response.write(b"data: {}\n\n")
+        await self.left[call].wait()
+        if not self.streams:
+            await response.prepare(request)
+        await response.write(b"data: {}\n\n")
+        await response.write_eof()
+        self.ended.append(call)
+        return response
+
+
+@pytest.mark.parametrize(
+    ("path", "streams"), [("infer", False), ("generate_stream", False), ("generate_stream", True)]
+)
+def test_model_is_told_that_the_client_has_left_and_nothing_is_cancelled(
+    tmp_path: Path, path: str, streams: bool
+):
+    async def check() -> None:
+        triton = FakeTriton(streams)
+        async with (
+            gateway_before(triton, tmp_path) as address,
+            asyncio.timeout(TIMEOUT_S),
+            ClientSession() as client,
+        ):
+            url = f"http://{address}/v2/models/m/{path}"
+            asking = asyncio.create_task(read(client, url, {"inputs": []}))
+            while not triton.begun:
+                await asyncio.sleep(0.005)
+            asking.cancel()
+            while not triton.ended:
+                await asyncio.sleep(0.005)
+        assert (triton.ended, triton.cancelled) == (triton.begun, [])
+
+    asyncio.run(check())
+
+
+async def read(client: ClientSession, url: str, body: dict[str, object]) -> None:
+    async with client.post(url, json=body) as response:
+        await response.read()

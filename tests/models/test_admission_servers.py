@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +16,14 @@ from speaking import TEXT, client
 from tritonclient.utils import InferenceServerException
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, UnavailableError
+from cosyvoice_runtime import processes
+from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.supervisor.probe import Probe
 
 LONG = SpeechRequest("A sentence that takes a moment to say. " * 40, seed=3)
 HEADER = "x-client-id"
+PROBE = Path(__file__).parents[2] / "model_repo" / "cosyvoice2" / "probe.json"
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +98,23 @@ def test_client_is_known_by_its_name_however_it_asks(full):
     whole(full, http, headers={"X-Client-Id": "first"})
     fourth = streamed(full, "fourth").retry_after_s
     assert fourth - third == pytest.approx(third - second, abs=0.25)
+
+
+def test_probe_takes_no_place_and_its_key_opens_none_to_clients(full: Server, metric) -> None:
+    def ended(how: str) -> float:
+        return metric(full, "cosyvoice_requests_total", model="cosyvoice2", ending=how)
+
+    known = environment_of(full, "cosyvoice2")
+    probe = Probe.read(PROBE, known[PROBE_KEY_VARIABLE])
+    refused, completed = ended("refused"), ended("completed")
+    probe(known[GRPC_URL_VARIABLE], 120.0)
+    assert (ended("refused"), ended("completed")) == (refused, completed + 1)
+    probe(full.grpc_url, 120.0)  # answered: a refusal is an answer
+    assert (ended("refused"), ended("completed")) == (refused + 1, completed + 1)
+
+
+def environment_of(server: Server, model: str) -> dict[str, str]:
+    """The variables of a model's process."""
+    [member] = [each for each in processes.session_members(server.session) if each.model == model]
+    variables = Path(f"/proc/{member.pid}/environ").read_bytes().decode().split("\0")
+    return dict(variable.split("=", 1) for variable in variables if variable)

@@ -1,4 +1,4 @@
-"""Clients who leave soon, many of them, cost those who stay next to nothing."""
+"""Clients who leave soon, many of them and by all doors, cost those who stay next to nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 
 import numpy as np
 import pytest
+from aiohttp import ClientSession
 from speaking import TEXT, TIMEOUT_S, assert_same_audio, spoken
 
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest
@@ -18,6 +19,11 @@ LONGEST_STAY_S = 0.2
 MOST_WORK = 0.2
 """Of what was asked for by those who left: they left before a fifth of it."""
 LONG = SpeechRequest("This is a rather long sentence, so that there is time. " * 10, seed=1)
+TENSOR = {"name": "target_text", "datatype": "BYTES", "shape": [1, 1], "data": [LONG.text]}
+HTTP_REQUESTS = [
+    ("cosyvoice2/generate_stream", {"target_text": LONG.text}),
+    ("cosyvoice2_offline/infer", {"inputs": [TENSOR]}),
+]
 GOOD = [SpeechRequest(TEXT, seed=seed) for seed in (2, 3)]
 
 
@@ -52,13 +58,23 @@ async def leave(client: AsyncSpeechClient, chance: random.Random) -> None:
                 pass
 
 
-async def flood(url: str, request_of_the_good: list[SpeechRequest]) -> list[list[np.ndarray]]:
+async def hang_up(client: ClientSession, url: str, chance: random.Random) -> None:
+    path, body = chance.choice(HTTP_REQUESTS)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(chance.uniform(0, LONGEST_STAY_S)):
+            async with client.post(f"http://{url}/v2/models/{path}", json=body) as response:
+                await response.read()
+
+
+async def flood(url: str, http_url: str, request_of_the_good: list[SpeechRequest]) -> list[list[np.ndarray]]:
     """What each good client heard, again and again while the others come and leave."""
     leavers, over = iter(range(LEAVERS)), asyncio.Event()
 
     async def leave_often(client: AsyncSpeechClient) -> None:
-        for number in leavers:
-            await leave(client, random.Random(number))
+        async with ClientSession() as http:
+            for number in leavers:
+                chance = random.Random(number)
+                await (hang_up(http, http_url, chance) if number % 3 == 0 else leave(client, chance))
 
     async def listen(request: SpeechRequest) -> list[np.ndarray]:
         audios = []
@@ -90,7 +106,7 @@ def test_good_clients_hear_their_own_beside_a_flood_of_leavers_whose_work_is_not
     good_work = work.since() / len(GOOD)
     spoken(server, LONG)
     long_work = work.since()
-    heard = asyncio.run(flood(server.grpc_url, GOOD))
+    heard = asyncio.run(flood(server.grpc_url, server.http_url, GOOD))
     eventually(lambda: idle(server, metric))
     for audios, expected in zip(heard, alone, strict=True):
         for audio in audios:

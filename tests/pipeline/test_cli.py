@@ -1,12 +1,26 @@
-"""The command ``cosyvoice`` where it can't do what it is asked: one line, and no traceback."""
+"""The command ``cosyvoice``: what it does, and one line without a traceback where it can't."""
 
 from __future__ import annotations
 
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from cosyvoice_runtime.pipeline.cli import main
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    """``run(*arguments)`` is what a command prints that succeeds."""
+
+    def run(*arguments: object) -> str:
+        assert main([str(argument) for argument in arguments]) == 0
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.fixture
@@ -24,7 +38,7 @@ def refusal(capsys: pytest.CaptureFixture[str]):
     return refusal
 
 
-@pytest.mark.parametrize("output", ["missing/speech.wav", "speech.mp3"])
+@pytest.mark.parametrize("output", ["missing/speech.wav", "speech.txt"])
 def test_output_is_checked_before_anything_is_loaded(refusal, tmp_path: Path, output: str) -> None:
     target = tmp_path / output
     assert str(target) in refusal("speak", "--checkpoint", "nowhere", "Hello.", "-o", target)
@@ -44,7 +58,63 @@ def test_missing_reference_is_named(refusal, tiny_checkpoint: Path, tmp_path: Pa
     assert "missing.wav" in refusal("speak", "--checkpoint", tiny_checkpoint, "Hello.", *reference)
 
 
-def test_voices_in_a_file_are_refused(refusal, tiny_checkpoint: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])
+def test_voices_in_a_file_are_refused(refusal, tmp_path: Path, action: list[str]) -> None:
     (tmp_path / "voices").write_text("in the way")
-    said = refusal("voices", "--checkpoint", tiny_checkpoint, "--voices", tmp_path / "voices")
+    said = refusal("voices", "--voices", tmp_path / "voices", *action)
     assert "the directory of the voices can't be used" in said
+
+
+def test_voice_is_added_listed_spoken_with_and_removed(
+    run, refusal, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    recording = tmp_path / "me.wav"
+    samples = 0.1 * np.random.default_rng(0).standard_normal(32_000)
+    soundfile.write(recording, samples, 16_000)
+    voices, checkpoint = ["--voices", tmp_path / "voices"], ["--checkpoint", tiny_checkpoint]
+    new = ["--text", "What I say.", "--name", "anna"]
+    assert run("voices", *voices, "add", recording, *new, *checkpoint).startswith("anna: 50 speech tokens")
+    for action in ([*voices], [*voices, "list"], ["list", *voices]):
+        [line] = run("voices", *action).splitlines()
+        assert (line.startswith("anna\t"), line.endswith("\tWhat I say.")) == (True, True)
+    speech = tmp_path / "speech.wav"
+    run("speak", *checkpoint, *voices, "Hello.", "--voice", "anna", "-o", speech, "--seed", 1)
+    assert soundfile.info(speech).frames > 2400
+    run("voices", "remove", "anna", *voices)
+    assert run("voices", *voices) == ""
+    assert "'anna' is not accepted" in refusal("voices", "remove", "anna", *voices)
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "words"),
+    [("missing.wav", "anna", "missing.wav"), ("me.wav", "a/b", "voice: 'a/b'"), ("me.txt", "anna", "me.txt")],
+)
+def test_voice_that_can_not_be_added_is_refused(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, file: str, name: str, words: str
+) -> None:
+    (tmp_path / "me.txt").write_text("no sound")
+    new = [tmp_path / file, "--text", "Words.", "--name", name]
+    said = refusal("voices", "--voices", tmp_path / "v", "add", *new, "--checkpoint", tiny_checkpoint)
+    assert words in said
+
+
+def test_lines_of_a_pipe_are_spoken_one_after_the_other(
+    run, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speech = tmp_path / "speech.wav"
+    spoken = ["speak", "--checkpoint", tiny_checkpoint, "--seed", 1, "-o", speech]
+    apart = []
+    for text in ("One.", "Two."):
+        run(*spoken, text)
+        apart.append(soundfile.read(speech, dtype="int16")[0])
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"One.\n\nTwo.\n")))
+    run(*spoken, "-")
+    assert np.array_equal(soundfile.read(speech, dtype="int16")[0], np.concatenate(apart))
+
+
+def test_line_that_can_not_be_spoken_is_named(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"\n!!!\n")))
+    said = refusal("speak", "--checkpoint", tiny_checkpoint, "-o", tmp_path / "speech.wav", "--quiet", "-")
+    assert said.startswith("cosyvoice: line 2: ")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from leftovers import leftovers
 
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server, StartError
 from cosyvoice_runtime.supervisor.control import Control
@@ -15,6 +19,7 @@ from cosyvoice_runtime.supervisor.errors import StopRequestedError
 from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError
+from cosyvoice_runtime.supervisor.stalled_load import awaited_processes
 
 
 def write_model(repository: Path, name: str, body: str) -> None:
@@ -84,6 +89,34 @@ def test_stop_request_ends_a_start_that_takes_long(repository, settings, eventua
     assert not thread.is_alive()
     assert outcome == [StopRequestedError]
     assert leftovers() == []
+
+
+def test_process_that_was_silent_while_it_started_is_started_once_more(
+    repository, settings, eventually, tmp_path, caplog
+):
+    """Triton 24.10 takes it for dead after a second, and waits for its end, which does not come."""
+    begun, may_end = tmp_path / "begun", tmp_path / "may end"
+    waits = f"[time.sleep(0.05) for _ in iter(Path({str(may_end)!r}).exists, True)]"
+    write_model(
+        repository, "slow", f"import time; from pathlib import Path; Path({str(begun)!r}).touch(); {waits}"
+    )
+    server = Server(repository, settings)
+    with ThreadPoolExecutor(1) as pool:
+        start = pool.submit(server.start)
+        try:
+            eventually(begun.exists)
+            [stub] = [
+                member for member in processes.session_members(server.session) if member.model == "slow"
+            ]
+            os.kill(stub.pid, signal.SIGSTOP)
+            eventually(lambda: awaited_processes(server.session, "slow") == [stub.pid])
+            os.kill(stub.pid, signal.SIGCONT)
+            may_end.touch()
+            start.result()
+            assert "slow: Triton gave up its process" in caplog.text
+        finally:
+            server.request_stop()
+            server.stop()
 
 
 def test_start_gives_up_when_the_time_is_over(repository, settings):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 
@@ -58,6 +58,12 @@ class Admission:
         """Utterances in progress."""
         return self._places.held().total()
 
+    def expected_s(self, audio_s: float) -> float:
+        """Seconds until so much more speech of one utterance is there, as those in progress share the
+        machine; 0 when its speed isn't known."""
+        speed = self.capacity.speed
+        return audio_s * max(self.count, 1) / speed if speed else 0.0
+
     @contextmanager
     def place(self, client: str | None = None) -> Iterator[Stay]:
         """Hold a place.
@@ -74,6 +80,10 @@ class Admission:
             yield stay
         finally:
             self._leave(number, stay.start_s)
+
+    def beside(self) -> AbstractContextManager[Stay]:
+        """No place: for a probe, which must not take a client's. Nothing is learned from it."""
+        return nullcontext(Stay(self, learns=False))
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
@@ -131,24 +141,31 @@ class Admission:
 class Stay:
     """An utterance's time in its place, from which the capacity is learned.
 
+    Args:
+        learns: whether the capacity is.
+
     Attributes:
         start_s: when it was admitted.
     """
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, learns: bool = True) -> None:
         self._admission = admission
+        self._learns = learns
         self.start_s = self._last_s = admission.now()
         self._crowd = admission.count
 
     def spoke(self, audio_s: float) -> None:
         """Note a chunk that was made just now."""
+        if not self._learns:
+            return
         now, crowd = self._admission.now(), self._admission.count
         self._admission.capacity.spoke(audio_s, now - self._last_s, (self._crowd + crowd) / 2)
         self._last_s, self._crowd = now, crowd
 
     def played(self, late: bool) -> None:
         """Note whether its listener got a chunk too late."""
-        self._admission.capacity.played(late)
+        if self._learns:
+            self._admission.capacity.played(late)
 
 
 def client_number(name: str | None) -> int:

@@ -71,6 +71,7 @@ def load_speech_service(
         sampling=default_sampling(settings),
         max_characters=settings.max_text_characters,
         watermark=find_watermark(settings.watermark),
+        head_start=settings.head_start,
     )
 
 

@@ -72,8 +72,13 @@ class SpeechModel:
 
     async def _answer(self, request: Any) -> None:
         reply = Reply(request, self._name, self._streaming)
-        listener = (ChunkListener if self._streaming else WholeListener)(reply, self._sender)
-        await self._service.answer(Inputs(request), listener)
+        inputs = Inputs(request)
+        listener = (ChunkListener if self._streaming else WholeListener)(reply, self._sender, inputs.call)
+        if (left := inputs.left_call) is not None:
+            self._service.leave(left)
+            await listener.acknowledge()
+        else:
+            await self._service.answer(inputs, listener)
 
     def _ended(self, answer: Future[None]) -> None:
         self._answers.discard(answer)

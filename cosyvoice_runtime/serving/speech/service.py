@@ -7,7 +7,7 @@ import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from cosyvoice_runtime.errors import (
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.pipeline.head_start import with_head_start
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
@@ -44,9 +45,11 @@ class ChunkListener:
 
     Args:
         sender: sends one response at a time, so that the event loop does not wait for the server.
+        call: the one that the request came by, if that is known.
     """
 
-    def __init__(self, reply: Reply, sender: Executor) -> None:
+    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
+        self.call = call
         self._reply = reply
         self._sender = sender
         self._heard = False
@@ -76,6 +79,13 @@ class ChunkListener:
             ClientGoneError: the client has left.
         """
 
+    async def acknowledge(self) -> None:
+        """Answer a request that was no more than a message."""
+        empty = outputs(torch.empty(0), None)
+        await asyncio.get_running_loop().run_in_executor(
+            self._sender, partial(self._reply.send_only, **empty)
+        )
+
     async def finish(self, error: BaseException | None) -> None:
         """End the answer, once, with an error if there is one."""
         await asyncio.get_running_loop().run_in_executor(self._sender, self._reply.finish, error)
@@ -84,8 +94,8 @@ class ChunkListener:
 class WholeListener(ChunkListener):
     """A client that gets everything at once; of several segments the worst reason."""
 
-    def __init__(self, reply: Reply, sender: Executor) -> None:
-        super().__init__(reply, sender)
+    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
+        super().__init__(reply, sender, call)
         self._chunks: list[AudioChunk] = []
 
     async def send(self, chunk: AudioChunk) -> None:
@@ -145,6 +155,7 @@ class SpeechService:
         sampling: how speech tokens are drawn where a request says nothing.
         max_characters: longest text.
         watermark: begins the mark of an utterance; None for speech without one.
+        head_start: whether a first chunk waits until the second will follow in time.
     """
 
     def __init__(
@@ -162,6 +173,7 @@ class SpeechService:
         sampling: SamplingOptions,
         max_characters: int,
         watermark: MakeWatermark | None = None,
+        head_start: bool = False,
     ) -> None:
         self._stages = stages
         self._voices = voices
@@ -175,6 +187,7 @@ class SpeechService:
         self._sampling = sampling
         self._max_characters = max_characters
         self._watermark = watermark
+        self._head_start = head_start and streaming
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -184,7 +197,7 @@ class SpeechService:
         error: BaseException | None = None
         try:
             timer = RequestTimer(self._metrics, Playback(self._metrics.now))
-            with timer, self._admission.place(inputs.client) as stay:
+            with timer, self._place(inputs) as stay:
                 self._stages.require()
                 await self._while_there(self._speak(inputs, listener, timer, stay), listener)
                 await listener.complete()
@@ -192,6 +205,15 @@ class SpeechService:
             error = failure
         self._metrics.admits(self._admission.capacity)
         await listener.finish(error)
+
+    def leave(self, call: str) -> None:
+        """Stop speaking to a client that has left, whom the listener itself may not see leave."""
+        for task, listener in self._listeners.items():
+            if listener.call == call:
+                task.cancel()
+
+    def _place(self, inputs: Inputs) -> AbstractContextManager[Stay]:
+        return self._admission.beside() if inputs.is_probe else self._admission.place(inputs.client)
 
     async def speed(self) -> float:
         """Seconds of speech a second, of one utterance when nobody else is spoken to.
@@ -232,7 +254,7 @@ class SpeechService:
     ) -> None:
         request, prompts = await self._read(inputs)
         kept_s = 0.0
-        async with aclosing(self._chunks(request, prompts, timer.playback)) as chunks:
+        async with aclosing(self._heard(self._chunks(request, prompts, timer.playback))) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
                 stay.spoke(chunk.seconds)
@@ -248,6 +270,13 @@ class SpeechService:
         rate = self._sample_rate
         spoken = speak(request, prompts, self._stages, self._hop, rate, lambda: playback.cushion_s)
         return spoken if self._watermark is None else marked(spoken, self._watermark(rate))
+
+    def _heard(self, chunks: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
+        """The chunks, as they are sent to a listener."""
+        if not self._head_start:
+            return chunks
+        next_s = self._hop.hop_tokens / self._hop.token_rate
+        return with_head_start(chunks, lambda: self._admission.expected_s(next_s))
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
         """

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
+from hmac import compare_digest
 from types import TracebackType
 from typing import Any
 
@@ -25,11 +27,11 @@ from cosyvoice_runtime.errors import (
     status_of,
     with_status,
 )
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, PROBE_HEADER
+from cosyvoice_runtime.settings import PROBE_KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
 
-CLIENT_PARAMETER = "x-client-id"
-"""Parameter of a request, or header of HTTP or gRPC, that names the client."""
 PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError)
 """Errors whose text says everything."""
 CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
@@ -79,10 +81,30 @@ class Inputs:
     @property
     def client(self) -> str | None:
         """The name of who asks, if the request or a header forwarded with it has one."""
+        return self._said(CLIENT_HEADER)
+
+    @property
+    def call(self) -> str | None:
+        """The call that it came by, if a gateway says so."""
+        return self._said(CALL_HEADER)
+
+    @property
+    def left_call(self) -> str | None:
+        """The call whose client has left, for a request that says that and nothing else."""
+        return self._said(LEFT_HEADER)
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether the supervisor asks, which alone knows the key of this run."""
+        key, said = os.environ.get(PROBE_KEY_VARIABLE), self._said(PROBE_HEADER)
+        return bool(key and said) and compare_digest(str(key).encode(), str(said).encode())
+
+    def _said(self, name: str) -> str | None:
+        """A parameter of the request, or a header that was forwarded with it."""
         parameters = json.loads(self._request.parameters() or "{}")
         # HTTP keeps the case of a header. Headers come after parameters, so what a gateway says is the last.
-        names = [value for key, value in parameters.items() if key.lower() == CLIENT_PARAMETER]
-        return str(names[-1]) if names else None
+        values = [value for key, value in parameters.items() if key.lower() == name]
+        return str(values[-1]) if values else None
 
     def array(self, name: str) -> Array | None:
         """The tensor, flattened to one dimension, or None if the request has none of this name."""

@@ -10,7 +10,7 @@ A target text of ``key=value`` words steers it:
     silent                chunks without a single sample are sent as well, first
 
 Any other text speaks one chunk per eight characters. The text ``report`` answers with what the model has
-seen so far, as JSON in ``finish_reason``.
+seen so far, as JSON in ``finish_reason``. A client has gone when Triton or the gateway says so.
 """
 
 import json
@@ -42,6 +42,7 @@ class TritonPythonModel:
         self.lock = threading.Lock()
         self.counts = {"active": 0, "finished": 0, "cancelled": 0, "failed": 0}
         self.inputs = {}
+        self.left = set()
 
     def execute(self, requests):
         if self.decoupled:
@@ -71,7 +72,9 @@ class TritonPythonModel:
 
     def responses(self, request):
         text = pb_utils.get_input_tensor_by_name(request, "target_text").as_numpy()[0, 0].decode()
-        if text == "report":
+        if left := header(request, "x-left-call"):
+            self.left.add(left)
+        if left or text == "report":
             yield answer(np.zeros((1, 0), np.float32), json.dumps({**self.counts, "inputs": self.inputs}))
             return
         self.inputs = {tensor.name(): describe(tensor.as_numpy()) for tensor in request.inputs()}
@@ -82,7 +85,7 @@ class TritonPythonModel:
                 yield response
                 if response.has_error():
                     return
-            outcome = "cancelled" if request.is_cancelled() else "finished"
+            outcome = "cancelled" if self.gone(request) else "finished"
         finally:
             self.count(active=-1, **{outcome: 1})
 
@@ -93,12 +96,20 @@ class TritonPythonModel:
             if wanted["fail"] and index == wanted["fail_after"]:
                 yield self.failure(wanted)
                 return
-            pause(request, wanted["pause_ms"] / 1000)
-            if request.is_cancelled():
+            self.pause(request, wanted["pause_ms"] / 1000)
+            if self.gone(request):
                 return
             value = (wanted["id"] * 64 + index) / 32768
             last = index == wanted["chunks"] - 1
             yield answer(np.full((1, wanted["samples"]), value, np.float32), "stop" if last else "")
+
+    def gone(self, request):
+        return request.is_cancelled() or header(request, "x-call-id") in self.left
+
+    def pause(self, request, seconds):
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self.gone(request):
+            time.sleep(min(left, LOOK_S))
 
     def failure(self, wanted):
         status, message = wanted["fail"], wanted["says"].replace("_", " ")
@@ -113,10 +124,8 @@ class TritonPythonModel:
                 self.counts[name] += change
 
 
-def pause(request, seconds):
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0 and not request.is_cancelled():
-        time.sleep(min(left, LOOK_S))
+def header(request, name):
+    return json.loads(request.parameters() or "{}").get(name)
 
 
 def answer(waveform, reason):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import torch
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from triton_python_backend_utils import InferenceRequest
 
-from cosyvoice_runtime.errors import CosyVoiceError, StageLostError, status_of
+from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostError, status_of
+from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.stages import TokenGroup
@@ -22,6 +24,7 @@ from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
+from cosyvoice_runtime.settings import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice, VoiceStore
 
@@ -33,8 +36,9 @@ TEXT = {"target_text": np.array([[b"Hello there."]], np.object_), "seed": np.arr
 class Ear:
     """A listener that keeps chunks and how the answer ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: str | None = None) -> None:
         self.chunks, self.errors, self.gone = [], [], False
+        self.call = call
         self.waits_for_all = False
         self.heard = asyncio.Event()
 
@@ -137,6 +141,29 @@ def test_one_more_than_the_limit_is_refused_and_its_place_is_free_afterwards(mak
     assert first.tokens == later.tokens == list(range(60))
 
 
+@pytest.mark.parametrize(("said", "answered"), [("secret", True), ("guess", False)])
+def test_probe_with_the_runs_key_takes_no_place(make, monkeypatch, said, answered):
+    monkeypatch.setenv(PROBE_KEY_VARIABLE, "secret")
+
+    async def run() -> tuple[Ear, Ear]:
+        stages, service = make(groups(60), places=1)
+        stages.hold.clear()
+        first, probe = Ear(), Ear()
+        speaking = asyncio.create_task(service.answer(asked(), first))
+        await asyncio.sleep(0)
+        request = InferenceRequest(TEXT, parameters=json.dumps({PROBE_HEADER: said}))
+        probing = asyncio.create_task(service.answer(Inputs(request), probe))
+        await asyncio.sleep(0)
+        stages.hold.set()
+        await asyncio.gather(speaking, probing)
+        return first, probe
+
+    first, probe = asyncio.run(run())
+    assert first.tokens == list(range(60))
+    assert (probe.errors == [None]) == answered
+    assert bool(probe.chunks) == answered
+
+
 def test_client_that_leaves_frees_its_place_and_all_stages(make):
     async def run() -> tuple[CodedStages, Ear, Ear]:
         stages, service = make([TokenGroup(list(range(40))), *groups(10)], places=1)
@@ -156,6 +183,28 @@ def test_client_that_leaves_frees_its_place_and_all_stages(make):
     assert len(ear.errors) == 1
     assert len(stopped) == len(stages.dropped) == 1
     assert next_one.tokens == list(range(20))
+
+
+def test_word_that_a_client_has_left_ends_what_came_by_its_call_at_once(make):
+    async def run() -> tuple[list[str], list[Ear]]:
+        stages, service = make([TokenGroup(list(range(40))), *groups(10)])
+        stages.hold.clear()
+        ears = [Ear("one"), Ear("one"), Ear("other"), Ear()]
+        speaking = [asyncio.create_task(service.answer(asked(), ear)) for ear in ears]
+        for ear in ears:
+            await ear.heard.wait()
+        service.leave("nobody's")
+        service.leave("one")
+        await asyncio.gather(*speaking[:2])
+        stopped = list(stages.stopped)
+        stages.hold.set()
+        await asyncio.gather(*speaking)
+        return stopped, ears
+
+    stopped, ears = asyncio.run(run())
+    assert len(stopped) == 2
+    assert [len(ear.tokens) == 50 for ear in ears] == [False, False, True, True]
+    assert [type(ear.errors[0]) for ear in ears] == [ClientGoneError] * 2 + [type(None)] * 2
 
 
 def test_failure_of_a_stage_is_the_answer(make):

@@ -1,13 +1,14 @@
 """Samples to the formats of OpenAI's API, as they come.
 
 Each encoder is tuned so that little is held back: a listener can decode all but the last few ten
-milliseconds of what has been fed. PyAV's wheel brings ffmpeg, which does the work.
+milliseconds of what has been fed. PyAV's wheel brings ffmpeg, which does the work; importing this needs it.
 """
 
 from __future__ import annotations
 
 import io
 import struct
+import threading
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
@@ -16,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import soxr
 
-from cosyvoice_client import SAMPLE_RATE
-from cosyvoice_client.writer import pcm16
+from cosyvoice_client.chunk import SAMPLE_RATE
+from cosyvoice_client.pcm import pcm16
 
 Samples = npt.NDArray[np.float32]
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
@@ -79,7 +80,7 @@ CODECS = {
 
 
 class Encoder(Protocol):
-    """Bytes of one file, in order.
+    """Bytes of one file, in order. Closed by any thread, also one that isn't finished.
 
     Attributes:
         instant: whether it takes less than handing it to a thread would.
@@ -93,14 +94,18 @@ class Encoder(Protocol):
     def finish(self) -> bytes:
         """The rest."""
 
+    def close(self) -> None:
+        """Let go of memory and threads, which stay until the next collection of garbage otherwise."""
+
 
 def make_encoder(format: Format, rate: int) -> Encoder:
     """The encoder of one utterance of 24 kHz, to ``rate`` samples per second."""
-    encoder = _encoder(format, rate)
+    encoder = encoder_at(format, rate)
     return encoder if rate == SAMPLE_RATE else ResampledEncoder(encoder, rate)
 
 
-def _encoder(format: Format, rate: int) -> Encoder:
+def encoder_at(format: Format, rate: int) -> Encoder:
+    """The encoder of samples that have the file's rate."""
     if format == "pcm":
         return PcmEncoder()
     return WavEncoder(rate) if format == "wav" else CodecEncoder(CODECS[format], rate)
@@ -127,6 +132,9 @@ class ResampledEncoder:
         rest = self._resampler.resample_chunk(np.zeros(0, np.float32), last=True)
         return self._encoder.feed(rest) + self._encoder.finish()
 
+    def close(self) -> None:
+        self._encoder.close()
+
 
 class PcmEncoder:
     """Little-endian 16-bit integers."""
@@ -138,6 +146,9 @@ class PcmEncoder:
 
     def finish(self) -> bytes:
         return b""
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class WavEncoder:
@@ -154,6 +165,9 @@ class WavEncoder:
 
     def finish(self) -> bytes:
         return self._header
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def wav_header(rate: int) -> bytes:
@@ -187,17 +201,24 @@ class CodecEncoder:
         self._stream.layout = "mono"
         self._stream.format = codec.sample_format
         self._position = 0
+        self._in_use = threading.Lock()
 
     def feed(self, samples: Samples) -> bytes:
-        if len(samples):
-            self._encode(self._frame(pcm16(samples)))
-        return self._written.take()
+        with self._in_use:
+            if len(samples):
+                self._encode(self._frame(pcm16(samples)))
+            return self._written.take()
 
     def finish(self) -> bytes:
-        self._encode(None)
-        rest = self._written.take()
-        self._container.close()
-        return rest if self._codec.drained else rest + self._written.take()
+        with self._in_use:
+            self._encode(None)
+            rest = self._written.take()
+            self._container.close()
+            return rest if self._codec.drained else rest + self._written.take()
+
+    def close(self) -> None:
+        with self._in_use:
+            self._container.close()
 
     def _frame(self, samples: npt.NDArray[np.int16]) -> av.AudioFrame:
         frame = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")

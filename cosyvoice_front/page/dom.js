@@ -1,0 +1,3 @@
+export function byId(id) {
+  return document.getElementById(id);
+}

@@ -1,0 +1,61 @@
+"""Calls whose clients have left, until their end.
+
+tritonserver 2.51 may abort, for all clients, when a stream is cancelled just as it begins or ends: its thread
+then locks a mutex of what it has freed. So nothing is cancelled here. The models are told in a request of
+their own to stop, and what still comes of the call is read and thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+STOP_AGAIN_S = 0.5
+"""Time after which a model is told again: the first word may have overtaken the request that it is about."""
+
+
+class Departures:
+    """
+    Args:
+        stop: tells what was asked, by its name for the protocol, that the client of a call has left.
+    """
+
+    def __init__(self, stop: Callable[[str, str], Awaitable[None]]) -> None:
+        self._stop = stop
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def see_off(self, call_id: str, asked: Collection[str], ending: Coroutine[Any, Any, object]) -> None:
+        """Have those that were asked stop what they do for a call.
+
+        Args:
+            ending: reads the call to its end.
+        """
+        task = asyncio.create_task(self._see_off(call_id, asked, ending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def over(self, timeout_s: float) -> None:
+        """Wait for those that are under way."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+
+    async def _see_off(
+        self, call_id: str, asked: Collection[str], ending: Coroutine[Any, Any, object]
+    ) -> None:
+        end = asyncio.create_task(ending)
+        while not end.done():
+            stops = [self._stop(name, call_id) for name in asked]
+            await asyncio.gather(*stops, return_exceptions=True)
+            await asyncio.wait([end], timeout=STOP_AGAIN_S)
+        if error := end.exception():
+            logger.debug("the end of a call that its client has left: %s", error)
+
+
+def new_call_id() -> str:
+    """Names a call; nobody can guess it."""
+    return secrets.token_hex(16)

@@ -1,0 +1,86 @@
+"""Sound that is played while it arrives, through outputs that tests hold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+
+import numpy as np
+import pytest
+
+from cosyvoice_client.errors import InvalidArgumentError
+from cosyvoice_client.player import Output, Player
+
+TIMEOUT_S = 30.0
+
+
+class HeldOutput(Output):
+    """Plays when it is let, and fails when it is told to."""
+
+    name = "held"
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.let = threading.Event()
+        self.fails_at = fails_at
+        self.heard: list[int] = []
+        self.finished = self.aborted = False
+
+    def write(self, samples) -> None:
+        assert self.let.wait(TIMEOUT_S)
+        if len(self.heard) == self.fails_at:
+            raise InvalidArgumentError("held can't play here: it was told to fail")
+        self.heard.append(int(samples[0]))
+
+    def finish(self) -> None:
+        self.finished = True
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.let.set()
+
+
+def part(number):
+    return np.full(10, number, np.float32)
+
+
+def play(output: Output, parts: Iterable[np.ndarray]) -> None:
+    with Player(output) as player:
+        for samples in parts:
+            player(samples)
+
+
+def test_samples_are_taken_while_others_are_heard():
+    output = HeldOutput()
+    with Player(output) as player:
+        for number in range(100):
+            player(part(number))
+        assert output.heard == []
+        output.let.set()
+    assert (output.heard, output.finished, output.aborted) == (list(range(100)), True, False)
+
+
+def test_failure_of_the_output_reaches_whoever_waits_for_the_end():
+    output = HeldOutput(fails_at=1)
+    output.let.set()
+    with pytest.raises(InvalidArgumentError, match="told to fail"):
+        play(output, [part(0), part(1)])
+    assert output.heard == [0]
+
+
+def test_failure_of_the_output_reaches_whoever_goes_on():
+    output = HeldOutput(fails_at=0)
+    output.let.set()
+    with pytest.raises(InvalidArgumentError, match="told to fail"):
+        play(output, repeat(part(0)))
+
+
+def test_error_of_the_caller_is_silence_at_once():
+    def parts() -> Iterator[np.ndarray]:
+        yield part(0)
+        raise KeyError
+
+    output = HeldOutput()
+    with pytest.raises(KeyError):
+        play(output, parts())
+    assert output.aborted

@@ -1,0 +1,3 @@
+"""The key that the front knows."""
+
+KEY = "sk-anna"
