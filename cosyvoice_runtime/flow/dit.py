@@ -66,7 +66,6 @@ class DiTBlock(nn.Module):
         width, inner = config.width, config.inner_width
         self.heads = config.num_heads
         self.attention = layout.add_attention()
-        self.modulation: nn.Linear | None = nn.Linear(width, BLOCK_MODULATIONS * width)
         self.qkv = nn.Linear(width, 3 * inner)
         self.out = nn.Linear(inner, width)
         self.widen = nn.Linear(width, config.feed_forward_factor * width)
@@ -93,38 +92,54 @@ def modulated(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], eps=NORM_EPS) * (1 + scale) + shift
 
 
+class TimeLayers(nn.Module):
+    """All that a time changes: what it gives to each block, and to the norm at the end."""
+
+    def __init__(self, config: DiTConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.first = nn.Linear(TIME_SINUSOID, width)
+        self.second = nn.Linear(width, width)
+        self.blocks = nn.ModuleList(nn.Linear(width, BLOCK_MODULATIONS * width) for _ in range(config.depth))
+        self.final = nn.Linear(width, FINAL_MODULATIONS * width)
+
+    def forward(self, t: Tensor) -> Tensor:
+        """``t [B]`` to ``[6 * blocks + 2, B, C]``."""
+        sinusoid = time_sinusoid(t, TIME_SINUSOID).to(self.first.weight.dtype)
+        active = F.silu(self.second(F.silu(self.first(sinusoid))))
+        joined = torch.cat([layer(active) for layer in (*self.blocks, self.final)], dim=1)
+        return joined.unflatten(1, (-1, active.shape[1])).transpose(0, 1).contiguous()
+
+
 class DiT(nn.Module):
     """dx/dt of the noisy mel x at time t, given the mixed tokens, the voice and the prompt's mel."""
 
     def __init__(self, config: DiTConfig, mel_bins: int) -> None:
         super().__init__()
         width = config.width
-        self.width, self.head_dim = width, config.head_dim
+        self.head_dim = config.head_dim
         self.layout = PastLayout(config.num_heads, config.head_dim)
-        self.time_in = nn.Linear(TIME_SINUSOID, width)
-        self.time_out = nn.Linear(width, width)
+        self.time: TimeLayers | None = TimeLayers(config)
         self.input = nn.Linear(4 * mel_bins, width)
         self.positions = nn.ModuleList(GroupedConv(width, self.layout) for _ in range(2))
         self.blocks = nn.ModuleList(DiTBlock(config, self.layout) for _ in range(config.depth))
-        self.final_modulation: nn.Linear | None = nn.Linear(width, FINAL_MODULATIONS * width)
         self.projection = nn.Linear(width, mel_bins)
 
     def time_biases(self, t: Tensor) -> Tensor:
         """All that the time ``t [B]`` in [0, 1] changes: ``[6 * blocks + 2, B, C]``.
 
         In the order of use: six vectors for each block, then scale and shift of the norm at the end.
+
+        Raises:
+            ValueError: after :meth:`drop_time_layers`.
         """
-        sinusoid = time_sinusoid(t, TIME_SINUSOID).to(self.time_in.weight.dtype)
-        active = F.silu(self.time_out(F.silu(self.time_in(sinusoid))))
-        layers = [*(block.modulation for block in self.blocks), self.final_modulation]
-        vectors = [layer(active).unflatten(-1, (-1, self.width)).transpose(0, 1) for layer in layers]
-        return torch.cat(vectors)
+        if self.time is None:
+            raise ValueError("this estimator's layers of the time were dropped")
+        return self.time(t)
 
     def drop_time_layers(self) -> None:
         """Free what only :meth:`time_biases` needs: two fifths of the published network."""
-        for block in self.blocks:
-            block.modulation = None
-        self.final_modulation = None
+        self.time = None
 
     def mask(self, visible: Tensor) -> Tensor:
         """What :meth:`forward` takes, of bool ``[B, 1, T, S]``, which every block would convert anew."""

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import (
     MAX_FRAMES,
@@ -84,6 +84,30 @@ class FlowNetwork(nn.Module):
         self.encoder_projection = parts.projection(config)
         self.estimator = parts.estimator(config.estimator, config.mel_bins)
 
+    @property
+    def conformer(self) -> FlowEncoder:
+        """The encoder, for what only CosyVoice2 has.
+
+        Raises:
+            CheckpointError: the network is of another family.
+        """
+        if not isinstance(self.encoder, FlowEncoder):
+            found = type(self.encoder).__name__
+            raise CheckpointError(f"only CosyVoice2's encoder will do; this flow has {found}")
+        return self.encoder
+
+    @property
+    def unet(self) -> Estimator:
+        """The estimator, for what only CosyVoice2 has.
+
+        Raises:
+            CheckpointError: the network is of another family.
+        """
+        if not isinstance(self.estimator, Estimator):
+            found = type(self.estimator).__name__
+            raise CheckpointError(f"only CosyVoice2's estimator will do; this flow has {found}")
+        return self.estimator
+
     def replace(self, encoder: nn.Module, estimator: nn.Module) -> None:
         """Run others in place of the two; their weights are freed."""
         self.add_module("encoder", encoder)
@@ -136,7 +160,7 @@ class Flow:
         """Tokens after a block that have to be known; see :meth:`wait_for`."""
         self._noise = start_noise(config.mel_bins).to(self.device)
         if compiled is not None:
-            network.replace(compiled.encoding(network.encoder), compiled.velocity(network.estimator))
+            network.replace(compiled.encoding(network.conformer), compiled.velocity(network.unet))
             self.solver.estimator = network.estimator
             self.max_frames = min(self.max_frames, compiled.max_frames)
 

@@ -40,7 +40,7 @@ def parts_of(config: FlowConfig) -> FlowParts:
 
 
 def _linear_projection(config: FlowConfig) -> nn.Module:
-    return nn.Linear(config.encoder.width, config.mel_bins)
+    return nn.Linear(config.conformer.width, config.mel_bins)
 
 
 def _no_projection(config: FlowConfig) -> nn.Module:  # noqa: ARG001

@@ -101,8 +101,10 @@ def test_layers_of_the_time_are_not_kept():
     before = sum(parameter.numel() for parameter in network.parameters())
     flow = Flow(COSYVOICE3, network, num_steps=4)
     kept, width, depth = sum(parameter.numel() for parameter in network.parameters()), 32, 2
-    assert before - kept == (width + 1) * width * (6 * depth + 2)
+    assert before - kept == (256 + 1) * width + (width + 1) * width * (1 + 6 * depth + 2)
     assert flow.solver.time_biases.shape == (6 * depth + 2, 4, width)
+    with pytest.raises(ValueError, match="were dropped"):
+        network.estimator.time_biases(torch.zeros(1))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -86,7 +86,7 @@ def test_stages_of_the_estimator(compare):
         "mid_input_proj": network.input,
         "mid_block0": network.blocks[0],
         "mid_block_last": network.blocks[-1],
-        "mid_time_mlp": network.time_out,
+        "mid_time_mlp": network.time.second,
     }
     hooks = [
         module.register_forward_hook(lambda _, __, output, name=name: outputs.update({name: output}))

@@ -88,8 +88,8 @@ def _network(layout: Layout, name: str, dtype: str) -> onnx.ModelProto:
         return vocoder.decoder_graph(HiFT.from_tensors(config.vocoder, tensors).decoder, dtype)
     network = Flow.from_tensors(config.flow, tensors).network
     if name == encoder.NAME:
-        return encoder.encoder_graph(network.encoder, config.flow, dtype)
-    return estimator.estimator_graph(network.estimator, unet, config.flow.mel_bins, dtype)
+        return encoder.encoder_graph(network.conformer, config.flow, dtype)
+    return estimator.estimator_graph(network.unet, unet, config.flow.mel_bins, dtype)
 
 
 def _code_hash() -> str:
