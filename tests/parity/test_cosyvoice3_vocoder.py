@@ -40,7 +40,7 @@ def pieces(case: Case, ends: list[int], vocoder: HiFT, *, finished: bool) -> tor
     mel, state = case["mel"][0], VocoderState(CONFIG)
     waves = [stream(vocoder, [state], [mel[:, a:b]], [False])[0] for a, b in zip([0, *ends], ends)]  # noqa: B905
     if finished:
-        waves += stream(vocoder, [state], [mel[:, ends[-1] :]], [True])
+        waves += stream(vocoder, [state], [mel[:, max(ends, default=0) :]], [True])
     return torch.cat(waves)
 
 
