@@ -179,12 +179,12 @@ def test_requests_leave_no_memory_behind(server):
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda _: spoken(server, request), range(count)))
 
-    load(60)  # until the allocators have what eight utterances at a time need
-    kept_mib = 400 * spoken(server, request).nbytes / 2**20
+    load(40)  # until the allocators have what eight utterances at a time need
+    kept_mib = 240 * spoken(server, request).nbytes / 2**20
     growths = []
     for _ in range(LEAK_ROUNDS):
         before = footprint_mib(server)
-        load(200)
+        load(120)
         growths.append(footprint_mib(server) - before)
         if growths[-1] < LEAK_SHARE * kept_mib:
             return
