@@ -20,6 +20,7 @@ from cosyvoice_runtime.checkpoint import (
 )
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
+from cosyvoice_runtime.checkpoint.making import checkpoint_directory as making
 from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice3 import FULL, TINY, yaml_tree
 from cosyvoice_runtime.checkpoint.making.random_tensors import MEAN_LOG_MEL, random_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
@@ -118,6 +119,14 @@ def test_everything_wrong_is_listed_at_once(directory: Path) -> None:
 def test_same_seed_same_bytes(made: Path, tmp_path: Path) -> None:
     again = make_checkpoint(tmp_path / "again", "tiny", seed=7, family="cosyvoice3")
     assert (again / "SHA256SUMS").read_bytes() == (made / "SHA256SUMS").read_bytes()
+
+
+def test_full_is_written_as_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(making.MADE, "cosyvoice3", replace(making.MADE["cosyvoice3"], full=TINY))
+    path = make_checkpoint(tmp_path / "full", "full", dtype=torch.bfloat16, family="cosyvoice3")
+    assert {f"{part}.safetensors" for part in PARTS} <= {file.name for file in path.iterdir()}
+    assert verify_checkpoint(path) == []
+    assert load_config(path) == TINY
 
 
 def test_unknown_family_is_refused(tmp_path: Path) -> None:
