@@ -30,7 +30,7 @@ FULL = ModelConfig(
 """The published Fun-CosyVoice3-0.5B."""
 
 TINY = ModelConfig(
-    speech_lm=OneTableSpeechLMConfig(**asdict(cosyvoice2.TINY.speech_lm)),
+    speech_lm=OneTableSpeechLMConfig(**asdict(replace(cosyvoice2.TINY.speech_lm, text_vocab_size=1344))),
     flow=replace(
         FULL.flow,
         encoder=LookAheadConfig(channels=64, chunk_tokens=25),
