@@ -10,8 +10,9 @@ FILE's ending says its format; all but wav, flac and raw need PyAV.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from cosyvoice_client import AudioChunk, SpeechRequest
 from cosyvoice_client.command import request_parser, run, speak
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_client.request import OFFLINE_MODEL
@@ -23,7 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def speak_whole() -> None:
         client = HttpSpeechClient(options.url, options.model, options.timeout)
-        speak(options, lambda request: [client.synthesize(request)])
+
+        def utter(request: SpeechRequest) -> Iterator[AudioChunk]:
+            yield client.synthesize(request)
+
+        speak(options, utter)
 
     return run(speak_whole)
 

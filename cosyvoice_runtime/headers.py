@@ -6,6 +6,6 @@ CALL_HEADER = "x-call-id"
 """Which call a request came by: a secret between gateway and models."""
 LEFT_HEADER = "x-left-call"
 """Asks a model to stop whatever it does for that call, as its client has left."""
-PROBE_HEADER = "x-probe-key"
+PROBE_HEADER = "x-probe"
 """A secret of the run, by which a model knows the supervisor's probes; no gateway passes on a client's."""
 HANDED_ON = (CLIENT_HEADER, CALL_HEADER, LEFT_HEADER)

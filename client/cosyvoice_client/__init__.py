@@ -31,6 +31,7 @@ from cosyvoice_client.writer import audio_writer
 if TYPE_CHECKING:
     from cosyvoice_client.async_client import AsyncSpeechClient
     from cosyvoice_client.grpc_client import SpeechClient
+    from cosyvoice_client.text_speech import TextSpeech
 
 __all__ = [
     "SAMPLE_RATE",
@@ -43,13 +44,18 @@ __all__ = [
     "ServerTimeoutError",
     "SpeechClient",
     "SpeechRequest",
+    "TextSpeech",
     "Timeline",
     "UnavailableError",
     "audio_writer",
     "read_reference",
 ]
 
-GRPC_CLIENTS = {"AsyncSpeechClient": "async_client", "SpeechClient": "grpc_client"}
+GRPC_CLIENTS = {
+    "AsyncSpeechClient": "async_client",
+    "SpeechClient": "grpc_client",
+    "TextSpeech": "text_speech",
+}
 """Modules of the classes that need tritonclient."""
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Any
 
-import grpc
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 from tritonclient.utils import InferenceServerException
 
 from cosyvoice_client.chunk import AudioChunk, read_chunk
-from cosyvoice_client.errors import RefusedError, ServerTimeoutError, server_error, split_status
+from cosyvoice_client.errors import RefusedError, server_error
 from cosyvoice_client.request import OFFLINE_MODEL, STREAMING_MODEL, SpeechRequest, infer_inputs
+from cosyvoice_client.responses import Responses
+from cosyvoice_client.text_speech import TextSpeech
 
-END_WAIT_S = 2.0
-"""Longest wait for the end of a stream after an error, in which nothing else is of interest."""
 UNLIMITED = -1
 NAME_HEADER = "x-client-id"
 """Names a client; without it the address of its connection does."""
@@ -70,19 +67,22 @@ class AsyncSpeechClient:
         started = time.perf_counter()
         # Without the header triton_grpc_error, which ends a failed stream with gRPC's status: Triton 24.10
         # crashes, for all its clients, if an error comes while a chunk is still on its way.
-        responses = self._client.stream_infer(_once(call), headers=self._headers)
+        responses = self._stream(_once(call))
         try:
-            while (result := await self._next(responses)) is not None:
+            while (result := await responses.next()) is not None:
                 chunk = read_chunk(result, time.perf_counter() - started)
                 if chunk is not None:
                     yield chunk
-        except grpc.RpcError as error:
-            raise server_error(str(error.code()), error.details(), self.url) from error
-        except InferenceServerException as error:
-            status, text = split_status(error.message())
-            raise server_error(status or await self._refusal(), text, self.url) from error
         finally:
             responses.cancel()
+
+    def speak_text(self, request: SpeechRequest, request_id: str = "") -> TextSpeech:
+        """Speech of a text that comes piece by piece, from its first clause on; see :class:`TextSpeech`.
+
+        Args:
+            request: how to speak; its text is the first piece, and may be empty.
+        """
+        return TextSpeech(self._stream, request, self.streaming_model, request_id)
 
     async def synthesize(self, request: SpeechRequest, request_id: str = "") -> AudioChunk:
         """The whole utterance at once, from the offline model. Cancelling the task cancels the request.
@@ -135,18 +135,9 @@ class AsyncSpeechClient:
     ) -> None:
         await self.close()
 
-    async def _next(self, responses: Any) -> Any:
-        """The next result, or None at the end: the server ends the stream after its only request."""
-        try:
-            result, error = await asyncio.wait_for(anext(responses), self.timeout_s)
-        except StopAsyncIteration:
-            return None
-        except asyncio.TimeoutError:
-            raise ServerTimeoutError(f"{self.url}: nothing came for {self.timeout_s:g} s") from None
-        if error is not None:
-            await self._drain(responses)
-            raise error
-        return result
+    def _stream(self, calls: AsyncIterator[dict[str, Any]]) -> Responses:
+        responses = self._client.stream_infer(calls, headers=self._headers)
+        return Responses(responses, self.url, self.timeout_s, self._refusal)
 
     async def _refusal(self) -> str | None:
         """The status with which Triton refuses a call to the streaming model; None if it doesn't."""
@@ -155,12 +146,6 @@ class AsyncSpeechClient:
         except InferenceServerException as error:
             return error.status()
         return None
-
-    async def _drain(self, responses: Any) -> None:
-        """Let the server end a failed stream: cancelling it just then can crash Triton 24.10."""
-        with contextlib.suppress(asyncio.TimeoutError, StopAsyncIteration):
-            while True:
-                await asyncio.wait_for(anext(responses), END_WAIT_S)
 
 
 async def _once(item: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:

@@ -32,11 +32,14 @@ def deliver(options: argparse.Namespace, utter: Utter) -> None:
     output = target(options)
     with ExitStack() as resources:
         sinks = Sinks(resources, output, play=options.play, quiet=options.quiet)
+        place = None
         for place, text in texts(options.text):
-            with _named(place), _closed(utter(text)) as chunks:
-                sinks.take(chunks)
+            with _closed(utter(text)) as chunks:
+                sinks.take(_named(place, chunks))
+        if place is None:
+            raise InvalidArgumentError("standard input: no line has a text")
         if not sinks.heard:
-            raise RefusedError("no line had a text" if options.text == STDIN else "the server sent no audio")
+            raise RefusedError("the server sent no audio")
 
 
 def target(options: argparse.Namespace) -> str | None:
@@ -140,10 +143,10 @@ class Progress:
             self._say(f"a listener would have heard {count} silences, {silent_ms:.0f} ms together")
 
 
-@contextmanager
-def _named(place: str) -> Iterator[None]:
+def _named(place: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
+    """The same chunks; their error says where the text stands."""
     try:
-        yield
+        yield from chunks
     except ClientError as error:
         if place:
             error.name(place)

@@ -89,6 +89,15 @@ def infer_inputs(protocol: ModuleType, request: SpeechRequest) -> list[Any]:
     return [_infer_input(protocol, name, array) for name, array in request.tensors().items()]
 
 
+def message_inputs(
+    protocol: ModuleType, request: SpeechRequest, utterance_id: str, text_event: str
+) -> list[Any]:
+    """The same for a message to an utterance whose text comes piece by piece."""
+    names = {"utterance_id": utterance_id, "text_event": text_event}
+    further = [_infer_input(protocol, name, _element(value, np.object_)) for name, value in names.items()]
+    return infer_inputs(protocol, request) + further
+
+
 def _infer_input(protocol: ModuleType, name: str, array: npt.NDArray[Any]) -> Any:
     from tritonclient.utils import np_to_triton_dtype
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 Section = Mapping[str, Any]
 
 
+WHOLE_TEXTS = (0, 0)
+"""``mix_ratio`` of a speech LM that was not trained on text between speech."""
+
+
 @dataclass(frozen=True)
 class SpeechLMConfig:
     """Qwen2 decoder that reads text and speech tokens and writes speech tokens."""
@@ -35,7 +39,12 @@ class SpeechLMConfig:
     rms_norm_eps: float
     max_positions: int
     mix_ratio: tuple[int, int]
-    """(text, speech) tokens per block when text streams in."""
+    """(text, speech) tokens per block when text streams in, or WHOLE_TEXTS."""
+
+    @property
+    def interleaves_text(self) -> bool:
+        """Whether text may come between speech tokens."""
+        return self.mix_ratio != WHOLE_TEXTS
 
     @property
     def head_dim(self) -> int:

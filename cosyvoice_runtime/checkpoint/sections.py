@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
-from cosyvoice_runtime.checkpoint.config import ModelConfig, Section
+from cosyvoice_runtime.checkpoint.config import WHOLE_TEXTS, ModelConfig, Section
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import config_from_sections
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged
@@ -48,7 +48,9 @@ def check_numbers(value: Any, name: str = "configuration") -> None:
     """
     if is_dataclass(value):
         for field in fields(value):
-            check_numbers(getattr(value, field.name), f"{name}.{field.name}")
+            item = getattr(value, field.name)
+            if item != WHOLE_TEXTS:
+                check_numbers(item, f"{name}.{field.name}")
     elif isinstance(value, tuple):
         for item in value:
             check_numbers(item, name)

@@ -41,9 +41,11 @@ BODY_TIMEOUT_S = 60.0
 MODEL = "/v2/models/{model}"
 ABOUT_A_MODEL = ("", "/ready", "/config", "/stats")
 INFERENCE = ("/infer", "/generate", "/generate_stream")
-STOP_INFER = {"inputs": [{"name": "target_text", "datatype": "BYTES", "shape": [1, 1], "data": [""]}]}
-STOP_GENERATE = {"target_text": ""}
-"""Requests without a text, of which the header says what they are for."""
+STOP_INFER: dict[str, Any] = {
+    "inputs": [{"name": "target_text", "datatype": "BYTES", "shape": [1, 1], "data": [""]}]
+}
+STOP_GENERATE: dict[str, Any] = {"target_text": ""}
+"""Requests without a text; what they are for is said beside it."""
 SETTLE_S = 2.0
 """Longest wait at the end for calls that clients have left."""
 EVENT_END, ERROR_EVENT = b"\n\n", b'data: {"error"'
@@ -100,14 +102,16 @@ class HttpGateway:
     async def _infer(self, request: web.Request) -> web.StreamResponse:
         path = self._checked_path(request)
         body = await self._body(request)
+        call_id = new_call_id()
+        said = _client(request) | {CALL_HEADER: call_id}
+        headers = _passed_on(request.headers) | said
         if path.endswith("/infer"):
             check_http(body, _header_bytes(request))
-        else:
-            check_generate(body)
+        else:  # of which tritonserver hands no headers to the model
+            body = json.dumps(check_generate(body) | said).encode()
         if path.endswith("/generate"):
             await self._require_one_answer(path)
-        taken, call_id = self._pending.take(len(body)), new_call_id()
-        headers = _named(request) | {CALL_HEADER: call_id}
+        taken = self._pending.take(len(body))
         asking = asyncio.create_task(self._asked(path, body, headers, taken))
         try:
             answer = await asyncio.shield(asking)
@@ -124,8 +128,9 @@ class HttpGateway:
             self._pending.give_back(taken)
 
     async def _stop(self, path: str, call_id: str) -> None:
-        body = STOP_INFER if path.endswith("/infer") else STOP_GENERATE
-        async with self._server.post(path, json=body, headers={LEFT_HEADER: call_id}) as answer:
+        said = {LEFT_HEADER: call_id}
+        body = STOP_INFER if path.endswith("/infer") else STOP_GENERATE | said
+        async with self._server.post(path, json=body, headers=said) as answer:
             await answer.read()
 
     def _checked_path(self, request: web.Request) -> str:
@@ -241,12 +246,11 @@ def _passed_on(headers: Any) -> dict[str, str]:
     return {name: headers[name] for name in PASSED_ON if name in headers}
 
 
-def _named(request: web.Request) -> dict[str, str]:
-    """Headers for the server, with who asks, if that is said."""
+def _client(request: web.Request) -> dict[str, str]:
+    """Who asks, if that is said."""
     name = request.headers.get(CLIENT_HEADER)
     sayable = name is not None and name.isascii() and name.isprintable()
-    named = {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
-    return _passed_on(request.headers) | named
+    return {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
 
 
 def _without_paths(config: dict[str, Any]) -> dict[str, Any]:

@@ -91,8 +91,8 @@ def read_json(text: bytes) -> dict[str, Any]:
     return _typed("body", value, dict)
 
 
-def check_generate(body: bytes) -> None:
-    """Check the body of a request to ``generate`` or ``generate_stream``.
+def check_generate(body: bytes) -> dict[str, Any]:
+    """The body of a request to ``generate`` or ``generate_stream``, checked.
 
     Raises:
         RefusedError: naming the field.
@@ -102,6 +102,7 @@ def check_generate(body: bytes) -> None:
     _check_parameters(_typed("parameters", request.get("parameters", {}), dict))
     if len(request) > MAX_TENSORS:
         raise invalid("body", f"{len(request)} fields", f"at most {MAX_TENSORS}")
+    return request
 
 
 def _check_id(name: str) -> None:

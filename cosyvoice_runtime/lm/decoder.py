@@ -150,7 +150,8 @@ class BatchDecoder:
     ) -> Generation:
         """Take a slot for an utterance whose text arrives through `push_text`; see `TextStream`.
 
-        Derived length limits apply from the end of the text on; ``max_tokens`` and ``max_len`` always do.
+        Derived length limits apply from the end of the text on; ``max_tokens``, ``ceiling`` and ``max_len``
+        always do.
 
         Raises:
             InvalidInput: as `add`.
@@ -161,7 +162,8 @@ class BatchDecoder:
         check_speech("prompt_speech", prompt_speech, config)
         self._check_room(len(lead_text) + len(prompt_text) + len(prompt_speech) + 2, options)
         stream = TextStream(config, prompt_text, prompt_speech, upstream_feeding, lead_text)
-        limits = TokenLimits(options.min_tokens or 0, options.max_tokens or self._cache.max_len)
+        most = options.max_tokens or options.ceiling or self._cache.max_len
+        limits = TokenLimits(options.min_tokens or 0, most)
         return self._admit(Generation(config, options, prompt_speech, limits, stream=stream))
 
     def push_text(self, generation: Generation, ids: Sequence[int]) -> None:

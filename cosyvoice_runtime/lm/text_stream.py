@@ -2,7 +2,8 @@
 
 Text and speech are fed in blocks (5 text tokens, then 15 speech tokens, in the published model). After a
 block's speech the model draws the fill marker, which asks for the next text and is itself never fed.
-When the text has ended, what is left of it is fed with the task token, and speech runs to its end.
+When the text has ended, what is left of it after whole blocks is fed with the task token, and speech runs to
+its end. So what is fed when depends on the text alone, and not on when it came.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 
 
@@ -36,10 +38,13 @@ class TextStream:
     Args:
         prompt_text, prompt_speech: of the voice; prompt text precedes the pushed text.
         lead_text: fed at the start, outside the blocks: CosyVoice3's instruction, up to ``<|endofprompt|>``.
-        upstream_feeding: reproduce the published feeding where it departs from its own layout: what was
-            fed last before a fill marker is fed again with the final text; a prompt that ends with a
-            full block, or that has a lead and no speech, is not followed by text before speech is drawn;
-            prompt speech for which text never came is dropped.
+        upstream_feeding: reproduce the published feeding where it departs from its own layout: all text that
+            is left when it ends is fed at once; what was fed last before a fill marker is fed again with the
+            final text; a prompt that ends with a full block, or that has a lead and no speech, is not
+            followed by text before speech is drawn; prompt speech for which text never came is dropped.
+
+    Raises:
+        InvalidInput: the speech LM knows no such blocks.
     """
 
     def __init__(
@@ -50,6 +55,10 @@ class TextStream:
         upstream_feeding: bool = False,
         lead_text: Sequence[int] = (),
     ) -> None:
+        if not config.interleaves_text:
+            raise InvalidInput(
+                "mix_ratio", config.mix_ratio, "this speech LM takes the text of a segment whole"
+            )
         self._fill_id = config.fill_id
         self._text_per_block, self._speech_per_block = config.mix_ratio
         self._upstream = upstream_feeding
@@ -90,7 +99,7 @@ class TextStream:
             return None
         if self._opens_with_speech():
             return self._start(StreamState.DECODING, [])
-        if self.ended:
+        if self.ended and (self._upstream or not self._has_block()):
             return self._start(StreamState.FINISHING, self._final_parts())
         return self._start(StreamState.DECODING, [self._next_text()])
 

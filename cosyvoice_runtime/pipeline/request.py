@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -12,7 +13,14 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer, cross_lingual, instruct, zero_shot
+from cosyvoice_runtime.text import (
+    TextFrontEnd,
+    TextPrompt,
+    TextTokenizer,
+    cross_lingual,
+    instruct,
+    zero_shot,
+)
 from cosyvoice_runtime.vocoder.stream import check_speed
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -74,12 +82,15 @@ class AudioChunk:
         sample_rate: per second.
         segment: index of the segment of text it belongs to.
         finish_reason: why the segment ended, on its last chunk; None before.
+        spoken_characters: of the text, on the last chunk of a segment, where that is known: of all segments
+            when the text came in pieces, else of the last one.
     """
 
     samples: Tensor
     sample_rate: int
     segment: int
     finish_reason: FinishReason | None = None
+    spoken_characters: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -94,15 +105,27 @@ def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextT
         InvalidInput: naming the field of the request that can't be served.
     """
     segments = front_end.segments(request.text, request.language)
+    return list(map(prompt_layout(request, front_end, tokenizer), segments))
+
+
+def prompt_layout(
+    request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer
+) -> Callable[[str], Prompt]:
+    """From a segment of normalised text to what to feed the speech LM for it.
+
+    Raises:
+        InvalidInput: the function, or this one: naming the field of the request that can't be served.
+    """
     if request.instruct_text is not None:
-        prompts = [instruct(tokenizer, request.instruct_text, segment) for segment in segments]
-    elif request.cross_lingual or not request.voice.transcript:
+        return lambda segment: _prompt(instruct(tokenizer, request.instruct_text or "", segment))
+    if request.cross_lingual or not request.voice.transcript:
         front_end.require_end_of_prompt("target_text", request.text)
-        prompts = [cross_lingual(tokenizer, segment) for segment in segments]
-    else:
-        front_end.require_end_of_prompt("reference_text", request.voice.transcript, request.text)
-        transcript = front_end.transcript(request.voice.transcript, request.language)
-        speech = request.voice.speech_tokens.tolist()
-        texts = [zero_shot(tokenizer, transcript, segment) for segment in segments]
-        return [Prompt(text.target_ids, text.prompt_ids, speech) for text in texts]
-    return [Prompt(text.target_ids, text.prompt_ids) for text in prompts]
+        return lambda segment: _prompt(cross_lingual(tokenizer, segment))
+    front_end.require_end_of_prompt("reference_text", request.voice.transcript, request.text)
+    transcript = front_end.transcript(request.voice.transcript, request.language)
+    speech = request.voice.speech_tokens.tolist()
+    return lambda segment: _prompt(zero_shot(tokenizer, transcript, segment), speech)
+
+
+def _prompt(text: TextPrompt, speech: Sequence[int] = ()) -> Prompt:
+    return Prompt(text.target_ids, text.prompt_ids, speech)

@@ -11,6 +11,7 @@ from torch import Tensor
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.pipeline.text_segment import TextPieces
 from cosyvoice_runtime.voice.voice import Voice
 
 
@@ -40,6 +41,19 @@ class Stages(Protocol):
         """Speech tokens as they are drawn, at least ``first_tokens`` in the first group.
 
         Closing the generator before its end stops the speech LM; it returns at once and never raises.
+        """
+
+    def generate_from_pieces(
+        self,
+        prompt: Prompt,
+        pieces: TextPieces,
+        sampling: SamplingOptions,
+        utterance_id: str,
+        first_tokens: int,
+    ) -> AsyncGenerator[TokenGroup, None]:
+        """The same for text that comes in pieces; the prompt's own text is empty.
+
+        Length limits follow from the length of all text, within ``ceiling`` and ``max_tokens``.
         """
 
     async def wave(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import groupby
 from operator import attrgetter
@@ -13,17 +13,22 @@ from pathlib import Path
 import torch
 
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.checkpoint.tensors import load_speakers, load_tensors
 from cosyvoice_runtime.flow.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SpeechLM
 from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
+from cosyvoice_runtime.pipeline.incoming_text import GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
+from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
+from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
@@ -47,7 +52,7 @@ class Synthesizer:
     Args:
         hop: where chunks end.
         speakers: voices that the checkpoint brings, by name.
-        silent_tokens: speech codes of which only the first few of a run are spoken.
+        family: of the checkpoint.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class Synthesizer:
         hop: HopPolicy,
         extractors: Extractors,
         speakers: Mapping[str, Voice],
-        silent_tokens: Collection[int] = (),
+        family: Family = COSYVOICE2,
     ) -> None:
         self.tokenizer = tokenizer
         self.front_end = front_end
@@ -68,7 +73,7 @@ class Synthesizer:
         self.hop = hop
         self.extractors = extractors
         self.speakers = speakers
-        self.silent_tokens = silent_tokens
+        self.family = family
 
     @classmethod
     def from_checkpoint(
@@ -115,7 +120,7 @@ class Synthesizer:
             _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
             import_speakers(load_speakers(layout), tokenizer.decode, extractors.checkpoint_id),
-            family.silent_tokens,
+            family,
         )
 
     @property
@@ -133,11 +138,39 @@ class Synthesizer:
             InvalidInput: at once, naming the field of the request that can't be served.
         """
         prompts = lm_prompts(request, self.front_end, self.tokenizer)
-        return self._chunks(request, prompts, LocalStages(self.lm, self.token2wav, self.silent_tokens))
+        return self._chunks(request, prompts, self._stages())
+
+    def synthesize_pieces(
+        self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
+    ) -> Iterator[AudioChunk]:
+        """Speak text that comes in pieces, from its first clause on; the request's own text is not read.
+
+        Args:
+            pieces: parts of the text, divided anywhere, and marks between them.
+            interleaved: whether the speech LM gets clauses while it speaks, or each one as a segment; None
+                is what the checkpoint was trained for.
+
+        Raises:
+            InvalidInput: at once, or when the piece that can't be spoken has come.
+        """
+        if interleaved is None:
+            interleaved = self.lm.config.interleaves_text
+        blocks = self.lm.config if interleaved else None
+        feeder = TextFeeder.of(request, GivenText(pieces), self.front_end, self.tokenizer, self.hop, blocks)
+        heard = Playback(now=lambda: 0.0)
+        spoken = speak_arriving(
+            request, feeder, self._stages(), self.hop, self.sample_rate, lambda: heard.cushion_s
+        )
+        return _iterate(spoken, heard)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
         """Speak speech tokens that are there already in the request's voice; its text is not read."""
         return self._chunks(request, [Prompt([])], GivenTokens(tokens, self.token2wav))
+
+    def _stages(self) -> LocalStages:
+        family = self.family
+        marker = self.tokenizer.id_of(END_OF_PROMPT) if family.needs_end_of_prompt else None
+        return LocalStages(self.lm, self.token2wav, family.silent_tokens, marker)
 
     def _chunks(
         self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages

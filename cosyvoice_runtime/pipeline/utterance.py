@@ -20,7 +20,9 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.flow_prompt import cut_prompt
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, derived_seed, fresh_seed
 from cosyvoice_runtime.pipeline.stages import Stages, TokenGroup, WaveSettings
+from cosyvoice_runtime.pipeline.text_segment import TextPieces
 from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.voice.voice import Voice
 
 
 class Playback:
@@ -103,6 +105,10 @@ class HopPolicy:
         """
         end = self._boundary_after(prompt_tokens, previous_end + self._fewest(previous_end, cushion_s))
         return end if end + self.lookahead_tokens <= received else None
+
+    def flow_voice(self, voice: Voice) -> Voice:
+        """A voice as the flow gets it, with its prompt cut if that is wanted."""
+        return cut_prompt(voice, self.block_tokens, self.min_first_tokens) if self.cut_prompts else voice
 
     def first_tokens(self, prompt_tokens: int) -> int:
         """New tokens that the first chunk needs."""
@@ -208,18 +214,45 @@ async def speak(
     Raises:
         Exception: what a stage raised.
     """
-    seed = fresh_seed() if request.seed is None else request.seed
-    voice = request.voice
-    if hop.cut_prompts:
-        voice = cut_prompt(voice, hop.block_tokens, hop.min_first_tokens)
-    cushion = cushion_s if request.streaming else lambda: OFFLINE_CUSHION_S
+    speech = Speech(request, stages, hop, cushion_s)
     for index, prompt in enumerate(prompts):
-        sampling = dataclasses.replace(request.sampling, seed=derived_seed(seed, "sampling", index))
-        settings = WaveSettings(voice, derived_seed(seed, "noise", index), request.speed)
-        segment = SegmentSpeech(stages, hop, settings, cushion)
-        async with aclosing(segment.chunks(prompt, sampling)) as chunks:
+        async with aclosing(speech.segment(index, prompt)) as chunks:
             async for samples, reason in chunks:
-                yield AudioChunk(samples, sample_rate, index, reason)
+                whole = reason is not None and index == len(prompts) - 1
+                characters = len(request.text) if whole else None
+                yield AudioChunk(samples, sample_rate, index, reason, characters)
+
+
+class Speech:
+    """A request's segments, each with seeds of its own.
+
+    Args:
+        cushion_s: seconds of audio that the listener still has to play.
+    """
+
+    def __init__(
+        self, request: SpeechRequest, stages: Stages, hop: HopPolicy, cushion_s: Callable[[], float]
+    ) -> None:
+        self._request = request
+        self._seed = fresh_seed() if request.seed is None else request.seed
+        self._stages = stages
+        self._hop = hop
+        self._cushion_s = cushion_s if request.streaming else lambda: OFFLINE_CUSHION_S
+        self._voice = hop.flow_voice(request.voice)
+
+    def segment(
+        self, index: int, prompt: Prompt, pieces: TextPieces | None = None
+    ) -> AsyncGenerator[tuple[Tensor, FinishReason | None], None]:
+        """Samples, float32 ``[n]``, of each chunk of a segment; the reason comes with the last one.
+
+        Args:
+            pieces: the text, when it comes in pieces.
+        """
+        request = self._request
+        sampling = dataclasses.replace(request.sampling, seed=derived_seed(self._seed, "sampling", index))
+        settings = WaveSettings(self._voice, derived_seed(self._seed, "noise", index), request.speed)
+        segment = SegmentSpeech(self._stages, self._hop, settings, self._cushion_s)
+        return segment.chunks(prompt, sampling, pieces)
 
 
 class SegmentSpeech:
@@ -239,12 +272,11 @@ class SegmentSpeech:
         self._open = False
 
     async def chunks(
-        self, prompt: Prompt, sampling: SamplingOptions
+        self, prompt: Prompt, sampling: SamplingOptions, pieces: TextPieces | None = None
     ) -> AsyncGenerator[tuple[Tensor, FinishReason | None], None]:
         """Samples, float32 ``[n]``, of each chunk; the reason comes with the last one."""
-        first_tokens = self._hop.first_tokens(self._prompt_tokens)
         try:
-            async with TokenFeed(self._stages.generate(prompt, sampling, self._id, first_tokens)) as feed:
+            async with TokenFeed(self._tokens(prompt, sampling, pieces)) as feed:
                 while feed.finish_reason is None:
                     await feed.more()
                     while self._next_chunk(len(feed.tokens)):
@@ -252,8 +284,18 @@ class SegmentSpeech:
                         yield await self._wave(feed.tokens, end), None
                 yield await self._wave(feed.tokens, len(feed.tokens), last=True), feed.finish_reason
         finally:
+            if pieces is not None:
+                pieces.leave()
             if self._open:
                 self._stages.drop(self._id)
+
+    def _tokens(
+        self, prompt: Prompt, sampling: SamplingOptions, pieces: TextPieces | None
+    ) -> AsyncGenerator[TokenGroup, None]:
+        first_tokens = self._hop.first_tokens(self._prompt_tokens)
+        if pieces is None:
+            return self._stages.generate(prompt, sampling, self._id, first_tokens)
+        return self._stages.generate_from_pieces(prompt, pieces, sampling, self._id, first_tokens)
 
     def _next_chunk(self, received: int) -> bool:
         """Whether another chunk can and should go out now, up to ``_chunk_end``."""

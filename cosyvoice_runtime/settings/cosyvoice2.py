@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.settings.model import FlowLookahead, ModelSettings, require_order, whole_or_exact
-from cosyvoice_runtime.settings.rule import AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
+from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
 
 if TYPE_CHECKING:
     from typing import Self
@@ -59,6 +59,19 @@ class CosyVoice2Settings(ModelSettings):
     )
     child_timeout_s: float = Field(
         30.0, ge=0.1, le=3600.0, description="Longest silence of another model before the utterance fails."
+    )
+    text_feeding: Literal["auto", "interleaved", "clauses"] = Field(
+        AUTO,
+        description="How text that comes in pieces is spoken. interleaved: the speech LM gets clauses while "
+        "it speaks, for checkpoints trained on that (engine torch); clauses: each clause is a segment of its "
+        "own; auto: by mix_ratio of the checkpoint.",
+    )
+    text_timeout_s: float = Field(
+        30.0,
+        ge=0.1,
+        le=3600.0,
+        description="Longest time in which no text comes and nothing is spoken before an utterance whose "
+        "text comes in pieces ends.",
     )
     first_hop_tokens: int = Field(
         18,

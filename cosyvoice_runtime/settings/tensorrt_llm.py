@@ -80,6 +80,13 @@ class TensorrtLlmSettings(NetworkSettings):
         le=3600.0,
         description="Longest time a request may go unread before its slot is taken away.",
     )
+    text_timeout_s: float = Field(
+        30.0,
+        ge=0.1,
+        le=3600.0,
+        description="Engine torch: longest time a request may wait for further text "
+        "before its slot is taken away.",
+    )
 
     @model_validator(mode="after")
     def _request_fits_a_sequence(self) -> Self:

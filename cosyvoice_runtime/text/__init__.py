@@ -1,5 +1,6 @@
 """Text in: normalise, split, tokenise, lay out the prompt of the speech LM."""
 
+from cosyvoice_runtime.text.clauses import Clause, ClauseStream
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.segment_stream import EAGER, SegmentStream
 from cosyvoice_runtime.text.split import SplitLimits
@@ -7,6 +8,8 @@ from cosyvoice_runtime.text.tokenizer import TextPrompt, TextTokenizer, cross_li
 
 __all__ = [
     "EAGER",
+    "Clause",
+    "ClauseStream",
     "SegmentStream",
     "SplitLimits",
     "TextFrontEnd",

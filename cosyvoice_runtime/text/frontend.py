@@ -8,6 +8,7 @@ from typing import Protocol
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.text.clauses import ClauseStream
 from cosyvoice_runtime.text.normalise import AUTO, Mode, Normaliser, counts_characters
 from cosyvoice_runtime.text.segment_stream import SegmentStream
 from cosyvoice_runtime.text.split import CHINESE, WESTERN, Count, SplitLimits, SplitStyle, bounded, split
@@ -22,6 +23,10 @@ from cosyvoice_runtime.text.validate import (
 
 CACHED_TEXTS = 1024
 """Normalised texts kept; at 10,000 characters each at most 40 MB."""
+
+
+LONGEST_CLAUSE = 160
+"""Where the limits have no length from which on a sentence is cut."""
 
 
 class TokenCounter(Protocol):
@@ -99,6 +104,14 @@ class TextFrontEnd:
                 f"{self._family.name} needs an instruction before the words that ends with {END_OF_PROMPT}, "
                 f"such as You are a helpful assistant.{END_OF_PROMPT}",
             )
+
+    def clauses(self, language: str = AUTO) -> ClauseStream:
+        """A splitter for text whose speech begins before it ends; see :class:`ClauseStream`.
+
+        Raises:
+            InvalidInput: ``language`` is neither ``auto`` nor a language tag.
+        """
+        return ClauseStream(self._normaliser, self._rules, self._limits.hard or LONGEST_CLAUSE, language)
 
     def _segments(self, text: str, language: str) -> tuple[str, ...]:
         instruction, words = self._parted(text)

@@ -28,6 +28,20 @@ Rules = Callable[[str], tuple[SplitStyle, Count]]
 _SENTENCE_END = re.compile(r"([。？！；：、.?!;:])(?:[\"”]|(?![\"”]))(\s*)(?=([^\W_]|[“\"'\[<(（]))")
 
 
+def sentence_end(text: str, style_up_to: Callable[[int], SplitStyle]) -> int:
+    """Length of the first sentence that is complete whatever follows; 0 if none is yet.
+
+    Args:
+        style_up_to: how the first characters are split, by their number.
+    """
+    for match in _SENTENCE_END.finditer(text):
+        mark, spaces, following = match.groups()
+        is_clear = spaces or not mark.isascii() or not following.isascii()
+        if is_clear and style_up_to(match.end()).ends_sentence(text, match.start()):
+            return match.end()
+    return 0
+
+
 class SegmentStream:
     """Takes text as it comes, gives segments as soon as later text can't change them.
 
@@ -97,14 +111,7 @@ class SegmentStream:
         return [segment for part in parts for segment in self._grouping.add(part)]
 
     def _sentence_end(self) -> int:
-        """Length of the first sentence that is complete whatever follows; 0 if none is yet."""
-        for match in _SENTENCE_END.finditer(self._raw):
-            style, _ = self._rules(self._language(match.end()))
-            mark, spaces, following = match.groups()
-            is_clear = spaces or not mark.isascii() or not following.isascii()
-            if is_clear and style.ends_sentence(self._raw, match.start()):
-                return match.end()
-        return 0
+        return sentence_end(self._raw, lambda cut: self._rules(self._language(cut))[0])
 
     def _forced_cut(self) -> int:
         """Where to cut a sentence that is too long already; 0 if it isn't."""

@@ -28,6 +28,7 @@ DEMO = ModelConfig(
         text_vocab_size=TEXT_ROWS,
         rope_theta=1e4,
         max_positions=4096,
+        mix_ratio=(0, 0),  # the training has no text between speech
     ),
     flow=replace(
         FULL.flow,

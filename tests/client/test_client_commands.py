@@ -92,9 +92,12 @@ def test_line_is_spoken_before_the_next_one_comes(server):
     assert process.returncode == 0
 
 
-def test_failure_names_the_line_and_keeps_what_was_spoken(server, tmp_path):
+@pytest.mark.parametrize("program", ["grpc_client.py", "http_client.py"])
+def test_failure_names_the_line_and_keeps_what_was_spoken(server, tmp_path, program):
+    url = server.grpc_url if program == "grpc_client.py" else server.http_url
     lines = b"id=4 chunks=2\n\nfail=INVALID_ARGUMENT\nid=5 chunks=3\n"
-    done = speak(server, "-", "-o", tmp_path / "a.wav", "--quiet", input=lines)
+    arguments = ["--url", url, "--text", "-", "-o", tmp_path / "a.wav", "--quiet"]
+    done = command(program, *arguments, input=lines)
     assert done.returncode == 1
     assert done.stderr.startswith(b"error: line 3: ")
     assert b"told to fail" in done.stderr
@@ -104,7 +107,7 @@ def test_failure_names_the_line_and_keeps_what_was_spoken(server, tmp_path):
 @pytest.mark.parametrize("lines", [b"", b"\n \n"])
 def test_pipe_without_a_text_is_an_error(server, tmp_path, lines):
     done = speak(server, "-", input=lines, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, b"error: no line had a text\n")
+    assert (done.returncode, done.stderr) == (2, b"error: standard input: no line has a text\n")
 
 
 def test_line_that_is_no_text_is_named(server, tmp_path):
@@ -201,7 +204,8 @@ def test_file_and_player_get_the_same(server, tmp_path):
 @pytest.mark.parametrize("reads", ["cat > /dev/null; ", ""], ids=["at the end", "at once"])
 def test_player_that_fails_is_told_in_its_own_words(server, tmp_path, reads):
     script = f"{reads}echo 'audio open error: No such device' >&2; exit 1"
-    done = speak(server, "id=3 chunks=40", "--play", "--quiet", env=with_player(tmp_path, script))
+    environment = with_player(tmp_path, script)
+    done = speak(server, "-", "--play", "--quiet", env=environment, input=b"id=3 chunks=40\n")
     assert done.returncode == 2
     assert done.stderr == b"error: aplay can't play here: audio open error: No such device\n"
 

@@ -22,6 +22,7 @@ from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.extractors import references
 from cosyvoice_runtime.serving.lm.request import RequestReader
+from cosyvoice_runtime.serving.speech.open_utterances import TextMessage
 from cosyvoice_runtime.serving.speech.service import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.triton.request import Inputs
@@ -56,6 +57,8 @@ SPEECH = {
     "temperature": 0.9,
     "repetition_penalty": 1.1,
     "max_tokens": 100,
+    "utterance_id": "0123456789abcdef",
+    "text_event": "push",
 }
 REFERENCE = {
     "reference_wav": RECORDING,
@@ -77,6 +80,8 @@ LM = {
     "min_tokens": 2,
     "streaming": True,
     "stop": False,
+    "text_open": False,
+    "end_text": False,
     "exclude_input_in_output": True,
     "sampling_strategy": "ras",
     "ras_window": 10,
@@ -171,6 +176,7 @@ def load(model: str) -> ModuleType:
 
 
 def read_speech(request: InferenceRequest) -> Any:
+    TextMessage.read(Inputs(request))
     return SpeechInputs.read(Inputs(request), SamplingOptions(), 1000)
 
 
@@ -285,4 +291,5 @@ def test_wrong_output_is_found(configs):
         "waveform is float64, declared is FP32",
         "other is not declared",
         "finish_reason is not sent",
+        "spoken_characters is not sent",
     ]

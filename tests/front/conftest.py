@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,11 @@ from fake_upstream import FakeUpstream  # noqa: E402
 from front_server import RunningFront, running_front  # noqa: E402
 
 if TYPE_CHECKING:
+    from chromium import Visit
+
     StartFront = Callable[..., RunningFront]
     OpenClient = Callable[..., openai.OpenAI]
+    OpenPage = Callable[..., Visit]
 
 
 @pytest.fixture
@@ -61,3 +64,34 @@ def open_client(resources: ExitStack) -> OpenClient:
 @pytest.fixture
 def client(front: RunningFront, open_client: OpenClient) -> openai.OpenAI:
     return open_client(front)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A headless browser; a test that wants one is skipped where there is none."""
+    from chromium import running_chromium
+
+    with running_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def visit(chromium: Any, front: RunningFront) -> Iterator[OpenPage]:
+    """``visit(url)`` opens the front's page in a tab of its own; nothing may go wrong in any of them."""
+    from chromium import Visit
+
+    opened: list[Visit] = []
+    with chromium.new_context(viewport={"width": 1000, "height": 900}) as context:
+        context.grant_permissions(["microphone", "clipboard-read", "clipboard-write"])
+
+        def visit(url: str = front.url) -> Visit:
+            opened.append(Visit(context, url))
+            return opened[-1]
+
+        yield visit
+        assert [visit.problems for visit in opened] == [[]] * len(opened)
+
+
+@pytest.fixture
+def page(visit: OpenPage) -> Visit:
+    return visit()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -184,3 +186,14 @@ def test_addresses_are_relative_so_that_a_proxy_may_put_the_page_anywhere(html):
     assert not [value for name in ("href", "src") for value in html.values(name) if value.startswith("/")]
     for script in SCRIPTS.values():
         assert not re.search(r"[\"`]/v1", script)
+
+
+@pytest.mark.parametrize("page", ["true", "false"])
+def test_demo_says_where_the_page_is(monkeypatch, capsys, page):
+    monkeypatch.setenv("COSYVOICE_FRONT__PAGE", page)
+    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: None)  # the front itself
+    demo = runpy.run_path(str(FOLDER.parents[1] / "scripts" / "demo.py"))
+    demo["serve"]("127.0.0.1:8001")
+    shown = capsys.readouterr().out
+    assert ("http://127.0.0.1:8080/\n" in shown) == (page == "true")
+    assert "http://127.0.0.1:8080/v1 " in shown

@@ -137,3 +137,23 @@ def test_model_is_told_that_the_client_has_left_and_nothing_is_cancelled(
 async def read(client: ClientSession, url: str, body: dict[str, object]) -> None:
     async with client.post(url, json=body) as response:
         await response.read()
+
+
+def test_who_asks_is_said_in_the_body_where_the_server_hands_on_no_headers(tmp_path: Path):
+    async def ask() -> dict[str, object]:
+        seen: list[dict[str, object]] = []
+
+        async def answer(request: web.BaseRequest) -> web.Response:
+            seen.append(await request.json())
+            return web.Response(body=b"data: {}\n\n")
+
+        body = {"target_text": "Hello.", "speed": 1.1, CALL_HEADER: "mine"}
+        async with gateway_before(answer, tmp_path) as address, ClientSession() as client:
+            url = f"http://{address}/v2/models/m/generate_stream"
+            async with client.post(url, json=body, headers={"X-Client-Id": "me"}) as response:
+                await response.read()
+        return seen[0]
+
+    said = asyncio.run(ask())
+    assert len(said.pop(CALL_HEADER)) == 32
+    assert said == {"target_text": "Hello.", "speed": 1.1, "x-client-id": "me"}

@@ -46,6 +46,16 @@ def test_longest_reference_and_longest_texts_fit_into_the_largest_request():
     assert request.ByteSize() < ServerSettings().max_request_mib << 20
 
 
+def test_messages_of_a_text_in_pieces_are_looked_at_like_every_request():
+    message = grpc_request(utterance_id="x" * 128, text_event="push", target_text="a" * 10_000)
+    check_grpc(message, POLICY)
+    for index in range(3):
+        damaged = service_pb2.ModelInferRequest.FromString(message.SerializeToString())
+        damaged.raw_input_contents[index] = b"\xff\xff\xff\xffa"
+        with pytest.raises(RefusedError, match=f"{damaged.inputs[index].name}: .* a string is cut off"):
+            check_grpc(damaged, POLICY)
+
+
 def changed(change: Any) -> Any:
     request = grpc_request(x=np.zeros(4, np.float32), text="a")
     change(request)

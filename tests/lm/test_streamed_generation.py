@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -84,17 +85,56 @@ def test_neighbours_do_not_change_a_stream(
     assert (together.tokens, together.finish_reason) == (alone.tokens, alone.finish_reason)
 
 
-def test_all_text_at_once_equals_a_whole_prompt(lm: SpeechLM) -> None:
+def test_less_than_a_block_of_text_equals_a_whole_prompt(lm: SpeechLM) -> None:
     """Without prompt speech there is nothing to interleave, so the layouts agree."""
     options = SamplingOptions(seed=5)
     decoder = BatchDecoder(lm, 2, 256)
     streamed = decoder.add_stream(options)
-    decoder.push_text(streamed, TEXT[:9])
+    decoder.push_text(streamed, TEXT[:4])
     decoder.end_text(streamed)
-    whole = decoder.add(Prompt(TEXT[:9]), options)
+    whole = decoder.add(Prompt(TEXT[:4]), options)
     while decoder.busy:
         decoder.step()
     assert (streamed.tokens, streamed.finish_reason) == (whole.tokens, whole.finish_reason)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 20)), min_size=1, max_size=6),
+    st.sampled_from([0, 7, 15, 32]),
+)
+@settings(max_examples=25)
+def test_speech_depends_on_the_text_and_not_on_when_it_came(
+    lm: SpeechLM, pieces: list[tuple[int, int]], num_prompt_speech: int
+) -> None:
+    """Each piece comes some steps after the one before it; so does the end."""
+    prompt = {"prompt_text": TEXT[:6], "prompt_speech": range(num_prompt_speech)}
+    options = SamplingOptions(seed=3, max_ratio=5.0)
+    text = TEXT[: sum(size for size, _ in pieces) + 1]
+    at_once, slowly = (BatchDecoder(lm, 1, 512) for _ in range(2))
+    expected = at_once.add_stream(options, **prompt)
+    at_once.push_text(expected, text)
+    at_once.end_text(expected)
+    until_waiting(at_once, expected)
+    generation = slowly.add_stream(options, **prompt)
+    for size, steps in pieces:
+        slowly.push_text(generation, text[:size])
+        text = text[size:]
+        for _ in range(steps):
+            slowly.step()
+    slowly.push_text(generation, text)
+    slowly.end_text(generation)
+    until_waiting(slowly, generation)
+    assert (generation.tokens, generation.finish_reason) == (expected.tokens, expected.finish_reason)
+
+
+def test_speech_lm_that_was_not_trained_on_it_takes_no_text_in_pieces(
+    config: SpeechLMConfig, published: dict[str, torch.Tensor]
+) -> None:
+    whole = SpeechLM.from_tensors(dataclasses.replace(config, mix_ratio=(0, 0)), published)
+    decoder = BatchDecoder(whole, 1, 32)
+    with pytest.raises(InvalidInput, match=r"mix_ratio: .* takes the text of a segment whole"):
+        decoder.add_stream()
+    assert decoder.free_slots == 1
 
 
 def test_block_is_limited_to_fifteen_tokens_and_the_end_to_the_ratio(endless: SpeechLM) -> None:
@@ -137,7 +177,7 @@ def test_stream_that_waits_with_a_full_cache_can_only_end(endless: SpeechLM) -> 
 
 
 def test_text_without_room_in_the_cache_ends_with_length(lm: SpeechLM) -> None:
-    decoder = BatchDecoder(lm, 1, 8)
+    decoder = BatchDecoder(lm, 1, 5)
     generation = decoder.add_stream(SamplingOptions(seed=0))
     decoder.push_text(generation, TEXT[:9])
     decoder.end_text(generation)

@@ -7,6 +7,8 @@ from collections import defaultdict
 
 import torch
 
+from cosyvoice_runtime.errors import StageLostError
+from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 
 TOKEN_SAMPLES = 960
@@ -18,7 +20,10 @@ class CodedStages:
         hold: while it is clear, no further group comes.
         wave_error: raised by every wave from the chunk of this number on.
         away: raised by `require`.
+        one_is_lost: when it is set, a stage has ended.
         after_return: groups that follow once somebody has waited in `back`.
+        per_text: tokens that are said for each id of a text that comes in pieces.
+        said: all of those.
         stopped, dropped: utterances whose generator was closed early, or that were to be forgotten.
     """
 
@@ -36,12 +41,19 @@ class CodedStages:
         self.fails_from = 0
         self.away: Exception | None = None
         self.after_return: list[TokenGroup | Exception] | None = None
+        self.per_text = 1
+        self.said: list[int] = []
+        self.one_is_lost = asyncio.Event()
         self.hold = asyncio.Event()
         self.hold.set()
 
     def require(self):
         if self.away is not None:
             raise self.away
+
+    async def lost(self):
+        await self.one_is_lost.wait()
+        raise StageLostError("token2wav")
 
     async def back(self):
         await asyncio.sleep(0)
@@ -60,6 +72,21 @@ class CodedStages:
                 await self.hold.wait()
                 await asyncio.sleep(0)
             ended = True
+        finally:
+            if not ended:
+                self.stopped.append(utterance_id)
+
+    async def generate_from_pieces(self, prompt, pieces, sampling, utterance_id, first_tokens):
+        self.prompts.append((prompt, sampling))
+        ended = False
+        try:
+            while (ids := await pieces.get()) is not None:
+                for _ in range(self.per_text * len(ids)):
+                    self.said.append(len(self.said) % 1000)
+                    yield TokenGroup(self.said[-1:])
+                    await asyncio.sleep(0)
+            ended = True
+            yield TokenGroup([], FinishReason.STOP)
         finally:
             if not ended:
                 self.stopped.append(utterance_id)

@@ -116,6 +116,32 @@ def test_long_text_behind_a_prefix_is_spoken_in_segments(synthesizer):
     assert chunks[-1].segment > 1
 
 
+def test_text_in_pieces_is_spoken_behind_an_instruction(synthesizer):
+    voice = synthesizer.speakers["default"]
+    request = SpeechRequest("", voice, instruct_text="Please speak slowly.", seed=5)
+    pieces = [
+        f"{word} "
+        for word in [
+            "Good",
+            "morning.",
+            "How",
+            "are",
+            "you",
+            "on",
+            "this",
+            "fine",
+            "day?",
+            "I",
+            "am",
+            "well.",
+        ]
+    ]
+    chunks = list(synthesizer.synthesize_pieces(pieces, request))
+    assert sum(chunk.seconds for chunk in chunks) > 1
+    with pytest.raises(InvalidInput, match="target_text"):
+        list(synthesizer.synthesize_pieces(pieces, SpeechRequest("", voice)))
+
+
 def test_reference_mel_reaches_to_12_khz(synthesizer, recording):
     mel = synthesizer.voice(recording, "").prompt_mel
     expected = mel_spectrogram(resample(recording.samples, recording.rate, 24_000), 12_000.0)

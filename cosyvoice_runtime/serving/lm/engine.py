@@ -18,6 +18,10 @@ ENGINES = {
 """Modules with a function ``prepare(settings) -> OpenEngine``, imported when chosen."""
 
 
+TAKE_OPEN_TEXT = ("torch",)
+"""Those that are a :class:`TextEngine`."""
+
+
 class EngineError(CosyVoiceError):
     """The engine broke down; the requests it was working on are lost."""
 
@@ -62,6 +66,22 @@ class LmEngine(Protocol):
 
     def close(self) -> None:
         """Give everything back; also called after a breakdown."""
+
+
+class TextEngine(LmEngine, Protocol):
+    """An engine that also takes the text of an utterance in pieces, while it speaks."""
+
+    def add_open(self, prompt: Prompt, options: SamplingOptions) -> Hashable:
+        """As `add`, for an utterance whose text is still to come; the prompt's own text is empty."""
+
+    def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
+        """Add text to an utterance that runs."""
+
+    def end_text(self, handle: Hashable) -> None:
+        """Say that no further text follows; some has been pushed."""
+
+    def waits_for_text(self, handle: Hashable) -> bool:
+        """Whether a step does nothing for this utterance before more text comes."""
 
 
 OpenEngine = Callable[[], LmEngine]

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.lm.request import Request
+from cosyvoice_runtime.serving.lm.text_inbox import TextInbox
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +50,16 @@ class Job:
     """Tokens go in from the scheduler's thread and out to the reader's.
 
     Attributes:
+        text: of a request whose text comes while it runs.
         handle: of the engine, while the request holds a slot; the scheduler's own.
         finish_reason: None until the request has ended.
         closed: the reader has been told so; the delivery's own.
     """
 
-    def __init__(self, request: Request, reader: Reader) -> None:
+    def __init__(self, request: Request, reader: Reader, text: TextInbox | None = None) -> None:
         self.request = request
         self.reader = reader
+        self.text = text
         self.handle: Hashable | None = None
         self.finish_reason: FinishReason | None = None
         self.closed = False
@@ -64,6 +67,7 @@ class Job:
         self._tokens: list[int] = []
         self._sent = 0
         self._unread_since: float | None = None
+        self._pauses = False
         self._lock = threading.Lock()
 
     def put(
@@ -75,12 +79,18 @@ class Job:
     ) -> bool:
         """Add what a step brought; returns whether the reader has to be told to look."""
         with self._lock:
+            self._pauses = False
             self._tokens += tokens
             self.finish_reason, self._error = finish_reason, error
             told = self._unread_since is not None
             if not told:
                 self._unread_since = now
             return not told
+
+    def pause(self) -> None:
+        """No further token comes for a while: the reader is to get what is there, whole group or not."""
+        with self._lock:
+            self._pauses = True
 
     def take(self) -> Unread:
         """What is there for the reader: when streaming, whole groups; at the end, the rest."""
@@ -99,7 +109,7 @@ class Job:
 
     def _is_group(self) -> bool:
         later = min(1 + self._sent // GROUP_GROWTH, MAX_GROUP)
-        wanted = later if self._sent else self.request.first_tokens
+        wanted = (1 if self._pauses else later) if self._sent else self.request.first_tokens
         return self.request.streaming and len(self._tokens) >= wanted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.serving.lm.engine import TAKE_OPEN_TEXT
 
 FIELD = "input_ids"
 
 
-def read_prompt(ids: Sequence[int], vocabulary: MergedVocabulary) -> Prompt:
+def read_prompt(ids: Sequence[int], vocabulary: MergedVocabulary, text_open: bool = False) -> Prompt:
     """The prompt in ``[sos] text [task_id] speech``; a transcript is part of the text.
+
+    Args:
+        text_open: the text to speak comes later; what stands here is the transcript alone, if there is one.
 
     Raises:
         InvalidInput: another layout; names the first offending id and its position.
@@ -25,13 +30,28 @@ def read_prompt(ids: Sequence[int], vocabulary: MergedVocabulary) -> Prompt:
         limit = f"the text ends with task_id, {vocabulary.task_id}"
         raise InvalidInput(FIELD, f"{len(ids)} ids without task_id", limit)
     task = ids.index(vocabulary.task_id)
-    if task == 1:
+    if task == 1 and not text_open:
         raise InvalidInput(FIELD, list(ids[:2]), "at least one text id stands between sos and task_id")
     codes = vocabulary.code_ids
     _check("text", ids, range(1, task), vocabulary.text_ids)
     _check("prompt speech", ids, range(task + 1, len(ids)), codes)
     speech = tuple(id_ - codes.start for id_ in ids[task + 1 :])
-    return Prompt(tuple(ids[1:task]), prompt_speech=speech)
+    text = tuple(ids[1:task])
+    return Prompt((), text, speech) if text_open else Prompt(text, prompt_speech=speech)
+
+
+def read_text(ids: Sequence[int], vocabulary: MergedVocabulary) -> list[int]:
+    """Further text of a running request.
+
+    Raises:
+        InvalidInput: an id is not one of text.
+    """
+    accepted = vocabulary.text_ids
+    for place, id_ in enumerate(ids):
+        if id_ not in accepted:
+            limit = f"text ids are {accepted.start} to {accepted.stop - 1}"
+            raise InvalidInput("more_text", f"{id_} at position {place}", limit)
+    return list(ids)
 
 
 def _check(what: str, ids: Sequence[int], places: range, accepted: range) -> None:
@@ -58,7 +78,15 @@ OPTION_FIELDS = {
 DEFAULTS = {"seed": 0, "min_tokens": 1}
 """NVIDIA's, where they differ from the library's (TensorRT-LLM, ``DefaultDecodingParams``)."""
 
-FIELDS = (*OPTION_FIELDS, "input_lengths", "end_id", "streaming", "exclude_input_in_output", "first_tokens")
+FIELDS = (
+    *OPTION_FIELDS,
+    "input_lengths",
+    "end_id",
+    "streaming",
+    "exclude_input_in_output",
+    "first_tokens",
+    "text_open",
+)
 """Every tensor that `RequestReader.read` looks at besides ``input_ids``; one value each."""
 TEXT_FIELDS = ("sampling_strategy",)
 """Those of them that are strings."""
@@ -71,8 +99,9 @@ class Request:
     Attributes:
         streaming: tokens are wanted as they come, not all at the end.
         first_tokens: fewest tokens that a stream's reader can begin with.
-        id: what a stop names; empty for a request that can't be stopped so.
+        id: what a stop or further text names; empty for a request that has neither.
         echo: ids that stand before the output.
+        text_room: most text ids that may follow while it runs; None for a request whose text is whole.
     """
 
     prompt: Prompt
@@ -81,6 +110,7 @@ class Request:
     first_tokens: int = 1
     id: str = ""
     echo: tuple[int, ...] = ()
+    text_room: int | None = None
 
 
 @dataclass(frozen=True)
@@ -90,11 +120,13 @@ class RequestReader:
     Attributes:
         max_tokens: most new tokens of one request.
         max_sequence_tokens: most positions of prompt and new tokens together.
+        engine: name of the one that the requests are for.
     """
 
     vocabulary: MergedVocabulary
     max_tokens: int
     max_sequence_tokens: int
+    engine: str = "torch"
 
     def read(self, ids: Sequence[int], fields: Mapping[str, Any], request_id: str = "") -> Request:
         """
@@ -107,19 +139,32 @@ class RequestReader:
         """
         given = {name: value for name, value in fields.items() if value is not None}
         ids = self._cut(ids, given.get("input_lengths", len(ids)))
-        prompt = read_prompt(ids, self.vocabulary)
+        text_open = given.get("text_open", False)
+        if text_open:
+            self._check_open(request_id)
+        prompt = read_prompt(ids, self.vocabulary, text_open)
         self._check_lengths(len(ids), given.get("request_output_len"))
         self._check_end(given.get("end_id"))
         streaming = given.get("streaming", False)
         echoed = not streaming and not given.get("exclude_input_in_output", False)
         return Request(
             prompt,
-            read_options(given),
+            read_open_options(given) if text_open else read_options(given),
             streaming,
             self._first_tokens(given.get("first_tokens", 1)),
             request_id,
             tuple(ids) if echoed else (),
+            self.max_sequence_tokens - len(ids) if text_open else None,
         )
+
+    def _check_open(self, request_id: str) -> None:
+        if self.engine not in TAKE_OPEN_TEXT:
+            limit = f"engine {self.engine} takes the text of a request whole"
+            raise InvalidInput(
+                "text_open", True, f"{limit}; {' and '.join(TAKE_OPEN_TEXT)} takes it in pieces"
+            )
+        if not request_id:
+            raise InvalidInput("request_id", request_id, "the id that further text will name")
 
     def _cut(self, ids: Sequence[int], length: int) -> Sequence[int]:
         if not 1 <= length <= len(ids):
@@ -165,6 +210,15 @@ def read_options(given: Mapping[str, Any]) -> SamplingOptions:
     except InvalidInput as error:
         tensors = {name: tensor for tensor, name in OPTION_FIELDS.items()}
         raise InvalidInput(tensors[error.field], options[error.field], error.limit) from error
+
+
+def read_open_options(given: Mapping[str, Any]) -> SamplingOptions:
+    """The same for a request whose text comes while it runs.
+
+    ``request_output_len`` is the most of any text; the limits follow from the length of that which comes.
+    """
+    limits = {"request_output_len": None, "min_tokens": given.get("min_tokens")}
+    return dataclasses.replace(read_options({**given, **limits}), ceiling=given["request_output_len"])
 
 
 def _nucleus(top_k: int, top_p: float) -> dict[str, Any]:

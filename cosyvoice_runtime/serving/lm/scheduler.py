@@ -8,20 +8,29 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
+from cosyvoice_runtime.errors import (
+    CosyVoiceError,
+    InvalidInput,
+    NotFoundError,
+    OverloadedError,
+    WithdrawnError,
+)
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, OpenEngine, Progress
+from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
 from cosyvoice_runtime.serving.lm.job import Delivery, Job, Reader
 from cosyvoice_runtime.serving.lm.request import Request
+from cosyvoice_runtime.serving.lm.text_inbox import NewText, TextInbox
 
 logger = logging.getLogger(__name__)
 
 LAST_WORDS_S = 2.0
 """Longest time for handing over errors before the process ends: a reader that is stuck must not keep it."""
+LOOK_S = 0.5
+"""Time between two looks at sequences that wait for text: for how long, and whether a reader is there."""
 
 
 class Load(NamedTuple):
@@ -54,6 +63,7 @@ class Scheduler:
         max_waiting: requests that may wait for a slot.
         idle_timeout_s: longest time that a reader may take over its tokens before the request loses its slot.
         watch: told the load whenever the readers have everything, by one thread.
+        text_timeout_s: longest time that a request may wait for further text before it loses its slot.
         clock: seconds.
         end_process: told why this process can't go on.
     """
@@ -64,6 +74,7 @@ class Scheduler:
         max_waiting: int,
         idle_timeout_s: float,
         watch: Callable[[Load], None],
+        text_timeout_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -71,11 +82,14 @@ class Scheduler:
         self._engine: LmEngine = open_engine()
         self._max_waiting = max_waiting
         self._idle_timeout_s = idle_timeout_s
+        self._text_timeout_s = text_timeout_s
         self._clock = clock
         self._end_process = end_process
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._running: dict[object, Job] = {}
+        self._starved: dict[Job, float] = {}
+        self._looked_s = clock()
         self._cancelled: list[Job] = []
         self._by_id: dict[str, Job] = {}
         self._refusal: CosyVoiceError | None = None
@@ -101,7 +115,7 @@ class Scheduler:
             InvalidInput: a request with this id has not ended yet.
             EngineError: there is no engine any more.
         """
-        job = Job(request, reader)
+        job = Job(request, reader, None if request.text_room is None else TextInbox(request.text_room))
         with self._changed:
             self._check_admission(request)
             self._waiting.append(job)
@@ -109,6 +123,22 @@ class Scheduler:
                 self._by_id[request.id] = job
             self._changed.notify()
         self._delivery.tell(job)
+
+    def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
+        """Add text to a request whose text comes while it runs, or say that no more follows.
+
+        Raises:
+            NotFoundError: no such request runs or waits.
+            InvalidInput: its text is complete, ends without any, or is too long by now.
+        """
+        with self._changed:
+            job = self._by_id.get(request_id)
+            if job is None or job.text is None:
+                raise NotFoundError(
+                    "request_id", request_id, "the request has ended, or takes no further text"
+                )
+            job.text.put(ids, ended)
+            self._changed.notify()
 
     def stop(self, request_id: str) -> None:
         """End a request early, with reason ``cancelled``; one that has ended already is left alone.
@@ -164,7 +194,9 @@ class Scheduler:
             while self._wait_for_work():
                 self._end_cancelled()
                 self._admit()
+                self._pass_text()
                 self._step()
+                self._look_after_starved()
         except Exception as error:
             logger.error("the engine of the speech LM broke down", exc_info=error)
             self._fail(self._running.values(), _breakdown(error))
@@ -177,11 +209,15 @@ class Scheduler:
     def _wait_for_work(self) -> bool:
         """Sleep until there is something to do; False when there never will be again."""
         with self._changed:
-            self._changed.wait_for(lambda: self._has_work() or self._closing)
-            return self._has_work()
+            self._changed.wait_for(self._can_go_on, LOOK_S if self._starved else None)
+            return bool(self._running or self._waiting or self._cancelled)
 
-    def _has_work(self) -> bool:
-        return bool(self._running or self._waiting or self._cancelled)
+    def _can_go_on(self) -> bool:
+        running = len(self._running)
+        may_start = bool(self._waiting) and running < self._engine.slots
+        has_text = any(job.text is not None and job.text.has_news for job in self._starved)
+        may_end = self._closing and not running
+        return bool(self._cancelled) or may_start or has_text or may_end or len(self._starved) < running
 
     def _end_cancelled(self) -> None:
         while self._cancelled:
@@ -214,8 +250,9 @@ class Scheduler:
         return job.finish_reason is not None
 
     def _start(self, job: Job) -> None:
+        add = self._engine.add if job.text is None else self._text_engine.add_open
         try:
-            job.handle = self._engine.add(job.request.prompt, job.request.options)
+            job.handle = add(job.request.prompt, job.request.options)
         except CosyVoiceError as error:
             self._finish(job, FinishReason.ERROR, error)
             return
@@ -227,8 +264,47 @@ class Scheduler:
             self._running[job.handle] = job
         self._delivery.tell(job)
 
+    @property
+    def _text_engine(self) -> TextEngine:
+        """The engine, for requests that only such a one gets."""
+        return cast(TextEngine, self._engine)
+
+    def _open_jobs(self) -> list[Job]:
+        return [job for job in self._running.values() if job.text is not None]
+
+    def _pass_text(self) -> None:
+        for job in self._open_jobs():
+            if job.text is not None and job.text.has_news:
+                self._starved.pop(job, None)
+                self._give(job, job.text.take())
+
+    def _give(self, job: Job, text: NewText) -> None:
+        assert job.handle is not None
+        try:
+            if text.ids:
+                self._text_engine.push_text(job.handle, text.ids)
+            if text.ended:
+                self._text_engine.end_text(job.handle)
+        except CosyVoiceError as error:
+            self._remove(job, error)
+
+    def _look_after_starved(self) -> None:
+        """Find those that wait for text, and end those that wait for too long."""
+        now = self._clock()
+        for job in self._open_jobs():
+            if job not in self._starved and self._text_engine.waits_for_text(job.handle):
+                self._starved[job] = now
+                job.pause()
+                self._delivery.tell(job)
+        if self._starved and now - self._looked_s >= LOOK_S:
+            self._looked_s = now
+            for job, since_s in list(self._starved.items()):
+                self._delivery.tell(job)  # it sees whether the reader has gone
+                if now - since_s > self._text_timeout_s:
+                    self._remove(job, WithdrawnError(f"no text came for {self._text_timeout_s:g} s"))
+
     def _step(self) -> None:
-        if not self._running:
+        if len(self._starved) == len(self._running):
             return
         progress = self._engine.step()
         self._tokens_per_step = sum(len(each.tokens) for each in progress)
@@ -258,6 +334,7 @@ class Scheduler:
                 self._waiting.remove(job)
             else:
                 del self._running[job.handle]
+            self._starved.pop(job, None)
             self._by_id.pop(job.request.id, None)
             self._finished[reason] += 1
         job.put(tokens, self._clock(), reason, error)

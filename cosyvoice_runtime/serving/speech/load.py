@@ -9,9 +9,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
@@ -41,7 +42,9 @@ def open_stages(settings: CosyVoice2Settings) -> StageClient:
     vocabulary = MergedVocabulary(tokenizer_length(layout), config.speech_lm.speech_rows)
     url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
     logger.info("stages are called through gRPC at %s", url)
-    return StageClient(GrpcCalls(url, settings.child_timeout_s), vocabulary, settings.child_timeout_s)
+    text_timeout_s = settings.child_timeout_s + settings.text_timeout_s
+    calls = GrpcCalls(url, settings.child_timeout_s)
+    return StageClient(calls, vocabulary, settings.child_timeout_s, text_timeout_s)
 
 
 def load_speech_service(
@@ -70,9 +73,26 @@ def load_speech_service(
         streaming=streaming,
         sampling=default_sampling(settings),
         max_characters=settings.max_text_characters,
+        blocks=_blocks(settings, config.speech_lm),
+        text_timeout_s=settings.text_timeout_s,
         watermark=find_watermark(settings.watermark),
         head_start=settings.head_start,
     )
+
+
+def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLMConfig | None:
+    """How text that comes in pieces reaches the speech LM, see ``text_feeding``.
+
+    Raises:
+        InvalidInput: the checkpoint can't be fed as the settings say.
+    """
+    feeding = settings.text_feeding
+    if feeding == "interleaved" and not speech_lm.interleaves_text:
+        limit = "the checkpoint's speech LM was not trained on text between speech"
+        raise InvalidInput("cosyvoice2.text_feeding", feeding, limit)
+    interleaved = speech_lm.interleaves_text and feeding != "clauses"
+    logger.info("text in pieces is %s", "fed between speech" if interleaved else "spoken clause by clause")
+    return speech_lm if interleaved else None
 
 
 def open_admission(settings: CosyVoice2Settings) -> Admission:

@@ -52,8 +52,9 @@ class SharedPlaces:
 
     def held(self) -> Counter[int]:
         """How many places each client holds."""
-        taken = np.flatnonzero(self._holders).tolist()
-        return Counter(int(self._holders[place]) for place in taken if self._is_held(place))
+        holders = self._holders.copy()  # numpy fails when others change what it looks through
+        taken = np.flatnonzero(holders).tolist()
+        return Counter(int(holders[place]) for place in taken if self._is_held(place))
 
     def take(self, limit: int, client: int) -> int | None:
         """The first free place below ``limit``, or None if there is none.

@@ -14,19 +14,21 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.errors import (
-    ClientGoneError,
-    StageLostError,
-)
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.head_start import with_head_start
+from cosyvoice_runtime.pipeline.incoming_text import IncomingText
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
+from cosyvoice_runtime.pipeline.streamed_text import beside, speak_arriving
+from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.pipeline.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.speech.admission import Admission, Stay
+from cosyvoice_runtime.serving.speech.open_utterances import OpenUtterances, TextEvent, TextMessage
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
@@ -65,7 +67,8 @@ class ChunkListener:
             ClientGoneError: the client has left.
         """
         self._heard = True
-        send = partial(self._reply.send, **outputs(chunk.samples, chunk.finish_reason))
+        made = outputs(chunk.samples, chunk.finish_reason, chunk.spoken_characters)
+        send = partial(self._reply.send, **made)
         await asyncio.get_running_loop().run_in_executor(self._sender, send)
 
     def begin_again(self) -> bool:
@@ -112,13 +115,19 @@ class WholeListener(ChunkListener):
     def _whole(self) -> Tensors:
         reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]
         samples = torch.cat([chunk.samples for chunk in self._chunks])
-        return outputs(samples, max(reasons, key=REASONS_BEST_FIRST.index))
+        reason = max(reasons, key=REASONS_BEST_FIRST.index)
+        return outputs(samples, reason, self._chunks[-1].spoken_characters)
 
 
-def outputs(samples: Tensor, finish_reason: FinishReason | None) -> Tensors:
+def outputs(
+    samples: Tensor, finish_reason: FinishReason | None, spoken_characters: int | None = None
+) -> Tensors:
     """A chunk as the models' outputs."""
-    reason = "" if finish_reason is None else finish_reason.value
-    return COSYVOICE2.encode_outputs(waveform=samples.numpy(), finish_reason=reason)
+    return COSYVOICE2.encode_outputs(
+        waveform=samples.numpy(),
+        finish_reason="" if finish_reason is None else finish_reason.value,
+        spoken_characters=-1 if spoken_characters is None else spoken_characters,
+    )
 
 
 LOOK_FOR_CLIENTS_S = 0.1
@@ -135,6 +144,13 @@ class ServedStages(Stages, Protocol):
         """
         Raises:
             StageLostError: one that every utterance needs is away.
+        """
+
+    async def lost(self) -> None:
+        """Wait until one that every utterance needs ends.
+
+        Raises:
+            StageLostError: it has ended; nothing else ends this.
         """
 
     async def back(self) -> None:
@@ -154,6 +170,9 @@ class SpeechService:
         streaming: whether clients get every chunk or everything at once.
         sampling: how speech tokens are drawn where a request says nothing.
         max_characters: longest text.
+        blocks: of a speech LM that takes text that comes in pieces between its speech; None to speak such a
+            text clause by clause.
+        text_timeout_s: longest time in which no text comes and nothing is spoken.
         watermark: begins the mark of an utterance; None for speech without one.
         head_start: whether a first chunk waits until the second will follow in time.
     """
@@ -172,6 +191,8 @@ class SpeechService:
         streaming: bool,
         sampling: SamplingOptions,
         max_characters: int,
+        blocks: SpeechLMConfig | None = None,
+        text_timeout_s: float = 30.0,
         watermark: MakeWatermark | None = None,
         head_start: bool = False,
     ) -> None:
@@ -186,6 +207,8 @@ class SpeechService:
         self._streaming = streaming
         self._sampling = sampling
         self._max_characters = max_characters
+        self._blocks = blocks
+        self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
         self._head_start = head_start and streaming
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
@@ -193,18 +216,42 @@ class SpeechService:
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
 
     async def answer(self, inputs: Inputs, listener: ChunkListener) -> None:
-        """Speak a request; the listener's answer ends exactly once on every path."""
+        """Speak a request; the listener's answer ends exactly once on every path.
+
+        A message for an utterance that is being spoken is delivered before anything is waited for, so that
+        messages arrive in order.
+        """
         error: BaseException | None = None
         try:
-            timer = RequestTimer(self._metrics, Playback(self._metrics.now))
-            with timer, self._place(inputs) as stay:
-                self._stages.require()
-                await self._while_there(self._speak(inputs, listener, timer, stay), listener)
-                await listener.complete()
+            message = TextMessage.read(inputs)
+            if message is not None:
+                self._require_streaming(message)
+            if message is None or message.event is TextEvent.OPEN:
+                await self._speak_admitted(inputs, listener, message)
+            else:
+                self._open.deliver(message)
         except Exception as failure:
             error = failure
         self._metrics.admits(self._admission.capacity)
         await listener.finish(error)
+
+    async def _speak_admitted(
+        self, inputs: Inputs, listener: ChunkListener, opening: TextMessage | None
+    ) -> None:
+        timer = RequestTimer(self._metrics, Playback(self._metrics.now), text_whole=opening is None)
+        with timer, self._place(inputs) as stay:
+            self._stages.require()
+            if opening is None:
+                await self._while_there(self._speak(inputs, listener, timer, stay), listener)
+            else:
+                with self._open.open(opening) as text:
+                    await self._while_there(self._speak_arriving(inputs, text, listener, timer), listener)
+            await listener.complete()
+
+    def _require_streaming(self, message: TextMessage) -> None:
+        if not self._streaming:
+            limit = "a model that answers once takes the text with its request"
+            raise InvalidInput("utterance_id", message.utterance_id, limit)
 
     def leave(self, call: str) -> None:
         """Stop speaking to a client that has left, whom the listener itself may not see leave."""
@@ -264,12 +311,30 @@ class SpeechService:
                     kept_s = 0.0
         timer.sent(kept_s)  # of a client that gets everything at once, now
 
+    async def _speak_arriving(
+        self, inputs: Inputs, text: IncomingText, listener: ChunkListener, timer: RequestTimer
+    ) -> None:
+        """Speak text while it comes; a stage that is lost ends it, even while nothing is asked of it."""
+        request = await self._request(inputs)
+        making = (request, text, self._front_end, self._tokenizer, self._hop, self._blocks, timer.text_came)
+        feeder = await asyncio.to_thread(TextFeeder.of, *making)
+        await listener.send(AudioChunk(torch.zeros(0), self._sample_rate, 0))  # the utterance is open
+        rate, playback = self._sample_rate, timer.playback
+        spoken = speak_arriving(request, feeder, self._stages, self._hop, rate, lambda: playback.cushion_s)
+        async with aclosing(beside(self._stages.lost(), self._heard(self._marked(spoken)))) as chunks:
+            async for chunk in chunks:
+                await listener.send(chunk)
+                timer.sent(chunk.seconds)
+
     def _chunks(
         self, request: SpeechRequest, prompts: Sequence[Prompt], playback: Playback
     ) -> AsyncGenerator[AudioChunk, None]:
         rate = self._sample_rate
         spoken = speak(request, prompts, self._stages, self._hop, rate, lambda: playback.cushion_s)
-        return spoken if self._watermark is None else marked(spoken, self._watermark(rate))
+        return self._marked(spoken)
+
+    def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
+        return spoken if self._watermark is None else marked(spoken, self._watermark(self._sample_rate))
 
     def _heard(self, chunks: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         """The chunks, as they are sent to a listener."""
@@ -279,14 +344,17 @@ class SpeechService:
         return with_head_start(chunks, lambda: self._admission.expected_s(next_s))
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
+        request = await self._request(inputs)
+        return request, await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
+
+    async def _request(self, inputs: Inputs) -> SpeechRequest:
         """
         Raises:
             InvalidInput: naming the input that can't be served.
         """
         asked = await asyncio.to_thread(SpeechInputs.read, inputs, self._sampling, self._max_characters)
         voice = await self._voices.resolve(asked.voice, asked.reference, asked.reference_text)
-        request = asked.request(voice, self._streaming)
-        return request, await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
+        return asked.request(voice, self._streaming)
 
     async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:
         """Do the work; cancel it when the client leaves.

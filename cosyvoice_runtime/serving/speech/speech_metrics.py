@@ -95,12 +95,21 @@ class RequestTimer:
 
     Args:
         playback: of its client. It learns of the audio from :meth:`sent`.
+        text_whole: whether the text came with the request. Otherwise its sender decides how fast it is
+            spoken, and neither gaps nor the real-time factor say anything.
     """
 
-    def __init__(self, metrics: SpeechMetrics, playback: Playback) -> None:
+    def __init__(self, metrics: SpeechMetrics, playback: Playback, text_whole: bool = True) -> None:
         self._metrics = metrics
+        self._text_whole = text_whole
         self._arrival = metrics.now()
+        self._text_came = False
         self.playback = playback
+
+    def text_came(self) -> None:
+        """Note that there is something to speak: until the first audio, time counts from the first of it."""
+        if not self._text_came:
+            self._text_came, self._arrival = True, self._metrics.now()
 
     def sent(self, seconds: float) -> bool:
         """Count audio that was sent just now; returns whether it came too late."""
@@ -112,7 +121,8 @@ class RequestTimer:
         if first:
             metrics.first_audio.observe(self._elapsed_s())
         metrics.audio_seconds.add(seconds)
-        metrics.underruns.add(playback.underruns - underruns)
+        if self._text_whole:
+            metrics.underruns.add(playback.underruns - underruns)
         return playback.underruns > underruns
 
     def __enter__(self) -> RequestTimer:
@@ -127,7 +137,7 @@ class RequestTimer:
     ) -> None:
         self._metrics.inflight.add(-1)
         self._metrics.ended(error)
-        if error is None and self.playback.seconds:
+        if error is None and self.playback.seconds and self._text_whole:
             self._metrics.real_time_factor.observe(self._elapsed_s() / self.playback.seconds)
 
     def _elapsed_s(self) -> float:

@@ -64,8 +64,13 @@ class GrpcCalls:
         inputs: Mapping[str, Any],
         request_id: str = "",
         timeout_s: float | None = None,
+        further: AsyncIterator[Mapping[str, Any]] | None = None,
     ) -> AsyncGenerator[Tensors, None]:
         """Run a decoupled model; each response as it comes. Closing it early cancels the request.
+
+        Args:
+            further: inputs of requests that follow in the same stream, under the same id. It must not raise;
+                the stream ends after it has.
 
         Raises:
             StageLostError: the model's process ended, or has not been loaded again yet.
@@ -74,12 +79,7 @@ class GrpcCalls:
         """
         life = await self.stages.life(schema.name)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        request = {
-            "model_name": schema.name,
-            "inputs": _inputs(schema.encode(**inputs)),
-            "request_id": request_id,
-        }
-        responses = self._client.stream_infer(_once(request))
+        responses = self._client.stream_infer(_requests(schema, request_id, inputs, further))
         ended = False
         try:
             while (response := await self._next(schema, responses, life, timeout_s)) is not None:
@@ -149,8 +149,17 @@ async def _within(response: Coroutine[Any, Any, Any], life: StageLife | None, ti
         answer.cancel()
 
 
-async def _once(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    yield request
+async def _requests(
+    schema: ModelSchema,
+    request_id: str,
+    first: Mapping[str, Any],
+    further: AsyncIterator[Mapping[str, Any]] | None,
+) -> AsyncIterator[dict[str, Any]]:
+    name = {"model_name": schema.name, "request_id": request_id}
+    yield {**name, "inputs": _inputs(schema.encode(**first))}
+    if further is not None:
+        async for inputs in further:
+            yield {**name, "inputs": _inputs(schema.encode(**inputs))}
 
 
 def _inputs(tensors: Tensors) -> list[triton.InferInput]:

@@ -24,6 +24,7 @@ from cosyvoice_runtime.errors import (
     NotFoundError,
     OverloadedError,
     StageError,
+    WithdrawnError,
     status_of,
     with_status,
 )
@@ -169,6 +170,7 @@ class Reply:
     def __init__(self, request: Any, model: str, streamed: bool = True) -> None:
         self._sender = request.get_response_sender()
         self._model = model
+        self._streamed = streamed
         self._fault = stream_fault if streamed else fault
         self._outputs = frozenset(request.requested_output_names())
         self._finished = False
@@ -203,7 +205,7 @@ class Reply:
             self._finished = True
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Send the final response, once: an error, unless there is none or the client has gone."""
+        """Send the final response, once: an error, if there is one. A client who has gone hears none."""
         with self._ending:
             if not self._finished:
                 self._finished = True
@@ -211,7 +213,9 @@ class Reply:
 
     def _end(self, error: BaseException | None) -> None:
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        if error is None or isinstance(error, ClientGoneError):
+        if isinstance(error, ClientGoneError):  # a model that is not decoupled can't end without a response
+            error = None if self._streamed else WithdrawnError("the client has left")
+        if error is None:
             self._pass_on(None, final)
         else:
             response = pb_utils.InferenceResponse(output_tensors=[], error=self._fault(error, self._model))

@@ -133,6 +133,21 @@ COSYVOICE2 = ModelSchema(
             "most speech tokens of a segment; default 20 for each text token, within the deployment's limit",
             optional=True,
         ),
+        TensorSpec(
+            "utterance_id",
+            "STRING",
+            (1,),
+            "names an utterance whose text comes in several requests, which all name it; "
+            "16 to 128 characters of A-Z, a-z, 0-9, _ and -",
+            optional=True,
+        ),
+        TensorSpec(
+            "text_event",
+            "STRING",
+            (1,),
+            "with utterance_id: open, push, flush, end or cancel; target_text comes before it, if only empty",
+            optional=True,
+        ),
     ],
     [
         TensorSpec("waveform", "FP32", (-1,), "the next chunk, 24 kHz"),
@@ -141,6 +156,13 @@ COSYVOICE2 = ModelSchema(
             "STRING",
             (1,),
             "stop, length or repetition with the last chunk of a segment of text, else empty",
+        ),
+        TensorSpec(
+            "spoken_characters",
+            "INT32",
+            (1,),
+            "with the last chunk of a segment, how many characters of the text are spoken by then, else -1; "
+            "of a text that came whole, with the last segment alone",
         ),
     ],
 )
@@ -176,6 +198,29 @@ TENSORRT_LLM = ModelSchema(
             optional=True,
         ),
         TensorSpec("stop", "BOOL", (1,), "end the running request that has this request's id", optional=True),
+        TensorSpec(
+            "text_open",
+            "BOOL",
+            (1,),
+            "the text to speak comes while the request runs, in requests with its id; "
+            "in input_ids stands the prompt alone",
+            optional=True,
+        ),
+        TensorSpec(
+            "more_text",
+            "INT32",
+            (-1,),
+            "further text ids for the running request that has this request's id",
+            optional=True,
+        ),
+        TensorSpec(
+            "end_text",
+            "BOOL",
+            (1,),
+            "the text of the running request that has this request's id is complete, "
+            "with more_text if there is any",
+            optional=True,
+        ),
         TensorSpec(
             "exclude_input_in_output",
             "BOOL",

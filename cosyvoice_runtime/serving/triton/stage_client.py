@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
 from cosyvoice_runtime.serving.triton.schema import (
     AUDIO_TOKENIZER,
@@ -42,10 +44,18 @@ class StageClient:
     Args:
         vocabulary: of ``tensorrt_llm``'s ids.
         return_s: longest wait for a model that is loaded again.
+        text_timeout_s: longest silence of the speech LM while more text may come.
     """
 
-    def __init__(self, calls: GrpcCalls, vocabulary: MergedVocabulary, return_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        calls: GrpcCalls,
+        vocabulary: MergedVocabulary,
+        return_s: float = 30.0,
+        text_timeout_s: float = 60.0,
+    ) -> None:
         self._calls = calls
+        self._text_timeout_s = text_timeout_s
         self._vocabulary = vocabulary
         self._return_s = return_s
         self._waves: dict[str, asyncio.Future[Tensors]] = {}
@@ -58,6 +68,24 @@ class StageClient:
         """
         for schema in (TENSORRT_LLM, TOKEN2WAV):
             self._calls.stages.require(schema.name)
+
+    async def lost(self) -> None:
+        """Wait until a model that every utterance needs ends.
+
+        Raises:
+            StageLostError: it has ended; nothing else ends this.
+        """
+        names = [TENSORRT_LLM.name, TOKEN2WAV.name]
+        lives = [await self._calls.stages.life(name) for name in names]
+        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ends = [asyncio.ensure_future(life.outlast(never)) for life in lives if life is not None]
+        try:
+            done, _ = await asyncio.wait([never, *ends], return_when=asyncio.FIRST_COMPLETED)
+            await done.pop()
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
 
     async def back(self) -> None:
         """Wait until no model is away.
@@ -77,12 +105,40 @@ class StageClient:
         outputs = await self._calls.call(SPEAKER_EMBEDDING, _reference(samples))
         return torch.from_numpy(outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32))
 
-    async def generate(
+    def generate(
         self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
     ) -> AsyncGenerator[TokenGroup, None]:
         inputs = self._prompt(prompt) | sampling_inputs(sampling, len(prompt.text))
         inputs["first_tokens"] = first_tokens
-        responses = self._calls.stream(TENSORRT_LLM, inputs, utterance_id)
+        return self._groups(self._calls.stream(TENSORRT_LLM, inputs, utterance_id), utterance_id)
+
+    async def generate_from_pieces(
+        self,
+        prompt: Prompt,
+        pieces: TextPieces,
+        sampling: SamplingOptions,
+        utterance_id: str,
+        first_tokens: int,
+    ) -> AsyncGenerator[TokenGroup, None]:
+        inputs = self._prompt(prompt) | open_sampling_inputs(sampling)
+        inputs["first_tokens"] = first_tokens
+        # All in one stream, where nothing overtakes the request that it belongs to.
+        responses = self._calls.stream(
+            TENSORRT_LLM, inputs, utterance_id, self._text_timeout_s, further=_further(pieces)
+        )
+        try:
+            async with aclosing(self._groups(responses, utterance_id)) as groups:
+                async for group in groups:
+                    yield group
+                    if group.finish_reason is not None:
+                        return  # further text may still be refused, which concerns nobody
+        finally:
+            pieces.leave()
+
+    async def _groups(
+        self, responses: AsyncGenerator[Tensors, None], utterance_id: str
+    ) -> AsyncGenerator[TokenGroup, None]:
+        """What a stream of the speech LM brings; it is told to stop if this is closed before its end."""
         ended = told_why = False
         try:
             while True:
@@ -233,6 +289,21 @@ def sampling_inputs(sampling: SamplingOptions, text_tokens: int) -> dict[str, An
         "ras_window": sampling.window,
         "ras_threshold": sampling.tau,
     }
+
+
+def open_sampling_inputs(sampling: SamplingOptions) -> dict[str, Any]:
+    """The same for a request whose text comes in pieces: its length limits follow there, once it is known."""
+    limits = TokenLimits.of(sampling, MOST_TEXT)
+    inputs = sampling_inputs(sampling, 1) | {"text_open": True, "request_output_len": limits.max_tokens}
+    del inputs["min_tokens"]
+    return inputs
+
+
+async def _further(pieces: TextPieces) -> AsyncIterator[Mapping[str, Any]]:
+    while (ids := await pieces.get()) is not None:
+        yield {"more_text": ids}
+    if pieces.complete:
+        yield {"end_text": True}
 
 
 def _reference(samples: Tensor) -> dict[str, Any]:

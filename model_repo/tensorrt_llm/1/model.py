@@ -12,7 +12,13 @@ from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
-from cosyvoice_runtime.serving.lm.request import FIELDS, TEXT_FIELDS, Request, RequestReader
+from cosyvoice_runtime.serving.lm.request import (
+    FIELDS,
+    TEXT_FIELDS,
+    Request,
+    RequestReader,
+    read_text,
+)
 from cosyvoice_runtime.serving.lm.scheduler import LoadMetrics, Scheduler
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
@@ -28,13 +34,16 @@ class TritonPythonModel:
         self.vocabulary = MergedVocabulary(
             tokenizer_length(Layout(settings.checkpoint_dir)), config.speech_rows
         )
-        self.reader = RequestReader(self.vocabulary, settings.max_tokens, settings.max_sequence_tokens)
+        self.reader = RequestReader(
+            self.vocabulary, settings.max_tokens, settings.max_sequence_tokens, settings.engine
+        )
         self.count = RequestCount(NAME)
         self.scheduler = Scheduler(
             prepare_engine(settings),
             settings.max_queue_size,
             settings.idle_timeout_s,
             LoadMetrics(Metrics(NAME)),
+            settings.text_timeout_s,
         )
 
     def execute(self, requests: list[Any]) -> None:
@@ -52,6 +61,12 @@ class TritonPythonModel:
     def _accept(self, inputs: Inputs, request_id: str, reply: "TokenReply") -> None:
         if inputs.scalar("stop", default=False):
             self.scheduler.stop(request_id)
+            reply.finish()
+            return
+        more_text, end_text = inputs.array("more_text"), inputs.scalar("end_text", default=False)
+        if more_text is not None or end_text:
+            ids = [] if more_text is None else more_text.tolist()
+            self.scheduler.push_text(request_id, read_text(ids, self.vocabulary), end_text)
             reply.finish()
             return
         request = self._read(inputs, request_id)

@@ -9,11 +9,15 @@ A target text of ``key=value`` words steers it:
     unnamed               the error of a stream does not begin with its status
     silent                chunks without a single sample are sent as well, first
 
-Any other text speaks one chunk per eight characters. The text ``report`` answers with what the model has
-seen so far, as JSON in ``finish_reason``. A client has gone when Triton or the gateway says so.
+Any other text speaks one chunk per eight characters. A text that comes in pieces is spoken at each flush,
+SAMPLES_A_CHARACTER samples for a character, of the value of its number; the piece ``fail`` ends it with an
+error. The text ``report`` answers with what the model has seen so far, as JSON in ``finish_reason``. A
+client has gone when Triton or the gateway says so.
 """
 
+import contextlib
 import json
+import queue
 import threading
 import time
 
@@ -34,6 +38,7 @@ DEFAULTS = {
 TRITON_CODES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
 """Triton's names of statuses that gRPC calls otherwise."""
 LOOK_S = 0.02
+SAMPLES_A_CHARACTER = 24
 
 
 class TritonPythonModel:
@@ -42,6 +47,7 @@ class TritonPythonModel:
         self.lock = threading.Lock()
         self.counts = {"active": 0, "finished": 0, "cancelled": 0, "failed": 0}
         self.inputs = {}
+        self.open = {}
         self.left = set()
 
     def execute(self, requests):
@@ -53,19 +59,55 @@ class TritonPythonModel:
 
     def stream(self, request, sender):
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        for response in self.responses(request):
+        event = text_of(request, "text_event")
+        responses = self.responses if event is None else self.arriving if event == "open" else self.deliver
+        for response in responses(request):
             if response.has_error():
                 sender.send(response, flags=final)
                 return
             sender.send(response)
         sender.send(flags=final)
 
+    def arriving(self, request):
+        name, text, spoken = text_of(request, "utterance_id"), text_of(request, "target_text"), 0
+        messages = self.open[name] = queue.SimpleQueue()
+        self.count(active=1)
+        try:
+            yield answer(np.zeros((1, 0), np.float32), "")
+            while not self.gone(request):
+                with contextlib.suppress(queue.Empty):
+                    event, piece = messages.get(timeout=LOOK_S)
+                    if event == "cancel":
+                        break
+                    text += piece
+                    if piece == "fail":
+                        yield self.failure({"fail": "UNAVAILABLE", "says": "a_stage_is_gone", "unnamed": 0})
+                        return
+                    if event != "push" and len(text) > spoken:
+                        numbers = np.arange(spoken, len(text), dtype=np.float32) / 32768
+                        spoken = len(text)
+                        yield answer(np.repeat(numbers, SAMPLES_A_CHARACTER)[None], "stop", spoken)
+                    if event == "end":
+                        self.count(finished=1)
+                        return
+            self.count(cancelled=1)
+        finally:
+            del self.open[name]
+            self.count(active=-1)
+
+    def deliver(self, request):
+        messages = self.open.get(text_of(request, "utterance_id"))
+        if messages is None:
+            yield self.failure({"fail": "NOT_FOUND", "says": "utterance_id:_it_has_ended", "unnamed": 0})
+        else:
+            messages.put((text_of(request, "text_event"), text_of(request, "target_text")))
+
     def whole(self, request):
         waves, reason = [], ""
         for response in self.responses(request):
             if response.has_error():
                 return response
-            waveform, finish_reason = (tensor.as_numpy() for tensor in response.output_tensors())
+            waveform, finish_reason, _ = (tensor.as_numpy() for tensor in response.output_tensors())
             waves.append(waveform)
             reason = finish_reason[0, 0]
         return answer(np.concatenate(waves, axis=1), reason)
@@ -128,11 +170,19 @@ def header(request, name):
     return json.loads(request.parameters() or "{}").get(name)
 
 
-def answer(waveform, reason):
-    reasons = np.array([[reason]], dtype=object)
+def answer(waveform, reason, spoken=-1):
     return pb_utils.InferenceResponse(
-        [pb_utils.Tensor("waveform", waveform), pb_utils.Tensor("finish_reason", reasons)]
+        [
+            pb_utils.Tensor("waveform", waveform),
+            pb_utils.Tensor("finish_reason", np.array([[reason]], dtype=object)),
+            pb_utils.Tensor("spoken_characters", np.array([[spoken]], dtype=np.int32)),
+        ]
     )
+
+
+def text_of(request, name):
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return None if tensor is None else tensor.as_numpy()[0, 0].decode()
 
 
 def options(text):

@@ -20,6 +20,12 @@ def coded_request(name: int, tokens: int, request_id: str = "", streaming: bool 
     return Request(Prompt([name]), SamplingOptions(max_tokens=tokens), streaming, id=request_id)
 
 
+def open_request(name: int, request_id: str, room: int = 100) -> Request:
+    """A request whose text comes later: a token ``name * SPAN + i`` for each id i of it."""
+    prompt = Prompt((), prompt_text=[name])
+    return Request(prompt, SamplingOptions(max_tokens=1), streaming=True, id=request_id, text_room=room)
+
+
 def coded_tokens(name: int, tokens: int) -> list[int]:
     return list(range(name * SPAN, name * SPAN + tokens))
 
@@ -31,6 +37,12 @@ class CodedSequence:
     name: int
     tokens: int
     drawn: int = 0
+    text: list[int] | None = None
+    complete: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return self.text == [] and not self.complete
 
 
 class CodedEngine:
@@ -78,14 +90,30 @@ class CodedEngine:
         self._sequences[self._next_handle] = CodedSequence(name, options.max_tokens)
         return self._next_handle
 
+    def add_open(self, prompt: Prompt, options: SamplingOptions) -> int:
+        self._next_handle += 1
+        self._sequences[self._next_handle] = CodedSequence(prompt.prompt_text[0], 0, text=[])
+        return self._next_handle
+
+    def push_text(self, handle: object, ids: Sequence[int]) -> None:
+        self._open(handle).extend(ids)
+
+    def end_text(self, handle: object) -> None:
+        self._open(handle)
+        self._sequences[handle].complete = True
+
+    def waits_for_text(self, handle: object) -> bool:
+        return self._sequences[handle].waits
+
     def step(self) -> list[Progress]:
         self.arrived.release()
         if self.gate is not None:
             assert self.gate.acquire(timeout=TIMEOUT_S)
         if self.failure is not None:
             raise self.failure
-        self.steps.append(self.names)
-        return [self._draw(handle) for handle in list(self._sequences)]
+        ready = [handle for handle, sequence in self._sequences.items() if not sequence.waits]
+        self.steps.append([self._sequences[handle].name for handle in ready])
+        return [self._draw(handle) for handle in ready]
 
     def cancel(self, handle: object) -> None:
         assert isinstance(handle, int)
@@ -99,12 +127,28 @@ class CodedEngine:
         if sequence.name in self.broken:
             del self._sequences[handle]
             return Progress(handle, [], FinishReason.ERROR, CosyVoiceError(f"{sequence.name} is broken"))
+        if sequence.text is not None:
+            return self._say(handle, sequence, sequence.text)
         token = sequence.name * SPAN + sequence.drawn
         sequence.drawn += 1
         if sequence.drawn < sequence.tokens:
             return Progress(handle, [token])
         del self._sequences[handle]
         return Progress(handle, [token], FinishReason.LENGTH)
+
+    def _open(self, handle: object) -> list[int]:
+        assert isinstance(handle, int)
+        text = self._sequences[handle].text
+        assert text is not None
+        assert not self._sequences[handle].complete
+        return text
+
+    def _say(self, handle: int, sequence: CodedSequence, text: list[int]) -> Progress:
+        tokens = [sequence.name * SPAN + text.pop(0)] if text else []
+        if text or not sequence.complete:
+            return Progress(handle, tokens)
+        del self._sequences[handle]
+        return Progress(handle, tokens, FinishReason.STOP)
 
 
 @dataclass

@@ -12,6 +12,7 @@ import pytest
 
 from cosyvoice_runtime.errors import OverloadedError
 from cosyvoice_runtime.serving.speech.admission import LONGEST_WAIT_S, Admission
+from cosyvoice_runtime.serving.speech.places import SharedPlaces
 from standing_clock import StandingClock
 
 HOLDER = """
@@ -238,3 +239,27 @@ def test_client_with_many_requests_gets_no_more_turns_than_one_with_few(clock):
     served = served_in_turn(clock, 3, ["greedy"] * 60 + ["a"] * 4 + ["b"] * 4, rounds=6)
     greedy, a, b = sum(served[:60]), sum(served[60:64]), sum(served[64:])
     assert max(greedy, a, b) <= 1.5 * min(greedy, a, b)
+
+
+TAKER = """
+import sys
+from pathlib import Path
+from cosyvoice_runtime.serving.speech.places import SharedPlaces
+places = SharedPlaces(Path(sys.argv[1]))
+print("ready", flush=True)
+while True:
+    places.leave(places.take(1, client=7))
+"""
+
+
+def test_places_can_be_counted_while_another_process_takes_and_leaves_them(tmp_path: Path) -> None:
+    places = SharedPlaces(tmp_path / "places")
+    taker = [sys.executable, "-c", TAKER, str(tmp_path / "places")]
+    with subprocess.Popen(taker, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            counts = {places.held().total() for _ in range(50_000)}
+        finally:
+            process.kill()
+    assert counts <= {0, 1}

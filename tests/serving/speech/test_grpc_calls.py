@@ -20,10 +20,11 @@ from tritonclient.grpc import service_pb2
 
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import StageError, StageLostError, StageSilentError, with_status
-from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.pipeline.stages import WaveSettings
+from cosyvoice_runtime.pipeline.text_segment import TextPieces
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
-from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, TENSORRT_LLM
+from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, TENSORRT_LLM, TOKEN2WAV
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -157,6 +158,89 @@ def test_left_stream_is_stopped_in_band_and_read_to_its_end():
     assert stopped.is_set()
     assert not fake.cancelled.is_set()
     assert [request.id for request in fake.requests] == ["id", "id"]
+
+
+def token_response(token: int, reason: bytes = b"") -> service_pb2.ModelStreamInferResponse:
+    response = service_pb2.ModelStreamInferResponse()
+    for name, datatype, shape, content in (
+        ("output_ids", "INT32", [1, 1, 1], token.to_bytes(4, "little")),
+        ("finish_reason", "BYTES", [1, 1], len(reason).to_bytes(4, "little") + reason),
+    ):
+        response.infer_response.outputs.add(name=name, datatype=datatype, shape=shape)
+        response.infer_response.raw_output_contents.append(content)
+    return response
+
+
+def said(request) -> str:
+    """What a request to the speech LM is about."""
+    names = {tensor.name for tensor in request.inputs}
+    return next(name for name in ("text_open", "more_text", "end_text", "stop") if name in names)
+
+
+def answer_pieces(request, context) -> Iterator[service_pb2.ModelStreamInferResponse]:
+    """A token for each piece, and a reason at the end."""
+    if said(request) == "more_text":
+        yield token_response(len(request.raw_input_contents[0]) // 4)
+    if said(request) == "end_text":
+        yield token_response(0, b"stop")
+
+
+VOCABULARY = MergedVocabulary(100, 6564)
+
+
+def test_text_in_pieces_follows_its_request_in_the_same_stream_and_in_order():
+    fake = FakeTriton()
+    fake.stream = answer_pieces
+
+    async def use(calls: GrpcCalls) -> list[tuple[list[int], FinishReason | None]]:
+        stages, pieces = StageClient(calls, VOCABULARY), TextPieces()
+        groups = stages.generate_from_pieces(Prompt(()), pieces, SamplingOptions(ceiling=500), "id", 1)
+        found = []
+        pieces.put([1, 2, 3])
+        found.append(await anext(groups))
+        pieces.put([4])
+        found.append(await anext(groups))
+        pieces.end()
+        found += [group async for group in groups]
+        await stages.close()
+        return [(list(group.tokens), group.finish_reason) for group in found]
+
+    offset = VOCABULARY.speech_offset
+    assert run(fake, PATIENCE_S, use) == [
+        ([3 - offset], None), ([1 - offset], None), ([-offset], FinishReason.STOP)
+    ]  # fmt: skip
+    assert [said(request) for request in fake.requests] == ["text_open", "more_text", "more_text", "end_text"]
+    assert {request.id for request in fake.requests} == {"id"}
+    assert not fake.cancelled.is_set()
+
+
+def test_left_text_in_pieces_is_stopped_in_band_and_its_stream_ends():
+    fake = FakeTriton()
+    fake.stream = answer_pieces
+
+    async def use(calls: GrpcCalls) -> None:
+        stages, pieces = StageClient(calls, VOCABULARY), TextPieces()
+        groups = stages.generate_from_pieces(Prompt(()), pieces, SamplingOptions(ceiling=500), "id", 1)
+        pieces.put([1])
+        await anext(groups)
+        await groups.aclose()
+        await stages.close()
+
+    run(fake, PATIENCE_S, use)
+    assert sorted(map(said, fake.requests)) == ["more_text", "stop", "text_open"]
+    assert not fake.cancelled.is_set()
+
+
+def test_stage_that_ends_while_nothing_is_asked_of_it_is_told(stage):
+    async def use(calls: GrpcCalls) -> None:
+        waiting = asyncio.ensure_future(StageClient(calls, VOCABULARY).lost())
+        for name in (TENSORRT_LLM.name, TOKEN2WAV.name):
+            assert await calls.stages.life(name) is not None
+        stage.kill()
+        await waiting
+
+    with pytest.raises(StageLostError, match=LOST_TEXT):
+        run(FakeTriton(), PATIENCE_S, use, stage.find)
 
 
 def test_stuck_speech_lm_holds_nobody_who_leaves(monkeypatch):

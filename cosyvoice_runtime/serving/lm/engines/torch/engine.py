@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import cast
 
@@ -60,6 +60,18 @@ class TorchEngine:
 
     def add(self, prompt: Prompt, options: SamplingOptions) -> Generation:
         return self._decoder.add(prompt, options)
+
+    def add_open(self, prompt: Prompt, options: SamplingOptions) -> Generation:
+        return self._decoder.add_stream(options, prompt.prompt_text, prompt.prompt_speech)
+
+    def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
+        self._decoder.push_text(cast(Generation, handle), ids)
+
+    def end_text(self, handle: Hashable) -> None:
+        self._decoder.end_text(cast(Generation, handle))
+
+    def waits_for_text(self, handle: Hashable) -> bool:
+        return cast(Generation, handle).waiting
 
     def step(self) -> list[Progress]:
         return [_progress(emission) for emission in self._decoder.step()]

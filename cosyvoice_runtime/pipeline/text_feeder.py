@@ -1,0 +1,132 @@
+"""From text that arrives piece by piece to segments that the speech LM can begin with the first clause.
+
+Which clause belongs to which segment depends on the clauses and marks alone, and not on when they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.text_stream import TextStream
+from cosyvoice_runtime.pipeline.incoming_text import TextMark, TextSource
+from cosyvoice_runtime.pipeline.request import SpeechRequest, prompt_layout
+from cosyvoice_runtime.pipeline.text_segment import TextPieces, TextSegment
+from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.text import Clause, ClauseStream, SplitLimits, TextFrontEnd, TextTokenizer
+
+ANY_TOKEN = 0
+LONGEST_SEGMENT = SplitLimits().maximum
+"""Text ids from which on the next clause begins a segment of its own, as where a long text is split."""
+
+
+class TextFeeder:
+    """
+    Args:
+        layout: what the speech LM reads for a clause that stands alone.
+        blocks: of a speech LM that takes text between its speech; None to make each clause a segment.
+        first_tokens: speech tokens that the first chunk of a segment needs.
+        on_segment: called when a segment begins.
+    """
+
+    def __init__(
+        self,
+        source: TextSource,
+        clauses: ClauseStream,
+        layout: Callable[[str], Prompt],
+        blocks: SpeechLMConfig | None,
+        first_tokens: int,
+        on_segment: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.source = source
+        self._clauses = clauses
+        self._layout = layout
+        self._blocks = blocks
+        self._first_tokens = first_tokens
+        self._on_segment = on_segment
+        self._segments: asyncio.Queue[TextSegment | None] = asyncio.Queue()
+        self._open: TextSegment | None = None
+
+    @classmethod
+    def of(
+        cls,
+        request: SpeechRequest,
+        source: TextSource,
+        front_end: TextFrontEnd,
+        tokenizer: TextTokenizer,
+        hop: HopPolicy,
+        blocks: SpeechLMConfig | None,
+        on_segment: Callable[[], None] = lambda: None,
+    ) -> TextFeeder:
+        """For a request, whose own text is not read.
+
+        Raises:
+            InvalidInput: naming the field of the request that can't be served.
+        """
+        layout = prompt_layout(request, front_end, tokenizer)
+        first_tokens = hop.first_tokens(len(hop.flow_voice(request.voice).speech_tokens))
+        return cls(source, front_end.clauses(request.language), layout, blocks, first_tokens, on_segment)
+
+    async def next_segment(self) -> TextSegment | None:
+        """The next segment, as soon as it has a clause; None after the last."""
+        return await self._segments.get()
+
+    async def run(self) -> None:
+        """Pass on text until its end.
+
+        Raises:
+            InvalidInput: a clause can't be spoken.
+            Exception: what the source raised.
+        """
+        mark: TextMark | str = ""
+        while mark is not TextMark.END:
+            mark = await self.source.next()
+            if isinstance(mark, TextMark):
+                self._add(await asyncio.to_thread(self._laid_out, self._clauses.flush))
+                self._end_segment()
+            else:
+                self._add(await asyncio.to_thread(self._laid_out, self._clauses.push, mark))
+        self._segments.put_nowait(None)
+
+    def _laid_out(self, split: Callable[..., list[Clause]], *text: str) -> list[tuple[Prompt, int]]:
+        return [(self._layout(clause.text), clause.characters) for clause in split(*text)]
+
+    def _add(self, clauses: Sequence[tuple[Prompt, int]]) -> None:
+        for prompt, characters in clauses:
+            if self._open is not None and self._open.length + len(prompt.text) > LONGEST_SEGMENT:
+                self._end_segment()
+            if self._open is None:
+                self._begin(prompt, characters)
+            else:
+                self._open.add(prompt.text, characters)
+
+    def _begin(self, prompt: Prompt, characters: int) -> None:
+        self._on_segment()
+        if self._blocks is None:
+            self._segments.put_nowait(TextSegment(prompt, None, characters))
+            return
+        self._open = TextSegment(dataclasses.replace(prompt, text=()), TextPieces())
+        self._open.add(prompt.text, characters)
+        self._segments.put_nowait(self._open)
+        if not self._is_enough(prompt, self._blocks):
+            self._end_segment()
+
+    def _is_enough(self, prompt: Prompt, blocks: SpeechLMConfig) -> bool:
+        """Whether this text alone brings the first chunk; after a prompt of speech that needs more of it."""
+        stream = TextStream(blocks, prompt.prompt_text, prompt.prompt_speech)
+        stream.push(prompt.text)
+        spoken = 0
+        while spoken < self._first_tokens and stream.take() is not None:
+            while not stream.must_fill:
+                stream.accept(ANY_TOKEN)
+                spoken += 1
+            stream.accept(blocks.fill_id)
+        return spoken >= self._first_tokens
+
+    def _end_segment(self) -> None:
+        if self._open is not None and self._open.pieces is not None:
+            self._open.pieces.end()
+        self._open = None

@@ -1,0 +1,95 @@
+"""Clauses of a text that arrives over time, for speech that begins with the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cosyvoice_runtime.text.normalise import AUTO, Normaliser, resolve
+from cosyvoice_runtime.text.segment_stream import Rules, sentence_end
+from cosyvoice_runtime.text.split import bounded, complete, sentences
+from cosyvoice_runtime.text.validate import is_speakable
+
+
+@dataclass(frozen=True)
+class Clause:
+    """
+    Attributes:
+        text: normalised; leading spaces belong to it.
+        characters: of all text pushed so far, those that are spoken when the clause is.
+    """
+
+    text: str
+    characters: int
+
+
+class ClauseStream:
+    """Takes text as it comes, gives each clause as soon as later text can't change it.
+
+    A clause ends where the splitter ends a sentence: after a mark of the language that stands neither in a
+    number nor after an abbreviation, which the first character of the next word decides. Where it ends does
+    not depend on how the text was divided; text without marks leaves in parts of ``longest``.
+
+    Args:
+        longest: tokens or characters, as the rules count them.
+    """
+
+    def __init__(self, normaliser: Normaliser, rules: Rules, longest: int, language: str = AUTO) -> None:
+        resolve("", language)
+        self._normaliser = normaliser
+        self._rules = rules
+        self._longest = longest
+        self._asked_language = language
+        self._taken = ""
+        self._raw = ""
+        self._spaces = ""
+        self._spoken = 0
+        self._begins = True
+
+    def push(self, text: str) -> list[Clause]:
+        """Take more text; return the clauses that are complete now."""
+        self._raw += text
+        clauses: list[Clause] = []
+        while cut := self._cut():
+            clauses += self._take(cut, last=False)
+        return clauses
+
+    def flush(self) -> list[Clause]:
+        """Return what is left, as if the text ended here; more may follow."""
+        clauses = list(self._take(len(self._raw), last=True))
+        self._spaces, self._begins = "", True
+        return clauses
+
+    def _cut(self) -> int:
+        """Length of the first clause; 0 if it isn't complete yet."""
+        end = sentence_end(self._raw, lambda cut: self._rules(self._language(cut))[0])
+        text = self._raw[:end] if end else self._raw.rstrip()
+        _, count = self._rules(self._language(len(text)))
+        if count(text) <= self._longest:
+            return end
+        return len(next(bounded(text, self._longest, count, self._normaliser.special)))
+
+    def _take(self, cut: int, last: bool) -> Iterator[Clause]:
+        """Normalise the first ``cut`` characters of what is left."""
+        language = self._language(cut)
+        part, self._raw = self._raw[:cut], self._raw[cut:]
+        self._taken += part
+        style, count = self._rules(language)
+        part = part.rstrip() if last else part
+        part = part.lstrip() if self._begins else part
+        self._begins = self._begins and not part
+        text = self._spaces + self._normaliser.part(part, language, following=self._raw[:1])
+        if last:
+            text = complete(self._normaliser.ending(text, language), style)
+        parts = list(sentences(text, style))
+        # Spaces after the last mark open the next clause.
+        self._spaces = parts.pop() if parts and parts[-1].isspace() else ""
+        bounds = bounded("".join(parts), self._longest, count, self._normaliser.special)
+        texts = list(filter(is_speakable, bounds))
+        for number, clause in enumerate(texts, 1):
+            self._spoken = len(self._taken) if number == len(texts) else self._spoken
+            yield Clause(clause, self._spoken)
+
+    def _language(self, cut: int) -> str:
+        """Language of the text up to ``cut`` characters from here."""
+        return self._normaliser.language(self._taken + self._raw[:cut], self._asked_language)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_tokenizer import WordCounter
+from test_segment_stream import streams
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.text.clauses import Clause, ClauseStream
+from cosyvoice_runtime.text.frontend import TextFrontEnd
+from cosyvoice_runtime.text.split import SplitLimits
+
+SHORT = SplitLimits(maximum=12, minimum=6, merge=3, hard=20)
+
+
+def clauses(language: str = "auto", **options) -> ClauseStream:
+    return TextFrontEnd(WordCounter(), **options).clauses(language)
+
+
+def collect(stream: ClauseStream, *fragments: str) -> list[Clause]:
+    return [clause for fragment in fragments for clause in stream.push(fragment)] + stream.flush()
+
+
+def texts(found: list[Clause]) -> list[str]:
+    return [clause.text for clause in found]
+
+
+def test_clause_leaves_when_the_next_word_begins():
+    stream = clauses()
+    assert stream.push("I have 2 cats. ") == []
+    assert stream.push("A") == [Clause("I have two cats.", 15)]
+    assert stream.push("nd a dog; b") == [Clause(" And a dog;", 26)]
+    assert stream.flush() == [Clause(" b.", 27)]
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [("It is 3.", "14 or so. ", "Yes"), ("It is 3.14 o", "r so. Yes"), tuple("It is 3.14 or so. Yes")],
+)
+def test_number_that_comes_in_two_pieces_is_read_whole(fragments):
+    assert texts(collect(clauses(), *fragments)) == ["It is three point one four or so.", " Yes."]
+
+
+@pytest.mark.parametrize("fragments", [("Ask Dr.", " Smith. Now"), ("Ask D", "r. ", "Smith.", " Now")])
+def test_abbreviation_does_not_end_a_clause(fragments):
+    assert texts(collect(clauses(), *fragments)) == ["Ask Dr. Smith.", " Now."]
+
+
+def test_chinese_clause_ends_at_its_marks():
+    stream = clauses()
+    assert texts(stream.push("今天25度，湿度60%。你好")) == ["今天二十五度，湿度百分之六十。"]
+    assert stream.flush() == [Clause("你好。", 14)]
+
+
+@given(stream=streams(), other=st.lists(st.integers(0, 200), max_size=20))
+def test_clauses_do_not_depend_on_how_the_text_is_divided(stream, other):
+    language, fragments = stream
+    text = "".join(fragments)
+    cuts = sorted(min(cut, len(text)) for cut in other)
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert collect(clauses(language), *fragments) == collect(clauses(language), *pieces)
+
+
+@given(stream=streams())
+def test_clauses_together_are_the_text_as_it_is_spoken_whole(stream):
+    language, fragments = stream
+    found = collect(clauses(language), *fragments)
+    try:
+        front_end = TextFrontEnd(WordCounter(), limits=SplitLimits(hard=None))
+        whole = front_end.segments("".join(fragments), language)
+    except InvalidInput:
+        assert found == []
+    else:
+        assert "".join(texts(found)) == "".join(whole)
+
+
+@given(stream=streams())
+def test_characters_grow_and_never_pass_what_was_pushed(stream):
+    language, fragments = stream
+    found = [clause.characters for clause in collect(clauses(language), *fragments)]
+    assert found == sorted(found)
+    assert all(0 < count <= len("".join(fragments)) for count in found)
+
+
+@given(text=st.text(alphabet="你好ab ，3", min_size=1, max_size=300), size=st.integers(1, 40))
+def test_text_without_marks_leaves_in_bounded_parts(text, size):
+    stream = clauses("zh", normaliser="none", limits=SHORT)
+    fragments = [text[start : start + size] for start in range(0, len(text), size)]
+    found = collect(stream, *fragments)
+    assert all(len(clause) <= SHORT.hard + 1 for clause in texts(found))
+    assert found == collect(clauses("zh", normaliser="none", limits=SHORT), text)
+
+
+def test_flush_ends_the_clause_and_the_next_text_begins_anew():
+    stream = clauses()
+    assert stream.push("  Hello") == []
+    assert stream.flush() == [Clause("Hello.", 7)]
+    assert stream.flush() == []
+    assert stream.push(" Wait. N") == [Clause("Wait.", 14)]
+    assert stream.flush() == [Clause(" N.", 15)]
+
+
+def test_what_can_not_be_spoken_is_counted_with_what_comes_next():
+    stream = clauses()
+    assert stream.push("... ! ") == []
+    assert stream.flush() == []
+    assert stream.push("Yes. A") == [Clause("Yes.", 11)]
+
+
+def test_language_of_the_text_so_far_stays_that_of_what_follows_a_flush():
+    stream = clauses()
+    stream.push("你好")
+    stream.flush()
+    assert texts(collect(stream, "25")) == ["二十五。"]
+
+
+def test_language_must_be_one():
+    with pytest.raises(InvalidInput, match="language: 'english!'"):
+        clauses("english!")
