@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -13,13 +12,15 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from cosyvoice_front.bodies import BodyLimits
-from cosyvoice_front.errors import ApiError, broken, foreign_page, model_not_found, no_such_page
+from cosyvoice_front.caller import owner_by_header
+from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page
 from cosyvoice_front.front import Front, open_front
 from cosyvoice_front.page_files import add_page
 from cosyvoice_front.request_id import RequestIds
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_front.speech import SpeechBody, read_speech
 from cosyvoice_front.voice_upload import add_voice, remove_voice
+from cosyvoice_front.wires.routes import add_wires
 from cosyvoice_runtime import __version__
 from cosyvoice_runtime.settings import Settings
 
@@ -44,6 +45,7 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
     _add_voices(app)
     _add_lists(app)
     _add_probes(app)
+    add_wires(app)
     _add_errors(app)
     front = settings.front
     if front.page:
@@ -138,12 +140,7 @@ def _owner(request: Request) -> str:
     Raises:
         ApiError: the request brings no key that is known, or comes from a page of another site.
     """
-    keys = _front(request).keys
-    origin = request.headers.get("origin")
-    # Without keys, any page that somebody on this machine opens could otherwise call.
-    if not keys.asked and origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-        raise foreign_page(origin)
-    return keys.owner(request.headers.get("authorization"))
+    return owner_by_header(_front(request).keys, request)
 
 
 def _reader(request: Request) -> str | None:

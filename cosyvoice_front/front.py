@@ -58,11 +58,11 @@ class Front:
             ApiError: its voice or its reference can't be used.
         """
         settings = self.settings.front
-        reference = await self._reference(body)
+        reference = await self.reference(body.ref_audio, body.ref_text or "")
         voice = None if reference else await self.voices.server_name(body.voice_name, owner)
         request, rate, tally = body.request(voice, reference), body.sample_rate or SAMPLE_RATE, Tally()
         pieces = encoded(
-            self._chunks(request),
+            self.chunks(request),
             make_encoder(body.response_format, rate),
             self.pool,
             tally,
@@ -76,18 +76,24 @@ class Front:
             settings.stalled_client_timeout_s,
         )
 
-    def _chunks(self, request: SpeechRequest) -> AsyncGenerator[AudioChunk, None]:
+    def chunks(self, request: SpeechRequest) -> AsyncGenerator[AudioChunk, None]:
+        """The speech of a whole text."""
         if is_wordless(request.text):
             logger.info("a text without words is a pause")
             return pause()
         return self.server.speak(request, request_id.current.get())
 
-    async def _reference(self, body: SpeechBody) -> Reference | None:
-        if body.ref_audio is None:
+    async def reference(self, ref_audio: str | None, ref_text: str) -> Reference | None:
+        """What a request brings to speak like; None without.
+
+        Raises:
+            ApiError: it can't be used.
+        """
+        if ref_audio is None:
             return None
         most = self.settings.front.max_recording_mib << 20
-        data = decode_data(body.ref_audio, most, "ref_audio")
-        return await asyncio.to_thread(read_recording, data, body.ref_text or "", "ref_audio")
+        data = decode_data(ref_audio, most, "ref_audio")
+        return await asyncio.to_thread(read_recording, data, ref_text, "ref_audio")
 
 
 @asynccontextmanager

@@ -63,6 +63,16 @@ class Limits:
             used.streams -= 1
             self.streams -= 1
 
+    def spend(self, owner: str, characters: int) -> None:
+        """Count further text of an utterance that holds a place.
+
+        Raises:
+            ApiError: the day's characters are used up; these then don't count.
+        """
+        used = self._used.setdefault(owner, Used())
+        self._check_day(used, characters)
+        used.characters += characters
+
     def _check(self, used: Used, characters: int) -> None:
         settings = self._settings
         if self.streams >= settings.max_streams:

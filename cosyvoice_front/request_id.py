@@ -18,6 +18,9 @@ GIVEN = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 """What is taken as it comes; anything else could forge lines of the log."""
 FORMAT = "%(asctime)s %(levelname)-7s [%(request_id)s] %(message)s"
 
+STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
+"""Messages of ASGI that bring the headers of an answer."""
+
 current: ContextVar[str] = ContextVar("request_id", default="-")
 """Name of the request that is being answered."""
 
@@ -38,8 +41,8 @@ class RequestIds:
 
         async def send_named(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
+            if message["type"] in STARTS:
+                status = message.get("status", 101)
                 MutableHeaders(scope=message)[HEADER] = name
             await send(message)
 
@@ -58,8 +61,16 @@ class NamedRecords(logging.Filter):
         return True
 
 
+class WithoutHandshakes(logging.Filter):
+    """Leaves out uvicorn's line for each websocket: it shows the query, where a key may stand."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "WebSocket" not in str(record.msg)
+
+
 def set_up_logging() -> None:
     """Log to standard error, each line with the request that it is about."""
+    logging.getLogger("uvicorn.error").addFilter(WithoutHandshakes())
     handler = logging.StreamHandler()
     handler.addFilter(NamedRecords())
     logging.basicConfig(level=logging.INFO, format=FORMAT, handlers=[handler])

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, Protocol
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, SpeechRequest
 from cosyvoice_front.errors import of_client
 from cosyvoice_runtime.settings import FrontSettings
+
+
+class TextSpeech(Protocol):
+    """What :class:`~cosyvoice_client.TextSpeech` does, as far as it is needed here."""
+
+    async def push(self, text: str) -> None:
+        """More of the text."""
+
+    async def flush(self) -> None:
+        """All that has been pushed is spoken to its end; later text begins a new segment."""
+
+    async def end(self) -> None:
+        """No more text comes."""
+
+    def __aiter__(self) -> AsyncIterator[AudioChunk]:
+        """Chunks in order, until the end of the text."""
 
 
 class Upstream(Protocol):
@@ -18,6 +34,11 @@ class Upstream(Protocol):
 
     def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
         """Chunks in order."""
+
+    def speak_text(
+        self, request: SpeechRequest, request_id: str = ""
+    ) -> AbstractAsyncContextManager[TextSpeech]:
+        """Speech of a text that comes piece by piece; leaving it early cancels the request on the server."""
 
     async def server(self) -> dict[str, Any]:
         """Name and version of the server."""
@@ -36,7 +57,8 @@ class SpeechServer:
     @classmethod
     def connect(cls, settings: FrontSettings) -> SpeechServer:
         """To be called in the event loop that uses it."""
-        return cls(AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s), settings)
+        client = AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s)
+        return cls(client, settings)
 
     async def speak(self, request: SpeechRequest, request_id: str) -> AsyncGenerator[AudioChunk, None]:
         """Chunks in order; closing the generator cancels the request on the server.
@@ -48,6 +70,19 @@ class SpeechServer:
             async with aclosing(self._upstream.speak(request, request_id)) as chunks:
                 async for chunk in chunks:
                     yield chunk
+        except ClientError as error:
+            raise of_client(error, self._upstream.url, self._retry_after_ms) from error
+
+    @asynccontextmanager
+    async def speak_text(self, request: SpeechRequest, request_id: str) -> AsyncIterator[TextSpeech]:
+        """Speech of a text that comes piece by piece; leaving it early cancels the request on the server.
+
+        Raises:
+            ApiError: at any time, out of whatever is done in the context.
+        """
+        try:
+            async with self._upstream.speak_text(request, request_id) as speech:
+                yield speech
         except ClientError as error:
             raise of_client(error, self._upstream.url, self._retry_after_ms) from error
 

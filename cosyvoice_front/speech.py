@@ -76,7 +76,7 @@ def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
         speech = SpeechBody.model_validate_json(body)
     except ValidationError as error:
         raise of_validation(error) from None
-    _check_text(speech.input, settings.max_input_characters)
+    check_text(speech.input, settings.max_input_characters, "input")
     if speech.model not in settings.models:
         raise model_not_found(speech.model)
     if not SPEEDS[0] <= speech.speed <= SPEEDS[1]:
@@ -87,11 +87,15 @@ def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
     return speech
 
 
-def _check_text(text: str, most: int) -> None:
+def check_text(text: str, most: int, param: str) -> None:
+    """
+    Raises:
+        ApiError: there is none, or too much of it.
+    """
     if not text.strip():
-        raise invalid("input", "input: there is no text.")
+        raise invalid(param, f"{param}: there is no text.")
     if len(text) > most:
-        raise invalid("input", f"input: {len(text)} characters, at most {most}.", "string_above_max_length")
+        raise invalid(param, f"{param}: {len(text)} characters, at most {most}.", "string_above_max_length")
 
 
 def _check_rate(speech: SpeechBody) -> None:

@@ -47,9 +47,9 @@ async def encoded(
     try:
         async with aclosing(chunks):
             async for samples in slices(chunks, tally):
-                if piece := await _run(encoder, encoder.feed, pool, samples):
+                if piece := await run(encoder, encoder.feed, pool, samples):
                     yield piece
-            if piece := await _run(encoder, encoder.finish, pool):
+            if piece := await run(encoder, encoder.finish, pool):
                 yield piece
     finally:
         pool.submit(encoder.close)  # not here: a thread may still be in it when a client leaves
@@ -100,7 +100,8 @@ def _told(error: Exception) -> ApiError:
     return broken()
 
 
-async def _run(encoder: Encoder, call: Callable[..., bytes], pool: Executor, *arguments: Samples) -> bytes:
+async def run(encoder: Encoder, call: Callable[..., bytes], pool: Executor, *arguments: Samples) -> bytes:
+    """Call the encoder, in the pool if that takes longer than handing it over."""
     if encoder.instant:
         return call(*arguments)
     return await asyncio.get_running_loop().run_in_executor(pool, call, *arguments)

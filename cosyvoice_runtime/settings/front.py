@@ -62,6 +62,22 @@ class FrontSettings(Section):
     )
     max_input_characters: int = Field(4096, ge=1, le=10_000, description="Longest text of one request.")
     max_body_mib: int = Field(16, ge=1, le=1024, description="Largest body of a request.")
+    max_message_kib: int = Field(
+        128,
+        ge=1,
+        le=16_384,
+        description="Largest message of a websocket, but for one that may bring a recording.",
+    )
+    max_buffered_kib: int = Field(
+        256, ge=1, le=16_384, description="Most text of a websocket that waits to be spoken."
+    )
+    max_contexts: int = Field(32, ge=1, le=10_000, description="Texts that a websocket speaks at once.")
+    max_buffer_delay_ms: int = Field(
+        3000,
+        ge=0,
+        le=60_000,
+        description="How long streamed text without an end waits for more, unless the request says so.",
+    )
     max_recording_mib: int = Field(10, ge=1, le=1024, description="Largest recording of a voice.")
     max_streams: int = Field(256, ge=1, le=100_000, description="Utterances at once; one more gets 503.")
     requests_per_minute: int = Field(
@@ -87,6 +103,15 @@ class FrontSettings(Section):
     )
     body_timeout_s: float = Field(
         30.0, ge=0.1, le=3600.0, description="Longest time for a request's body to come."
+    )
+    config_timeout_s: float = Field(
+        10.0, ge=0.1, le=3600.0, description="Longest time for a websocket's session.config to come."
+    )
+    idle_timeout_s: float = Field(
+        30.0, ge=0.1, le=3600.0, description="Longest time that an open text waits for more."
+    )
+    idle_socket_timeout_s: float = Field(
+        300.0, ge=0.1, le=86_400.0, description="Longest time that a websocket stays open without a text."
     )
     encoder_threads: int = Field(2, ge=1, le=256, description="Threads that encode audio.")
     drain_timeout_s: float = Field(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from fake_text import FakeTextSpeech
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk, ClientError, SpeechRequest
 
@@ -27,6 +28,9 @@ class FakeUpstream:
         error: raised after ``error_after`` chunks.
         gates: a chunk from the second on waits until a place is released here; None for no waiting.
         requests, request_ids: what was asked for.
+        texts: speeches of streamed texts, in order.
+        ends_segments: whether a clause of a streamed text is a segment, without a flush.
+        may_leave: a streamed text that is left ends only when this is set; None for at once.
         active, cancelled: utterances in progress; those that ended before their last chunk.
     """
 
@@ -42,6 +46,9 @@ class FakeUpstream:
         self.active = 0
         self.cancelled = 0
         self.ended = asyncio.Event()
+        self.ends_segments = False
+        self.may_leave: asyncio.Event | None = None
+        self.texts: list[FakeTextSpeech] = []
 
     async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
         self.requests.append(request)
@@ -50,21 +57,29 @@ class FakeUpstream:
         whole = False
         try:
             for index, samples in enumerate(self.chunks):
-                self._fail_at(index)
+                self.fail_at(index)
                 if self.gates is not None and index:
                     await self.gates.acquire()
                 last = index == len(self.chunks) - 1
                 yield AudioChunk(samples, 0.0, "stop" if last else "")
-            self._fail_at(len(self.chunks))
+            self.fail_at(len(self.chunks))
             whole = True
         finally:
             self.active -= 1
             self.cancelled += not whole
             self.ended.set()
 
-    def _fail_at(self, index: int) -> None:
+    def fail_at(self, index: int) -> None:
         if self.error is not None and index == self.error_after:
             raise self.error
+
+    def speak_text(self, request: SpeechRequest, request_id: str = "") -> FakeTextSpeech:
+        self.requests.append(request)
+        self.request_ids.append(request_id)
+        if self.error is not None and self.error_after == 0:
+            raise self.error
+        self.texts.append(FakeTextSpeech(self, request))
+        return self.texts[-1]
 
     async def server(self) -> dict[str, Any]:
         if isinstance(self.error, ClientError):

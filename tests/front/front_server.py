@@ -49,9 +49,13 @@ class RunningFront:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def app(self) -> Any:
+        return self._server.config.app
+
+    @property
     def streams(self) -> int:
         """Utterances that hold a place."""
-        return self._server.config.app.state.front.limits.streams
+        return self.app.state.front.limits.streams
 
     def do(self, call: Callable[[], T]) -> T:
         """The result of a call made in the front's event loop."""

@@ -11,6 +11,7 @@ import openai
 import pytest
 from decoded import FRAME_SAMPLES, audio_of, decode, events
 from front_server import running_front
+from wire_client import asked, audio_in, open_cartesia, open_omni, words_in
 
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest
 from cosyvoice_client.encoders import FORMATS
@@ -180,3 +181,63 @@ def test_server_is_told_the_request_s_name(client):
         **ASKED, extra_headers={"x-request-id": "named-in-the-test"}
     )
     assert response.headers["x-request-id"] == "named-in-the-test"
+
+
+def agent_says(*pieces):
+    """Messages of an agent to one of Cartesia's contexts, which has as many segments as pieces."""
+    return [asked(piece, **{"continue": True}) for piece in pieces] + [asked(" ")]
+
+
+def test_cartesia_s_context_speaks_and_times_every_word(front):
+    sentences = (f"{TEXT} ", "It is on time, they say. ")
+    with open_cartesia(front) as wire:
+        wire.send(*agent_says(*sentences))
+        messages = wire.until("done")
+    words = words_in(messages)
+    assert [word for word, _, _ in words] == "".join(sentences).split()
+    times = [time for _, start, end in words for time in (start, end)]
+    assert times == sorted(times)
+    seconds = len(audio_in(messages)) / 24_000
+    assert seconds - 1 < times[-1] <= seconds
+    assert [each["flush_id"] for each in messages if each["type"] == "flush_done"] == [1, 2]
+
+
+def test_text_is_spoken_before_it_has_all_come(front):
+    words = LONG.split(" ")
+    with open_omni(front) as wire:
+        wire.send({"type": "session.config", "response_format": "pcm"})
+        for word in words:
+            wire.send({"type": "input.text", "text": f"{word} "})
+        wire.until("audio.start")
+        assert wire.receive()  # though no end of the text has been sent
+        wire.send({"type": "input.done"})
+        rest = wire.until("session.done")
+    assert rest[-2]["error"] is False
+    assert rest[-2]["total_bytes"] > 2 * 24_000
+
+
+@pytest.mark.parametrize("leave", ["cancel", "drop"])
+def test_leaving_a_context_ends_the_speech_on_the_server(server, front, leave):
+    with open_cartesia(front) as wire:
+        wire.send(*agent_says(*[f"{TEXT} "] * 6))
+        wire.until("chunk")
+        if leave == "cancel":
+            wire.send({"context_id": "one", "cancel": True})
+            wire.until("done")
+        else:
+            wire.drop()
+        deadline = time.monotonic() + TIMEOUT_S
+        while speaking(server):
+            assert time.monotonic() < deadline, "the server still speaks"
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"), [({"language": "klingon"}, 400), ({"voice": {"mode": "id", "id": "nobody"}}, 404)]
+)
+def test_context_that_the_server_refuses(front, fields, status):
+    with open_cartesia(front) as wire:
+        wire.send(asked(**fields))
+        error = wire.error()
+    assert (error["context_id"], error["status_code"]) == ("one", status)
+    assert "127.0.0.1" not in error["message"]

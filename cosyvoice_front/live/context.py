@@ -1,0 +1,242 @@
+"""A text that is spoken while it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+
+from cosyvoice_client import SAMPLE_RATE, AudioChunk
+from cosyvoice_client.encoders import Samples
+from cosyvoice_front import request_id
+from cosyvoice_front.errors import ApiError, broken
+from cosyvoice_front.front import Front
+from cosyvoice_front.live.happenings import Audio, Finished, Flushed, Tell, Words
+from cosyvoice_front.live.manner import Manner
+from cosyvoice_front.live.together import together
+from cosyvoice_front.live.transcript import Transcript
+from cosyvoice_front.live.word_times import TimedWord, WordTimes
+from cosyvoice_front.pause import is_wordless, pause
+from cosyvoice_front.server_client import TextSpeech
+from cosyvoice_front.spoken import Tally, run
+
+logger = logging.getLogger(__name__)
+
+MOST_AHEAD = 4000
+"""Characters that the server has and the listener has not heard: they bound the speech that waits here for a
+listener who reads slowly. More than the server takes to say how much of a text it has spoken."""
+MOST_SAMPLES = SAMPLE_RATE
+"""In one message, so that none is too large for a client: a second is 192 KB at most."""
+
+
+class Flush(NamedTuple):
+    """A place in the text where a segment ends.
+
+    Attributes:
+        told: whether the listener asked for it, and is told when the text before it has been spoken.
+    """
+
+    position: int
+    told: bool
+
+
+class Context:
+    """One stream of speech, from the text that has come to the audio that leaves.
+
+    ``push``, ``flush`` and ``end`` return at once; ``run`` speaks until the end of the text. Cancelling the
+    task of ``run`` ends the utterance on the server.
+
+    Args:
+        owner: whose limits count.
+        tell: takes what happens, in order. It may wait: no more audio is fetched until it returns.
+    """
+
+    def __init__(self, front: Front, owner: str, manner: Manner, tell: Tell) -> None:
+        self._front = front
+        self._owner = owner
+        self._manner = manner
+        self._tell = tell
+        self._transcript = Transcript()
+        self._times = WordTimes(manner.request.speed or 1.0)
+        self._tally = Tally()
+        self._changed = asyncio.Event()
+        self._ended = self._fed = False
+        self._pushed = self._flushed = 0
+        self._asked: deque[Flush] = deque()
+        self._awaited: deque[Flush] = deque()
+
+    @property
+    def unspoken_bytes(self) -> int:
+        """Of text that waits to be spoken."""
+        return self._transcript.unspoken_bytes
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether no more text may come."""
+        return self._ended
+
+    def push(self, text: str) -> None:
+        """More of the text."""
+        self._transcript.add(text)
+        self._times.add(text)
+        self._changed.set()
+
+    def flush(self) -> None:
+        """Speak all that has come to its end; the listener is told when it has been."""
+        self._flush(told=True)
+
+    def end(self) -> None:
+        """No more text comes."""
+        self._ended = True
+        self._changed.set()
+
+    def close(self) -> None:
+        """Let go of what it holds, when ``run`` has ended or is not called."""
+        self._front.pool.submit(self._manner.encoder.close)  # a thread may still be in it
+
+    async def run(self) -> None:
+        """
+        Raises:
+            ApiError: a limit is reached, the text doesn't go on, or the server can't speak.
+        """
+        if await self._words_come():
+            await self._speak()
+        else:
+            await self._be_silent()
+        if rest := await run(self._manner.encoder, self._manner.encoder.finish, self._front.pool):
+            await self._tell(Audio(rest))
+        await self._tell_words(self._times.finish())
+        reason, seconds = self._tally.finish_reason or "stop", self._tally.seconds
+        logger.info("%d characters, %.2f s of speech: %s", self._transcript.received, seconds, reason)
+        await self._tell(Finished(reason, seconds))
+
+    async def _words_come(self) -> bool:
+        """Wait for the first word, or for the end of a text without any."""
+        while self._is_wordless(0, self._transcript.received):
+            if self._ended:
+                return False
+            while self._asked:
+                self._awaited.append(self._asked.popleft())
+            await self._tell_flushes()
+            await self._wait()
+        return True
+
+    async def _be_silent(self) -> None:
+        """A text of punctuation alone is a pause, as for a whole text."""
+        if self._transcript.between(0, self._transcript.received).strip():
+            async for chunk in pause():
+                await self._hear(chunk)
+
+    async def _speak(self) -> None:
+        with self._front.limits.place(self._owner, 0):
+            name = request_id.current.get()
+            async with self._front.server.speak_text(self._manner.request, name) as speech:
+                await together(self._feed(speech), self._listen(speech))
+
+    async def _feed(self, speech: TextSpeech) -> None:
+        """Hand the text on as it comes. Text without a word is kept until one follows."""
+        while True:
+            until = self._asked[0].position if self._asked else self._transcript.received
+            has_words = not self._is_wordless(self._flushed, until)
+            reach = min(until, self._transcript.spoken + MOST_AHEAD)
+            if has_words and self._pushed < reach:
+                await self._push(speech, reach)
+            elif has_words and self._pushed < until:
+                await self._wait()
+            elif self._asked:
+                await self._pass_flush(speech if has_words else None)
+            elif self._ended:
+                self._fed = True
+                await speech.end()
+                return
+            else:
+                await self._wait()
+
+    async def _push(self, speech: TextSpeech, until: int) -> None:
+        text = self._transcript.between(self._pushed, until)
+        self._front.limits.spend(self._owner, len(text))
+        await speech.push(text)
+        self._pushed = until
+
+    async def _pass_flush(self, speech: TextSpeech | None) -> None:
+        """
+        Args:
+            speech: None where there is nothing to speak since the last flush.
+        """
+        flush = self._asked.popleft()
+        if speech is not None:
+            await speech.flush()
+        self._flushed = min(flush.position, self._pushed)
+        self._awaited.append(flush)
+        await self._tell_flushes()
+
+    async def _wait(self) -> None:
+        """Wait for more text, for a segment's end, or until waiting has lasted too long."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(self._patience_s()):
+                await self._changed.wait()
+        except TimeoutError:
+            if self._pushed == self._flushed:
+                limit_s = self._front.settings.front.idle_timeout_s
+                message = f"No text came for {limit_s:g} s; the context has ended."
+                raise ApiError(408, message, code="timeout") from None
+            self._flush(told=False)
+
+    def _patience_s(self) -> float | None:
+        if self._pushed - self._transcript.spoken >= MOST_AHEAD:
+            return None  # the listener is behind, and gives up by itself
+        if self._pushed > self._flushed:
+            return self._manner.most_delay_s
+        if not self._is_wordless(self._transcript.spoken, self._flushed):
+            return None  # the server speaks, and may be silent only for so long
+        return self._front.settings.front.idle_timeout_s
+
+    async def _listen(self, speech: TextSpeech) -> None:
+        async for chunk in speech:
+            await self._hear(chunk)
+        if not self._fed:
+            logger.error("the server has ended the speech before its text")
+            raise broken()
+
+    async def _hear(self, chunk: AudioChunk) -> None:
+        self._tally.add(chunk)
+        for samples in _pieces(chunk.samples):
+            if data := await run(self._manner.encoder, self._manner.encoder.feed, self._front.pool, samples):
+                await self._tell(Audio(data))
+        words = self._times.hear(chunk.samples)
+        if chunk.finish_reason:
+            words += self._end_segment(chunk.spoken_characters)
+        await self._tell_words(words)
+        await self._tell_flushes()
+
+    def _end_segment(self, spoken: int | None) -> list[TimedWord]:
+        position = self._transcript.received if spoken is None else spoken
+        self._transcript.speak(position)
+        self._changed.set()
+        return self._times.end_segment(position)
+
+    async def _tell_words(self, words: list[TimedWord]) -> None:
+        if words and self._manner.with_words:
+            await self._tell(Words(words))
+
+    async def _tell_flushes(self) -> None:
+        while self._awaited and self._is_wordless(self._transcript.spoken, self._awaited[0].position):
+            if self._awaited.popleft().told:
+                await self._tell(Flushed())
+
+    def _flush(self, *, told: bool) -> None:
+        self._asked.append(Flush(self._transcript.received, told))
+        self._times.bar(self._transcript.received)
+        self._changed.set()
+
+    def _is_wordless(self, start: int, end: int) -> bool:
+        return is_wordless(self._transcript.between(start, end))
+
+
+def _pieces(samples: Samples) -> list[Samples]:
+    cuts = range(MOST_SAMPLES, len(samples), MOST_SAMPLES)
+    return [piece for piece in np.split(samples, cuts) if len(piece)]

@@ -1,0 +1,35 @@
+"""The text of one stream of speech, as far as it has come, been pushed, and been spoken."""
+
+from __future__ import annotations
+
+
+class Transcript:
+    """Keeps what is not spoken yet. Positions count characters from the beginning.
+
+    Attributes:
+        received: end of what has come.
+        spoken: end of what has been spoken.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.spoken = 0
+        self._text = ""
+
+    def add(self, text: str) -> None:
+        self._text += text
+        self.received += len(text)
+
+    def between(self, start: int, end: int) -> str:
+        """Of this text, what is not spoken yet."""
+        return self._text[max(0, start - self.spoken) : max(0, end - self.spoken)]
+
+    def speak(self, position: int) -> None:
+        """All up to here has been spoken."""
+        position = max(self.spoken, min(position, self.received))
+        self._text = self._text[position - self.spoken :]
+        self.spoken = position
+
+    @property
+    def unspoken_bytes(self) -> int:
+        return len(self._text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,72 @@
+"""Words of a text that comes piece by piece, and how long each may take to say."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+_IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_FULL_WIDTH = "\u3001-\u303f\uff01-\uff65"
+WORD = re.compile(rf"[{_IDEOGRAPHS}{_FULL_WIDTH}]|[^\s{_IDEOGRAPHS}{_FULL_WIDTH}]+")
+"""A Chinese or Japanese character or mark is a word of its own; others have spaces between."""
+IDEOGRAPH = re.compile(rf"[{_IDEOGRAPHS}]")
+IDEOGRAPH_UNITS, DIGIT_UNITS = 3.0, 4.0
+"""A character as long as so many letters: a syllable of Chinese; a digit read out."""
+LONGEST = 256
+"""Characters of a word; what has no spaces is cut."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """
+    Attributes:
+        text: exactly as it came.
+        end: its end among the characters of the whole text.
+        units: how long it is to say, in letters.
+    """
+
+    text: str
+    end: int
+    units: float
+
+
+class WordReader:
+    """Cuts a text into words as it comes."""
+
+    def __init__(self) -> None:
+        self._tail = ""
+        self._end = 0
+
+    def read(self, text: str) -> list[Word]:
+        """Words that are whole by now: another one, or a space, follows them."""
+        self._tail += text
+        self._end += len(text)
+        matches = list(WORD.finditer(self._tail))
+        if matches and matches[-1].end() == len(self._tail) and len(matches[-1][0]) < LONGEST:
+            del matches[-1]
+        return self._cut(matches)
+
+    def finish(self) -> list[Word]:
+        """The word that the text has broken off in, which nothing continues."""
+        return self._cut(list(WORD.finditer(self._tail)))
+
+    def _cut(self, matches: list[re.Match[str]]) -> list[Word]:
+        start = self._end - len(self._tail)
+        words = [make_word(match[0], start + match.end()) for match in matches]
+        if words:
+            self._tail = self._tail[words[-1].end - start :]
+        return words
+
+
+def make_word(text: str, end: int) -> Word:
+    return Word(text, end, sum(map(_units, text)))
+
+
+def _units(character: str) -> float:
+    if IDEOGRAPH.match(character):
+        return IDEOGRAPH_UNITS
+    kind = unicodedata.category(character)[0]
+    if kind == "N":
+        return DIGIT_UNITS
+    return 1.0 if kind == "L" else 0.0

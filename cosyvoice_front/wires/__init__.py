@@ -1,0 +1,1 @@
+"""Protocols of websockets by which text comes while its speech leaves."""

@@ -1,0 +1,65 @@
+"""``POST /tts/bytes``: a whole text to Cartesia's containers, streamed."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from cosyvoice_client.encoders import content_type
+from cosyvoice_front import request_id
+from cosyvoice_front.caller import owner_by_any
+from cosyvoice_front.errors import ApiError
+from cosyvoice_front.front import HEADERS, Front
+from cosyvoice_front.response import StreamedResponse
+from cosyvoice_front.speech import check_text
+from cosyvoice_front.spoken import Tally, encoded, placed
+from cosyvoice_front.wires.cartesia_messages import BytesBody, RawFormat, http_error, version_of
+from cosyvoice_front.wires.messages import read, read_object
+
+
+class CartesiaResponse(StreamedResponse):
+    """A streamed answer whose refusals are Cartesia's."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except ApiError as error:
+            await refusal(error)(scope, receive, send)
+
+
+async def speak_bytes(front: Front, request: Request) -> Response:
+    try:
+        version_of(request)
+        owner = owner_by_any(front.keys, request)
+        content = read_object((await request.body()).decode("utf-8", "replace"))
+        return await _speech(front, read(BytesBody, content), owner)
+    except ApiError as error:
+        return refusal(error)
+
+
+async def _speech(front: Front, body: BytesBody, owner: str) -> Response:
+    settings = front.settings.front
+    check_text(body.transcript, settings.max_input_characters, "transcript")
+    body.check_model(settings)
+    voice = await front.voices.server_name(body.voice.id, owner)
+    request = body.request(voice, body.transcript)
+    pieces = encoded(front.chunks(request), body.output_format.encoder(), front.pool, Tally())
+    return CartesiaResponse(
+        placed(pieces, front.limits.place(owner, len(body.transcript))),
+        {**HEADERS, "X-Seed": str(request.seed), "X-Audio-Sample-Rate": str(body.output_format.sample_rate)},
+        _media_type(body),
+        settings.stalled_client_timeout_s,
+    )
+
+
+def _media_type(body: BytesBody) -> str:
+    output = body.output_format
+    if isinstance(output, RawFormat):
+        return f"audio/pcm;rate={output.sample_rate};encoding={output.encoding}"
+    return content_type(output.container, output.sample_rate)
+
+
+def refusal(error: ApiError) -> Response:
+    body = http_error(error, request_id.current.get())
+    return JSONResponse(body, error.status, error.headers())

@@ -1,0 +1,63 @@
+"""Messages of a websocket to objects."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
+
+from cosyvoice_front.errors import ApiError, invalid
+
+MOST_SHOWN = 80
+"""Characters of a wrong value in an error."""
+
+
+class Message(BaseModel):
+    """A message, or a part of one. Fields that are not known here are ignored, as clients send their own."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+M = TypeVar("M", bound=Message)
+
+
+def read_object(text: str | bytes) -> dict[str, Any]:
+    """
+    Raises:
+        ApiError: it is binary, or no JSON object.
+    """
+    if isinstance(text, bytes):
+        raise invalid(None, "Messages are text: a binary one has come.")
+    try:
+        content = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise invalid(None, f"The message is no JSON: {error}.") from None
+    if not isinstance(content, dict):
+        raise invalid(None, f"The message is no JSON object: {shown(content)}.")
+    return content
+
+
+def read(kind: type[M], content: dict[str, Any]) -> M:
+    """
+    Raises:
+        ApiError: naming the field, its value and what is expected.
+    """
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise _first_problem(error) from None
+
+
+def _first_problem(error: ValidationError) -> ApiError:
+    problem = error.errors(include_url=False)[0]
+    field = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "missing":
+        return invalid(field, f"{field}: it is missing.")
+    return invalid(field, f"{field}: {shown(problem['input'])}: {problem['msg']}.")
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

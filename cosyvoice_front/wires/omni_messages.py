@@ -1,0 +1,83 @@
+"""Messages of vllm-omni's speech websocket (vllm-omni, ``docs/serving/speech_api.md``)."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Literal
+
+from pydantic import Field
+
+from cosyvoice_client import SAMPLE_RATE, Reference, SpeechRequest
+from cosyvoice_client.encoders import RATES, Format
+from cosyvoice_front.errors import ApiError, invalid, model_not_found
+from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS
+from cosyvoice_front.wires.messages import Message
+from cosyvoice_runtime.settings import FrontSettings
+
+
+class Config(Message):
+    """``session.config``: how to speak from here on.
+
+    Of vllm-omni's fields, ``stream_audio`` and ``split_granularity`` say nothing here: audio always streams,
+    and an utterance is always one piece.
+    """
+
+    model: str | None = None
+    voice: str | None = None
+    language: str | None = None
+    instructions: str | None = Field(None, max_length=MAX_INSTRUCTIONS)
+    response_format: Format = "wav"
+    speed: float | None = Field(1.0, ge=SPEEDS[0], le=SPEEDS[1])
+    seed: int | None = Field(None, ge=0, lt=2**63)
+    sample_rate: int = SAMPLE_RATE
+    ref_audio: str | None = None
+    ref_text: str | None = None
+    word_timestamps: bool = False
+    split_granularity: Literal["none", "sentence", "clause"] = "none"
+    stream_audio: bool = True
+    max_buffer_delay_ms: int | None = Field(None, ge=0, le=60_000)
+
+    def check(self, settings: FrontSettings) -> None:
+        """
+        Raises:
+            ApiError: fields don't fit each other, or this server.
+        """
+        if self.model is not None and self.model not in settings.models:
+            raise model_not_found(self.model)
+        rates = RATES[self.response_format]
+        if self.sample_rate not in rates:
+            listed = ", ".join(map(str, rates))
+            message = f"sample_rate: {self.sample_rate} is none of {listed} for {self.response_format}."
+            raise invalid("sample_rate", message)
+        if self.ref_text is not None and self.ref_audio is None:
+            raise invalid("ref_text", "ref_text: it goes with ref_audio.")
+        if self.word_timestamps and self.response_format != "pcm":
+            message = f"word_timestamps: they go with response_format pcm, not {self.response_format}."
+            raise invalid("word_timestamps", message)
+
+    def request(self, voice: str | None, reference: Reference | None) -> SpeechRequest:
+        return SpeechRequest(
+            "",
+            reference,
+            voice=voice,
+            instruct_text=self.instructions or None,
+            language=self.language,
+            speed=self.speed or 1.0,
+            seed=secrets.randbits(63) if self.seed is None else self.seed,
+        )
+
+
+class InputText(Message):
+    text: str
+
+
+def error_message(error: ApiError, request_id: str) -> dict[str, Any]:
+    """vllm-omni's has a message alone; the rest is OpenAI's."""
+    return {
+        "type": "error",
+        "message": str(error),
+        "code": error.code,
+        "param": error.param,
+        "status_code": error.status,
+        "request_id": request_id,
+    }

@@ -1,0 +1,92 @@
+"""Stands for a text stream of the speech server: every character lasts as long as every other."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from cosyvoice_client import SAMPLE_RATE, AudioChunk, SpeechRequest
+
+if TYPE_CHECKING:
+    from fake_upstream import FakeUpstream
+
+CHARACTER_S = 0.05
+LONGEST = 1000
+"""Characters that are a segment without a mark or a flush."""
+CLAUSE = re.compile(r"[,.!?。，]")
+
+
+class FakeTextSpeech:
+    """Speaks a clause when it is whole, the rest at a flush and at the end.
+
+    Attributes:
+        pushed: pieces of text, in order; ``|`` stands for a flush.
+    """
+
+    def __init__(self, upstream: FakeUpstream, request: SpeechRequest) -> None:
+        self._upstream = upstream
+        self.request = request
+        self.pushed: list[str] = []
+        self.is_whole = False
+        self._text = ""
+        self._spoken = 0
+        self._chunks: asyncio.Queue[AudioChunk | None] = asyncio.Queue()
+
+    async def __aenter__(self) -> FakeTextSpeech:
+        self._upstream.active += 1
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._upstream.may_leave is not None:
+            await self._upstream.may_leave.wait()
+        self._upstream.active -= 1
+        self._upstream.cancelled += not self.is_whole
+
+    async def push(self, text: str) -> None:
+        self.pushed.append(text)
+        self._text += text
+        while len(self._text) - self._spoken > LONGEST:
+            self._speak(self._spoken + LONGEST, "stop")
+        marks = [match.end() for match in CLAUSE.finditer(self._text, self._spoken)]
+        if marks:
+            self._speak(marks[-1], "stop" if self._upstream.ends_segments else "")
+
+    async def flush(self) -> None:
+        self.pushed.append("|")
+        self._speak(len(self._text), "stop")
+
+    async def end(self) -> None:
+        self._speak(len(self._text), "stop")
+        self._chunks.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[AudioChunk]:
+        count = 0
+        while (chunk := await self._chunks.get()) is not None:
+            self._upstream.fail_at(count)
+            if self._upstream.gates is not None and count:
+                await self._upstream.gates.acquire()
+            yield chunk
+            count += 1
+        self.is_whole = True
+
+    def _speak(self, until: int, reason: str) -> None:
+        from fake_upstream import tone
+
+        samples = tone((until - self._spoken) * CHARACTER_S)
+        self._spoken = until
+        if len(samples) or reason:
+            spoken = until if reason else None
+            self._chunks.put_nowait(AudioChunk(samples, 0.0, reason, spoken))
+
+
+def samples_of(text: str) -> int:
+    """How many samples the fake takes for a text."""
+    return round(len(text) * CHARACTER_S * SAMPLE_RATE)
