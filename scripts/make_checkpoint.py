@@ -10,6 +10,7 @@ import sys
 import torch
 
 from cosyvoice_runtime.checkpoint import make_checkpoint
+from cosyvoice_runtime.checkpoint.family import FAMILIES
 from cosyvoice_runtime.errors import CosyVoiceError
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -20,7 +21,12 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         path = make_checkpoint(
-            options.out, options.size, options.seed, dtype=DTYPES[options.dtype], force=options.force
+            options.out,
+            options.size,
+            options.seed,
+            dtype=DTYPES[options.dtype],
+            force=options.force,
+            family=options.family,
         )
     except CosyVoiceError as error:
         logging.error("%s", error)
@@ -31,7 +37,13 @@ def main() -> int:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", help="directory to write, laid out like the published CosyVoice2-0.5B")
+    parser.add_argument("out", help="directory to write, laid out like a published one")
+    parser.add_argument(
+        "--family",
+        choices=[family.name for family in FAMILIES],
+        default="cosyvoice2",
+        help="default: cosyvoice2",
+    )
     parser.add_argument(
         "--size",
         choices=("tiny", "full"),

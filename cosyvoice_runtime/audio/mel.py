@@ -18,11 +18,12 @@ POWER_FLOOR = 1e-9  # added under the root of the power spectrum (Matcha-TTS, Hi
 MEL_FLOOR = 1e-5
 
 
-def mel_spectrogram(samples: Tensor) -> Tensor:
+def mel_spectrogram(samples: Tensor, high_hz: float = HIGH_HZ) -> Tensor:
     """Natural-log magnitude mel.
 
     Args:
         samples: [n] float32 at 24 kHz, at least 721.
+        high_hz: upper edge of the filters: 8 kHz in CosyVoice2, 12 kHz in CosyVoice3.
 
     Returns:
         [n // 480, 80] float32 at 50 Hz.
@@ -32,5 +33,5 @@ def mel_spectrogram(samples: Tensor) -> Tensor:
     window = torch.hann_window(FFT_SIZE)
     spectrum = torch.stft(padded, FFT_SIZE, MEL_HOP, window=window, center=False, return_complex=True)[0]
     magnitude = (torch.view_as_real(spectrum).square().sum(dim=-1) + POWER_FLOOR).sqrt()
-    mel = slaney_filters(MEL_SAMPLE_RATE, FFT_SIZE, MEL_BINS, HIGH_HZ) @ magnitude
+    mel = slaney_filters(MEL_SAMPLE_RATE, FFT_SIZE, MEL_BINS, high_hz) @ magnitude
     return mel.clamp(min=MEL_FLOOR).log().T.contiguous()

@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m cosyvoice_runtime.checkpoint",
         description="Read every file of a checkpoint directory and list what is wrong with it.",
     )
-    parser.add_argument("directory", help="laid out like the published CosyVoice2-0.5B")
+    parser.add_argument("directory", help="laid out like a published one")
     parser.add_argument(
         "--write-checksums", action="store_true", help="first write SHA256SUMS anew, of what is there"
     )

@@ -2,16 +2,20 @@
 
 The published directory spreads these over ``cosyvoice2.yaml`` and the Qwen2 ``config.json``.
 :meth:`ModelConfig.from_sections` takes them as plain sections of constructor arguments, whatever
-file they came from.
+file they came from. What another family has instead stands in a module of its own
+(:mod:`~cosyvoice_runtime.checkpoint.config_cosyvoice3`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
 
 Section = Mapping[str, Any]
 
@@ -61,8 +65,19 @@ class SpeechLMConfig:
         return self.speech_tokens + 2
 
     @property
-    def stop_ids(self) -> tuple[int, int, int]:
-        return self.speech_tokens, self.speech_tokens + 1, self.speech_tokens + 2
+    def stop_ids(self) -> range:
+        """All rows after the codes; any of them ends the speech."""
+        return range(self.speech_tokens, self.speech_rows)
+
+    @property
+    def control_rows(self) -> tuple[int, int] | None:
+        """Speech rows of sos and of the task id; None where they have a table of their own."""
+        return None
+
+    @property
+    def head_bias(self) -> bool:
+        """Whether the output head has a bias."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -105,6 +120,17 @@ class EstimatorConfig:
         return 4 * self.channels
 
 
+_P = TypeVar("_P", EncoderConfig, EstimatorConfig)
+
+
+def _of_cosyvoice2(part: object, kind: type[_P]) -> _P:
+    if not isinstance(part, kind):
+        raise CheckpointError(
+            f"{kind.__name__} is needed, as in CosyVoice2; the flow has {type(part).__name__}"
+        )
+    return part
+
+
 @dataclass(frozen=True)
 class FlowConfig:
     """Speech tokens and a voice in, mel out."""
@@ -118,8 +144,27 @@ class FlowConfig:
     token_rate: int
     cfg_rate: float
     """Classifier-free guidance: velocity = (1 + rate) * conditioned - rate * unconditioned."""
-    encoder: EncoderConfig
-    estimator: EstimatorConfig
+    encoder: EncoderConfig | LookAheadConfig
+    """What comes before the estimator."""
+    estimator: EstimatorConfig | DiTConfig
+
+    @property
+    def conformer(self) -> EncoderConfig:
+        """The encoder, for what only CosyVoice2 has.
+
+        Raises:
+            CheckpointError: the flow is of another family.
+        """
+        return _of_cosyvoice2(self.encoder, EncoderConfig)
+
+    @property
+    def unet(self) -> EstimatorConfig:
+        """The estimator, for what only CosyVoice2 has.
+
+        Raises:
+            CheckpointError: the flow is of another family.
+        """
+        return _of_cosyvoice2(self.estimator, EstimatorConfig)
 
     def waits_for(self, tokens: int | None) -> int:
         """Tokens after a block that the flow waits for: as many as given, or with None all that it sees.
@@ -164,6 +209,26 @@ class VocoderConfig:
             product *= rate
         return product
 
+    @property
+    def first_kernel(self) -> int:
+        """Kernel of the decoder's first convolution."""
+        return 7
+
+    @property
+    def first_f0_kernel(self) -> int:
+        """Kernel of the F0 predictor's first convolution."""
+        return 3
+
+    @property
+    def transposed_upsampling(self) -> bool:
+        """Whether stages begin with transposed convolutions."""
+        return True
+
+    def upsampling_shape(self, stage: int) -> tuple[int, int, int]:
+        """Of the weight of a transposed convolution: ``[in, out, kernel]``."""
+        channels = self.base_channels >> stage
+        return channels, channels // 2, self.upsample_kernels[stage]
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -188,45 +253,37 @@ class ModelConfig:
         """
         try:
             return cls(
-                speech_lm=_speech_lm(sections["llm"], sections["qwen2"]),
+                speech_lm=SpeechLMConfig(**speech_lm_sizes(sections["llm"], sections["qwen2"])),
                 flow=_flow(sections, num_up_layers),
-                vocoder=_vocoder(sections["hift"], sections["f0"]),
+                vocoder=VocoderConfig(**vocoder_sizes(sections["hift"], sections["f0"])),
             )
         except KeyError as error:
             raise CheckpointError(f"configuration lacks the key {error}") from error
 
 
-def _speech_lm(llm: Section, qwen2: Section) -> SpeechLMConfig:
-    return SpeechLMConfig(
-        hidden_size=qwen2["hidden_size"],
-        intermediate_size=qwen2["intermediate_size"],
-        num_layers=qwen2["num_hidden_layers"],
-        num_heads=qwen2["num_attention_heads"],
-        num_kv_heads=qwen2["num_key_value_heads"],
-        text_vocab_size=qwen2["vocab_size"],
-        speech_tokens=llm["speech_token_size"],
-        rope_theta=float(qwen2["rope_theta"]),
-        rms_norm_eps=float(qwen2["rms_norm_eps"]),
-        max_positions=qwen2["max_position_embeddings"],
-        mix_ratio=(llm["mix_ratio"][0], llm["mix_ratio"][1]),
-    )
+def speech_lm_sizes(llm: Section, qwen2: Section) -> dict[str, Any]:
+    """Fields of :class:`SpeechLMConfig`."""
+    return {
+        "hidden_size": qwen2["hidden_size"],
+        "intermediate_size": qwen2["intermediate_size"],
+        "num_layers": qwen2["num_hidden_layers"],
+        "num_heads": qwen2["num_attention_heads"],
+        "num_kv_heads": qwen2["num_key_value_heads"],
+        "text_vocab_size": qwen2["vocab_size"],
+        "speech_tokens": llm["speech_token_size"],
+        "rope_theta": float(qwen2["rope_theta"]),
+        "rms_norm_eps": float(qwen2["rms_norm_eps"]),
+        "max_positions": qwen2["max_position_embeddings"],
+        "mix_ratio": (llm["mix_ratio"][0], llm["mix_ratio"][1]),
+    }
 
 
 def _flow(sections: Mapping[str, Section], num_up_layers: int) -> FlowConfig:
     flow, encoder, cfm, estimator = (sections[name] for name in ("flow", "encoder", "cfm", "estimator"))
-    _require("estimator.channels", len(estimator["channels"]) == 1, estimator["channels"], "one level")
-    _require("estimator.act_fn", estimator["act_fn"] == "gelu", estimator["act_fn"], "gelu")
-    scheduler = cfm["cfm_params"]["t_scheduler"]
-    _require("cfm_params.t_scheduler", scheduler == "cosine", scheduler, "cosine")
+    require("estimator.channels", len(estimator["channels"]) == 1, estimator["channels"], "one level")
+    require("estimator.act_fn", estimator["act_fn"] == "gelu", estimator["act_fn"], "gelu")
     return FlowConfig(
-        token_vocab_size=flow["vocab_size"],
-        token_width=flow["input_size"],
-        mel_bins=flow["output_size"],
-        speaker_dim=flow["spk_embed_dim"],
-        lookahead_tokens=flow["pre_lookahead_len"],
-        frames_per_token=flow["token_mel_ratio"],
-        token_rate=flow["input_frame_rate"],
-        cfg_rate=float(cfm["cfm_params"]["inference_cfg_rate"]),
+        **flow_sizes(flow, cfm),
         encoder=EncoderConfig(
             width=encoder["output_size"],
             num_heads=encoder["attention_heads"],
@@ -247,29 +304,47 @@ def _flow(sections: Mapping[str, Section], num_up_layers: int) -> FlowConfig:
     )
 
 
-def _vocoder(hift: Section, f0: Section) -> VocoderConfig:
-    return VocoderConfig(
-        mel_bins=hift["in_channels"],
-        base_channels=hift["base_channels"],
-        num_harmonics=hift["nb_harmonics"],
-        sample_rate=hift["sampling_rate"],
-        sine_amplitude=float(hift["nsf_alpha"]),
-        noise_std=float(hift["nsf_sigma"]),
-        voiced_threshold_hz=float(hift["nsf_voiced_threshold"]),
-        upsample_rates=tuple(hift["upsample_rates"]),
-        upsample_kernels=tuple(hift["upsample_kernel_sizes"]),
-        istft_size=hift["istft_params"]["n_fft"],
-        istft_hop=hift["istft_params"]["hop_len"],
-        resblock_kernels=tuple(hift["resblock_kernel_sizes"]),
-        resblock_dilations=tuple(tuple(row) for row in hift["resblock_dilation_sizes"]),
-        source_kernels=tuple(hift["source_resblock_kernel_sizes"]),
-        source_dilations=tuple(tuple(row) for row in hift["source_resblock_dilation_sizes"]),
-        leaky_slope=float(hift["lrelu_slope"]),
-        audio_limit=float(hift["audio_limit"]),
-        f0_channels=f0["cond_channels"],
-    )
+def flow_sizes(flow: Section, cfm: Section) -> dict[str, Any]:
+    """Fields of :class:`FlowConfig` but its two large parts."""
+    scheduler = cfm["cfm_params"]["t_scheduler"]
+    require("cfm_params.t_scheduler", scheduler == "cosine", scheduler, "cosine")
+    return {
+        "token_vocab_size": flow["vocab_size"],
+        "token_width": flow["input_size"],
+        "mel_bins": flow["output_size"],
+        "speaker_dim": flow["spk_embed_dim"],
+        "lookahead_tokens": flow["pre_lookahead_len"],
+        "frames_per_token": flow["token_mel_ratio"],
+        "token_rate": flow["input_frame_rate"],
+        "cfg_rate": float(cfm["cfm_params"]["inference_cfg_rate"]),
+    }
 
 
-def _require(name: str, holds: bool, value: object, expected: str) -> None:
+def vocoder_sizes(hift: Section, f0: Section) -> dict[str, Any]:
+    """Fields of :class:`VocoderConfig`."""
+    return {
+        "mel_bins": hift["in_channels"],
+        "base_channels": hift["base_channels"],
+        "num_harmonics": hift["nb_harmonics"],
+        "sample_rate": hift["sampling_rate"],
+        "sine_amplitude": float(hift["nsf_alpha"]),
+        "noise_std": float(hift["nsf_sigma"]),
+        "voiced_threshold_hz": float(hift["nsf_voiced_threshold"]),
+        "upsample_rates": tuple(hift["upsample_rates"]),
+        "upsample_kernels": tuple(hift["upsample_kernel_sizes"]),
+        "istft_size": hift["istft_params"]["n_fft"],
+        "istft_hop": hift["istft_params"]["hop_len"],
+        "resblock_kernels": tuple(hift["resblock_kernel_sizes"]),
+        "resblock_dilations": tuple(tuple(row) for row in hift["resblock_dilation_sizes"]),
+        "source_kernels": tuple(hift["source_resblock_kernel_sizes"]),
+        "source_dilations": tuple(tuple(row) for row in hift["source_resblock_dilation_sizes"]),
+        "leaky_slope": float(hift["lrelu_slope"]),
+        "audio_limit": float(hift["audio_limit"]),
+        "f0_channels": f0["cond_channels"],
+    }
+
+
+def require(name: str, holds: bool, value: object, expected: str) -> None:
+    """Raise CheckpointError unless a key has the one value that is supported."""
     if not holds:
         raise CheckpointError(f"configuration: {name} is {value!r}; only {expected} is supported")

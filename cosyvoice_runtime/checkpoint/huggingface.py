@@ -24,11 +24,12 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema
-from cosyvoice_runtime.checkpoint.sections import load_config, read_json
+from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids, tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE, Tensors, load_tensors, read_tensors
 from cosyvoice_runtime.errors import CheckpointError

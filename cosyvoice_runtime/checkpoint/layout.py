@@ -1,4 +1,4 @@
-"""Where the files of a published CosyVoice2-0.5B directory lie."""
+"""Where the files of a published directory lie."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from cosyvoice_runtime.checkpoint.checksums import require_checksum
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, FAMILIES, Family
 from cosyvoice_runtime.errors import CheckpointError
 
 Part = Literal["llm", "flow", "hift"]
@@ -13,9 +14,9 @@ PARTS: tuple[Part, ...] = get_args(Part)
 SPEAKERS = "spk2info.pt"
 TEXT_FILES = ("config.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 FILES = (
-    "cosyvoice2.yaml",
+    *(family.config_file for family in FAMILIES),
     *(f"{part}.{suffix}" for part in PARTS for suffix in ("safetensors", "pt")),
-    "speech_tokenizer_v2.onnx",
+    *(family.speech_tokenizer for family in FAMILIES),
     "campplus.onnx",
     *(f"CosyVoice-BlankEN/{name}" for name in TEXT_FILES),
     SPEAKERS,
@@ -34,8 +35,17 @@ class Layout:
         self.directory = Path(directory)
 
     @property
+    def family(self) -> Family:
+        """Told by the configuration file; CosyVoice2 where there is none yet.
+
+        Raises:
+            CheckpointError: the directory has the files of several.
+        """
+        return next(iter(self._families()), COSYVOICE2)
+
+    @property
     def config(self) -> Path:
-        return self._file("cosyvoice2.yaml")
+        return self._file(*(family.config_file for family in self._families() or FAMILIES[::-1]))
 
     def weights(self, part: Part) -> Path:
         """``<part>.safetensors`` where present, else ``<part>.pt``."""
@@ -43,7 +53,7 @@ class Layout:
 
     @property
     def speech_tokenizer(self) -> Path:
-        return self._file("speech_tokenizer_v2.onnx")
+        return self._file(self.family.speech_tokenizer)
 
     @property
     def speaker_encoder(self) -> Path:
@@ -73,6 +83,13 @@ class Layout:
     def names(self) -> list[str]:
         """Those of :data:`FILES` that are there."""
         return [name for name in FILES if (self.directory / name).is_file()]
+
+    def _families(self) -> list[Family]:
+        found = [family for family in FAMILIES if (self.directory / family.config_file).is_file()]
+        if len(found) > 1:
+            names = " and ".join(family.config_file for family in found)
+            raise CheckpointError(f"checkpoint directory {self.directory} has {names}: only one may be there")
+        return found
 
     def _file(self, *names: str) -> Path:
         for name in names:

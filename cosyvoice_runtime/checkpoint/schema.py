@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate
 from operator import mul
+from typing import Any
 
 from cosyvoice_runtime.checkpoint.config import (
     EncoderConfig,
@@ -13,10 +15,12 @@ from cosyvoice_runtime.checkpoint.config import (
     SpeechLMConfig,
     VocoderConfig,
 )
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
 from cosyvoice_runtime.checkpoint.layout import Part
-
-Shape = tuple[int, ...]
-Schema = dict[str, Shape]
+from cosyvoice_runtime.checkpoint.schema_cosyvoice3 import dit_schema, look_ahead_schema
+from cosyvoice_runtime.checkpoint.shapes import Schema as Schema
+from cosyvoice_runtime.checkpoint.shapes import Shape as Shape
+from cosyvoice_runtime.checkpoint.shapes import convolution, linear, norm, prefixed
 
 F0_CONVOLUTIONS = 5
 """Convolutions of the F0 predictor, at the even places of its ``condnet`` (activations between them)."""
@@ -34,47 +38,44 @@ def part_schema(part: Part, config: ModelConfig) -> Schema:
 def llm_schema(config: SpeechLMConfig) -> Schema:
     """``llm.pt``: the Qwen2 decoder, its tied text table, and the speech tables and head."""
     width = config.hidden_size
-    schema: Schema = {
-        "llm_embedding.weight": (2, width),
-        "llm.model.model.embed_tokens.weight": (config.text_vocab_size, width),
-    }
+    schema: Schema = {} if config.control_rows else {"llm_embedding.weight": (2, width)}
+    schema["llm.model.model.embed_tokens.weight"] = (config.text_vocab_size, width)
     for layer in range(config.num_layers):
-        schema |= _prefixed(f"llm.model.model.layers.{layer}", _qwen2_layer(config))
+        schema |= prefixed(f"llm.model.model.layers.{layer}", _qwen2_layer(config))
     return schema | {
         "llm.model.model.norm.weight": (width,),
         "llm.model.lm_head.weight": (config.text_vocab_size, width),
-        **_linear("llm_decoder", config.speech_rows, width),
+        **linear("llm_decoder", config.speech_rows, width, config.head_bias),
         "speech_embedding.weight": (config.speech_rows, width),
     }
 
 
 def flow_schema(config: FlowConfig) -> Schema:
-    """``flow.pt``: token table, speaker projection, encoder and estimator."""
+    """``flow.pt``: token table, speaker projection, what comes before the estimator, and the estimator."""
     return {
         "input_embedding.weight": (config.token_vocab_size, config.token_width),
-        **_linear("spk_embed_affine_layer", config.mel_bins, config.speaker_dim),
-        **_prefixed("encoder", _encoder(config.encoder, config)),
-        **_linear("encoder_proj", config.mel_bins, config.encoder.width),
-        **_prefixed("decoder.estimator", _estimator(config.estimator, config.mel_bins)),
+        **linear("spk_embed_affine_layer", config.mel_bins, config.speaker_dim),
+        **_FLOW_PARTS[type(config.encoder)](config.encoder, config),
+        **prefixed("decoder.estimator", _FLOW_PARTS[type(config.estimator)](config.estimator, config)),
     }
 
 
 def vocoder_schema(config: VocoderConfig) -> Schema:
     """``hift.pt``: source module, upsampling stages with their residual blocks, and the F0 predictor."""
     schema = {
-        **_linear("m_source.l_linear", 1, config.num_harmonics + 1),
-        **_normed_convolution("conv_pre", config.base_channels, config.mel_bins, 7),
+        **linear("m_source.l_linear", 1, config.num_harmonics + 1),
+        **_normed_convolution("conv_pre", config.base_channels, config.mel_bins, config.first_kernel),
     }
     kernels, dilations = config.resblock_kernels, config.resblock_dilations
-    for stage, kernel in enumerate(config.upsample_kernels):
+    for stage in range(len(config.upsample_kernels)):
         channels = config.base_channels >> (stage + 1)
-        schema |= _normed_weight(f"ups.{stage}", (2 * channels, channels, kernel), bias=channels)
+        schema |= _normed_weight(f"ups.{stage}", config.upsampling_shape(stage), bias=channels)
         schema |= _source_branch(config, stage, channels)
         for block, (size, steps) in enumerate(zip(kernels, dilations, strict=True)):
             schema |= _resblock(f"resblocks.{stage * len(kernels) + block}", channels, size, len(steps))
     channels = config.base_channels >> len(config.upsample_kernels)
     schema |= _normed_convolution("conv_post", config.istft_size + 2, channels, 7)
-    return schema | _prefixed("f0_predictor", _f0_predictor(config))
+    return schema | prefixed("f0_predictor", _f0_predictor(config))
 
 
 def source_strides(config: VocoderConfig) -> list[int]:
@@ -85,9 +86,9 @@ def source_strides(config: VocoderConfig) -> list[int]:
 def _qwen2_layer(config: SpeechLMConfig) -> Schema:
     width, key_width = config.hidden_size, config.num_kv_heads * config.head_dim
     return {
-        **_linear("self_attn.q_proj", width, width),
-        **_linear("self_attn.k_proj", key_width, width),
-        **_linear("self_attn.v_proj", key_width, width),
+        **linear("self_attn.q_proj", width, width),
+        **linear("self_attn.k_proj", key_width, width),
+        **linear("self_attn.v_proj", key_width, width),
         "self_attn.o_proj.weight": (width, width),
         "mlp.gate_proj.weight": (config.intermediate_size, width),
         "mlp.up_proj.weight": (config.intermediate_size, width),
@@ -98,21 +99,28 @@ def _qwen2_layer(config: SpeechLMConfig) -> Schema:
 
 
 def _encoder(config: EncoderConfig, flow: FlowConfig) -> Schema:
+    return {
+        **prefixed("encoder", _conformer(config, flow)),
+        **linear("encoder_proj", flow.mel_bins, config.width),
+    }
+
+
+def _conformer(config: EncoderConfig, flow: FlowConfig) -> Schema:
     width = config.width
     schema = {
-        **_linear("embed.out.0", width, flow.token_width),
-        **_norm("embed.out.1", width),
-        **_norm("after_norm", width),
-        **_convolution("pre_lookahead_layer.conv1", width, width, flow.lookahead_tokens + 1),
-        **_convolution("pre_lookahead_layer.conv2", width, width, 3),
-        **_convolution("up_layer.conv", width, width, 2 * flow.frames_per_token + 1),
-        **_linear("up_embed.out.0", width, width),
-        **_norm("up_embed.out.1", width),
+        **linear("embed.out.0", width, flow.token_width),
+        **norm("embed.out.1", width),
+        **norm("after_norm", width),
+        **convolution("pre_lookahead_layer.conv1", width, width, flow.lookahead_tokens + 1),
+        **convolution("pre_lookahead_layer.conv2", width, width, 3),
+        **convolution("up_layer.conv", width, width, 2 * flow.frames_per_token + 1),
+        **linear("up_embed.out.0", width, width),
+        **norm("up_embed.out.1", width),
     }
     for layer in range(config.num_layers):
-        schema |= _prefixed(f"encoders.{layer}", _conformer_layer(config))
+        schema |= prefixed(f"encoders.{layer}", _conformer_layer(config))
     for layer in range(config.num_up_layers):
-        schema |= _prefixed(f"up_encoders.{layer}", _conformer_layer(config))
+        schema |= prefixed(f"up_encoders.{layer}", _conformer_layer(config))
     return schema
 
 
@@ -121,34 +129,34 @@ def _conformer_layer(config: EncoderConfig) -> Schema:
     return {
         "self_attn.pos_bias_u": (config.num_heads, config.head_dim),
         "self_attn.pos_bias_v": (config.num_heads, config.head_dim),
-        **_linear("self_attn.linear_q", width, width),
-        **_linear("self_attn.linear_k", width, width),
-        **_linear("self_attn.linear_v", width, width),
-        **_linear("self_attn.linear_out", width, width),
+        **linear("self_attn.linear_q", width, width),
+        **linear("self_attn.linear_k", width, width),
+        **linear("self_attn.linear_v", width, width),
+        **linear("self_attn.linear_out", width, width),
         "self_attn.linear_pos.weight": (width, width),
-        **_linear("feed_forward.w_1", config.feed_forward_width, width),
-        **_linear("feed_forward.w_2", width, config.feed_forward_width),
-        **_norm("norm_ff", width),
-        **_norm("norm_mha", width),
+        **linear("feed_forward.w_1", config.feed_forward_width, width),
+        **linear("feed_forward.w_2", width, config.feed_forward_width),
+        **norm("norm_ff", width),
+        **norm("norm_mha", width),
     }
 
 
-def _estimator(config: EstimatorConfig, mel_bins: int) -> Schema:
+def _estimator(config: EstimatorConfig, flow: FlowConfig) -> Schema:
     width = config.channels
     schema = {
-        **_linear("time_mlp.linear_1", config.time_width, config.in_channels),
-        **_linear("time_mlp.linear_2", config.time_width, config.time_width),
-        **_prefixed("down_blocks.0", _stage(config, config.in_channels)),
-        **_convolution("down_blocks.0.2", width, width, 3),
+        **linear("time_mlp.linear_1", config.time_width, config.in_channels),
+        **linear("time_mlp.linear_2", config.time_width, config.time_width),
+        **prefixed("down_blocks.0", _stage(config, config.in_channels)),
+        **convolution("down_blocks.0.2", width, width, 3),
     }
     for stage in range(config.num_mid_stages):
-        schema |= _prefixed(f"mid_blocks.{stage}", _stage(config, width))
+        schema |= prefixed(f"mid_blocks.{stage}", _stage(config, width))
     return schema | {
-        **_prefixed("up_blocks.0", _stage(config, 2 * width)),
-        **_convolution("up_blocks.0.2", width, width, 3),
-        **_convolution("final_block.block.0", width, width, 3),
-        **_norm("final_block.block.2", width),
-        **_convolution("final_proj", mel_bins, width, 1),
+        **prefixed("up_blocks.0", _stage(config, 2 * width)),
+        **convolution("up_blocks.0.2", width, width, 3),
+        **convolution("final_block.block.0", width, width, 3),
+        **norm("final_block.block.2", width),
+        **convolution("final_proj", flow.mel_bins, width, 1),
     }
 
 
@@ -156,36 +164,36 @@ def _stage(config: EstimatorConfig, in_channels: int) -> Schema:
     """A residual convolution block ``0`` and the transformer blocks ``1.*``."""
     width = config.channels
     schema = {
-        **_linear("0.mlp.1", width, config.time_width),
-        **_convolution("0.block1.block.0", width, in_channels, 3),
-        **_norm("0.block1.block.2", width),
-        **_convolution("0.block2.block.0", width, width, 3),
-        **_norm("0.block2.block.2", width),
-        **_convolution("0.res_conv", width, in_channels, 1),
+        **linear("0.mlp.1", width, config.time_width),
+        **convolution("0.block1.block.0", width, in_channels, 3),
+        **norm("0.block1.block.2", width),
+        **convolution("0.block2.block.0", width, width, 3),
+        **norm("0.block2.block.2", width),
+        **convolution("0.res_conv", width, in_channels, 1),
     }
     for block in range(config.blocks_per_stage):
-        schema |= _prefixed(f"1.{block}", _transformer_block(config))
+        schema |= prefixed(f"1.{block}", _transformer_block(config))
     return schema
 
 
 def _transformer_block(config: EstimatorConfig) -> Schema:
     width, inner = config.channels, config.num_heads * config.head_dim
     return {
-        **_norm("norm1", width),
+        **norm("norm1", width),
         "attn1.to_q.weight": (inner, width),
         "attn1.to_k.weight": (inner, width),
         "attn1.to_v.weight": (inner, width),
-        **_linear("attn1.to_out.0", width, inner),
-        **_norm("norm3", width),
-        **_linear("ff.net.0.proj", 4 * width, width),
-        **_linear("ff.net.2", width, 4 * width),
+        **linear("attn1.to_out.0", width, inner),
+        **norm("norm3", width),
+        **linear("ff.net.0.proj", 4 * width, width),
+        **linear("ff.net.2", width, 4 * width),
     }
 
 
 def _source_branch(config: VocoderConfig, stage: int, channels: int) -> Schema:
     stride = source_strides(config)[stage]
     return {
-        **_convolution(
+        **convolution(
             f"source_downs.{stage}", channels, config.istft_size + 2, 1 if stride == 1 else 2 * stride
         ),
         **_resblock(
@@ -212,16 +220,9 @@ def _f0_predictor(config: VocoderConfig) -> Schema:
     schema: Schema = {}
     for layer in range(F0_CONVOLUTIONS):
         in_channels = width if layer else config.mel_bins
-        schema |= _normed_convolution(f"condnet.{2 * layer}", width, in_channels, 3)
-    return schema | _linear("classifier", 1, width)
-
-
-def _linear(name: str, out_features: int, in_features: int) -> Schema:
-    return {f"{name}.weight": (out_features, in_features), f"{name}.bias": (out_features,)}
-
-
-def _convolution(name: str, out_channels: int, in_channels: int, kernel: int) -> Schema:
-    return {f"{name}.weight": (out_channels, in_channels, kernel), f"{name}.bias": (out_channels,)}
+        kernel = 3 if layer else config.first_f0_kernel
+        schema |= _normed_convolution(f"condnet.{2 * layer}", width, in_channels, kernel)
+    return schema | linear("classifier", 1, width)
 
 
 def _normed_convolution(name: str, out_channels: int, in_channels: int, kernel: int) -> Schema:
@@ -238,9 +239,9 @@ def _normed_weight(name: str, shape: Shape, bias: int) -> Schema:
     }
 
 
-def _norm(name: str, width: int) -> Schema:
-    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
-
-
-def _prefixed(prefix: str, schema: Schema) -> Schema:
-    return {f"{prefix}.{name}": shape for name, shape in schema.items()}
+_FLOW_PARTS: dict[type, Callable[[Any, FlowConfig], Schema]] = {
+    EncoderConfig: _encoder,
+    EstimatorConfig: _estimator,
+    LookAheadConfig: look_ahead_schema,
+    DiTConfig: dit_schema,
+}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.config import WHOLE_TEXTS, ModelConfig, Section
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import config_from_sections
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged
+from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import CheckpointError, shorten
 
@@ -20,20 +23,19 @@ LARGEST_NUMBER = 10_000_000
 
 
 def load_config(directory: str | Path) -> ModelConfig:
-    """Architecture from ``cosyvoice2.yaml`` and ``CosyVoice-BlankEN/config.json``, read as plain data.
+    """Architecture from the family's yaml file and ``CosyVoice-BlankEN/config.json``, read as plain data.
 
     Raises:
-        CheckpointError: a file or key is missing or damaged, or the directory describes another model
-            (CosyVoice 1 or 3, for example).
+        CheckpointError: a file or key is missing or damaged, or the directory describes a model of another
+            family than its yaml file is named for.
     """
     layout = Layout(directory)
     tree = hyperpyyaml.read(layout.config)
     qwen2 = read_json(layout.qwen2_config)
     try:
-        sections = {**model_sections(tree), "qwen2": qwen2}
-        config = ModelConfig.from_sections(sections, tree.get("encoder_up_blocks", PUBLISHED_UP_LAYERS))
+        config = CONFIGS[layout.family](tree, qwen2)
         check_numbers(config)
-    except (CheckpointError, TypeError, ValueError, LookupError) as error:
+    except (CheckpointError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise CheckpointError(f"{layout.config} with {layout.qwen2_config}: {error}") from error
     return config
 
@@ -58,15 +60,16 @@ def check_numbers(value: Any, name: str = "configuration") -> None:
         )
 
 
-def model_sections(tree: dict[str, Any]) -> dict[str, Section]:
-    """Constructor arguments of the published classes, by our section names, references resolved."""
+def cosyvoice2_config(tree: Mapping[str, Any], qwen2: Section) -> ModelConfig:
+    """Out of ``cosyvoice2.yaml``: constructor arguments of the published classes, references resolved."""
     resolve = hyperpyyaml.Resolver(tree).resolve
     llm = _arguments("llm", resolve(tree.get("llm")), "Qwen2LM")
     flow = _arguments("flow", resolve(tree.get("flow")), "CausalMaskedDiffWithXvec")
     hift = _arguments("hift", resolve(tree.get("hift")), "HiFTGenerator")
     cfm = _arguments("flow.decoder", flow.get("decoder"), "CausalConditionalCFM")
-    return {
+    sections = {
         "llm": llm,
+        "qwen2": qwen2,
         "flow": flow,
         "encoder": _arguments("flow.encoder", flow.get("encoder"), "UpsampleConformerEncoder"),
         "cfm": {**cfm, "cfm_params": _unwrapped(cfm.get("cfm_params"))},
@@ -74,21 +77,36 @@ def model_sections(tree: dict[str, Any]) -> dict[str, Section]:
         "hift": hift,
         "f0": _arguments("hift.f0_predictor", hift.get("f0_predictor"), "ConvRNNF0Predictor"),
     }
+    return ModelConfig.from_sections(sections, tree.get("encoder_up_blocks", PUBLISHED_UP_LAYERS))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Content of a JSON file that holds an object.
+def cosyvoice3_config(tree: Mapping[str, Any], qwen2: Section) -> ModelConfig:
+    """Out of ``cosyvoice3.yaml``."""
+    resolve = hyperpyyaml.Resolver(tree).resolve
+    llm = _arguments("llm", resolve(tree.get("llm")), "CosyVoice3LM")
+    flow = _arguments("flow", resolve(tree.get("flow")), "CausalMaskedDiffWithDiT")
+    hift = _arguments("hift", resolve(tree.get("hift")), "CausalHiFTGenerator")
+    cfm = _arguments("flow.decoder", flow.get("decoder"), "CausalConditionalCFM")
+    look_ahead = flow.get("pre_lookahead_layer")
+    return config_from_sections(
+        {
+            "llm": llm,
+            "qwen2": qwen2,
+            "flow": flow,
+            "pre_lookahead": _arguments("flow.pre_lookahead_layer", look_ahead, "PreLookaheadLayer"),
+            "cfm": {**cfm, "cfm_params": _unwrapped(cfm.get("cfm_params"))},
+            "estimator": _arguments("flow.decoder.estimator", cfm.get("estimator"), "DiT"),
+            "hift": hift,
+            "f0": _arguments("hift.f0_predictor", hift.get("f0_predictor"), "CausalConvRNNF0Predictor"),
+        }
+    )
 
-    Raises:
-        CheckpointError: it does not.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not readable as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: expected a JSON object, found {shorten(content)}")
-    return content
+
+CONFIGS: dict[Family, Callable[[Mapping[str, Any], Section], ModelConfig]] = {
+    COSYVOICE2: cosyvoice2_config,
+    COSYVOICE3: cosyvoice3_config,
+}
+"""Content of the family's yaml file and the Qwen2 ``config.json`` to an architecture."""
 
 
 def _arguments(key: str, node: Any, class_name: str) -> dict[str, Any]:

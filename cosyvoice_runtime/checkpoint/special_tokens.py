@@ -1,13 +1,20 @@
-"""Tokens that CosyVoice2 adds to the Qwen2 byte-level vocabulary, in the order of their ids.
+"""Tokens that CosyVoice adds to the Qwen2 byte-level vocabulary, in the order of their ids.
 
 The published ``vocab.json`` ends at id 151642; the three tokens of Qwen2 follow (listed in the published
-``tokenizer_config.json``), then CosyVoice2's own (listed nowhere in the directory), up to id 151662.
+``tokenizer_config.json``), then CosyVoice's own (listed nowhere in the directory): CosyVoice2's up to id
+151662, CosyVoice3's up to id 151923.
 """
 
 from __future__ import annotations
 
-from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.sections import read_json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.checkpoint.json_file import read_json
+from cosyvoice_runtime.checkpoint.pronunciation import UNITS
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.checkpoint.layout import Layout
 
 QWEN2_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 END_OF_PROMPT = "<|endofprompt|>"
@@ -31,13 +38,16 @@ COSYVOICE2_TOKENS = (
     "[mn]",
 )
 SPECIAL_TOKENS = QWEN2_TOKENS + COSYVOICE2_TOKENS
+"""Of CosyVoice2."""
+COSYVOICE3_TOKENS = (*SPECIAL_TOKENS, "<|endofsystem|>", *UNITS)
 
 
-def special_token_ids(vocabulary_size: int) -> dict[str, int]:
+def special_token_ids(vocabulary_size: int, tokens: Sequence[str] = SPECIAL_TOKENS) -> dict[str, int]:
     """Id of each special token after a ``vocab.json`` of ``vocabulary_size`` entries."""
-    return {token: vocabulary_size + place for place, token in enumerate(SPECIAL_TOKENS)}
+    return {token: vocabulary_size + place for place, token in enumerate(tokens)}
 
 
 def tokenizer_length(layout: Layout) -> int:
-    """Number of text ids in use: the byte-level vocabulary and the special tokens (published: 151663)."""
-    return len(read_json(layout.vocabulary)) + len(SPECIAL_TOKENS)
+    """Number of text ids in use: the byte-level vocabulary and the family's special tokens (CosyVoice2:
+    151663)."""
+    return len(read_json(layout.vocabulary)) + len(layout.family.special_tokens)

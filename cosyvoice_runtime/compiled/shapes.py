@@ -105,7 +105,7 @@ class Shapes:
     @property
     def widest_chunks(self) -> FlowShape:
         """Longest past for a full batch: TensorRT limits the elements of the tensor that holds its keys."""
-        config = self.config.flow.estimator
+        config = self.config.flow.unet
         layers = config.num_stages * config.blocks_per_stage
         keys_a_token = layers * GUIDANCE_ROWS * self.config.flow.frames_per_token
         elements = keys_a_token * config.num_heads * config.head_dim * self.max_rows

@@ -35,13 +35,17 @@ class ScaledEmbedding(nn.Module):
 
 
 class LookAhead(nn.Module):
-    """Mixes the next tokens into each token: a convolution to the right, then one to the left."""
+    """Mixes the next tokens into each token: a convolution to the right, then one to the left.
 
-    def __init__(self, width: int, tokens: int, layout: PastLayout) -> None:
+    Args:
+        channels: between the two convolutions.
+    """
+
+    def __init__(self, width: int, tokens: int, layout: PastLayout, channels: int) -> None:
         super().__init__()
         self.tokens = tokens
-        self.right = WindowedLinear(width, width, tokens + 1)
-        self.left = CausalConv(width, width, 3, layout)
+        self.right = WindowedLinear(width, channels, tokens + 1)
+        self.left = CausalConv(channels, width, 3, layout)
         self._known: Tensor | None = None
 
     def restrict(self, tokens: int, block: int) -> None:
@@ -161,7 +165,7 @@ class FlowEncoder(nn.Module):
         self.token_layout = PastLayout(config.num_heads, config.head_dim)
         self.frame_layout = PastLayout(config.num_heads, config.head_dim)
         self.embed = ScaledEmbedding(width_in, width)
-        self.look_ahead = LookAhead(width, lookahead, self.token_layout)
+        self.look_ahead = LookAhead(width, lookahead, self.token_layout, width)
         self.layers = nn.ModuleList(EncoderLayer(config, self.token_layout) for _ in range(config.num_layers))
         self.upsample = CausalConv(width, width, UPSAMPLE_TAPS, self.frame_layout)
         self.up_embed = ScaledEmbedding(width, width)

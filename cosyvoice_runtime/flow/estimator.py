@@ -17,7 +17,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig
-from cosyvoice_runtime.flow.layers import CausalConv, NoPast, Past, PastLayout, attend, split_heads
+from cosyvoice_runtime.flow.layers import (
+    CausalConv,
+    NoPast,
+    Past,
+    PastLayout,
+    attend,
+    split_heads,
+    visible_bias,
+)
 
 CONV_TAPS = 3
 TIME_SCALE = 1000.0
@@ -118,10 +126,12 @@ class Estimator(nn.Module):
         embedding = F.mish(self.time_out(F.silu(self.time_in(sinusoid))))
         return torch.stack([stage.resnet.time(embedding) for stage in (self.down, *self.mid, self.up)])
 
+    def drop_time_layers(self) -> None:
+        """Nothing: they are small."""
+
     def mask(self, visible: Tensor) -> Tensor:
         """What :meth:`forward` takes, of bool ``[B, 1, T, S]``, which every layer would convert anew."""
-        bias = torch.zeros(visible.shape, dtype=self.projection.weight.dtype, device=visible.device)
-        return bias.masked_fill_(~visible, -torch.inf)
+        return visible_bias(visible, self.projection.weight.dtype)
 
     def forward(
         self,
@@ -205,7 +215,7 @@ def start_noise(mel_bins: int) -> Tensor:
 
 
 class VelocityNetwork(Protocol):
-    """What the solver asks of an :class:`~cosyvoice_runtime.flow.estimator.Estimator`."""
+    """What the solver's steps ask of an estimator."""
 
     def mask(self, visible: Tensor) -> Tensor:
         """What a call takes, of bool ``[B, 1, T, S]``."""
@@ -214,10 +224,19 @@ class VelocityNetwork(Protocol):
         """Velocity ``[B, T, mel]``, of what the estimator takes."""
 
 
+class TimedNetwork(VelocityNetwork, Protocol):
+    """An estimator that still knows what to make of any time."""
+
+    projection: nn.Linear
+
+    def time_biases(self, t: Tensor) -> Tensor:
+        """What the network takes for times ``[B]``: ``[N, B, C]``."""
+
+
 class EulerSolver:
     """Integrates the estimator's velocity from noise to mel in fixed steps."""
 
-    def __init__(self, estimator: Estimator, cfg_rate: float, num_steps: int = NUM_STEPS) -> None:
+    def __init__(self, estimator: TimedNetwork, cfg_rate: float, num_steps: int = NUM_STEPS) -> None:
         self.estimator: VelocityNetwork = estimator
         self.cfg_rate = cfg_rate
         self.num_steps = num_steps

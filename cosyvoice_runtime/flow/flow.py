@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import (
     MAX_FRAMES,
@@ -22,7 +22,7 @@ from cosyvoice_runtime.flow.estimator import (
     start_noise,
 )
 from cosyvoice_runtime.flow.layers import NoPast, Past, visible_keys
-from cosyvoice_runtime.flow.weights import from_published
+from cosyvoice_runtime.flow.parts import parts_of
 
 MAX_PROMPT_S = 30
 """Longest reference (CosyVoice's front end refuses longer ones): a prompt is computed and kept as a whole."""
@@ -75,14 +75,38 @@ class FlowNetwork(nn.Module):
 
     def __init__(self, config: FlowConfig) -> None:
         super().__init__()
-        width = config.encoder.width
+        parts = parts_of(config)
         self.token_embedding = nn.Embedding(config.token_vocab_size, config.token_width)
         self.speaker = nn.Linear(config.speaker_dim, config.mel_bins)
-        self.encoder = FlowEncoder(
+        self.encoder = parts.encoder(
             config.encoder, config.token_width, config.lookahead_tokens, config.frames_per_token
         )
-        self.encoder_projection = nn.Linear(width, config.mel_bins)
-        self.estimator = Estimator(config.estimator, config.mel_bins)
+        self.encoder_projection = parts.projection(config)
+        self.estimator = parts.estimator(config.estimator, config.mel_bins)
+
+    @property
+    def conformer(self) -> FlowEncoder:
+        """The encoder, for what only CosyVoice2 has.
+
+        Raises:
+            CheckpointError: the network is of another family.
+        """
+        if not isinstance(self.encoder, FlowEncoder):
+            found = type(self.encoder).__name__
+            raise CheckpointError(f"only CosyVoice2's encoder will do; this flow has {found}")
+        return self.encoder
+
+    @property
+    def unet(self) -> Estimator:
+        """The estimator, for what only CosyVoice2 has.
+
+        Raises:
+            CheckpointError: the network is of another family.
+        """
+        if not isinstance(self.estimator, Estimator):
+            found = type(self.estimator).__name__
+            raise CheckpointError(f"only CosyVoice2's estimator will do; this flow has {found}")
+        return self.estimator
 
     def replace(self, encoder: nn.Module, estimator: nn.Module) -> None:
         """Run others in place of the two; their weights are freed."""
@@ -129,13 +153,14 @@ class Flow:
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
         self.solver = EulerSolver(network.estimator, config.cfg_rate, num_steps)
+        network.estimator.drop_time_layers()
         self.max_frames = MAX_FRAMES
         """Of one utterance, prompt included; engines may be built for fewer."""
         self.lookahead_tokens = config.lookahead_tokens
         """Tokens after a block that have to be known; see :meth:`wait_for`."""
         self._noise = start_noise(config.mel_bins).to(self.device)
         if compiled is not None:
-            network.replace(compiled.encoding(network.encoder), compiled.velocity(network.estimator))
+            network.replace(compiled.encoding(network.conformer), compiled.velocity(network.unet))
             self.solver.estimator = network.estimator
             self.max_frames = min(self.max_frames, compiled.max_frames)
 
@@ -152,7 +177,7 @@ class Flow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = FlowNetwork(config).eval().requires_grad_(False)
-        network.load_state_dict(from_published(tensors), assign=True)
+        network.load_state_dict(parts_of(config).from_published(tensors), assign=True)
         return cls(config, network.to(device, dtype), num_steps, compiled)
 
     def wait_for(self, tokens: int | None) -> None:

@@ -63,6 +63,10 @@ class Past(Protocol):
     def frames(self) -> int:
         """Frames of the longest row."""
 
+    @property
+    def starts(self) -> Tensor | None:
+        """Frames of each row's utterance before the input, int64 ``[B]``; None where it starts there."""
+
     def before(self, layout: PastLayout, x: Tensor, new: int) -> Before:
         """All of it in whole tensors.
 
@@ -125,6 +129,10 @@ class NoPast:
     def frames(self) -> int:
         return 0
 
+    @property
+    def starts(self) -> None:
+        return None
+
     def before(self, layout: PastLayout, x: Tensor, new: int) -> Before:
         nothing = x.new_zeros(layout.attentions, len(x), 0, layout.heads, layout.head_dim)
         tails = x.new_zeros(len(x), layout.tail_size)
@@ -155,6 +163,11 @@ def visible_keys(lengths: list[int], block: int | None, device: torch.device) ->
         return visible
     block_of = position // block
     return visible & (block_of[None, :] <= block_of[:, None])
+
+
+def visible_bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask as :func:`attend` adds it to scores: 0 where visible, else -inf."""
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
 
 
 class WindowedLinear(nn.Linear):

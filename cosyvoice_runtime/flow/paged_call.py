@@ -193,6 +193,7 @@ class Started:
         table, page: of the first step in the estimator's flattened pages; add a step's number for its own.
         frame: of each new frame in its page.
         ends: new frames of each row; None where all are as long as the call.
+        starts: frames of each row's utterance before the new ones.
     """
 
     conditions: Conditions
@@ -201,6 +202,7 @@ class Started:
     page: Tensor
     frame: Tensor
     ends: Tensor | None
+    starts: Tensor
 
 
 class Continued(NamedTuple):
@@ -282,7 +284,8 @@ class PagedCall:
         guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
         places = self._places(pool.estimator)
         mask = flow.solver.mask(visible) if masked else None
-        return Started(guided, mask, *places, self._ends(pool.estimator))
+        starts = (inputs.rows.starts * flow.config.frames_per_token).repeat(pool.estimator.rows)
+        return Started(guided, mask, *places, self._ends(pool.estimator), starts)
 
     def step(self, started: Started) -> None:
         """One step of the solver on ``mel``, and on to the next."""
@@ -299,6 +302,7 @@ class PagedCall:
             tails=old,
             new_tails=new,
             lengths=started.ends,
+            starts=started.starts,
         )
         self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index))
         self.new_tails.estimator.index_copy_(2, index, new.unflatten(0, (geometry.rows, -1)).unsqueeze(2))

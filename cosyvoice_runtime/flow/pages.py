@@ -187,6 +187,7 @@ class PagedPast:
         pages_before: of the table, those before the new frames.
         tails: ``[B, tail_size]`` read; ``new_tails`` alike written.
         lengths: int64 ``[B]`` new frames of each row; None where all are T.
+        starts: int64 ``[B]`` frames of each row's utterance before the new ones, for networks that ask.
     """
 
     def __init__(
@@ -199,7 +200,9 @@ class PagedPast:
         tails: Tensor,
         new_tails: Tensor,
         lengths: Tensor | None,
+        starts: Tensor | None = None,
     ) -> None:
+        self.starts = starts
         self._pages = pages
         self._table = table
         self._page, self._frame = page, frame

@@ -1,9 +1,9 @@
-"""From the published names of ``flow.pt`` to this package's modules."""
+"""From the published names of CosyVoice2's ``flow.pt`` to this package's modules."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -61,12 +61,32 @@ def from_published(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Convolution weights ``[out, in, taps]`` become matrices ``[out, taps * in]``; the three attention
     projections become one.
     """
-    renamed = {_rename(name): _as_matrix(name, tensor) for name, tensor in tensors.items()}
-    return _fuse_projections(renamed)
+    return fused_projections(renamed(matrices(tensors), _RENAMES))
 
 
-def _rename(name: str) -> str:
-    for pattern, replacement in _RENAMES:
+def renamed(tensors: Mapping[str, Tensor], renames: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+    """The tensors with every pattern of their names replaced, in order."""
+    return {_renamed(name, renames): tensor for name, tensor in tensors.items()}
+
+
+def matrices(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors with convolution weights as matrices."""
+    return {name: _as_matrix(name, tensor) for name, tensor in tensors.items()}
+
+
+def fused_projections(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors with each ``q``, ``k`` and ``v`` as one ``qkv``."""
+    fused = dict(tensors)
+    for name in tensors:
+        match = re.fullmatch(r"(.*\.)q\.(weight|bias)", name)
+        if match:
+            parts = [fused.pop(f"{match[1]}{part}.{match[2]}") for part in "qkv"]
+            fused[f"{match[1]}qkv.{match[2]}"] = torch.cat(parts)
+    return fused
+
+
+def _renamed(name: str, renames: Sequence[tuple[str, str]]) -> str:
+    for pattern, replacement in renames:
         name = re.sub(pattern, replacement, name)
     return name
 
@@ -75,13 +95,3 @@ def _as_matrix(name: str, tensor: Tensor) -> Tensor:
     if name.endswith(".weight") and tensor.dim() == 3:
         return tensor.transpose(1, 2).flatten(1)
     return tensor
-
-
-def _fuse_projections(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    fused = dict(tensors)
-    for name in tensors:
-        match = re.fullmatch(r"(.*\.)q\.(weight|bias)", name)
-        if match:
-            parts = [fused.pop(f"{match[1]}{part}.{match[2]}") for part in "qkv"]
-            fused[f"{match[1]}qkv.{match[2]}"] = torch.cat(parts)
-    return fused

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import torch
 
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.errors import InvalidInput
 
 Kernels = Literal["auto", "fused", "plain"]
@@ -19,7 +20,9 @@ kernel before the one before ends."""
 _log = logging.getLogger(__name__)
 
 
-def fused_chosen(kernels: str, device: torch.device, dtype: torch.dtype, config: EstimatorConfig) -> bool:
+def fused_chosen(
+    kernels: str, device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig
+) -> bool:
     """Whether to take the fused kernels; the log says which way runs, and why.
 
     Args:
@@ -38,8 +41,12 @@ def fused_chosen(kernels: str, device: torch.device, dtype: torch.dtype, config:
     return obstacle is None
 
 
-def fused_obstacle(device: torch.device, dtype: torch.dtype, config: EstimatorConfig) -> str | None:
+def fused_obstacle(
+    device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig
+) -> str | None:
     """Why the fused kernels cannot run here; None if they can."""
+    if not isinstance(config, EstimatorConfig):
+        return "they compute CosyVoice2's estimator alone"
     if device.type != "cuda":
         return f"they need an NVIDIA GPU, not {device.type}"
     if dtype != torch.float16:

@@ -162,7 +162,7 @@ class FusedSolver:
     @classmethod
     def of(cls, flow: Flow) -> FusedSolver:
         """Of a flow on a GPU that the kernels fit (``kernels/choice.py``)."""
-        return cls(flow.network.estimator, flow.solver, chained=True)
+        return cls(flow.network.unet, flow.solver, chained=True)
 
     def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: Tiles | None = None) -> None:
         """Take ``mel`` through all steps.

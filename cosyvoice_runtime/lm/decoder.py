@@ -146,6 +146,7 @@ class BatchDecoder:
         prompt_text: Sequence[int] = (),
         prompt_speech: Sequence[int] = (),
         upstream_feeding: bool = False,
+        lead_text: Sequence[int] = (),
     ) -> Generation:
         """Take a slot for an utterance whose text arrives through `push_text`; see `TextStream`.
 
@@ -157,10 +158,10 @@ class BatchDecoder:
             CacheFullError: no slot is free.
         """
         config = self._lm.config
-        check_text("prompt_text", prompt_text, config)
+        check_text("prompt_text", [*lead_text, *prompt_text], config)
         check_speech("prompt_speech", prompt_speech, config)
-        self._check_room(len(prompt_text) + len(prompt_speech) + 2, options)
-        stream = TextStream(config, prompt_text, prompt_speech, upstream_feeding)
+        self._check_room(len(lead_text) + len(prompt_text) + len(prompt_speech) + 2, options)
+        stream = TextStream(config, prompt_text, prompt_speech, upstream_feeding, lead_text)
         most = options.max_tokens or options.ceiling or self._cache.max_len
         limits = TokenLimits(options.min_tokens or 0, most)
         return self._admit(Generation(config, options, prompt_speech, limits, stream=stream))

@@ -105,14 +105,15 @@ class Generation:
         return self.stream is not None and self.stream.must_fill
 
     @property
-    def blocked(self) -> tuple[bool, bool, bool]:
-        """Which control ids (end of speech, unused stop, fill) must not be drawn next."""
+    def blocked(self) -> tuple[bool, ...]:
+        """Which stop ids, in their order, must not be drawn next."""
+        stop_ids = self._config.stop_ids
         if self.stream is not None and self.stream.state is StreamState.DECODING:
-            return True, True, False
+            return tuple(stop != self._config.fill_id for stop in stop_ids)
         if len(self.tokens) >= self.limits.min_tokens:
-            return False, False, False
+            return (False,) * len(stop_ids)
         others = not self._options.upstream_min_length_mask
-        return True, others, others
+        return (True, *[others] * (len(stop_ids) - 1))
 
     def take_feed(self) -> list[PromptPart] | None:
         """Segments to prefill now, if there are any."""

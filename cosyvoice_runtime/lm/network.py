@@ -207,7 +207,7 @@ class SpeechLM(nn.Module):
         self.speech_embedding = nn.Embedding(config.speech_rows, config.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
         self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.head = nn.Linear(config.hidden_size, config.speech_rows)
+        self.head = nn.Linear(config.hidden_size, config.speech_rows, bias=config.head_bias)
 
     @classmethod
     def from_tensors(

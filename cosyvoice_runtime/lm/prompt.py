@@ -63,6 +63,13 @@ class Prompt:
         return [SOS, text, TASK, PromptPart(Table.SPEECH, self.prompt_speech)]
 
 
+def parted(ids: Sequence[int], marker: int | None) -> tuple[Sequence[int], Sequence[int]]:
+    """Ids up to and with the last ``marker``, and those after it; without one, the first are none."""
+    places = [place for place, id_ in enumerate(ids, start=1) if id_ == marker]
+    end = max(places, default=0)
+    return ids[:end], ids[end:]
+
+
 def check_text(field: str, ids: Sequence[int], config: SpeechLMConfig) -> None:
     """Raise `InvalidInput` for a text id outside the embedding table."""
     _check_ids(field, ids, config.text_vocab_size)

@@ -38,16 +38,24 @@ def fused_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict
     The backbone's own text head is left out: nothing reads it.
     """
     state = {
-        "control_embedding.weight": tensors["llm_embedding.weight"],
+        "control_embedding.weight": _control_table(config, tensors),
         "speech_embedding.weight": tensors["speech_embedding.weight"],
         "text_embedding.weight": tensors[f"{BACKBONE}.embed_tokens.weight"],
         "norm.weight": tensors[f"{BACKBONE}.norm.weight"],
         "head.weight": tensors["llm_decoder.weight"],
-        "head.bias": tensors["llm_decoder.bias"],
     }
+    if config.head_bias:
+        state["head.bias"] = tensors["llm_decoder.bias"]
     for index in range(config.num_layers):
         source = f"{BACKBONE}.layers.{index}"
         for name, parts in _LAYER_PARTS.items():
             joined = [tensors[f"{source}.{part}"] for part in parts]
             state[f"layers.{index}.{name}"] = joined[0] if len(joined) == 1 else torch.cat(joined)
     return state
+
+
+def _control_table(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> Tensor:
+    """Embeddings of sos and of the task id, ``[2, hidden]``: a table, or two rows of the speech table."""
+    if config.control_rows is None:
+        return tensors["llm_embedding.weight"]
+    return tensors["speech_embedding.weight"][list(config.control_rows)]

@@ -65,8 +65,9 @@ class SamplingOptions:
         runaway_span: an output whose last ``runaway_span`` tokens are one short cycle is ended. The
             default of 100 is 4 s at 25 Hz: pauses of 2 s, which are one token repeated, pass. 0 is never.
         runaway_period: longest such cycle.
-        upstream_min_length_mask: below the minimum length forbid only the end-of-speech id, as CosyVoice2
-            does, not all three stop ids.
+        upstream_min_length_mask: below the minimum length forbid only the first stop id, as the published
+            code does, not all of them. That is CosyVoice2's end of speech; with CosyVoice3 it is sos, so that
+            there is no minimum.
 
     Raises:
         InvalidInput: a value is out of range.
@@ -161,7 +162,7 @@ def sample_batch(logits: Tensor, states: Sequence[SamplerState], blocked: Tensor
     Args:
         logits: [B, V] float32.
         states: one per sequence; the caller appends the token to ``history`` if it counts.
-        blocked: [B, 3] bool on the host, control ids (the last three) that must not be drawn.
+        blocked: [B, stop ids] bool on the host, those of the last ids that must not be drawn.
 
     Returns:
         B ids, `NOT_FINITE` for sequences whose logits hold nan or +inf.

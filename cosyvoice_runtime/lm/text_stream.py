@@ -37,10 +37,11 @@ class TextStream:
 
     Args:
         prompt_text, prompt_speech: of the voice; prompt text precedes the pushed text.
-        upstream_feeding: reproduce CosyVoice2's feeding where it departs from its own layout: all text that
+        lead_text: fed at the start, outside the blocks: CosyVoice3's instruction, up to ``<|endofprompt|>``.
+        upstream_feeding: reproduce the published feeding where it departs from its own layout: all text that
             is left when it ends is fed at once; what was fed last before a fill marker is fed again with the
-            final text; a prompt that ends with a full block is not followed by text before speech is drawn;
-            prompt speech for which text never came is dropped.
+            final text; a prompt that ends with a full block, or that has a lead and no speech, is not
+            followed by text before speech is drawn; prompt speech for which text never came is dropped.
 
     Raises:
         InvalidInput: the speech LM knows no such blocks.
@@ -52,6 +53,7 @@ class TextStream:
         prompt_text: Sequence[int] = (),
         prompt_speech: Sequence[int] = (),
         upstream_feeding: bool = False,
+        lead_text: Sequence[int] = (),
     ) -> None:
         if not config.interleaves_text:
             raise InvalidInput(
@@ -62,7 +64,7 @@ class TextStream:
         self._upstream = upstream_feeding
         self._text = deque(prompt_text)
         self._prompt_speech = deque(prompt_speech)
-        self._opening = [SOS]
+        self._opening = [SOS, PromptPart(Table.TEXT, lead_text)] if lead_text else [SOS]
         self._fed: list[PromptPart] = []
         self._speech_left = self._speech_per_block - len(prompt_speech) % self._speech_per_block
         self.state = StreamState.WAITING

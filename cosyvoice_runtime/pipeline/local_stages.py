@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.lm.prompt import num_positions
+from cosyvoice_runtime.lm.prompt import num_positions, parted
+from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
@@ -17,11 +18,24 @@ from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 
 
 class LocalStages:
-    """A batch of one in both networks, computed on the event loop's thread."""
+    """A batch of one in both networks, computed on the event loop's thread.
 
-    def __init__(self, lm: SpeechLM, token2wav: Token2Wav) -> None:
+    Args:
+        silent_tokens: speech codes of which only the first few of a run are spoken.
+        end_of_prompt: text id with which an instruction ends that must be fed at once; None for none.
+    """
+
+    def __init__(
+        self,
+        lm: SpeechLM,
+        token2wav: Token2Wav,
+        silent_tokens: Collection[int] = (),
+        end_of_prompt: int | None = None,
+    ) -> None:
+        self._end_of_prompt = end_of_prompt
         self._lm = lm
         self._token2wav = token2wav
+        self._silent_tokens = silent_tokens
         self._states: dict[str, Any] = {}
 
     async def generate(
@@ -31,8 +45,9 @@ class LocalStages:
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
+        keep = SilenceFilter(self._silent_tokens)
         for group in _groups(generate(self._lm, prompt, sampling)):
-            yield group
+            yield TokenGroup(keep(group.tokens), group.finish_reason)
             await asyncio.sleep(0)  # whoever waits for tokens looks at this one before the next is drawn
 
     async def generate_from_pieces(
@@ -45,14 +60,16 @@ class LocalStages:
     ) -> AsyncGenerator[TokenGroup, None]:
         room = int(MOST_TEXT * (1 + sampling.max_ratio))
         decoder = BatchDecoder(self._lm, slots=1, max_len=num_positions(prompt.parts()) + room)
-        generation = decoder.add_stream(sampling, prompt.prompt_text, prompt.prompt_speech)
+        lead, prompt_text = parted(prompt.prompt_text, self._end_of_prompt)
+        generation = decoder.add_stream(sampling, prompt_text, prompt.prompt_speech, lead_text=lead)
+        keep = SilenceFilter(self._silent_tokens)
         while generation.finish_reason is None:
             while generation.waiting:
                 ids = await pieces.get()
                 decoder.end_text(generation) if ids is None else decoder.push_text(generation, ids)
             for emission in decoder.step():
                 if emission.token is not None:
-                    yield TokenGroup([emission.token])
+                    yield TokenGroup(keep([emission.token]))
             await asyncio.sleep(0)
         if generation.error is not None:
             raise generation.error

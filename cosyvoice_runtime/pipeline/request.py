@@ -119,7 +119,9 @@ def prompt_layout(
     if request.instruct_text is not None:
         return lambda segment: _prompt(instruct(tokenizer, request.instruct_text or "", segment))
     if request.cross_lingual or not request.voice.transcript:
+        front_end.require_end_of_prompt("target_text", request.text)
         return lambda segment: _prompt(cross_lingual(tokenizer, segment))
+    front_end.require_end_of_prompt("reference_text", request.voice.transcript, request.text)
     transcript = front_end.transcript(request.voice.transcript, request.language)
     speech = request.voice.speech_tokens.tolist()
     return lambda segment: _prompt(zero_shot(tokenizer, transcript, segment), speech)

@@ -13,8 +13,10 @@ from pathlib import Path
 import torch
 
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.checkpoint.tensors import load_speakers, load_tensors
 from cosyvoice_runtime.flow.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.flow import Flow
@@ -50,6 +52,7 @@ class Synthesizer:
     Args:
         hop: where chunks end.
         speakers: voices that the checkpoint brings, by name.
+        family: of the checkpoint.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Synthesizer:
         hop: HopPolicy,
         extractors: Extractors,
         speakers: Mapping[str, Voice],
+        family: Family = COSYVOICE2,
     ) -> None:
         self.tokenizer = tokenizer
         self.front_end = front_end
@@ -69,6 +73,7 @@ class Synthesizer:
         self.hop = hop
         self.extractors = extractors
         self.speakers = speakers
+        self.family = family
 
     @classmethod
     def from_checkpoint(
@@ -84,7 +89,7 @@ class Synthesizer:
         first_hop: int | None = None,
         ode_steps: int = NUM_STEPS,
     ) -> Synthesizer:
-        """Load a directory laid out like the published CosyVoice2-0.5B.
+        """Load a directory laid out like a published one; what it holds tells the family.
 
         Args:
             threads: of the extractors, when a voice is made.
@@ -97,7 +102,8 @@ class Synthesizer:
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
         """
         layout, config = Layout(directory), load_config(directory)
-        tokenizer = TextTokenizer(layout.vocabulary.parent)
+        family = layout.family
+        tokenizer = TextTokenizer(layout.vocabulary.parent, family.special_tokens)
         extractors = Extractors(layout, threads)
         logger.info("loading %s on %s", layout.directory, device)
         flow = Flow.from_tensors(
@@ -108,12 +114,13 @@ class Synthesizer:
         )
         return cls(
             tokenizer,
-            TextFrontEnd(tokenizer),
+            TextFrontEnd(tokenizer, family=family),
             SpeechLM.from_tensors(config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype),
             Token2Wav(FlowStream(flow, FLOW_PAGES), vocoder, lookahead_frames),
             _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
             import_speakers(load_speakers(layout), tokenizer.decode, extractors.checkpoint_id),
+            family,
         )
 
     @property
@@ -131,7 +138,7 @@ class Synthesizer:
             InvalidInput: at once, naming the field of the request that can't be served.
         """
         prompts = lm_prompts(request, self.front_end, self.tokenizer)
-        return self._chunks(request, prompts, LocalStages(self.lm, self.token2wav))
+        return self._chunks(request, prompts, self._stages())
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -151,13 +158,19 @@ class Synthesizer:
         blocks = self.lm.config if interleaved else None
         feeder = TextFeeder.of(request, GivenText(pieces), self.front_end, self.tokenizer, self.hop, blocks)
         heard = Playback(now=lambda: 0.0)
-        stages = LocalStages(self.lm, self.token2wav)
-        spoken = speak_arriving(request, feeder, stages, self.hop, self.sample_rate, lambda: heard.cushion_s)
+        spoken = speak_arriving(
+            request, feeder, self._stages(), self.hop, self.sample_rate, lambda: heard.cushion_s
+        )
         return _iterate(spoken, heard)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
         """Speak speech tokens that are there already in the request's voice; its text is not read."""
         return self._chunks(request, [Prompt([])], GivenTokens(tokens, self.token2wav))
+
+    def _stages(self) -> LocalStages:
+        family = self.family
+        marker = self.tokenizer.id_of(END_OF_PROMPT) if family.needs_end_of_prompt else None
+        return LocalStages(self.lm, self.token2wav, family.silent_tokens, marker)
 
     def _chunks(
         self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages

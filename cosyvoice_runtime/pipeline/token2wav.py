@@ -18,7 +18,6 @@ from cosyvoice_runtime.flow.stream import FlowPrefix, FlowState, FlowStream
 from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.vocoder.source import SourceNoise
 from cosyvoice_runtime.vocoder.stream import check_speed
 from cosyvoice_runtime.vocoder.stream import stream as vocode
 from cosyvoice_runtime.vocoder.windows import VocoderState
@@ -131,9 +130,8 @@ class Token2Wav:
         return calls + len(self._windows)
 
     def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> WaveState:
-        config = self.vocoder.config
-        noise = None if noise_seed is None else SourceNoise(noise_seed, config.hop)
-        vocoder = VocoderState(config, noise, self.lookahead_frames, self.vocoder.device)
+        noise = None if noise_seed is None else self.vocoder.utterance_noise(noise_seed)
+        vocoder = VocoderState(self.vocoder.config, noise, self.lookahead_frames, self.vocoder.device)
         return WaveState(self.flow.open(voice), SpeedChange(speed), vocoder)
 
     def push(self, state: WaveState, tokens: Sequence[int], last: bool = False) -> None:

@@ -65,7 +65,9 @@ class ClauseStream:
         end = sentence_end(self._raw, lambda cut: self._rules(self._language(cut))[0])
         text = self._raw[:end] if end else self._raw.rstrip()
         _, count = self._rules(self._language(len(text)))
-        return len(next(bounded(text, self._longest, count))) if count(text) > self._longest else end
+        if count(text) <= self._longest:
+            return end
+        return len(next(bounded(text, self._longest, count, self._normaliser.special)))
 
     def _take(self, cut: int, last: bool) -> Iterator[Clause]:
         """Normalise the first ``cut`` characters of what is left."""
@@ -82,11 +84,12 @@ class ClauseStream:
         parts = list(sentences(text, style))
         # Spaces after the last mark open the next clause.
         self._spaces = parts.pop() if parts and parts[-1].isspace() else ""
-        texts = list(filter(is_speakable, bounded("".join(parts), self._longest, count)))
+        bounds = bounded("".join(parts), self._longest, count, self._normaliser.special)
+        texts = list(filter(is_speakable, bounds))
         for number, clause in enumerate(texts, 1):
             self._spoken = len(self._taken) if number == len(texts) else self._spoken
             yield Clause(clause, self._spoken)
 
     def _language(self, cut: int) -> str:
         """Language of the text up to ``cut`` characters from here."""
-        return resolve(self._taken + self._raw[:cut], self._asked_language)
+        return self._normaliser.language(self._taken + self._raw[:cut], self._asked_language)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Protocol
 
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
+from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text.clauses import ClauseStream
-from cosyvoice_runtime.text.normalise import AUTO, Mode, Normaliser, counts_characters, resolve
+from cosyvoice_runtime.text.normalise import AUTO, Mode, Normaliser, counts_characters
 from cosyvoice_runtime.text.segment_stream import SegmentStream
 from cosyvoice_runtime.text.split import CHINESE, WESTERN, Count, SplitLimits, SplitStyle, bounded, split
 from cosyvoice_runtime.text.validate import (
@@ -16,6 +18,7 @@ from cosyvoice_runtime.text.validate import (
     holds_control_token,
     is_speakable,
     require_text,
+    special_pattern,
 )
 
 CACHED_TEXTS = 1024
@@ -40,6 +43,7 @@ class TextFrontEnd:
         normaliser: ``wetext`` (default), ``rules`` or ``none``; see :class:`Normaliser`.
         limits: lengths of the segments.
         cached_texts: size of the cache; 0 for none.
+        family: of the checkpoint, which has its own special tokens and may need ``<|endofprompt|>``.
     """
 
     def __init__(
@@ -48,12 +52,14 @@ class TextFrontEnd:
         normaliser: Mode = "wetext",
         limits: SplitLimits | None = None,
         cached_texts: int = CACHED_TEXTS,
+        family: Family = COSYVOICE2,
     ) -> None:
         self._tokenizer = tokenizer
         self._limits = limits or SplitLimits()
-        self._normaliser = Normaliser(normaliser)
+        self._family = family
+        self._normaliser = Normaliser(normaliser, special_pattern(family.special_tokens))
         self._cached_segments = lru_cache(cached_texts)(self._segments)
-        self._cached_normalised = lru_cache(cached_texts)(self._normaliser)
+        self._cached_normalised = lru_cache(cached_texts)(self._normalised)
 
     def segments(self, text: str, language: str = AUTO) -> list[str]:
         """Segments to synthesise one after another, in order; their leading spaces belong to them.
@@ -85,6 +91,20 @@ class TextFrontEnd:
         """A splitter for text that arrives over time; see :class:`SegmentStream`."""
         return SegmentStream(self._normaliser, self._rules, limits or self._limits, language)
 
+    def require_end_of_prompt(self, field: str, *texts: str) -> None:
+        """Refuse a prompt of these texts if the checkpoint needs ``<|endofprompt|>`` and none has it.
+
+        Raises:
+            InvalidInput: naming ``field``, in which the first text was.
+        """
+        if self._family.needs_end_of_prompt and not any(END_OF_PROMPT in text for text in texts):
+            raise InvalidInput(
+                field,
+                texts[0],
+                f"{self._family.name} needs an instruction before the words that ends with {END_OF_PROMPT}, "
+                f"such as You are a helpful assistant.{END_OF_PROMPT}",
+            )
+
     def clauses(self, language: str = AUTO) -> ClauseStream:
         """A splitter for text whose speech begins before it ends; see :class:`ClauseStream`.
 
@@ -94,14 +114,30 @@ class TextFrontEnd:
         return ClauseStream(self._normaliser, self._rules, self._limits.hard or LONGEST_CLAUSE, language)
 
     def _segments(self, text: str, language: str) -> tuple[str, ...]:
+        instruction, words = self._parted(text)
+        return tuple(instruction + segment for segment in self._segments_of_words(words, language))
+
+    def _segments_of_words(self, text: str, language: str) -> list[str]:
         normalised = self._normaliser(text, language)
-        style, count = self._rules(resolve(text, language))
+        style, count = self._rules(self._normaliser.language(text, language))
+        special = self._normaliser.special
         if holds_control_token(text):
             hard = self._limits.hard
-            segments = [normalised] if hard is None else list(bounded(normalised, hard, count))
+            segments = [normalised] if hard is None else list(bounded(normalised, hard, count, special))
         else:
-            segments = split(normalised, style, self._limits, count)
-        return tuple(filter(is_speakable, segments))
+            segments = split(normalised, style, self._limits, count, special)
+        return list(filter(is_speakable, segments))
+
+    def _normalised(self, text: str, language: str) -> str:
+        instruction, words = self._parted(text)
+        return instruction + self._normaliser(words, language)
+
+    def _parted(self, text: str) -> tuple[str, str]:
+        """The instruction that a checkpoint needs, up to ``<|endofprompt|>``, and the words after it."""
+        if not self._family.needs_end_of_prompt:
+            return "", text
+        instruction, marker, words = text.rpartition(END_OF_PROMPT)
+        return instruction + marker, words
 
     def _rules(self, language: str) -> tuple[SplitStyle, Count]:
         """How a language is split: its marks and the unit of its lengths."""

@@ -102,15 +102,19 @@ class Normaliser:
 
     Text that holds a control token (``<|...|>``) is returned as it is, special tokens are never changed.
 
+    Args:
+        special: finds the special tokens.
+
     Raises:
         InvalidInput: unknown mode.
         CosyVoiceError: mode ``wetext`` without the package.
     """
 
-    def __init__(self, mode: Mode = "wetext") -> None:
+    def __init__(self, mode: Mode = "wetext", special: re.Pattern[str] = SPECIAL) -> None:
         if mode not in MODES:
             raise InvalidInput("normaliser", mode, f"one of {', '.join(MODES)}")
         self.mode = mode
+        self.special = special
         self._chinese = Library("zh") if mode == "wetext" else None
         self._english = (
             english.expression_rules(Library("en")) if mode == "wetext" else english.number_rules()
@@ -122,10 +126,14 @@ class Normaliser:
         Raises:
             InvalidInput: ``language`` is neither ``auto`` nor a language tag.
         """
-        language = resolve(text, language)
+        language = self.language(text, language)
         if holds_control_token(text):
             return text
         return self.ending(self.part(text.strip(), language), language)
+
+    def language(self, text: str, language: str) -> str:
+        """As :func:`resolve`; special tokens, which may hold letters of any language, say nothing."""
+        return resolve(self.special.sub("", text), language)
 
     def part(self, text: str, language: str, following: str = "") -> str:
         """Normalise a part that ends with a sentence; the parts of a text join to the whole's result.
@@ -150,14 +158,13 @@ class Normaliser:
         library = self._chinese
         if library is None:
             return text
-        return _between_tokens(text, lambda words: chinese.read_numbers(words, library))
+        return self._between_tokens(text, lambda words: chinese.read_numbers(words, library))
 
     def _read_english(self, text: str) -> str:
-        return _between_tokens(text, lambda words: english.apply(self._english, words))
+        return self._between_tokens(text, lambda words: english.apply(self._english, words))
 
-
-def _between_tokens(text: str, read: english.Read) -> str:
-    """``read`` applied to everything but special tokens."""
-    tokens = SPECIAL.findall(text)
-    words = [read(part) for part in SPECIAL.split(text)]
-    return words[0] + "".join(token + part for token, part in zip(tokens, words[1:], strict=True))
+    def _between_tokens(self, text: str, read: english.Read) -> str:
+        """``read`` applied to everything but special tokens."""
+        tokens = self.special.findall(text)
+        words = [read(part) for part in self.special.split(text)]
+        return words[0] + "".join(token + part for token, part in zip(tokens, words[1:], strict=True))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.text.normalise import AUTO, Normaliser, resolve
+from cosyvoice_runtime.text.normalise import AUTO, Normaliser
 from cosyvoice_runtime.text.split import (
     Count,
     Grouping,
@@ -64,7 +64,7 @@ class SegmentStream:
         self._rules = rules
         self._limits = limits
         self._asked_language = language
-        self._grouping = Grouping(limits, len)
+        self._grouping = Grouping(limits, len, normaliser.special)
         self._taken = ""
         self._raw = ""
         self._spaces = ""
@@ -118,11 +118,11 @@ class SegmentStream:
         _, count = self._rules(self._language(len(self._raw)))
         if self._limits.hard is None or count(self._raw) <= self._limits.hard:
             return 0
-        return len(next(bounded(self._raw, self._limits.hard, count)))
+        return len(next(bounded(self._raw, self._limits.hard, count, self._normaliser.special)))
 
     def _language(self, cut: int) -> str:
         """Language of the text up to ``cut`` characters from here."""
-        return resolve(self._taken + self._raw[:cut], self._asked_language)
+        return self._normaliser.language(self._taken + self._raw[:cut], self._asked_language)
 
     def _speakable(self, segments: list[str]) -> list[str]:
         segments = list(filter(is_speakable, segments))

@@ -8,36 +8,38 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
+from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS
 from cosyvoice_runtime.text.validate import SPECIAL
 
 _PAUSES = frozenset(",，、;；:：…—–)）।۔؟،")
 _JOINER = "\u200d"
-_LONGEST_TOKEN = max(map(len, SPECIAL_TOKENS))
+_LONGEST_TOKEN = max(map(len, COSYVOICE3_TOKENS))
 _CHARACTERS_PER_TOKEN = 16
 """Most characters of a part for each unit of its limit: a bound that keeps the cost linear."""
 
 
-def bounded(text: str, limit: int, count: Callable[[str], int]) -> Iterator[str]:
+def bounded(
+    text: str, limit: int, count: Callable[[str], int], special: re.Pattern[str] = SPECIAL
+) -> Iterator[str]:
     """Parts of a text with ``count(part) <= limit``, cut after a pause, else after a space, else anywhere.
 
     A cut never falls inside a special token, a combining sequence, a joined emoji or a flag; such an
     unbreakable unit that exceeds the limit on its own is returned whole.
     """
     while len(text) > limit * _CHARACTERS_PER_TOKEN or count(text) > limit:
-        cut = _cut(text, limit, count)
+        cut = _cut(text, limit, count, special)
         yield text[:cut]
         text = text[cut:]
     if text:
         yield text
 
 
-def _cut(text: str, limit: int, count: Callable[[str], int]) -> int:
+def _cut(text: str, limit: int, count: Callable[[str], int], special: re.Pattern[str]) -> int:
     end = min(len(text), limit * _CHARACTERS_PER_TOKEN)
-    places = list(_places(text, end))
+    places = list(_places(text, end, special))
     fitting = bisect_right(places, limit, key=lambda place: count(text[:place]))
     if fitting == 0:
-        return next(_places(text, len(text)), len(text))
+        return next(_places(text, len(text), special), len(text))
     # The later half only: a comma near the start would make a tiny segment.
     candidates = places[fitting // 2 : fitting]
     for is_good in (_PAUSES.__contains__, str.isspace):
@@ -47,9 +49,9 @@ def _cut(text: str, limit: int, count: Callable[[str], int]) -> int:
     return candidates[-1]
 
 
-def _places(text: str, end: int) -> Iterator[int]:
+def _places(text: str, end: int, special: re.Pattern[str]) -> Iterator[int]:
     """Positions before ``end`` where a text may be cut."""
-    tokens = SPECIAL.finditer(text, 0, end + _LONGEST_TOKEN)
+    tokens = special.finditer(text, 0, end + _LONGEST_TOKEN)
     inside = {place for token in tokens for place in range(token.start() + 1, token.end())}
     flags = 0
     for place in range(1, end):
@@ -131,9 +133,11 @@ CHINESE = SplitStyle(marks="。？！；：、.?!;", final="。")
 WESTERN = SplitStyle(marks=".?!;:", final=".")
 
 
-def split(text: str, style: SplitStyle, limits: SplitLimits, count: Count) -> list[str]:
+def split(
+    text: str, style: SplitStyle, limits: SplitLimits, count: Count, special: re.Pattern[str] = SPECIAL
+) -> list[str]:
     """Segments of a text, in order, the last with a final mark."""
-    grouping = Grouping(limits, count)
+    grouping = Grouping(limits, count, special)
     segments: list[str] = []
     for sentence in sentences(complete(text, style), style):
         segments += grouping.add(sentence)
@@ -169,15 +173,17 @@ def sentences(text: str, style: SplitStyle) -> Iterator[str]:
 class Grouping:
     """Joins sentences into segments as they come; each leaves as soon as no later sentence can change it."""
 
-    def __init__(self, limits: SplitLimits, count: Count) -> None:
+    def __init__(self, limits: SplitLimits, count: Count, special: re.Pattern[str] = SPECIAL) -> None:
         self.count = count
+        self._special = special
         self._limits = limits
         self._closed = ""
         self._current = ""
 
     def add(self, sentence: str) -> list[str]:
         """Take the next sentence; return the segments that are final now."""
-        parts = [sentence] if self._limits.hard is None else bounded(sentence, self._limits.hard, self.count)
+        hard = self._limits.hard
+        parts = [sentence] if hard is None else bounded(sentence, hard, self.count, self._special)
         return [segment for part in parts for segment in self._add(part)]
 
     def finish(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Text ids that the speech LM reads: Qwen2's byte-level BPE with CosyVoice2's special tokens."""
+"""Text ids that the speech LM reads: Qwen2's byte-level BPE with CosyVoice's special tokens."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ class TextTokenizer:
     """Text to ids of the speech LM's text embedding. Safe for threads.
 
     Ids of the special tokens: those that ``tokenizer_config.json`` declares, then the ones it lacks of
-    ``SPECIAL_TOKENS``, in that order, after the last id in use (151646 ``<|endofprompt|>`` to 151662 ``[mn]``
-    in the published checkpoint).
+    ``special_tokens``, in that order, after the last id in use (151646 ``<|endofprompt|>`` to 151662 ``[mn]``
+    in the published CosyVoice2).
 
     Args:
         directory: holds ``vocab.json``, ``merges.txt`` and ``tokenizer_config.json``
             (``CosyVoice-BlankEN`` of a checkpoint).
+        special_tokens: of the checkpoint's family.
 
     Raises:
         CheckpointError: a file is missing or damaged, or its special tokens contradict the vocabulary.
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, special_tokens: Sequence[str] = SPECIAL_TOKENS) -> None:
         directory = Path(directory)
         self._tokenizer = _byte_level_bpe(directory / "vocab.json", directory / "merges.txt")
         config = directory / "tokenizer_config.json"
         declared = _declared_tokens(config)
         self._add(declared.values())
-        self._add(_special(token) for token in SPECIAL_TOKENS)
+        self._add(_special(token) for token in special_tokens)
         for expected, token in declared.items():
             actual = self._tokenizer.token_to_id(token.content)
             if actual != expected:

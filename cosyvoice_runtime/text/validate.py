@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.errors import InvalidInput
 
-SPECIAL = re.compile("|".join(re.escape(token) for token in SPECIAL_TOKENS))
+
+def special_pattern(tokens: Iterable[str]) -> re.Pattern[str]:
+    """Finds the special tokens in a text."""
+    return re.compile("|".join(re.escape(token) for token in tokens))
+
+
+SPECIAL = special_pattern(SPECIAL_TOKENS)
+"""Of CosyVoice2."""
 
 
 def holds_control_token(text: str) -> bool:

@@ -7,7 +7,7 @@ included), so the context an output sample needs follows from the configuration 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, singledispatch
 from math import prod
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
@@ -59,7 +59,7 @@ def stages(config: VocoderConfig) -> list[UpsamplingStage]:
     """
     rates, kernels = config.upsample_rates, config.upsample_kernels
     for rate, kernel in zip(rates, kernels, strict=True):
-        if kernel < rate or (kernel - rate) % 2:
+        if config.transposed_upsampling and (kernel < rate or (kernel - rate) % 2):
             raise CheckpointError(f"hift: upsample kernel {kernel} does not fit rate {rate}")
     return [_stage(config, index) for index in range(len(rates))]
 
@@ -107,12 +107,37 @@ class IndexRange:
             span = span.same(kernel, dilation).same(kernel)
         return span
 
+    def back(self, kernel: int, dilation: int = 1) -> IndexRange:
+        """Input range of a convolution that keeps the length and looks back only."""
+        return IndexRange(self.first - dilation * (kernel - 1), self.last)
+
+    def ahead(self, kernel: int) -> IndexRange:
+        """Input range of a convolution that keeps the length and looks ahead only."""
+        return IndexRange(self.first, self.last + kernel - 1)
+
+    def resblock_back(self, kernel: int, dilations: tuple[int, ...]) -> IndexRange:
+        """As :meth:`resblock`, of convolutions that look back only."""
+        span = self
+        for dilation in dilations:
+            span = span.back(kernel, dilation).back(kernel)
+        return span
+
+    def repeated(self, rate: int) -> IndexRange:
+        """Input range of repeating each step ``rate`` times."""
+        return IndexRange(self.first // rate, self.last // rate)
+
     def __or__(self, other: IndexRange) -> IndexRange:
         return IndexRange(min(self.first, other.first), max(self.last, other.last))
 
 
 @cache
 def context(config: VocoderConfig) -> VocoderContext:
+    """What surrounds a frame, as the family's networks look around."""
+    return context_of(config)
+
+
+@singledispatch
+def context_of(config: VocoderConfig) -> VocoderContext:
     """Context in whole frames: 15 left, 15 right, 21 ahead (6 for the phase) with the published kernels."""
     (left_mel, left_source), (right_mel, right_source) = _inputs(config, 0), _inputs(config, -1)
     radius = F0_LAYERS * (F0_KERNEL // 2)

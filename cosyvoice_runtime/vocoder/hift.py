@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import singledispatch
 from math import pi
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, F0_LAYERS, UpsamplingStage, stages
 from cosyvoice_runtime.vocoder.rows import Rows, Trim
-from cosyvoice_runtime.vocoder.source import HarmonicSource
+from cosyvoice_runtime.vocoder.source import HarmonicSource, UtteranceNoise
 from cosyvoice_runtime.vocoder.weights import plain_weights
 
 MIN_ENVELOPE = 1e-11
@@ -93,13 +94,28 @@ class Snake(nn.Module):
         return torch.addcmul(signal.float(), wave, wave / (alpha + 1e-9)).to(signal.dtype)
 
 
-class ResBlock(nn.Module):
-    """Pairs of (Snake, dilated convolution, Snake, convolution), each added to its input."""
+def centred(channels: int, kernel: int, dilation: int) -> nn.Conv1d:
+    """Convolution that keeps the length and sees as many steps on both sides."""
+    return nn.Conv1d(channels, channels, kernel, padding=dilation * (kernel - 1) // 2, dilation=dilation)
 
-    def __init__(self, channels: int, kernel: int, dilations: tuple[int, ...]) -> None:
+
+class ResBlock(nn.Module):
+    """Pairs of (Snake, dilated convolution, Snake, convolution), each added to its input.
+
+    Args:
+        conv: makes a convolution that keeps the length, of channels, kernel and dilation.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        kernel: int,
+        dilations: tuple[int, ...],
+        conv: Callable[[int, int, int], nn.Conv1d] = centred,
+    ) -> None:
         super().__init__()
-        self.convs1 = nn.ModuleList(_same(channels, kernel, dilation) for dilation in dilations)
-        self.convs2 = nn.ModuleList(_same(channels, kernel, 1) for _ in dilations)
+        self.convs1 = nn.ModuleList(conv(channels, kernel, dilation) for dilation in dilations)
+        self.convs2 = nn.ModuleList(conv(channels, kernel, 1) for _ in dilations)
         self.activations1 = nn.ModuleList(Snake(channels) for _ in dilations)
         self.activations2 = nn.ModuleList(Snake(channels) for _ in dilations)
 
@@ -110,10 +126,6 @@ class ResBlock(nn.Module):
             hidden = trim(conv1(snake1(signal)))
             signal = signal + trim(conv2(snake2(hidden)))
         return signal
-
-
-def _same(channels: int, kernel: int, dilation: int) -> nn.Conv1d:
-    return nn.Conv1d(channels, channels, kernel, padding=dilation * (kernel - 1) // 2, dilation=dilation)
 
 
 class F0Predictor(nn.Module):
@@ -128,7 +140,10 @@ class F0Predictor(nn.Module):
         widths = [config.mel_bins] + [config.f0_channels] * F0_LAYERS
         self.condnet = nn.ModuleDict(
             # The published names count the activations in between.
-            {str(2 * index): FrameConv(widths[index], widths[index + 1]) for index in range(F0_LAYERS)}
+            {
+                str(2 * index): self._conv(index, widths[index], widths[index + 1])
+                for index in range(F0_LAYERS)
+            }
         )
         self.classifier = nn.Linear(config.f0_channels, 1)
 
@@ -140,17 +155,24 @@ class F0Predictor(nn.Module):
             hidden = trim(F.elu(conv(hidden)))
         return self.classifier(hidden.transpose(1, 2)).squeeze(-1).abs()
 
+    def _conv(self, index: int, inputs: int, outputs: int) -> FrameConv:  # noqa: ARG002
+        return FrameConv(inputs, outputs, F0_KERNEL, ahead=F0_KERNEL // 2)
+
 
 class FrameConv(nn.Conv1d):
-    """Length-keeping convolution as one matrix product: convolution libraries treat float64 badly."""
+    """Length-keeping convolution as one matrix product: convolution libraries treat float64 badly.
 
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__(inputs, outputs, F0_KERNEL)
+    Args:
+        ahead: of the kernel's frames, those after the one that is written.
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, ahead: int) -> None:
+        super().__init__(inputs, outputs, kernel)
+        self._edges = (kernel - 1 - ahead, ahead)
 
     def forward(self, signal: Tensor) -> Tensor:
         """[B, inputs, T] to [B, outputs, T]."""
-        edge = F0_KERNEL // 2
-        windows = F.pad(signal, (edge, edge)).unfold(2, F0_KERNEL, 1)  # [B, inputs, T, kernel]
+        windows = F.pad(signal, self._edges).unfold(2, self.kernel_size[0], 1)  # [B, inputs, T, kernel]
         return F.linear(windows.transpose(1, 2).flatten(2), self.weight.flatten(1), self.bias).transpose(1, 2)
 
 
@@ -170,21 +192,23 @@ class Decoder(nn.Module):
         self.stages = stages(config)
         self.spectral_rate = config.hop // config.istft_hop
         self.fourier = Fourier(config.istft_size, config.istft_hop)
-        self.conv_pre = _edge(config.mel_bins, config.base_channels)
-        self.ups = nn.ModuleList(_upsampling(stage) for stage in self.stages)
-        self.source_downs = nn.ModuleList(_source_conv(stage, config.istft_size + 2) for stage in self.stages)
+        self.conv_pre = self._first_conv(config.mel_bins, config.base_channels)
+        self.ups = nn.ModuleList(self._upsampling(stage) for stage in self.stages)
+        self.source_downs = nn.ModuleList(
+            self._source_conv(stage, config.istft_size + 2) for stage in self.stages
+        )
         self.source_resblocks = nn.ModuleList(
-            ResBlock(stage.channels, kernel, dilations)
+            self._resblock(stage.channels, kernel, dilations)
             for stage, kernel, dilations in zip(
                 self.stages, config.source_kernels, config.source_dilations, strict=True
             )
         )
         self.resblocks = nn.ModuleList(
-            ResBlock(stage.channels, kernel, dilations)
+            self._resblock(stage.channels, kernel, dilations)
             for stage in self.stages
             for kernel, dilations in zip(config.resblock_kernels, config.resblock_dilations, strict=True)
         )
-        self.conv_post = _edge(self.stages[-1].channels, config.istft_size + 2)
+        self.conv_post = self._last_conv(self.stages[-1].channels, config.istft_size + 2)
 
     def forward(self, mel: Tensor, source: Tensor, rows: Rows) -> Tensor:
         """Waveform [B, hop * T] float32 of mel [B, bins, T] and source [B, hop * T] float32."""
@@ -210,6 +234,23 @@ class Decoder(nn.Module):
         blocks = self.resblocks[index * kernels : (index + 1) * kernels]
         return torch.stack([block(hidden, trim) for block in blocks]).mean(0)
 
+    def _first_conv(self, inputs: int, outputs: int) -> nn.Conv1d:
+        return nn.Conv1d(inputs, outputs, EDGE_KERNEL, padding=EDGE_KERNEL // 2)
+
+    def _upsampling(self, stage: UpsamplingStage) -> nn.Module:
+        return nn.ConvTranspose1d(2 * stage.channels, stage.channels, stage.kernel, stage.rate, stage.padding)
+
+    def _source_conv(self, stage: UpsamplingStage, inputs: int) -> nn.Conv1d:
+        return nn.Conv1d(
+            inputs, stage.channels, stage.source_kernel, stage.source_stride, stage.source_padding
+        )
+
+    def _resblock(self, channels: int, kernel: int, dilations: tuple[int, ...]) -> ResBlock:
+        return ResBlock(channels, kernel, dilations)
+
+    def _last_conv(self, inputs: int, outputs: int) -> nn.Conv1d:
+        return nn.Conv1d(inputs, outputs, EDGE_KERNEL, padding=EDGE_KERNEL // 2)
+
 
 def _polar(head: Tensor) -> Tensor:
     """Real and imaginary parts of log magnitude and (sine-warped) phase, stacked on axis 1."""
@@ -219,16 +260,10 @@ def _polar(head: Tensor) -> Tensor:
     return torch.cat([magnitude * phase.cos(), magnitude * phase.sin()], dim=1)
 
 
-def _edge(inputs: int, outputs: int) -> nn.Conv1d:
-    return nn.Conv1d(inputs, outputs, EDGE_KERNEL, padding=EDGE_KERNEL // 2)
-
-
-def _upsampling(stage: UpsamplingStage) -> nn.ConvTranspose1d:
-    return nn.ConvTranspose1d(2 * stage.channels, stage.channels, stage.kernel, stage.rate, stage.padding)
-
-
-def _source_conv(stage: UpsamplingStage, inputs: int) -> nn.Conv1d:
-    return nn.Conv1d(inputs, stage.channels, stage.source_kernel, stage.source_stride, stage.source_padding)
+@singledispatch
+def parts_of(config: VocoderConfig) -> tuple[F0Predictor, HarmonicSource, Decoder]:
+    """The networks of a configuration's family, picked by its class."""
+    return F0Predictor(config), HarmonicSource(config), Decoder(config)
 
 
 class HiFT(nn.Module):
@@ -237,9 +272,7 @@ class HiFT(nn.Module):
     def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.f0_predictor = F0Predictor(config)
-        self.m_source = HarmonicSource(config)
-        self.decoder = Decoder(config)
+        self.f0_predictor, self.m_source, self.decoder = parts_of(config)
 
     @classmethod
     def from_tensors(
@@ -279,12 +312,16 @@ class HiFT(nn.Module):
 
         Args:
             mel: [B, bins, T], 50 Hz.
-            noise: [B, hop * T] standard normal (``SourceNoise``), or None for a source without noise.
+            noise: [B, hop * T] of :meth:`utterance_noise`, or None for a source without noise.
 
         Returns:
             [B, hop * T] float32 waveform within the configured limit.
         """
         return self.decode(mel, self.source(self.f0(mel), noise))
+
+    def utterance_noise(self, seed: int) -> UtteranceNoise:
+        """The noise of an utterance that begins now."""
+        return self.m_source.utterance_noise(seed)
 
     @torch.no_grad()
     def f0(self, mel: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import pi
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -16,11 +17,32 @@ BLOCK = 16
 """torch's CPU normal generator works in blocks of 16 values; whole blocks can be drawn in any parts."""
 
 
-NoiseMark = tuple[Tensor, Tensor]
+NoiseMark = Any
+"""Where an utterance's noise is; each kind of noise knows its own."""
+
+
+class UtteranceNoise(Protocol):
+    """One utterance's noise: the same sequence of frames however it is asked for."""
+
+    def peek(self, frames: int) -> Tensor:
+        """The next frames, [hop * frames] float32, without using them up."""
+
+    def skip(self, frames: int) -> None:
+        """Use up frames."""
+
+    def mark(self) -> NoiseMark:
+        """Where it is, for :meth:`rewind`."""
+
+    def rewind(self, mark: NoiseMark) -> None:
+        """Be again where it was: the same frames come next."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held for frames already drawn."""
 
 
 class SourceNoise:
-    """One utterance's noise: the same sequence of frames however it is asked for.
+    """Standard normal noise of an utterance's own.
 
     Drawn on the CPU, so that every device hears the same, from a generator nobody else uses.
     """
@@ -123,6 +145,10 @@ class HarmonicSource(nn.Module):
         cycles = self._accumulate(turns, carry)
         return self.merge(self._sines(turns, cycles), f0, noise), cycles
 
+    def utterance_noise(self, seed: int) -> UtteranceNoise:
+        """The noise of an utterance that begins now."""
+        return SourceNoise(seed, self.config.hop)
+
     def merge(self, sines: Tensor, f0: Tensor, noise: Tensor | None) -> Tensor:
         """Source [B, hop * T] of unit sines [B, T, hop, harmonics], F0 [B, T] and noise [B, hop * T]."""
         voiced = (f0 > self.config.voiced_threshold_hz)[..., None]
@@ -162,6 +188,8 @@ class HarmonicSource(nn.Module):
         return torch.sin(2 * pi * (phase - phase.round()))
 
     def _noise_level(self, voiced: Tensor) -> Tensor:
+        return self._noise_amplitude(voiced) * self.l_linear.weight.norm()
+
+    def _noise_amplitude(self, voiced: Tensor) -> Tensor:
         unvoiced = self.config.sine_amplitude * UNVOICED_NOISE
-        amplitude = torch.where(voiced, self.config.noise_std, unvoiced)
-        return amplitude * self.l_linear.weight.norm()
+        return torch.where(voiced, self.config.noise_std, unvoiced)

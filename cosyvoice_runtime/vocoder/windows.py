@@ -15,7 +15,7 @@ from cosyvoice_runtime.transfer import moved
 from cosyvoice_runtime.vocoder.geometry import VocoderContext, context
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
-from cosyvoice_runtime.vocoder.source import NoiseMark, PhaseCarry, SourceNoise
+from cosyvoice_runtime.vocoder.source import NoiseMark, PhaseCarry, UtteranceNoise
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class VocoderState:
     def __init__(
         self,
         config: VocoderConfig,
-        noise: SourceNoise | None = None,
+        noise: UtteranceNoise | None = None,
         lookahead: int | None = None,
         device: torch.device | str = "cpu",
     ) -> None:

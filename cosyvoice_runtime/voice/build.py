@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from torch import Tensor
 
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.audio.mel import MEL_SAMPLE_RATE, mel_spectrogram
+from cosyvoice_runtime.audio.mel import HIGH_HZ, MEL_SAMPLE_RATE, mel_spectrogram
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import check_reference
 from cosyvoice_runtime.audio.resample import resample
@@ -34,6 +34,7 @@ def build_voice(
     speech_tokenizer: Extractor,
     speaker_encoder: Extractor,
     checkpoint_id: str,
+    mel_high_hz: float = HIGH_HZ,
 ) -> Voice:
     """Run the three extractors, side by side, on reference audio.
 
@@ -44,6 +45,7 @@ def build_voice(
         speech_tokenizer: 16 kHz samples [n] float32 -> speech tokens int32 at 25 Hz.
         speaker_encoder: 16 kHz samples [n] float32 -> embedding [D] float32.
         checkpoint_id: the checkpoint that both belong to.
+        mel_high_hz: upper edge of the mel's filters.
 
     Raises:
         InvalidInput: the audio is no usable reference.
@@ -52,7 +54,7 @@ def build_voice(
     with ThreadPoolExecutor(max_workers=2) as pool:
         tokens_to_come = pool.submit(speech_tokenizer, low_rate)
         embedding_to_come = pool.submit(speaker_encoder, low_rate)
-        mel = prompt_mel(audio)
+        mel = prompt_mel(audio, mel_high_hz)
         tokens, embedding = tokens_to_come.result(), embedding_to_come.result()
     return assemble_voice(audio, transcript, mel, tokens, embedding, checkpoint_id)
 
@@ -67,9 +69,9 @@ def extractor_samples(audio: Audio) -> Tensor:
     return resample(audio.samples, audio.rate, EXTRACTOR_SAMPLE_RATE)
 
 
-def prompt_mel(audio: Audio) -> Tensor:
+def prompt_mel(audio: Audio, high_hz: float = HIGH_HZ) -> Tensor:
     """The log-mel that the flow continues, float32 ``[frames, bins]``, made from the audio's own rate."""
-    return mel_spectrogram(resample(audio.samples, audio.rate, MEL_SAMPLE_RATE))
+    return mel_spectrogram(resample(audio.samples, audio.rate, MEL_SAMPLE_RATE), high_hz)
 
 
 def assemble_voice(

@@ -22,6 +22,7 @@ class Extractors:
         self.speech_tokenizer = SpeechTokenizer(layout.speech_tokenizer, threads=threads)
         self.speaker_encoder = SpeakerEncoder(layout.speaker_encoder, threads)
         self.checkpoint_id = checkpoint_id(layout)
+        self._mel_high_hz = layout.family.mel_high_hz
 
     def voice(self, audio: Audio, transcript: str) -> Voice:
         """The voice of reference audio.
@@ -29,4 +30,11 @@ class Extractors:
         Raises:
             InvalidInput: the audio is no usable reference.
         """
-        return build_voice(audio, transcript, self.speech_tokenizer, self.speaker_encoder, self.checkpoint_id)
+        return build_voice(
+            audio,
+            transcript,
+            self.speech_tokenizer,
+            self.speaker_encoder,
+            self.checkpoint_id,
+            self._mel_high_hz,
+        )

@@ -104,7 +104,7 @@ def test_bad_arguments_are_refused(tmp_path: Path, size: str, seed: int) -> None
 def test_full_is_written_as_tied_safetensors_of_the_chosen_dtype(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "FULL", TINY)
+    monkeypatch.setitem(making.MADE, "cosyvoice2", replace(making.MADE["cosyvoice2"], full=TINY))
     path = make_checkpoint(tmp_path / "full", "full", seed=1, dtype=torch.bfloat16)
     config = load_config(path)
     assert config == TINY

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 
 from cosyvoice_runtime.checkpoint.config import EncoderConfig, EstimatorConfig, FlowConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
 from cosyvoice_runtime.flow.flow import CompiledFlow, Flow, FlowNetwork, FlowPrompt
 
 CONFIG = FlowConfig(
@@ -25,16 +28,27 @@ CONFIG = FlowConfig(
     ),
 )  # fmt: skip
 
+COSYVOICE3 = dataclasses.replace(
+    CONFIG,
+    token_width=CONFIG.mel_bins,
+    encoder=LookAheadConfig(channels=24, chunk_tokens=25),
+    estimator=DiTConfig(width=32, depth=2, num_heads=2, head_dim=8, feed_forward_factor=3, chunk_frames=50),
+)
+"""Of the other family; prompts and tokens are the same."""
+
 
 def random_flow(
-    dtype: torch.dtype = torch.float32, num_steps: int = 4, compiled: CompiledFlow | None = None
+    dtype: torch.dtype = torch.float32,
+    num_steps: int = 4,
+    compiled: CompiledFlow | None = None,
+    config: FlowConfig = CONFIG,
 ) -> Flow:
     torch.manual_seed(3)
-    network = FlowNetwork(CONFIG).to(dtype).eval().requires_grad_(False)
+    network = FlowNetwork(config).to(dtype).eval().requires_grad_(False)
     for parameter in network.parameters():
         if parameter.dim() > 1:
             parameter *= 1.5
-    return Flow(CONFIG, network, num_steps, compiled)
+    return Flow(config, network, num_steps, compiled)
 
 
 def random_prompt(length: int, seed: int) -> FlowPrompt:

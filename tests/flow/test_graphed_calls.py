@@ -171,7 +171,7 @@ def test_utterance_that_looks_back_further_than_all_graphs_runs_eagerly_and_is_c
     torch.testing.assert_close(short, FLOW.generate([prompt], [tokens[:90]])[0], atol=TOLERANCE, rtol=0)
     assert stream.eager.count == 1
     assert [record.message for record in caplog.records] == [
-        "utterances run without CUDA graphs, several times slower: they look back on 8 blocks"
+        "calls run without CUDA graphs, several times slower: utterances look back on 8 blocks"
     ]
     stream.eager.count = 0
 

@@ -1,4 +1,7 @@
-"""Reader of a goldens directory: ``X.json`` names the cases, ``X.safetensors`` holds ``<case>.<name>``."""
+"""Readers of goldens directories: ``X.json`` names the cases, ``X.safetensors`` holds ``<case>.<name>``.
+
+``GOLDENS_DIR`` names another directory, which takes the place of the stored one of its family.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ import torch
 from safetensors.torch import load_file
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import config_from_sections
 
 Compare = Callable[[str, torch.Tensor, torch.Tensor, float], None]
 """The fixture ``compare``: name, actual, expected, absolute tolerance."""
 
-DIRECTORY = Path(os.environ.get("GOLDENS_DIR", Path(__file__).parent.parent / "goldens"))
+TESTS = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Case:
     name: str
     settings: dict[str, Any]
     tensors: dict[str, torch.Tensor]
+    family: Goldens
 
     def __getitem__(self, name: str) -> torch.Tensor:
         return self.tensors[name]
@@ -36,35 +40,68 @@ class Case:
         return name in self.tensors
 
     def __str__(self) -> str:
-        return self.name
+        return self.name if self.family is COSYVOICE2 else f"cosyvoice3-{self.name}"
 
 
-@cache
-def tensors(name: str) -> dict[str, torch.Tensor]:
-    """All tensors of ``<name>.safetensors``."""
-    return load_file(DIRECTORY / f"{name}.safetensors")
+class Goldens:
+    """Reference outputs of one family.
+
+    Args:
+        stored: directory beside the tests.
+        marker: section of ``config.json`` by which a directory of the family is told.
+        config_of: its sections to an architecture.
+    """
+
+    def __init__(self, stored: str, marker: str, config_of: Callable[[dict[str, Any]], ModelConfig]) -> None:
+        self.directory = TESTS / stored
+        self.config_of = config_of
+        self._tensors: dict[str, dict[str, torch.Tensor]] = {}
+        other = os.environ.get("GOLDENS_DIR")
+        if other and marker in read(Path(other) / "config.json"):
+            self.directory = Path(other)
+
+    def tensors(self, name: str) -> dict[str, torch.Tensor]:
+        """All tensors of ``<name>.safetensors``."""
+        if name not in self._tensors:
+            self._tensors[name] = load_file(self.directory / f"{name}.safetensors")
+        return self._tensors[name]
+
+    def settings(self, name: str) -> Any:
+        """Content of ``<name>.json``."""
+        return read(self.directory / f"{name}.json")
+
+    def cases(self, group: str, prefix: str = "") -> list[Case]:
+        """Cases of a group, in file order, whose name starts with ``prefix``."""
+        by_case: dict[str, dict[str, torch.Tensor]] = {}
+        for full_name, tensor in self.tensors(group).items():
+            case, _, short_name = full_name.partition(".")
+            by_case.setdefault(case, {})[short_name] = tensor
+        return [
+            Case(name, values, by_case.get(name, {}), self)
+            for name, values in self.settings(group).items()
+            if name.startswith(prefix)
+        ]
+
+    def config(self) -> ModelConfig:
+        """Architecture of the networks."""
+        return self.config_of(self.settings("config"))
 
 
-@cache
-def settings(name: str) -> Any:
-    """Content of ``<name>.json``."""
-    return json.loads((DIRECTORY / f"{name}.json").read_text(encoding="utf-8"))
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
-def cases(group: str, prefix: str = "") -> list[Case]:
-    """Cases of a group, in file order, whose name starts with ``prefix``."""
-    by_case: dict[str, dict[str, torch.Tensor]] = {}
-    for full_name, tensor in tensors(group).items():
-        case, _, short_name = full_name.partition(".")
-        by_case.setdefault(case, {})[short_name] = tensor
-    return [
-        Case(name, values, by_case.get(name, {}))
-        for name, values in settings(group).items()
-        if name.startswith(prefix)
-    ]
-
-
-def config() -> ModelConfig:
-    """Architecture of the goldens' networks."""
-    sections = settings("config")
+def cosyvoice2_config(sections: dict[str, Any]) -> ModelConfig:
     return ModelConfig.from_sections(sections, num_up_layers=sections["encoder_up_blocks"])
+
+
+COSYVOICE2 = Goldens("goldens", "encoder", cosyvoice2_config)
+COSYVOICE3 = Goldens("goldens_cosyvoice3", "pre_lookahead", config_from_sections)
+
+tensors, settings, cases, config = (
+    COSYVOICE2.tensors,
+    COSYVOICE2.settings,
+    COSYVOICE2.cases,
+    COSYVOICE2.config,
+)
+"""CosyVoice2's."""

@@ -8,31 +8,40 @@ from pathlib import Path
 import goldens
 import pytest
 
-from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
-from cosyvoice_runtime.checkpoint.making.architecture import FULL
+from cosyvoice_runtime.checkpoint.making import architecture, architecture_cosyvoice3
 from cosyvoice_runtime.checkpoint.schema import part_schema
+from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import schema_problems
 
-MANIFESTS = Path(__file__).parent.parent / "manifests"
+TESTS = Path(__file__).parent.parent
+MANIFESTS = {goldens.COSYVOICE2: "manifests", goldens.COSYVOICE3: "manifests_cosyvoice3"}
+PUBLISHED = {goldens.COSYVOICE2: architecture.FULL, goldens.COSYVOICE3: architecture_cosyvoice3.FULL}
+each_family = pytest.mark.parametrize("family", MANIFESTS, ids=["cosyvoice2", "cosyvoice3"])
 
 
-def published(name: str) -> dict:
-    return json.loads((MANIFESTS / f"{name}.json").read_text(encoding="utf-8"))
+def published(family: goldens.Goldens, name: str) -> dict:
+    return json.loads((TESTS / MANIFESTS[family] / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def test_full_size_is_the_published_configuration() -> None:
-    sections = published("config")
-    assert ModelConfig.from_sections(sections, sections["encoder_up_blocks"]) == FULL
+@each_family
+def test_full_size_is_the_published_configuration(family: goldens.Goldens) -> None:
+    assert family.config_of(published(family, "config")) == PUBLISHED[family]
 
 
+@each_family
 @pytest.mark.parametrize("part", PARTS)
-def test_full_schema_equals_manifest(part: Part) -> None:
-    manifest = {name: tuple(shape) for name, shape in published(part).items()}
-    assert part_schema(part, FULL) == manifest
+def test_full_schema_equals_manifest(family: goldens.Goldens, part: Part) -> None:
+    manifest = {name: tuple(shape) for name, shape in published(family, part).items()}
+    assert part_schema(part, PUBLISHED[family]) == manifest
 
 
+@each_family
 @pytest.mark.parametrize("part", PARTS)
-def test_golden_weights_have_names_and_shapes_of_schema(part: Part) -> None:
-    schema = part_schema(part, goldens.config())
-    assert schema_problems(goldens.tensors(f"tiny_{part}"), schema) == []
+def test_golden_weights_have_names_and_shapes_of_schema(family: goldens.Goldens, part: Part) -> None:
+    schema = part_schema(part, family.config())
+    assert schema_problems(family.tensors(f"tiny_{part}"), schema) == []
+
+
+def test_special_tokens_of_cosyvoice3_have_the_published_ids() -> None:
+    assert special_token_ids(151643, COSYVOICE3_TOKENS) == published(goldens.COSYVOICE3, "special_tokens")

@@ -17,16 +17,17 @@ from cosyvoice_runtime.lm.prompt import Prompt, PromptPart, Table, num_positions
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_stream import TextStream
 
-CONFIG = goldens.config().speech_lm
 TOLERANCE = 1e-4
-GREEDY = goldens.cases("llm", "greedy")
-RAS = goldens.cases("llm", "ras")
-BISTREAM = goldens.cases("llm", "bistream")
+FAMILIES = [goldens.COSYVOICE2, goldens.COSYVOICE3]
+GREEDY, RAS, BISTREAM = (
+    [case for family in FAMILIES for case in family.cases("llm", prefix)]
+    for prefix in ("greedy", "ras", "bistream")
+)
 
 
 @cache
-def speech_lm() -> SpeechLM:
-    return SpeechLM.from_tensors(CONFIG, goldens.tensors("tiny_llm"))
+def speech_lm(family: goldens.Goldens) -> SpeechLM:
+    return SpeechLM.from_tensors(family.config().speech_lm, family.tensors("tiny_llm"))
 
 
 def ids(case: goldens.Case, name: str) -> list[int]:
@@ -56,7 +57,7 @@ def options_of(case: goldens.Case) -> SamplingOptions:
 def teacher_forced(lm: SpeechLM, embeddings: torch.Tensor, tokens: list[int]) -> torch.Tensor:
     """Logits [1 + tokens, rows] after the prompt and after each token, decoded step by step."""
     length = len(embeddings)
-    view = KVCache(CONFIG, 1, length + len(tokens)).view(0, 1)
+    view = KVCache(lm.config, 1, length + len(tokens)).view(0, 1)
     logits = [lm.prefill(embeddings, 0, view)]
     for position, token in enumerate(tokens, start=length):
         logits.append(lm.decode_step(torch.tensor([token]), torch.tensor([position]), view, position + 1)[0])
@@ -65,11 +66,11 @@ def teacher_forced(lm: SpeechLM, embeddings: torch.Tensor, tokens: list[int]) ->
 
 @pytest.mark.parametrize("case", GREEDY, ids=str)
 def test_prompt_hidden_states_and_logits(case: goldens.Case, compare: Compare) -> None:
-    lm, prompt = speech_lm(), prompt_of(case)
+    lm, prompt = speech_lm(case.family), prompt_of(case)
     embeddings = lm.embed_prompt([*prompt.prompt_text, *prompt.text], prompt.prompt_speech)
     compare("lm_input", embeddings[None], case["lm_input"], 0.0)
     length = len(embeddings)
-    view = KVCache(CONFIG, 1, length).view(0, 1)
+    view = KVCache(lm.config, 1, length).view(0, 1)
     hidden = lm(embeddings[None], torch.arange(length)[None], view, length)
     compare("hidden", hidden, case["hidden"], TOLERANCE)
     compare("logits", lm.logits(hidden), case["logits"], TOLERANCE)
@@ -77,7 +78,7 @@ def test_prompt_hidden_states_and_logits(case: goldens.Case, compare: Compare) -
 
 @pytest.mark.parametrize("case", GREEDY + RAS, ids=str)
 def test_log_probabilities_of_every_step(case: goldens.Case, compare: Compare) -> None:
-    lm, expected = speech_lm(), case["logp"]
+    lm, expected = speech_lm(case.family), case["logp"]
     fed = ids(case, "tokens")[: len(expected) - 1]
     logp = teacher_forced(lm, lm.embed(prompt_of(case).parts()), fed).log_softmax(-1)
     compare("logp", logp, expected, TOLERANCE)
@@ -85,7 +86,7 @@ def test_log_probabilities_of_every_step(case: goldens.Case, compare: Compare) -
 
 @pytest.mark.parametrize("case", GREEDY + RAS, ids=str)
 def test_tokens(case: goldens.Case) -> None:
-    decoder = BatchDecoder(speech_lm(), slots=1, max_len=needed_len(case))
+    decoder = BatchDecoder(speech_lm(case.family), slots=1, max_len=needed_len(case))
     options = options_of(case)
     generation = decoder.add(prompt_of(case), options)
     while generation.finish_reason is None:
@@ -95,12 +96,14 @@ def test_tokens(case: goldens.Case) -> None:
     assert generation.finish_reason is (FinishReason.LENGTH if full else FinishReason.STOP)
 
 
-def test_tokens_of_all_cases_decoded_together() -> None:
-    decoder = BatchDecoder(speech_lm(), slots=len(GREEDY + RAS), max_len=max(map(needed_len, GREEDY + RAS)))
-    generations = [decoder.add(prompt_of(case), options_of(case)) for case in GREEDY + RAS]
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tokens_of_all_cases_decoded_together(family: goldens.Goldens) -> None:
+    cases = [case for case in GREEDY + RAS if case.family is family]
+    decoder = BatchDecoder(speech_lm(family), slots=len(cases), max_len=max(map(needed_len, cases)))
+    generations = [decoder.add(prompt_of(case), options_of(case)) for case in cases]
     while decoder.busy:
         decoder.step()
-    assert [g.tokens for g in generations] == [ids(case, "tokens") for case in GREEDY + RAS]
+    assert [g.tokens for g in generations] == [ids(case, "tokens") for case in cases]
 
 
 def next_feed(stream: TextStream, pieces: Iterator[torch.Tensor]) -> list[PromptPart]:
@@ -116,14 +119,22 @@ def next_feed(stream: TextStream, pieces: Iterator[torch.Tensor]) -> list[Prompt
     return feed
 
 
+def parted(case: goldens.Case) -> tuple[list[int], list[int]]:
+    """The prompt's text up to the id that ends an instruction, and what follows."""
+    marker, prompt_text = case.family.settings("config").get("endofprompt_id"), ids(case, "prompt_text")
+    end = prompt_text.index(marker) + 1 if marker in prompt_text else 0
+    return prompt_text[:end], prompt_text[end:]
+
+
 def stream_text(case: goldens.Case) -> tuple[torch.Tensor, list[int]]:
     """Embeddings fed [T, hidden] and tokens, with the recorded run's sampler: the best speech code."""
-    lm = speech_lm()
+    lm = speech_lm(case.family)
+    lead, prompt_text = parted(case)
     stream = TextStream(
-        CONFIG, ids(case, "prompt_text"), ids(case, "prompt_speech_token"), upstream_feeding=True
+        lm.config, prompt_text, ids(case, "prompt_speech_token"), upstream_feeding=True, lead_text=lead
     )
     pieces = iter(torch.split(case["text"].flatten(), case.settings["pieces"]))
-    view = KVCache(CONFIG, 1, len(case["fed"]) + 1).view(0, 1)
+    view = KVCache(lm.config, 1, len(case["fed"]) + 1).view(0, 1)
     fed, tokens, start = [], [], 0
     feed: list[PromptPart] | None = None
     while feed or len(tokens) < case.settings["n_yielded"]:
@@ -132,9 +143,9 @@ def stream_text(case: goldens.Case) -> tuple[torch.Tensor, list[int]]:
         start += len(fed[-1])
         feed = None
         if stream.must_fill:
-            stream.accept(CONFIG.fill_id)
+            stream.accept(lm.config.fill_id)
         elif len(tokens) < case.settings["n_yielded"]:
-            tokens.append(int(logits[: CONFIG.speech_tokens].argmax()))
+            tokens.append(int(logits[: lm.config.speech_tokens].argmax()))
             stream.accept(tokens[-1])
             feed = [PromptPart(Table.SPEECH, tokens[-1:])]
     return torch.cat(fed), tokens

@@ -1,4 +1,4 @@
-"""The two sizes that are made, and the published form of a configuration."""
+"""CosyVoice2 in the two sizes that are made, and the published form of its configuration."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ TINY = ModelConfig(
         FULL.flow,
         token_width=64,
         encoder=replace(
-            FULL.flow.encoder, width=64, num_heads=4, feed_forward_width=128, num_layers=2, num_up_layers=2
+            FULL.flow.conformer, width=64, num_heads=4, feed_forward_width=128, num_layers=2, num_up_layers=2
         ),
         estimator=replace(
-            FULL.flow.estimator, channels=64, num_heads=4, head_dim=16, blocks_per_stage=1, num_mid_stages=2
+            FULL.flow.unet, channels=64, num_heads=4, head_dim=16, blocks_per_stage=1, num_mid_stages=2
         ),
     ),
     vocoder=replace(FULL.vocoder, base_channels=32, f0_channels=32),
@@ -114,10 +114,10 @@ def yaml_tree(config: ModelConfig) -> dict[str, Any]:
         "token_frame_rate": config.flow.token_rate,
         "token_mel_ratio": config.flow.frames_per_token,
         "chunk_size": config.flow.encoder.chunk_tokens,
-        "encoder_up_blocks": config.flow.encoder.num_up_layers,
-        "llm": _llm(config.speech_lm),
+        "encoder_up_blocks": config.flow.conformer.num_up_layers,
+        "llm": llm_section(config.speech_lm, "Qwen2LM"),
         "flow": _flow(config.flow),
-        "hift": _hift(config.vocoder),
+        "hift": hift_section(config.vocoder, "HiFTGenerator", "ConvRNNF0Predictor"),
     }
 
 
@@ -144,9 +144,10 @@ def qwen2_json(config: SpeechLMConfig, token_ids: Mapping[str, int]) -> dict[str
     }
 
 
-def _llm(config: SpeechLMConfig) -> Tagged:
+def llm_section(config: SpeechLMConfig, class_name: str) -> Tagged:
+    """Of the speech LM, by the name of its published class."""
     return Tagged(
-        "!new:cosyvoice.llm.llm.Qwen2LM",
+        f"!new:cosyvoice.llm.llm.{class_name}",
         {
             "llm_input_size": YamlReference("<llm_input_size>"),
             "llm_output_size": YamlReference("<llm_output_size>"),
@@ -162,18 +163,25 @@ def _flow(config: FlowConfig) -> Tagged:
     return Tagged(
         "!new:cosyvoice.flow.flow.CausalMaskedDiffWithXvec",
         {
-            "input_size": config.token_width,
-            "output_size": config.mel_bins,
-            "spk_embed_dim": YamlReference("<spk_embed_dim>"),
-            "output_type": "mel",
-            "vocab_size": config.token_vocab_size,
-            "input_frame_rate": YamlReference("<token_frame_rate>"),
-            "token_mel_ratio": YamlReference("<token_mel_ratio>"),
-            "pre_lookahead_len": config.lookahead_tokens,
-            "encoder": _encoder(config.encoder, config.token_width),
-            "decoder": _decoder(config),
+            **flow_arguments(config),
+            "encoder": _encoder(config.conformer, config.token_width),
+            "decoder": decoder_section(config, _estimator(config.unet, config.mel_bins)),
         },
     )
+
+
+def flow_arguments(config: FlowConfig) -> dict[str, Any]:
+    """Of the flow's class, but for its parts."""
+    return {
+        "input_size": config.token_width,
+        "output_size": config.mel_bins,
+        "spk_embed_dim": YamlReference("<spk_embed_dim>"),
+        "output_type": "mel",
+        "vocab_size": config.token_vocab_size,
+        "input_frame_rate": YamlReference("<token_frame_rate>"),
+        "token_mel_ratio": YamlReference("<token_mel_ratio>"),
+        "pre_lookahead_len": config.lookahead_tokens,
+    }
 
 
 def _encoder(config: EncoderConfig, token_width: int) -> Tagged:
@@ -196,7 +204,8 @@ def _encoder(config: EncoderConfig, token_width: int) -> Tagged:
     )
 
 
-def _decoder(config: FlowConfig) -> Tagged:
+def decoder_section(config: FlowConfig, estimator: Tagged) -> Tagged:
+    """Of the solver."""
     solver = {
         "sigma_min": 1e-06,
         "solver": "euler",
@@ -211,7 +220,7 @@ def _decoder(config: FlowConfig) -> Tagged:
             "in_channels": 3 * config.mel_bins,
             "spk_emb_dim": config.mel_bins,
             "cfm_params": Tagged("!new:omegaconf.DictConfig", {"content": solver}),
-            "estimator": _estimator(config.estimator, config.mel_bins),
+            "estimator": estimator,
         },
     )
 
@@ -235,10 +244,11 @@ def _estimator(config: EstimatorConfig, mel_bins: int) -> Tagged:
     )
 
 
-def _hift(config: VocoderConfig) -> Tagged:
+def hift_section(config: VocoderConfig, class_name: str, f0_class_name: str, **more: int) -> Tagged:
+    """Of the vocoder, by the names of its published classes; ``more`` arguments of its class."""
     f0_predictor = {"num_class": 1, "in_channels": config.mel_bins, "cond_channels": config.f0_channels}
     return Tagged(
-        "!new:cosyvoice.hifigan.generator.HiFTGenerator",
+        f"!new:cosyvoice.hifigan.generator.{class_name}",
         {
             "in_channels": config.mel_bins,
             "base_channels": config.base_channels,
@@ -256,6 +266,7 @@ def _hift(config: VocoderConfig) -> Tagged:
             "source_resblock_dilation_sizes": [list(row) for row in config.source_dilations],
             "lrelu_slope": config.leaky_slope,
             "audio_limit": config.audio_limit,
-            "f0_predictor": Tagged("!new:cosyvoice.hifigan.f0_predictor.ConvRNNF0Predictor", f0_predictor),
+            **more,
+            "f0_predictor": Tagged(f"!new:cosyvoice.hifigan.f0_predictor.{f0_class_name}", f0_predictor),
         },
     )

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import PARTS, Layout, Part
-from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY, qwen2_json, yaml_tree
+from cosyvoice_runtime.checkpoint.making import architecture, architecture_cosyvoice3
+from cosyvoice_runtime.checkpoint.making.architecture import qwen2_json
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.making.speakers import write_speakers
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import part_schema
-from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS, special_token_ids
+from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
 
@@ -32,12 +35,37 @@ TABLE_ROWS_MULTIPLE = 64
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class MadeFamily:
+    """What is made of a family: its sizes, and the content of its yaml file for an architecture."""
+
+    family: Family
+    tiny: ModelConfig
+    full: ModelConfig
+    yaml_tree: Callable[[ModelConfig], dict[str, Any]]
+
+
+MADE = {
+    made.family.name: made
+    for made in (
+        MadeFamily(COSYVOICE2, architecture.TINY, architecture.FULL, architecture.yaml_tree),
+        MadeFamily(
+            COSYVOICE3,
+            architecture_cosyvoice3.TINY,
+            architecture_cosyvoice3.FULL,
+            architecture_cosyvoice3.yaml_tree,
+        ),
+    )
+}
+
+
 def make_checkpoint(
     directory: str | Path,
     size: Size = "tiny",
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
     force: bool = False,
+    family: str = COSYVOICE2.name,
 ) -> Path:
     """Write a complete checkpoint directory with random weights and return its path.
 
@@ -50,25 +78,29 @@ def make_checkpoint(
         seed: a number >= 0.
         dtype: of the weights: float32, float16 or bfloat16.
         force: replace what ``directory`` holds.
+        family: ``cosyvoice2`` or ``cosyvoice3``.
 
     Raises:
-        InvalidInput: unknown size, negative seed, or a directory that is not empty.
+        InvalidInput: unknown size or family, negative seed, or a directory that is not empty.
     """
     if size not in ("tiny", "full"):
         raise InvalidInput("size", size, "expected 'tiny' or 'full'")
     if seed < 0:
         raise InvalidInput("seed", seed, "expected a number >= 0")
+    if family not in MADE:
+        raise InvalidInput("family", family, f"expected one of {', '.join(MADE)}")
     target = Path(directory)
     with fresh_directory(target, force) as building:
-        _write(building, TINY if size == "tiny" else FULL, size, seed, dtype)
+        _write(building, MADE[family], size, seed, dtype)
         write_checksums(building, Layout(building).names())
     return target
 
 
-def _write(directory: Path, config: ModelConfig, size: Size, seed: int, dtype: torch.dtype) -> None:
-    config = _write_text_files(directory / "CosyVoice-BlankEN", config, size)
-    hyperpyyaml.write(directory / "cosyvoice2.yaml", yaml_tree(config))
-    _write_onnx(directory, config, seed)
+def _write(directory: Path, made: MadeFamily, size: Size, seed: int, dtype: torch.dtype) -> None:
+    family, config = made.family, made.tiny if size == "tiny" else made.full
+    config = _write_text_files(directory / "CosyVoice-BlankEN", family, config, size)
+    hyperpyyaml.write(directory / family.config_file, made.yaml_tree(config))
+    _write_onnx(directory, family, config, seed)
     write_speakers(directory / "spk2info.pt", config, seed)
     for part in PARTS:
         logger.info("%s: %d tensors", part, len(part_schema(part, config)))
@@ -78,7 +110,7 @@ def _write(directory: Path, config: ModelConfig, size: Size, seed: int, dtype: t
             _stream(directory / f"{part}.safetensors", part, config, seed, dtype)
 
 
-def _write_text_files(directory: Path, config: ModelConfig, size: Size) -> ModelConfig:
+def _write_text_files(directory: Path, family: Family, config: ModelConfig, size: Size) -> ModelConfig:
     """Tokenizer and Qwen2 configuration; returns the configuration with a text table that fits."""
     from cosyvoice_runtime.checkpoint.making.tokenizer_files import write_tokenizer
 
@@ -86,7 +118,7 @@ def _write_text_files(directory: Path, config: ModelConfig, size: Size) -> Model
     directory.mkdir()
     vocabulary_size = write_tokenizer(directory)
     if size == "tiny":
-        rows = vocabulary_size + len(SPECIAL_TOKENS)
+        rows = vocabulary_size + len(family.special_tokens)
         rows += -rows % TABLE_ROWS_MULTIPLE
         config = replace(config, speech_lm=replace(config.speech_lm, text_vocab_size=rows))
     content = qwen2_json(config.speech_lm, special_token_ids(vocabulary_size))
@@ -94,11 +126,11 @@ def _write_text_files(directory: Path, config: ModelConfig, size: Size) -> Model
     return config
 
 
-def _write_onnx(directory: Path, config: ModelConfig, seed: int) -> None:
+def _write_onnx(directory: Path, family: Family, config: ModelConfig, seed: int) -> None:
     from cosyvoice_runtime.checkpoint.making import onnx_standins
 
     logger.info("onnx stand-ins")
-    onnx_standins.write_speech_tokenizer(directory / "speech_tokenizer_v2.onnx", seed)
+    onnx_standins.write_speech_tokenizer(directory / family.speech_tokenizer, seed)
     onnx_standins.write_speaker_encoder(directory / "campplus.onnx", config.flow.speaker_dim, seed)
 
 

@@ -4,7 +4,8 @@ Random weights know no duration: an utterance would stop by chance or at the lim
 of the first layer counts. Its scores are 0, so it averages over all positions a mark that speech tokens
 carry with +1 and text tokens with -TOKENS_PER_TEXT_TOKEN: the average crosses 0 when that many speech tokens
 per text token have been spoken. Nothing else writes the hidden unit that receives it, and the logit of the
-end-of-speech row rises with it.
+end-of-speech row rises with it. Where the output head has no bias, another hidden unit that nothing writes is
+the same at every position, and takes the bias's place.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 
 TOKENS_PER_TEXT_TOKEN = 7.0
 """Speech tokens (25 a second) for each text token at which end of speech is as likely as going on."""
-MARK, COUNT = 0, 1
-"""Hidden units that carry the mark and its running average."""
+MARK, COUNT, CONSTANT = 0, 1, 2
+"""Hidden units: the mark, its running average, and one that is the same at every position."""
 MARK_SIZE = 0.25
 COUNT_GAIN = 4.0
 END_SLOPE = 40.0
 END_BIAS = 9.0
 """Near the largest of 6561 logits of standard deviation 2."""
 OTHER_STOPS_BIAS = -20.0
+CONSTANT_LEVEL = 0.5
+"""Of the constant unit after the final norm, about."""
 
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
@@ -43,6 +46,8 @@ def shape_length(name: str, tensor: Array, config: SpeechLMConfig) -> None:
         tensor[COUNT] = 0.0
     if ".layers.0.self_attn." in name:
         _counting_head(name.rpartition("self_attn.")[2], tensor, config.head_dim)
+    if not config.head_bias:
+        _constant_unit(name, tensor, config)
 
 
 def _mark(table: Array, size: float) -> None:
@@ -63,10 +68,21 @@ def _counting_head(name: str, tensor: Array, head_dim: int) -> None:
 
 
 def _stop_rows(name: str, tensor: Array, config: SpeechLMConfig) -> None:
-    end, *others = config.stop_ids
+    end, others = config.eos_id, [row for row in config.stop_ids if row != config.eos_id]
     if name.endswith("bias"):
         tensor[end], tensor[others] = END_BIAS, OTHER_STOPS_BIAS
     else:
         tensor[:, COUNT] = 0.0
         tensor[[end, *others]] = 0.0
         tensor[end, COUNT] = END_SLOPE
+
+
+def _constant_unit(name: str, tensor: Array, config: SpeechLMConfig) -> None:
+    if name.endswith(("speech_embedding.weight", "embed_tokens.weight")):
+        tensor[:, CONSTANT] = 1.0
+    elif name.endswith(("o_proj.weight", "down_proj.weight")):
+        tensor[CONSTANT] = 0.0
+    elif name == "llm_decoder.weight":
+        tensor[:, CONSTANT] = 0.0
+        tensor[list(config.stop_ids), CONSTANT] = OTHER_STOPS_BIAS / CONSTANT_LEVEL
+        tensor[config.eos_id, CONSTANT] = END_BIAS / CONSTANT_LEVEL

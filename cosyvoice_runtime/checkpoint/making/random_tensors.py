@@ -25,6 +25,7 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 MEAN_LOG_MEL = -6.0
 """Level that the flow writes and the vocoder expects; log-mels of speech lie between -11.5 and 2."""
 MEAN_F0_HZ = 180.0
+ROTARY_BASE = np.float32(10_000)
 MEAN_LOG_MAGNITUDE = -0.7
 """Level of the short-time spectrum that the vocoder writes: a waveform of about 0.07 rms."""
 
@@ -32,7 +33,7 @@ SPREADS: tuple[tuple[str, float], ...] = (
     # Residual branches: kept small so that a deep stack stays near the size of its input.
     (r"self_attn\.o_proj|mlp\.down_proj", 0.5),
     (r"llm_decoder\.weight", 2.0),
-    (r"final_proj\.weight", 2.0),
+    (r"final_proj\.weight|proj_out\.weight", 2.0),
     (r"f0_predictor\.classifier\.weight", 120.0),
     (r"m_source\.l_linear\.weight", 3.0),
     (r"source_downs\.\d+\.weight", 3.0),
@@ -56,6 +57,8 @@ def random_tensors(part: Part, config: ModelConfig, seed: int) -> Iterator[tuple
 
 def _tensor(name: str, shape: Shape, vocoder: VocoderConfig, seed: int) -> Array:
     noise = _noise(name, shape, seed)
+    if name.endswith("rotary_embed.inv_freq"):
+        return ROTARY_BASE ** -(np.arange(shape[0], dtype=np.float32) / np.float32(shape[0]))
     if name.endswith("original0"):
         return _gain(name, shape, vocoder) * (1 + 0.1 * noise)
     if name in ("conv_pre.bias", "f0_predictor.condnet.0.bias"):
@@ -80,7 +83,7 @@ def _spread(name: str) -> float:
 
 def _mean_bias(name: str, shape: Shape) -> Array:
     mean = np.zeros(shape, dtype=np.float32)
-    if name.endswith("final_proj.bias"):
+    if name.endswith(("final_proj.bias", "proj_out.bias")):
         mean[:] = MEAN_LOG_MEL
     elif name == "f0_predictor.classifier.bias":
         mean[:] = MEAN_F0_HZ
@@ -93,7 +96,7 @@ def _gain(name: str, shape: Shape, vocoder: VocoderConfig) -> Array:
     """Mean norm of a weight-normed convolution's filters."""
     gain = np.ones(shape, dtype=np.float32)
     stage = re.match(r"ups\.(\d+)\.", name)
-    if stage:
+    if stage and vocoder.transposed_upsampling:
         # A transposed convolution of stride s spreads each input over s outputs of half the channels.
         gain *= 1.3 * math.sqrt(vocoder.upsample_rates[int(stage[1])] / 2)
     elif ".convs2." in name:
@@ -109,7 +112,7 @@ def _level_shift(name: str, shape: Shape, vocoder: VocoderConfig, seed: int) -> 
     """What a constant mel at the mean level would add to each output of a weight-normed convolution."""
     weight = name.replace("bias", "parametrizations.weight")
     channels = shape[0]
-    kernel = 7 if name.startswith("conv_pre") else 3
+    kernel = vocoder.first_kernel if name.startswith("conv_pre") else vocoder.first_f0_kernel
     gain = _tensor(f"{weight}.original0", (channels, 1, 1), vocoder, seed).reshape(channels)
     direction = _tensor(f"{weight}.original1", (channels, vocoder.mel_bins, kernel), vocoder, seed)
     sums, norms = direction.sum(axis=(1, 2)), np.linalg.norm(direction.reshape(channels, -1), axis=1)

@@ -38,7 +38,7 @@ def encoder_graph(encoder: FlowEncoder, config: FlowConfig, dtype: str) -> onnx.
 
 class _EncoderGraph:
     def __init__(self, config: FlowConfig, dtype: str) -> None:
-        self.config, self.encoder_config = config, config.encoder
+        self.config, self.encoder_config = config, config.conformer
         self.graph = Graph(NAME, dtype)
 
     def build(self, encoder: FlowEncoder) -> onnx.ModelProto:

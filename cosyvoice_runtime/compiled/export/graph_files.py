@@ -82,13 +82,14 @@ def _write(checkpoint_dir: Path, name: str, dtype: str, target: Path) -> None:
 
 def _network(layout: Layout, name: str, dtype: str) -> onnx.ModelProto:
     config = load_config(layout.directory)
+    unet = config.flow.unet  # refuses a checkpoint of another family, whose networks have no graphs
     tensors = load_tensors(layout, NETWORKS[name], config)
     if name == vocoder.NAME:
         return vocoder.decoder_graph(HiFT.from_tensors(config.vocoder, tensors).decoder, dtype)
     network = Flow.from_tensors(config.flow, tensors).network
     if name == encoder.NAME:
-        return encoder.encoder_graph(network.encoder, config.flow, dtype)
-    return estimator.estimator_graph(network.estimator, config.flow.estimator, config.flow.mel_bins, dtype)
+        return encoder.encoder_graph(network.conformer, config.flow, dtype)
+    return estimator.estimator_graph(network.unet, unet, config.flow.mel_bins, dtype)
 
 
 def _code_hash() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
@@ -26,6 +26,7 @@ from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, CosyVoice2Settings
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import VoiceStore
+from cosyvoice_runtime.voice.build import prompt_mel
 from cosyvoice_runtime.voice.extractors import checkpoint_id
 from cosyvoice_runtime.voice.speakers import import_speakers
 
@@ -59,11 +60,11 @@ def load_speech_service(
         CheckpointError: a file is missing or damaged.
     """
     layout, config = _checkpoint(settings.checkpoint_dir)
-    tokenizer = TextTokenizer(layout.vocabulary.parent)
+    tokenizer = TextTokenizer(layout.vocabulary.parent, layout.family.special_tokens)
     return SpeechService(
         stages,
         _voices(settings, layout, tokenizer, stages, metrics),
-        TextFrontEnd(tokenizer),
+        TextFrontEnd(tokenizer, family=layout.family),
         tokenizer,
         HopPolicy.of(config.flow, settings),
         config.vocoder.sample_rate,
@@ -165,4 +166,7 @@ def _voices(
         max_bytes=settings.max_voices_mib << 20,
     )
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity)
-    return VoiceBook(store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up)
+    mel_of = partial(prompt_mel, high_hz=layout.family.mel_high_hz)
+    return VoiceBook(
+        store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, mel_of
+    )

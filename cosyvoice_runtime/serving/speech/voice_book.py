@@ -33,6 +33,7 @@ class VoiceBook:
         default: name of the voice of requests that say nothing; the checkpoint's first speaker if it has
             no voice of this name.
         on_lookup: told of each reference whether its voice was known.
+        mel_of: the prompt's mel of a reference, as the checkpoint's family makes it.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class VoiceBook:
         extractors: ReferenceExtractors,
         checkpoint_id: str,
         on_lookup: Callable[[bool], None] = lambda _: None,
+        mel_of: Callable[[Audio], Tensor] = prompt_mel,
     ) -> None:
         self._store = store
         self._speakers = speakers
@@ -50,6 +52,7 @@ class VoiceBook:
         self._extractors = extractors
         self._checkpoint_id = checkpoint_id
         self._on_lookup = on_lookup
+        self._mel_of = mel_of
 
     def named(self, name: str) -> Voice:
         """A registered voice or a speaker of the checkpoint.
@@ -106,6 +109,6 @@ class VoiceBook:
         tokens, embedding, mel = await asyncio.gather(
             self._extractors.speech_tokens(samples),
             self._extractors.speaker_embedding(samples),
-            asyncio.to_thread(prompt_mel, reference),
+            asyncio.to_thread(self._mel_of, reference),
         )
         return assemble_voice(reference, transcript, mel, tokens, embedding, self._checkpoint_id)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.huggingface import SPARE_ROWS, read_merged, recorded_vocabulary
+from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.sections import load_config, read_json
+from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE, Tensors, load_tensors, read_tensors
 from cosyvoice_runtime.errors import CheckpointError

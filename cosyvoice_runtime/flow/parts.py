@@ -1,0 +1,53 @@
+"""The networks of each family's flow, picked by the class of its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from cosyvoice_runtime.checkpoint.config import EstimatorConfig, FlowConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
+from cosyvoice_runtime.flow import weights, weights_cosyvoice3
+from cosyvoice_runtime.flow.dit import DiT
+from cosyvoice_runtime.flow.encoder import FlowEncoder
+from cosyvoice_runtime.flow.estimator import Estimator
+from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
+
+
+@dataclass(frozen=True)
+class FlowParts:
+    """Makers of the parts of a flow.
+
+    Attributes:
+        encoder: of a configuration, ``token_width``, ``lookahead_tokens`` and ``frames_per_token``.
+        projection: of what the encoder gives to the mel's size.
+        estimator: of a configuration and the mel's size.
+        from_published: state of the whole network out of published tensors.
+    """
+
+    encoder: Callable[[Any, int, int, int], FlowEncoder | LookAheadEncoder]
+    projection: Callable[[FlowConfig], nn.Module]
+    estimator: Callable[[Any, int], Estimator | DiT]
+    from_published: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+
+
+def parts_of(config: FlowConfig) -> FlowParts:
+    """Those of the configuration's family."""
+    return _PARTS[type(config.estimator)]
+
+
+def _linear_projection(config: FlowConfig) -> nn.Module:
+    return nn.Linear(config.conformer.width, config.mel_bins)
+
+
+def _no_projection(config: FlowConfig) -> nn.Module:  # noqa: ARG001
+    return nn.Identity()
+
+
+_PARTS = {
+    EstimatorConfig: FlowParts(FlowEncoder, _linear_projection, Estimator, weights.from_published),
+    DiTConfig: FlowParts(LookAheadEncoder, _no_projection, DiT, weights_cosyvoice3.from_published),
+}

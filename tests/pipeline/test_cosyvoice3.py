@@ -1,0 +1,163 @@
+"""A CosyVoice3 checkpoint speaks through the same library and command line."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.audio.mel import mel_spectrogram
+from cosyvoice_runtime.audio.resample import resample
+from cosyvoice_runtime.checkpoint import make_checkpoint
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm import FinishReason, SamplingOptions
+from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
+from cosyvoice_runtime.pipeline.cli import main
+from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
+
+PREFIX = "You are a helpful assistant.<|endofprompt|>"
+TEXT = PREFIX + "Hello world. How are you?"
+TOLERANCE = 1e-3
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("family") / "tiny", "tiny", seed=0, family="cosyvoice3")
+
+
+@pytest.fixture(scope="module")
+def synthesizer(checkpoint) -> Synthesizer:
+    return Synthesizer.from_checkpoint(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def recording() -> Audio:
+    time = torch.arange(24_000 * 2) / 24_000
+    tone = sum(torch.sin(2 * torch.pi * 150 * overtone * time) / overtone for overtone in range(1, 70))
+    return Audio(0.2 * tone * (1 + torch.sin(2 * torch.pi * 4 * time)), 24_000)
+
+
+def speak(synthesizer: Synthesizer, text: str, **options) -> list:
+    voice = synthesizer.speakers["default"]
+    return list(synthesizer.synthesize(SpeechRequest(text, voice, seed=5, **options)))
+
+
+def test_streamed_equals_offline(synthesizer):
+    streamed = speak(synthesizer, TEXT)
+    [offline] = speak(synthesizer, TEXT, streaming=False)
+    assert len(streamed) > 1
+    assert offline.finish_reason is FinishReason.STOP
+    samples = torch.cat([chunk.samples for chunk in streamed])
+    torch.testing.assert_close(samples, offline.samples, atol=TOLERANCE, rtol=0)
+    assert len(samples) % 960 == 0
+    assert samples.abs().max() > 0.01
+
+
+@settings(max_examples=10)
+@given(
+    length=st.integers(1, 120),
+    cut=st.lists(st.integers(1, 60), max_size=6),
+    speed=st.sampled_from([1.0, 1.0, 0.8, 1.3]),
+    seed=st.integers(0, 99),
+)
+def test_any_schedule_of_tokens_gives_the_same_samples(synthesizer, length, cut, speed, seed):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(6561, (length,), generator=generator).tolist()
+    token2wav, voice = synthesizer.token2wav, synthesizer.speakers["default"]
+
+    def wave(ends: list[int]) -> torch.Tensor:
+        state, waves = token2wav.open(flow_prompt(voice), noise_seed=7, speed=speed), []
+        for start, end in itertools.pairwise([0, *ends, length]):
+            token2wav.push(state, tokens[start:end], last=end == length)
+            waves += token2wav.advance([state])
+        token2wav.close(state)
+        return torch.cat(waves)
+
+    offline = wave([])
+    ends = [end for end in itertools.accumulate(cut) if end < length]
+    torch.testing.assert_close(wave(ends), offline, atol=TOLERANCE, rtol=0)
+    if speed == 1.0:
+        assert len(offline) == 960 * length
+
+
+def test_the_same_seed_gives_the_same_speech(synthesizer):
+    first, again = (torch.cat([chunk.samples for chunk in speak(synthesizer, TEXT)]) for _ in range(2))
+    assert torch.equal(first, again)
+
+
+def test_text_without_the_end_of_an_instruction_is_refused_by_name(synthesizer):
+    with pytest.raises(InvalidInput, match=r"target_text: .*<\|endofprompt\|>"):
+        speak(synthesizer, "Hello world.")
+
+
+def test_reference_text_without_the_end_of_an_instruction_is_refused_by_name(synthesizer, recording):
+    voice = synthesizer.voice(recording, "some words")
+    with pytest.raises(InvalidInput, match=r"reference_text: 'some words' .*<\|endofprompt\|>"):
+        synthesizer.synthesize(SpeechRequest("Hello.", voice))
+    told = synthesizer.voice(recording, PREFIX + "some words")
+    assert list(synthesizer.synthesize(SpeechRequest("Hello.", told, sampling=SamplingOptions(max_tokens=9))))
+
+
+def test_an_instruction_needs_no_marker_of_its_own(synthesizer):
+    sampling = SamplingOptions(max_tokens=9)
+    assert speak(synthesizer, "Hello.", instruct_text="Please speak slowly.", sampling=sampling)
+
+
+def test_long_text_behind_a_prefix_is_spoken_in_segments(synthesizer):
+    chunks = speak(
+        synthesizer, PREFIX + "This is a long sentence. " * 30, sampling=SamplingOptions(max_tokens=3)
+    )
+    assert chunks[-1].segment > 1
+
+
+def test_text_in_pieces_is_spoken_behind_an_instruction(synthesizer):
+    voice = synthesizer.speakers["default"]
+    request = SpeechRequest("", voice, instruct_text="Please speak slowly.", seed=5)
+    pieces = [
+        f"{word} "
+        for word in [
+            "Good",
+            "morning.",
+            "How",
+            "are",
+            "you",
+            "on",
+            "this",
+            "fine",
+            "day?",
+            "I",
+            "am",
+            "well.",
+        ]
+    ]
+    chunks = list(synthesizer.synthesize_pieces(pieces, request))
+    assert sum(chunk.seconds for chunk in chunks) > 1
+    with pytest.raises(InvalidInput, match="target_text"):
+        list(synthesizer.synthesize_pieces(pieces, SpeechRequest("", voice)))
+
+
+def test_reference_mel_reaches_to_12_khz(synthesizer, recording):
+    mel = synthesizer.voice(recording, "").prompt_mel
+    expected = mel_spectrogram(resample(recording.samples, recording.rate, 24_000), 12_000.0)
+    assert torch.equal(mel, expected[: len(mel)])
+
+
+def test_command_line_speaks(checkpoint, tmp_path, capsys):
+    target = tmp_path / "speech.wav"
+    assert main(["speak", "--checkpoint", str(checkpoint), "--seed", "1", TEXT, "-o", str(target)]) == 0
+    assert "ends: stop" in capsys.readouterr().err
+    samples, rate = soundfile.read(target)
+    assert rate == 24_000
+    assert abs(samples).max() > 0.01
+
+
+def test_command_line_names_what_is_missing(checkpoint, tmp_path, capsys):
+    target = tmp_path / "speech.wav"
+    assert main(["speak", "--checkpoint", str(checkpoint), "Hello.", "-o", str(target)]) == 1
+    assert "target_text" in capsys.readouterr().err
