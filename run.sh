@@ -36,6 +36,10 @@ need() { # need FILE STAGE: stop unless an earlier stage has made the file
   [[ -e "$1" ]] || { echo "run.sh: $1 is missing; stage $2 makes it: ./run.sh $2 $2" >&2; exit 1; }
 }
 
+need_checkpoint() { # of any family; what can't be done with it, the scripts say
+  [[ -e "$CHECKPOINT/cosyvoice3.yaml" ]] || need "$CHECKPOINT/cosyvoice2.yaml" 0
+}
+
 find_server() { # find_server http|grpc: where the settings say that it listens, unless the options say it
   local url
   SERVER=()
@@ -54,13 +58,13 @@ stage_0() { say "checkpoint"; "$PYTHON" scripts/fetch_checkpoint.py "$CHECKPOINT
 
 stage_1() {
   say "engines"
-  need "$CHECKPOINT/cosyvoice2.yaml" 0
+  need_checkpoint
   "$PYTHON" scripts/build_engines.py "checkpoint_dir=$CHECKPOINT"
 }
 
 stage_2() {
   say "model repository"
-  need "$CHECKPOINT/cosyvoice2.yaml" 0
+  need_checkpoint
   "$PYTHON" scripts/render_model_repo.py --output "$MODEL_REPO" "checkpoint_dir=$CHECKPOINT"
 }
 
@@ -86,7 +90,7 @@ stage_5() {
 
 stage_6() {
   say "offline benchmark"
-  need "$CHECKPOINT/cosyvoice2.yaml" 0
+  need_checkpoint
   "$PYTHON" benchmarks/offline_inference.py --checkpoint "$CHECKPOINT" "${OPTIONS[@]}"
 }
 

@@ -37,6 +37,7 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions, build_flags
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
 from cosyvoice_runtime.serving.lm.engines.vllm.export import export
+from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 
@@ -46,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         settings = Settings.read(options.settings, os.environ).resolved(Machine.here())
+        require_served(settings.cosyvoice2.checkpoint_dir)
         if options.explain:
             explain(settings.tensorrt_llm, options.tp_size)
             return 0

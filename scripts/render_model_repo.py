@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
 
@@ -33,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         settings = Settings.read(options.settings, os.environ).resolved(Machine.here())
+        require_served(settings.cosyvoice2.checkpoint_dir)
         files = render(options.templates, settings)
         changed = write(files, options.output)
     except CosyVoiceError as error:

@@ -17,6 +17,7 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark
+from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
@@ -134,6 +135,7 @@ async def _measure_speed(service: SpeechService, admission: Admission) -> None:
 @lru_cache(maxsize=1)
 def _checkpoint(directory: Path) -> tuple[Layout, ModelConfig]:
     """Read once for the stages and the service."""
+    require_served(directory)
     return Layout(directory), load_config(directory)
 
 
