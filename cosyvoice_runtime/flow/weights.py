@@ -64,6 +64,11 @@ def from_published(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return fused_projections(renamed(matrices(tensors), _RENAMES))
 
 
+def own_name(name: str) -> str:
+    """What a tensor with this published name is called here."""
+    return _renamed(name, _RENAMES)
+
+
 def renamed(tensors: Mapping[str, Tensor], renames: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
     """The tensors with every pattern of their names replaced, in order."""
     return {_renamed(name, renames): tensor for name, tensor in tensors.items()}

@@ -1,8 +1,8 @@
 """Calls whose clients have left, until their end.
 
 tritonserver 2.51 may abort, for all clients, when a stream is cancelled just as it begins or ends: its thread
-then locks a mutex of what it has freed. So nothing is cancelled here. The models are told in a request of
-their own to stop, and what still comes of the call is read and thrown away.
+then locks a mutex of what it has freed. So no call to an entry model is cancelled. The models are told in a
+request of their own to stop, and what still comes of the call is read and thrown away.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import suppress
 from typing import Any
+
+import grpc
 
 logger = logging.getLogger(__name__)
 
+PROCESSED_S = 0.1
+"""Time in which tritonserver has handed a request to its model; a cancel before that may end the server."""
 STOP_AGAIN_S = 0.5
 """Time after which a model is told again: the first word may have overtaken the request that it is about."""
 
@@ -35,7 +40,13 @@ class Departures:
         Args:
             ending: reads the call to its end.
         """
-        task = asyncio.create_task(self._see_off(call_id, asked, ending))
+        self._keep(asyncio.create_task(self._see_off(call_id, asked, ending)))
+
+    def cancel(self, call: Any, ending: Coroutine[Any, Any, object]) -> None:
+        """Cancel a call to a model that can't be told, at the risk that this is for."""
+        self._keep(asyncio.create_task(_cancel(call, ending)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -54,6 +65,13 @@ class Departures:
             await asyncio.wait([end], timeout=STOP_AGAIN_S)
         if error := end.exception():
             logger.debug("the end of a call that its client has left: %s", error)
+
+
+async def _cancel(call: Any, ending: Coroutine[Any, Any, object]) -> None:
+    await asyncio.sleep(PROCESSED_S)
+    call.cancel()
+    with suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.RpcError):
+        await ending
 
 
 def new_call_id() -> str:

@@ -95,6 +95,7 @@ class _Calls(grpc.GenericRpcHandler):
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
         self._departures = departures
+        self._stages = frozenset(options.stages)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         method = handler_call_details.method
@@ -165,7 +166,10 @@ class _Calls(grpc.GenericRpcHandler):
             await context.abort(grpc.StatusCode[status], text)
         finally:
             if not upstream.done():
-                self._departures.see_off(call_id, stream.models, stream.drain())
+                if stream.models.isdisjoint(self._stages):
+                    self._departures.see_off(call_id, stream.models, stream.drain())
+                else:
+                    self._departures.cancel(upstream, stream.drain())
 
 
 class Admitted(NamedTuple):

@@ -15,6 +15,7 @@ class GatewayOptions:
         server: path of tritonserver's Unix socket.
         open_models: that clients may ask.
         max_request_bytes: size of the largest request.
+        stages: models that can't be told of a client that has left; open to clients for development only.
         max_pending_bytes: size of all requests together that tritonserver has not begun to answer; it copies
             them into shared memory, which never shrinks.
     """
@@ -24,6 +25,7 @@ class GatewayOptions:
     open_models: tuple[str, ...]
     max_request_bytes: int
     max_pending_bytes: int
+    stages: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -31,4 +33,4 @@ class GatewayOptions:
     @classmethod
     def from_json(cls, text: str) -> GatewayOptions:
         values = json.loads(text)
-        return cls(**values | {"open_models": tuple(values["open_models"])})
+        return cls(**values | {name: tuple(values[name]) for name in ("open_models", "stages")})

@@ -254,12 +254,17 @@ class Server:
                 address=self._ports.listening(port),
                 server=str(socket),
                 open_models=self._open_models(),
+                stages=self._stages(),
                 max_request_bytes=self.settings.max_request_mib << 20,
                 max_pending_bytes=(shared_memory.free_mib() << 20) // PENDING_SHARE,
             )
             self._gateways.append(GatewayProcess(protocol, options, self._python, self.settings.log_file))
         for gateway in self._gateways:
             gateway.wait_until_open()
+
+    def _stages(self) -> tuple[str, ...]:
+        models = preflight.models_of(self._repository)
+        return tuple(name for name in models if name not in self.settings.entry_models)
 
     def _open_models(self) -> tuple[str, ...]:
         listed = self.settings.open_models

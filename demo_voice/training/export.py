@@ -21,7 +21,7 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.making.architecture import yaml_tree
 from cosyvoice_runtime.checkpoint.schema import Schema, flow_schema, vocoder_schema
 from cosyvoice_runtime.flow.flow import FlowNetwork
-from cosyvoice_runtime.flow.weights import _rename
+from cosyvoice_runtime.flow.weights import own_name
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.weights import DIRECTION, GAIN
 from demo_voice.training.flow import with_phases
@@ -105,7 +105,7 @@ def published_flow(state: State, schema: Schema) -> dict[str, Tensor]:
                 split[f"{match[1]}{part}.{match[2]}"] = piece
         else:
             split[name] = tensor
-    return {name: _shaped(split[_rename(name)], shape) for name, shape in schema.items()}
+    return {name: _shaped(split[own_name(name)], shape) for name, shape in schema.items()}
 
 
 def _shaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
