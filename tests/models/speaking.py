@@ -38,6 +38,6 @@ def outcome(server: Server, request: SpeechRequest) -> np.ndarray | ClientError:
         return error
 
 
-def assert_same_audio(actual: np.ndarray, expected: np.ndarray) -> None:
+def assert_same_audio(actual: np.ndarray, expected: np.ndarray, tolerance: float = TOLERANCE) -> None:
     assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(actual, expected, atol=tolerance, rtol=0)

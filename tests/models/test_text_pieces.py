@@ -26,6 +26,9 @@ from cosyvoice_runtime.pipeline import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.pipeline import Synthesizer
 from cosyvoice_runtime.pipeline.incoming_text import TextMark
 
+BATCHED_OTHERWISE = 3e-3
+"""Of full scale: chunks of several utterances are computed together, which rounds otherwise."""
+
 CLAUSES = ["Where did she put the 3.14 of it? ", "No idea. ", "It is late; go on."]
 WHOLE = "".join(CLAUSES)
 IDLE_S = 4.0
@@ -99,7 +102,9 @@ def test_audio_is_that_of_the_library_for_the_same_clauses(server, synthesizer, 
     expected = list(synthesizer.synthesize_pieces(pieces, request))
     asked = dataclasses.replace(SPEECH, reference=reference() if cloned else None)
     chunks = run(heard(server, pieces, asked))
-    assert_same_audio(samples(chunks), torch.cat([chunk.samples for chunk in expected]).numpy())
+    assert_same_audio(
+        samples(chunks), torch.cat([chunk.samples for chunk in expected]).numpy(), BATCHED_OTHERWISE
+    )
     ends = [(chunk.finish_reason, chunk.spoken_characters) for chunk in chunks if chunk.finish_reason]
     assert ends == [
         (chunk.finish_reason.value, chunk.spoken_characters) for chunk in expected if chunk.finish_reason
@@ -131,7 +136,7 @@ def test_deltas_of_many_utterances_stay_in_order(server):
 
     first, *others = (samples(chunks) for chunks in run(work()))
     for other in others:
-        assert_same_audio(other, first)
+        assert_same_audio(other, first, BATCHED_OTHERWISE)
 
 
 def in_one_stream(server: Supervised, words: list[str]) -> np.ndarray:
@@ -161,7 +166,7 @@ def test_messages_of_one_stream_are_applied_in_order(server):
     words = [f"word{number} " for number in range(25)]
     expected = samples(run(heard(server, words, SPEECH)))
     for _ in range(3):
-        assert_same_audio(in_one_stream(server, words), expected)
+        assert_same_audio(in_one_stream(server, words), expected, BATCHED_OTHERWISE)
 
 
 @pytest.mark.parametrize("way", ["cancel", "leave", "error"])
