@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,16 +95,6 @@ class FrontEnd:
     def prompts(self, text: str, voice: Voice) -> Sequence[Prompt]:
         """One for each segment of the text."""
         return lm_prompts(SpeechRequest(text, voice), self._text, self._tokenizer)
-
-
-class Stages(Protocol):
-    """The speech LM and token2wav of a server, at work in this process."""
-
-    def speak(self, segments: Sequence[TextSegment], done: Callable[[], None]) -> list[Speech]: ...
-
-    def voice(
-        self, segments: Sequence[TextSegment], speech: Sequence[Speech], done: Callable[[], None]
-    ) -> list[Tensor]: ...
 
 
 class ServedStages:
@@ -263,7 +253,7 @@ def read_utterances(options: argparse.Namespace) -> list[Utterance]:
 
 
 def speak_all(
-    options: argparse.Namespace, utterances: Sequence[Utterance], front_end: FrontEnd, stages: Stages
+    options: argparse.Namespace, utterances: Sequence[Utterance], front_end: FrontEnd, stages: ServedStages
 ) -> dict[str, Any]:
     """One run; returns its log."""
     watch = Stopwatch()

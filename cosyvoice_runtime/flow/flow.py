@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,7 @@ from cosyvoice_runtime.flow.estimator import (
 from cosyvoice_runtime.flow.layers import NoPast, Past, visible_keys
 from cosyvoice_runtime.flow.parts import parts_of
 
+Part = TypeVar("Part", bound=nn.Module)
 MAX_PROMPT_S = 30
 """Longest reference (CosyVoice's front end refuses longer ones): a prompt is computed and kept as a whole."""
 
@@ -91,10 +92,7 @@ class FlowNetwork(nn.Module):
         Raises:
             CheckpointError: the network is of another family.
         """
-        if not isinstance(self.encoder, FlowEncoder):
-            found = type(self.encoder).__name__
-            raise CheckpointError(f"only CosyVoice2's encoder will do; this flow has {found}")
-        return self.encoder
+        return _cosyvoice2s(self.encoder, FlowEncoder, "encoder")
 
     @property
     def unet(self) -> Estimator:
@@ -103,10 +101,7 @@ class FlowNetwork(nn.Module):
         Raises:
             CheckpointError: the network is of another family.
         """
-        if not isinstance(self.estimator, Estimator):
-            found = type(self.estimator).__name__
-            raise CheckpointError(f"only CosyVoice2's estimator will do; this flow has {found}")
-        return self.estimator
+        return _cosyvoice2s(self.estimator, Estimator, "estimator")
 
     def replace(self, encoder: nn.Module, estimator: nn.Module) -> None:
         """Run others in place of the two; their weights are freed."""
@@ -335,3 +330,9 @@ class Flow:
             tokens[row, : len(span.tokens)] = span.tokens
             present[row, : len(span.tokens)] = True
         return tokens.to(self.device), present.to(self.device)
+
+
+def _cosyvoice2s(part: nn.Module, kind: type[Part], name: str) -> Part:
+    if not isinstance(part, kind):
+        raise CheckpointError(f"only CosyVoice2's {name} will do; this flow has {type(part).__name__}")
+    return part

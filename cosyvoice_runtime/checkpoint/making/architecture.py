@@ -104,8 +104,8 @@ TINY = ModelConfig(
 """All rates, the speech vocabulary and the speaker dimension of the published model, in small networks."""
 
 
-def yaml_tree(config: ModelConfig) -> dict[str, Any]:
-    """Content of ``cosyvoice2.yaml`` for an architecture, tagged like the published file."""
+def rates_and_sizes(config: ModelConfig) -> dict[str, Any]:
+    """What stands at the top of every family's file."""
     return {
         "sample_rate": config.vocoder.sample_rate,
         "llm_input_size": config.speech_lm.hidden_size,
@@ -114,6 +114,13 @@ def yaml_tree(config: ModelConfig) -> dict[str, Any]:
         "token_frame_rate": config.flow.token_rate,
         "token_mel_ratio": config.flow.frames_per_token,
         "chunk_size": config.flow.encoder.chunk_tokens,
+    }
+
+
+def yaml_tree(config: ModelConfig) -> dict[str, Any]:
+    """Content of ``cosyvoice2.yaml`` for an architecture, tagged like the published file."""
+    return {
+        **rates_and_sizes(config),
         "encoder_up_blocks": config.flow.conformer.num_up_layers,
         "llm": llm_section(config.speech_lm, "Qwen2LM"),
         "flow": _flow(config.flow),

@@ -46,13 +46,7 @@ TINY = ModelConfig(
 def yaml_tree(config: ModelConfig) -> dict[str, Any]:
     """Content of ``cosyvoice3.yaml`` for an architecture of this family, tagged like the published file."""
     return {
-        "sample_rate": config.vocoder.sample_rate,
-        "llm_input_size": config.speech_lm.hidden_size,
-        "llm_output_size": config.speech_lm.hidden_size,
-        "spk_embed_dim": config.flow.speaker_dim,
-        "token_frame_rate": config.flow.token_rate,
-        "token_mel_ratio": config.flow.frames_per_token,
-        "chunk_size": config.flow.encoder.chunk_tokens,
+        **cosyvoice2.rates_and_sizes(config),
         "llm": cosyvoice2.llm_section(config.speech_lm, "CosyVoice3LM"),
         "flow": _flow(config.flow),
         "hift": cosyvoice2.hift_section(
