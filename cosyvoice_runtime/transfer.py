@@ -1,4 +1,4 @@
-"""Small values from the host to a device."""
+"""Small values from the host to a device, and back."""
 
 from __future__ import annotations
 
@@ -21,3 +21,26 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 def integers(values: Sequence[int], device: torch.device) -> Tensor:
     """[n] int64 on the device."""
     return moved(torch.tensor(values, dtype=torch.int64), device)
+
+
+class Fetch:
+    """A copy of a device's values on its way to the host, which may do something else until it wants them.
+
+    Args:
+        values: as they are when the device has done all that it was given before.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._arrived: torch.cuda.Event | None = None
+        if values.device.type != "cuda":
+            self._copy = values.clone()
+            return
+        self._copy = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        self._copy.copy_(values, non_blocking=True)
+        self._arrived = torch.cuda.current_stream(values.device).record_event()
+
+    def wait(self) -> Tensor:
+        """The values, once they are here."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._copy

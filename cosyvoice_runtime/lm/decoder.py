@@ -3,77 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.generation import Emission, FinishReason, Generation, TokenLimits
+from cosyvoice_runtime.lm.device_steps import DeviceSteps
+from cosyvoice_runtime.lm.generation import Drawn, Emission, FinishReason, Generation, TokenLimits
+from cosyvoice_runtime.lm.host_steps import HostSteps
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
-from cosyvoice_runtime.lm.prompt import Prompt, PromptPart, check_speech, check_text, num_positions
-from cosyvoice_runtime.lm.sampling import SamplingOptions, sample_batch
-from cosyvoice_runtime.lm.step_graphs import GraphedSteps
+from cosyvoice_runtime.lm.prefills import Prefills
+from cosyvoice_runtime.lm.prompt import Prompt, check_speech, check_text, num_positions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
+from cosyvoice_runtime.lm.step_graphs import DecodeStep
 from cosyvoice_runtime.lm.text_stream import TextStream
-from cosyvoice_runtime.transfer import integers
-
-SPAN_STEP = 64
-"""Steps attend to a multiple of this many cache positions: few distinct shapes, little excess."""
 
 
-class DecodeSteps(Protocol):
-    """Steps over the first slots of a cache."""
+class Steps(Protocol):
+    """Brings sequences of a cache forward."""
 
-    def size(self, needed: int) -> int:
-        """Slots that a step takes when it needs at least ``needed`` of them."""
+    def advance(self, running: Sequence[Generation]) -> list[Drawn]:
+        """Feed what is ready, and say what has been drawn: at most one id for each sequence.
 
-    def span(self, needed: int) -> int:
-        """Positions that a step attends to when it needs at least ``needed`` of them."""
-
-    def run(self, tokens: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], span: int) -> Tensor:
-        """Feed one token to each slot; see :meth:`SpeechLM.decode_step`.
-
-        Args:
-            tokens, positions: [S], S from :meth:`size`.
-            span: from :meth:`span`.
-
-        Returns:
-            float32 logits [S, speech_rows].
+        The caller has every id accepted before the next call. A sequence without room for its next text is
+        ended.
         """
 
 
-class EagerSteps:
-    """Steps as large as needed."""
-
-    def __init__(self, lm: SpeechLM, cache: KVCache) -> None:
-        self._lm = lm
-        self._cache = cache
-
-    def size(self, needed: int) -> int:
-        return needed
-
-    def span(self, needed: int) -> int:
-        return min(-(-needed // SPAN_STEP) * SPAN_STEP, self._cache.max_len)
-
-    def run(self, tokens: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], span: int) -> Tensor:
-        fed = torch.from_numpy(np.stack([tokens, positions])).to(self._lm.device)
-        return self._lm.decode_step(fed[0], fed[1], self._cache.view(0, len(tokens)), span)
-
-
-PREFILL_POSITIONS = 2048
-"""Most positions, padding included, of several prompts in one pass: a longer one delays running sequences."""
-
 DEFAULT_OPTIONS = SamplingOptions()
-
-
-class Prefill(NamedTuple):
-    """A sequence and the parts of its prompt to feed now."""
-
-    sequence: Generation
-    parts: Sequence[PromptPart]
 
 
 class BatchDecoder:
@@ -86,9 +45,12 @@ class BatchDecoder:
         slots: utterances at a time.
         max_len: positions per utterance, prompt and generated tokens together.
         capture: steps are captured with it and replayed, on a GPU with `CudaGraphCapture`. Captured steps
-            come in few sizes, so this changes logits as much as neighbours do.
+            come in few sizes, so this changes logits as much as neighbours do. Draws are captured with them,
+            from other random numbers than the host's, and a token is emitted by the step after its own.
         prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
             for one as for several, as on a GPU.
+        decode_step: computes the logits of captured steps; None: the network's own.
+        draw: draws in captured steps.
     """
 
     def __init__(
@@ -98,13 +60,18 @@ class BatchDecoder:
         max_len: int,
         capture: GraphCapture | None = None,
         prefill_batch: int = 1,
+        decode_step: DecodeStep | None = None,
+        draw: DrawSlots = draw_plain,
     ) -> None:
         self._lm = lm
-        self._prefill_batch = prefill_batch
         self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
-        self._steps: DecodeSteps = EagerSteps(lm, self._cache)
-        if capture is not None:
-            self._steps = GraphedSteps(lm, self._cache, capture)
+        prefills = Prefills(lm, self._cache, prefill_batch)
+        self._steps: Steps
+        if capture is None:
+            self._steps = HostSteps(lm, self._cache, prefills)
+        else:
+            step = decode_step or lm.decode_step
+            self._steps = DeviceSteps(lm, self._cache, prefills, capture, step, draw)
         self._running: dict[int, Generation] = {}
 
     @property
@@ -197,13 +164,10 @@ class BatchDecoder:
 
         Returns:
             at most one emission per utterance. One that drew a fill marker has none, one without room
-            for its next text ends with reason ``length``.
+            for its next text ends with reason ``length``. With captured steps the tokens are those of the
+            step before: the first call for an utterance brings none.
         """
-        sequences, logits = self._feed()
-        tokens: dict[Generation, int | None] = {}
-        if sequences:
-            drawn = zip(sequences, self._draw(sequences, torch.cat(logits)), strict=True)
-            tokens = {sequence: self._accept(sequence, token) for sequence, token in drawn}
+        tokens = {drawn.sequence: self._accept(drawn) for drawn in self._steps.advance(self.active)}
         return list(self._emissions(tokens))
 
     def _admit(self, generation: Generation) -> Generation:
@@ -224,77 +188,10 @@ class BatchDecoder:
             if wanted is not None and wanted > room:
                 raise InvalidInput(field, wanted, f"after this prompt there is room for {room}")
 
-    def _feed(self) -> tuple[list[Generation], list[Tensor]]:
-        """Feed what is ready: the utterances concerned, and their logits as parts of [sequences, V]."""
-        sequences = [sequence for sequence in self._running.values() if sequence.unfed]
-        logits = [self._decode(sequences)] if sequences else []
-        for group in self._prompts():
-            sequences += [prompt.sequence for prompt in group]
-            logits.append(self._prefill(group))
-        return sequences, logits
-
-    def _prompts(self) -> Iterator[list[Prefill]]:
-        """Prompts to prefill now, in groups for one pass."""
-        group: list[Prefill] = []
-        for sequence in self._running.values():
-            parts = sequence.take_feed()
-            if parts is None:
-                continue
-            if self._cache.lengths[sequence.slot] + num_positions(parts) > self._cache.max_len:
-                sequence.finish(FinishReason.LENGTH)
-                continue
-            prompt = Prefill(sequence, parts)
-            longest = max(num_positions(other.parts) for other in [*group, prompt])
-            padded = (len(group) + 1) * longest
-            if group and (len(group) == self._prefill_batch or padded > PREFILL_POSITIONS):
-                yield group
-                group = []
-            group.append(prompt)
-        if group:
-            yield group
-
-    def _prefill(self, group: list[Prefill]) -> Tensor:
-        embeddings = [self._lm.embed(prompt.parts) for prompt in group]
-        slots = [prompt.sequence.slot for prompt in group]
-        starts = self._cache.lengths[slots].tolist()
-        self._cache.lengths[slots] += [len(embedded) for embedded in embeddings]
-        if len(group) == 1:
-            view = self._cache.view(slots[0], slots[0] + 1)
-            return self._lm.prefill(embeddings[0], starts[0], view)[None]
-        return self._lm.prefill_batch(embeddings, starts, self._cache.gathered(slots))
-
-    def _decode(self, sequences: list[Generation]) -> Tensor:
-        slots = [sequence.slot for sequence in sequences]
-        size = self._steps.size(max(slots) + 1)
-        tokens = np.zeros(size, dtype=np.int64)
-        tokens[slots] = [sequence.tokens[-1] for sequence in sequences]
-        span = self._steps.span(min(int(self._cache.lengths[:size].max()) + 1, self._cache.max_len))
-        # A stream that waits with a full cache has no next position; it can only end from there.
-        positions = np.minimum(self._cache.lengths[:size], span - 1)
-        logits = self._steps.run(tokens, positions, span)
-        self._cache.lengths[slots] += 1
-        for sequence in sequences:
-            sequence.unfed = False
-        return logits if slots == list(range(size)) else logits[integers(slots, logits.device)]
-
-    def _draw(self, sequences: list[Generation], logits: Tensor) -> list[int]:
-        ids = [self._lm.config.fill_id] * len(sequences)
-        drawing = [index for index, sequence in enumerate(sequences) if not sequence.must_fill]
-        if not drawing:
-            return ids
-        if len(drawing) < len(sequences):
-            logits = logits[drawing]
-        blocked = [sequences[index].blocked for index in drawing]
-        mask = torch.tensor(blocked) if any(map(any, blocked)) else None
-        drawn = sample_batch(logits, [sequences[index].sampler for index in drawing], mask)
-        for index, token in zip(drawing, drawn, strict=True):
-            ids[index] = token
-        return ids
-
-    def _accept(self, sequence: Generation, drawn: int) -> int | None:
-        token = sequence.accept(drawn)
-        if sequence.unfed and self._cache.lengths[sequence.slot] == self._cache.max_len:
-            sequence.finish(FinishReason.LENGTH)
+    def _accept(self, drawn: Drawn) -> int | None:
+        token = drawn.sequence.accept(drawn.id)
+        if token is not None and drawn.position == self._cache.max_len:
+            drawn.sequence.finish(FinishReason.LENGTH)
         return token
 
     def _emissions(self, tokens: dict[Generation, int | None]) -> Iterator[Emission]:

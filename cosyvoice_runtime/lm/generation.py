@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm.prompt import PromptPart
-from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplerState, SamplingOptions
+from cosyvoice_runtime.lm.sampling import NOT_FINITE, Barred, SamplerState, SamplingOptions
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 
 
@@ -100,20 +100,37 @@ class Generation:
         return stream is not None and stream.state is StreamState.WAITING and not stream.ready
 
     @property
+    def stalled(self) -> bool:
+        """Whether only a feed can bring it forward: of text that is there, or is still to come."""
+        return self.stream is not None and self.stream.state is StreamState.WAITING
+
+    @property
     def must_fill(self) -> bool:
         """Whether the next id is the fill marker, without a draw."""
-        return self.stream is not None and self.stream.must_fill
+        return self.fills_after(0)
+
+    def fills_after(self, tokens: int) -> bool:
+        """`must_fill` once this many more speech tokens have been drawn."""
+        return self.stream is not None and self.stream.fills_after(tokens)
+
+    @property
+    def barred(self) -> tuple[Barred, Barred]:
+        """Stop ids that must not be drawn: below the minimum length, and from it on."""
+        if self.stream is not None and self.stream.state is StreamState.DECODING:
+            return Barred.ALL_BUT_FILL, Barred.ALL_BUT_FILL
+        return Barred.FIRST if self._options.upstream_min_length_mask else Barred.ALL, Barred.NONE
 
     @property
     def blocked(self) -> tuple[bool, ...]:
         """Which stop ids, in their order, must not be drawn next."""
+        early, later = self.barred
+        barred = later if len(self.tokens) >= self.limits.min_tokens else early
         stop_ids = self._config.stop_ids
-        if self.stream is not None and self.stream.state is StreamState.DECODING:
+        if barred is Barred.ALL_BUT_FILL:
             return tuple(stop != self._config.fill_id for stop in stop_ids)
-        if len(self.tokens) >= self.limits.min_tokens:
-            return (False,) * len(stop_ids)
-        others = not self._options.upstream_min_length_mask
-        return (True, *[others] * (len(stop_ids) - 1))
+        if barred is Barred.FIRST:
+            return (True, *[False] * (len(stop_ids) - 1))
+        return (barred is Barred.ALL,) * len(stop_ids)
 
     def take_feed(self) -> list[PromptPart] | None:
         """Segments to prefill now, if there are any."""
@@ -170,6 +187,14 @@ class Generation:
             self.finish(FinishReason.REPETITION)
         elif len(self.tokens) >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)
+
+
+class Drawn(NamedTuple):
+    """An id drawn for an utterance, and the position of the cache where it is fed if it is speech."""
+
+    sequence: Generation
+    id: int
+    position: int
 
 
 class Emission(NamedTuple):

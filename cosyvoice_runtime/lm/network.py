@@ -19,6 +19,7 @@ from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 from cosyvoice_runtime.lm.published_tensors import check_tensors, fused_tensors
+from cosyvoice_runtime.transfer import integers
 
 
 class CacheFullError(CosyVoiceError):
@@ -119,7 +120,7 @@ class KVCache:
 
     def gathered(self, slots: Sequence[int]) -> GatheredView:
         """These slots, sharing this cache's memory."""
-        return GatheredView(self.data, torch.tensor(slots, device=self.data.device))
+        return GatheredView(self.data, integers(slots, self.data.device))
 
 
 class Placement(NamedTuple):
@@ -293,10 +294,10 @@ class SpeechLM(nn.Module):
         Returns:
             float32 logits [B, speech_rows] after the last position of each prompt.
         """
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
-        steps = torch.arange(int(lengths.max()), device=self.device).minimum(lengths[:, None] - 1)
+        lengths = integers([len(prompt) for prompt in prompts], self.device)
+        steps = torch.arange(max(map(len, prompts)), device=self.device).minimum(lengths[:, None] - 1)
         embeddings = torch.cat(list(prompts))[steps + (lengths.cumsum(0) - lengths)[:, None]]
-        positions = steps + torch.tensor(starts, device=self.device)[:, None]
+        positions = steps + integers(starts, self.device)[:, None]
         span = max(start + len(prompt) for start, prompt in zip(starts, prompts, strict=True))
         return self.logits(self(embeddings, positions, cache, span)[:, -1])
 
@@ -321,7 +322,7 @@ class SpeechLM(nn.Module):
         return cast(nn.Embedding, getattr(self, f"{table.value}_embedding"))
 
     def _ids(self, ids: Sequence[int]) -> Tensor:
-        return torch.as_tensor(ids, dtype=torch.int64, device=self.device)
+        return integers(ids, self.device)
 
     def _place(self, positions: Tensor, span: int, dtype: torch.dtype) -> Placement:
         config, device = self.config, positions.device

@@ -12,6 +12,7 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,16 @@ IntArray = npt.NDArray[np.int64]
 
 NOT_FINITE = -1
 """Drawn for a sequence whose logits are no distribution."""
+
+
+class Barred(IntEnum):
+    """Stop ids that must not be drawn."""
+
+    NONE = 0
+    FIRST = 1
+    ALL = 2
+    ALL_BUT_FILL = 3
+    """The fill marker, by which a sequence asks for more text, may be drawn."""
 
 
 class SamplerState:

@@ -1,8 +1,9 @@
-"""Decode steps captured once as CUDA graphs and replayed, at any batch size that is served."""
+"""Decode steps with their draws, captured once as CUDA graphs and replayed, at any batch size served."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,40 +11,73 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import CapturedGraph, GraphCapture, bucket_for
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.network import CacheView, KVCache
+from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables
 from cosyvoice_runtime.transfer import moved
 
 FIRST_SPAN = 256
 BATCH_STEP = 16
 
 
+class DecodeStep(Protocol):
+    """As `SpeechLM.decode_step`."""
+
+    def __call__(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor: ...
+
+
 class GraphedSteps:
-    """Decode steps with one captured graph for each pair of batch size and span, all made at the start.
+    """Decode steps and their draws, one captured graph for each pair of batch size and span.
+
+    A step feeds the ids that the tables say were drawn last. All graphs are made at the start.
 
     Args:
+        step: computes the logits.
         cache: whose memory the graphs read and write; nobody may use it yet.
+        draw: draws from the logits.
+        tables: of the cache's slots.
     """
 
-    def __init__(self, lm: SpeechLM, cache: KVCache, capture: GraphCapture) -> None:
-        self._lm = lm
+    def __init__(
+        self,
+        step: DecodeStep,
+        cache: KVCache,
+        draw: DrawSlots,
+        tables: SlotTables,
+        capture: GraphCapture,
+    ) -> None:
+        self._step = step
         self._cache = cache
+        self._draw = draw
+        self._tables = tables
         self._capture = capture
         self._sizes = batch_sizes(cache.slots)
         self._spans = span_sizes(cache.max_len)
-        self._fed = torch.zeros(2, cache.slots, dtype=torch.int64, device=lm.device)
+        self._slots = torch.arange(cache.slots, device=cache.data.device)
+        self._fed = torch.zeros(2, cache.slots, dtype=torch.int64, device=cache.data.device)
         # Largest first: the smaller ones then find their memory in the pool.
         self._graphs = {shape: self._captured(*shape) for shape in self._shapes()}
 
     def size(self, needed: int) -> int:
+        """Slots that a step takes when it needs at least ``needed`` of them."""
         return bucket_for(self._sizes, needed)
 
     def span(self, needed: int) -> int:
+        """Positions that a step attends to when it needs at least ``needed`` of them."""
         return bucket_for(self._spans, needed)
 
-    def run(self, tokens: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], span: int) -> Tensor:
-        """As `DecodeSteps.run`; the logits are overwritten by the next step."""
-        size = len(tokens)
-        self._fed[:, :size] = moved(torch.from_numpy(np.stack([tokens, positions])), self._fed.device)
+    def run(self, positions: npt.NDArray[np.int64], turns: npt.NDArray[np.int64], span: int) -> Tensor:
+        """Launch a step of the first S slots; waits for nothing.
+
+        Args:
+            positions: [S], S from :meth:`size`, each below ``span``: where the last id drawn is fed.
+            turns: [S], values of `Turn`.
+            span: from :meth:`span`.
+
+        Returns:
+            ids [S] drawn, as `DrawSlots`; overwritten by the next step.
+        """
+        size = len(positions)
+        self._fed[:, :size] = moved(torch.from_numpy(np.stack([positions, turns])), self._fed.device)
         graph = self._graphs[size, span]
         graph.replay()
         return graph.result
@@ -52,9 +86,14 @@ class GraphedSteps:
         return ((size, span) for size in reversed(self._sizes) for span in reversed(self._spans))
 
     def _captured(self, size: int, span: int) -> CapturedGraph[Tensor]:
-        tokens, positions = self._fed[:, :size]
-        view = self._cache.view(0, size)
-        return self._capture(lambda: self._lm.decode_step(tokens, positions, view, span))
+        view, slots = self._cache.view(0, size), self._slots[:size]
+        tokens = self._tables.tokens[:size]
+        positions, turns = self._fed[:, :size]
+
+        def step() -> Tensor:
+            return self._draw(self._step(tokens, positions, view, span), slots, turns, self._tables)
+
+        return self._capture(step)
 
 
 def batch_sizes(slots: int) -> list[int]:

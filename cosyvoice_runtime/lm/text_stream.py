@@ -74,7 +74,11 @@ class TextStream:
     @property
     def must_fill(self) -> bool:
         """Whether the block is complete, so that the next id is the fill marker whatever the model says."""
-        return self.state is StreamState.DECODING and self._speech_left == 0
+        return self.fills_after(0)
+
+    def fills_after(self, tokens: int) -> bool:
+        """`must_fill` once this many more speech tokens have been accepted."""
+        return self.state is StreamState.DECODING and self._speech_left == tokens
 
     @property
     def ready(self) -> bool:

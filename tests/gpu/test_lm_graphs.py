@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm import Prompt, SamplingOptions, host_steps
 from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+from counted_draws import counted_sample_batch
 
 SLOTS = 6
 POSITIONS = 512
@@ -32,6 +33,12 @@ def open_engine(checkpoint: Path, cuda_graphs: bool) -> LmEngine:
 @pytest.fixture(scope="module")
 def eager(checkpoint: Path) -> LmEngine:
     return open_engine(checkpoint, cuda_graphs=False)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eager steps draw on the host what captured steps draw on the GPU."""
+    monkeypatch.setattr(host_steps, "sample_batch", counted_sample_batch)
 
 
 @pytest.fixture(scope="module")

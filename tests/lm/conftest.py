@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 
+from capture_fake import play_back
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
+from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.network import SpeechLM
 
 CONFIG = SpeechLMConfig(
@@ -42,3 +47,9 @@ def published() -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="session")
 def lm(published: dict[str, torch.Tensor]) -> SpeechLM:
     return SpeechLM.from_tensors(CONFIG, published)
+
+
+@pytest.fixture(params=["host", "device"], scope="session")
+def make(request: pytest.FixtureRequest) -> Callable[..., BatchDecoder]:
+    """Makes decoders that draw on the host, or whose captured steps draw and run ahead."""
+    return BatchDecoder if request.param == "host" else partial(BatchDecoder, capture=play_back)

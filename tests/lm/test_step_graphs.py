@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from capture_fake import play_back
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.lm.network import KVCache
+from cosyvoice_runtime.lm.slot_draws import SlotTables, draw_plain
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, batch_sizes, span_sizes
 
 
@@ -30,9 +32,20 @@ def test_a_step_takes_the_next_larger_graph(lm, config):
         return CapturedGraph(lambda: replayed.append(shape), result, compute)
 
     captured = []
-    steps = GraphedSteps(lm, KVCache(config, 5, 300), capture)
+    cache = KVCache(config, 5, 300)
+    tables = SlotTables(config, 5, 300, lm.device)
+    steps = GraphedSteps(lm.decode_step, cache, draw_plain, tables, capture)
     assert [size for size, _ in captured] == [5, 5, 4, 4, 2, 2, 1, 1]
     assert (steps.size(3), steps.span(10), steps.span(257)) == (4, 256, 300)
-    tokens = torch.arange(4).numpy()
-    steps.run(tokens, tokens, 300)
+    numbers = torch.arange(4).numpy()
+    steps.run(numbers, numbers * 0, 300)
     assert replayed == [captured[2]]
+
+
+def test_graphs_leave_the_slots_as_they_were(lm, config):
+    """They run while they are captured."""
+    tables = SlotTables(config, 5, 300, lm.device)
+    before = [table.clone() for table in (tables.counts, tables.history, tables.tokens, tables.seen)]
+    GraphedSteps(lm.decode_step, KVCache(config, 5, 300), draw_plain, tables, play_back)
+    after = tables.counts, tables.history, tables.tokens, tables.seen
+    assert all(torch.equal(old, new) for old, new in zip(before, after, strict=True))

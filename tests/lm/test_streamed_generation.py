@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 
+MakeDecoder = Callable[..., BatchDecoder]
 TEXT = [(7 * i) % 80 + 1 for i in range(40)]
 
 
@@ -49,9 +51,9 @@ def endless(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> Speec
     return SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
 
 
-def test_waiting_stream_does_not_hold_up_others(lm: SpeechLM) -> None:
+def test_waiting_stream_does_not_hold_up_others(make: MakeDecoder, lm: SpeechLM) -> None:
     options = SamplingOptions(seed=1, max_tokens=20, min_tokens=20)
-    decoder = BatchDecoder(lm, 2, 128)
+    decoder = make(lm, 2, 128)
     waiting = decoder.add_stream(SamplingOptions(seed=2, max_tokens=60, min_tokens=20))
     other = decoder.add(Prompt([4, 2]), options)
     while other.finish_reason is None:
@@ -69,14 +71,14 @@ def test_waiting_stream_does_not_hold_up_others(lm: SpeechLM) -> None:
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 32), st.integers(0, 100))
 @settings(max_examples=15)
 def test_neighbours_do_not_change_a_stream(
-    lm: SpeechLM, sizes: list[int], num_prompt_speech: int, seed: int
+    make: MakeDecoder, lm: SpeechLM, sizes: list[int], num_prompt_speech: int, seed: int
 ) -> None:
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     pieces = [TEXT[start : start + size] for start, size in zip(starts, sizes, strict=True)]
     prompt = {"prompt_text": TEXT[:6], "prompt_speech": range(num_prompt_speech)}
     options = SamplingOptions(seed=seed, max_ratio=5.0)
-    alone = run_stream(BatchDecoder(lm, 1, 256), pieces, options, **prompt)
-    crowd = BatchDecoder(lm, 3, 256)
+    alone = run_stream(make(lm, 1, 256), pieces, options, **prompt)
+    crowd = make(lm, 3, 256)
     placeholder = crowd.add_stream()
     for neighbour in range(2):
         crowd.add(Prompt(TEXT[:20]), SamplingOptions(seed=neighbour, min_tokens=200))
@@ -85,10 +87,10 @@ def test_neighbours_do_not_change_a_stream(
     assert (together.tokens, together.finish_reason) == (alone.tokens, alone.finish_reason)
 
 
-def test_less_than_a_block_of_text_equals_a_whole_prompt(lm: SpeechLM) -> None:
+def test_less_than_a_block_of_text_equals_a_whole_prompt(make: MakeDecoder, lm: SpeechLM) -> None:
     """Without prompt speech there is nothing to interleave, so the layouts agree."""
     options = SamplingOptions(seed=5)
-    decoder = BatchDecoder(lm, 2, 256)
+    decoder = make(lm, 2, 256)
     streamed = decoder.add_stream(options)
     decoder.push_text(streamed, TEXT[:4])
     decoder.end_text(streamed)
@@ -104,13 +106,13 @@ def test_less_than_a_block_of_text_equals_a_whole_prompt(lm: SpeechLM) -> None:
 )
 @settings(max_examples=25)
 def test_speech_depends_on_the_text_and_not_on_when_it_came(
-    lm: SpeechLM, pieces: list[tuple[int, int]], num_prompt_speech: int
+    make: MakeDecoder, lm: SpeechLM, pieces: list[tuple[int, int]], num_prompt_speech: int
 ) -> None:
     """Each piece comes some steps after the one before it; so does the end."""
     prompt = {"prompt_text": TEXT[:6], "prompt_speech": range(num_prompt_speech)}
     options = SamplingOptions(seed=3, max_ratio=5.0)
     text = TEXT[: sum(size for size, _ in pieces) + 1]
-    at_once, slowly = (BatchDecoder(lm, 1, 512) for _ in range(2))
+    at_once, slowly = (make(lm, 1, 512) for _ in range(2))
     expected = at_once.add_stream(options, **prompt)
     at_once.push_text(expected, text)
     at_once.end_text(expected)
@@ -128,17 +130,19 @@ def test_speech_depends_on_the_text_and_not_on_when_it_came(
 
 
 def test_speech_lm_that_was_not_trained_on_it_takes_no_text_in_pieces(
-    config: SpeechLMConfig, published: dict[str, torch.Tensor]
+    make: MakeDecoder, config: SpeechLMConfig, published: dict[str, torch.Tensor]
 ) -> None:
     whole = SpeechLM.from_tensors(dataclasses.replace(config, mix_ratio=(0, 0)), published)
-    decoder = BatchDecoder(whole, 1, 32)
+    decoder = make(whole, 1, 32)
     with pytest.raises(InvalidInput, match=r"mix_ratio: .* takes the text of a segment whole"):
         decoder.add_stream()
     assert decoder.free_slots == 1
 
 
-def test_block_is_limited_to_fifteen_tokens_and_the_end_to_the_ratio(endless: SpeechLM) -> None:
-    decoder = BatchDecoder(endless, 1, 512)
+def test_block_is_limited_to_fifteen_tokens_and_the_end_to_the_ratio(
+    make: MakeDecoder, endless: SpeechLM
+) -> None:
+    decoder = make(endless, 1, 512)
     generation = decoder.add_stream(SamplingOptions(seed=0))
     decoder.push_text(generation, TEXT[:5])
     until_waiting(decoder, generation)
@@ -150,21 +154,21 @@ def test_block_is_limited_to_fifteen_tokens_and_the_end_to_the_ratio(endless: Sp
 
 
 def test_fill_marker_may_be_drawn_within_a_block_but_no_stop(
-    config: SpeechLMConfig, published: dict[str, torch.Tensor]
+    make: MakeDecoder, config: SpeechLMConfig, published: dict[str, torch.Tensor]
 ) -> None:
     bias = published["llm_decoder.bias"].clone()
     bias[-3:] += torch.tensor([300.0, 300.0, 200.0])
     impatient = SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
-    decoder = BatchDecoder(impatient, 1, 64)
+    decoder = make(impatient, 1, 64)
     generation = decoder.add_stream(SamplingOptions(seed=0))
     decoder.push_text(generation, TEXT[:5])
-    assert decoder.step() == []
+    assert [*decoder.step(), *decoder.step()] == []
     assert generation.waiting
 
 
-def test_stream_that_waits_with_a_full_cache_can_only_end(endless: SpeechLM) -> None:
+def test_stream_that_waits_with_a_full_cache_can_only_end(make: MakeDecoder, endless: SpeechLM) -> None:
     full = 1 + 5 + 15
-    decoder = BatchDecoder(endless, 2, full)
+    decoder = make(endless, 2, full)
     generation = decoder.add_stream(SamplingOptions(seed=0))
     decoder.push_text(generation, TEXT[:5])
     until_waiting(decoder, generation)
@@ -176,8 +180,8 @@ def test_stream_that_waits_with_a_full_cache_can_only_end(endless: SpeechLM) -> 
     assert len(generation.tokens) == 15
 
 
-def test_text_without_room_in_the_cache_ends_with_length(lm: SpeechLM) -> None:
-    decoder = BatchDecoder(lm, 1, 5)
+def test_text_without_room_in_the_cache_ends_with_length(make: MakeDecoder, lm: SpeechLM) -> None:
+    decoder = make(lm, 1, 5)
     generation = decoder.add_stream(SamplingOptions(seed=0))
     decoder.push_text(generation, TEXT[:9])
     decoder.end_text(generation)
@@ -185,8 +189,8 @@ def test_text_without_room_in_the_cache_ends_with_length(lm: SpeechLM) -> None:
     assert decoder.free_slots == 1
 
 
-def test_cancelled_stream_frees_its_slot(lm: SpeechLM) -> None:
-    decoder = BatchDecoder(lm, 1, 32)
+def test_cancelled_stream_frees_its_slot(make: MakeDecoder, lm: SpeechLM) -> None:
+    decoder = make(lm, 1, 32)
     generation = decoder.add_stream()
     decoder.cancel(generation)
     decoder.push_text(generation, [1])
@@ -194,15 +198,15 @@ def test_cancelled_stream_frees_its_slot(lm: SpeechLM) -> None:
     assert decoder.step() == []
 
 
-def test_stream_needs_text_before_its_end(lm: SpeechLM) -> None:
-    decoder = BatchDecoder(lm, 1, 32)
+def test_stream_needs_text_before_its_end(make: MakeDecoder, lm: SpeechLM) -> None:
+    decoder = make(lm, 1, 32)
     generation = decoder.add_stream(prompt_text=[1, 2])
     with pytest.raises(InvalidInput, match="at least one text token"):
         decoder.end_text(generation)
 
 
-def test_no_text_after_the_end(lm: SpeechLM) -> None:
-    decoder = BatchDecoder(lm, 2, 32)
+def test_no_text_after_the_end(make: MakeDecoder, lm: SpeechLM) -> None:
+    decoder = make(lm, 2, 32)
     stream, whole = decoder.add_stream(), decoder.add(Prompt([1]))
     decoder.push_text(stream, [1])
     decoder.end_text(stream)
@@ -211,8 +215,8 @@ def test_no_text_after_the_end(lm: SpeechLM) -> None:
             decoder.push_text(generation, [2])
 
 
-def test_bad_piece_is_named_and_the_stream_goes_on(lm: SpeechLM) -> None:
-    decoder = BatchDecoder(lm, 1, 64)
+def test_bad_piece_is_named_and_the_stream_goes_on(make: MakeDecoder, lm: SpeechLM) -> None:
+    decoder = make(lm, 1, 64)
     generation = decoder.add_stream(SamplingOptions(seed=0, max_tokens=5))
     with pytest.raises(InvalidInput, match="text: "):
         decoder.push_text(generation, [1, 90])

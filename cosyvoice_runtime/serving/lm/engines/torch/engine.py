@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import time
 from collections.abc import Hashable, Sequence
@@ -20,6 +21,7 @@ from cosyvoice_runtime.lm import (
     SamplingOptions,
     SpeechLM,
 )
+from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
 from cosyvoice_runtime.serving.lm.cache_room import check_cache_room
 from cosyvoice_runtime.serving.lm.engine import OpenEngine, Progress
 from cosyvoice_runtime.settings import TensorrtLlmSettings
@@ -42,20 +44,26 @@ class TorchEngine:
         self.slots = slots
         on_gpu = lm.device.type == "cuda"
         self.prefill_batch = GPU_PREFILL_BATCH if on_gpu else 1
+        capture = CudaGraphCapture(lm.device) if on_gpu and graphs else None
+        draw = draw_plain if capture is None else _draw_in_graphs()
         started = time.monotonic()
         self._decoder = BatchDecoder(
             lm,
             slots,
             max_len,
-            capture=CudaGraphCapture(lm.device) if on_gpu and graphs else None,
+            capture=capture,
             prefill_batch=self.prefill_batch,
+            draw=draw,
         )
         logger.info(
             "engine torch: %d slots of %d positions, %.0f MiB of cache, %s",
             slots,
             max_len,
             self._decoder.cache_bytes / 2**20,
-            f"steps captured in {time.monotonic() - started:.1f} s" if on_gpu and graphs else "eager steps",
+            "eager steps, draws on the host"
+            if capture is None
+            else f"steps captured in {time.monotonic() - started:.1f} s, "
+            f"draws in {'plain operations' if draw is draw_plain else 'one kernel'} among them",
         )
 
     def add(self, prompt: Prompt, options: SamplingOptions) -> Generation:
@@ -91,6 +99,15 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     dtype = getattr(torch, settings.dtype)
     lm = SpeechLM.from_tensors(config.speech_lm, tensors, settings.device, dtype)
     return partial(TorchEngine, lm, settings.max_slots, settings.max_sequence_tokens, settings.cuda_graphs)
+
+
+def _draw_in_graphs() -> DrawSlots:
+    """The kernel; without the Triton language, which PyTorch's builds for CUDA bring, its plain twin."""
+    if importlib.util.find_spec("triton") is None:
+        return draw_plain
+    from cosyvoice_runtime.kernels.slot_draw import slot_draw
+
+    return slot_draw
 
 
 def _progress(emission: Emission) -> Progress:

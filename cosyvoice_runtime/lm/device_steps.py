@@ -1,0 +1,138 @@
+"""Steps whose ids are drawn where the logits are: the next one is launched before this one's ids are read.
+
+The host sees an id one step late. What was launched for a sequence that ended meanwhile, or that asked for
+text, is dropped: the device has marked its slot and changed nothing (`Count.LIVE`), and what was written into
+the cache is overwritten before it is attended to. A stream of text that has drawn the fill marker is fed when
+that has been read, a step later than where ids are drawn on the host; nobody else waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from cosyvoice_runtime.cuda_graphs import GraphCapture
+from cosyvoice_runtime.lm.generation import Drawn, Generation
+from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.prefills import Prefills
+from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
+from cosyvoice_runtime.lm.step_graphs import DecodeStep, GraphedSteps
+from cosyvoice_runtime.transfer import Fetch, integers
+
+
+class Row(NamedTuple):
+    """A draw under way.
+
+    Attributes:
+        place: in the fetched ids.
+        position: of the cache, where the id is fed if it is speech.
+        turn: a fill marker is never fed.
+    """
+
+    sequence: Generation
+    place: int
+    position: int
+    turn: Turn
+
+
+class UnderWay(NamedTuple):
+    """A pass that was launched, and whose ids nobody has read."""
+
+    rows: list[Row]
+    ids: Fetch
+
+    def drawn(self) -> list[Drawn]:
+        """Wait for the ids of sequences that still run."""
+        rows = [row for row in self.rows if row.sequence.finish_reason is None]
+        if not rows:
+            return []
+        ids = self.ids.wait().tolist()
+        return [Drawn(row.sequence, ids[row.place], row.position) for row in rows]
+
+
+class DeviceSteps:
+    """Replays captured steps, one ahead of what the host knows.
+
+    Args:
+        step: computes the logits of a step.
+        draw: draws in the steps and after prefills.
+    """
+
+    def __init__(
+        self,
+        lm: SpeechLM,
+        cache: KVCache,
+        prefills: Prefills,
+        capture: GraphCapture,
+        step: DecodeStep,
+        draw: DrawSlots,
+    ) -> None:
+        self._cache = cache
+        self._prefills = prefills
+        self._draw = draw
+        self._tables = SlotTables(lm.config, cache.slots, cache.max_len, lm.device)
+        self._graphs = GraphedSteps(step, cache, draw, self._tables, capture)
+        self._under_way: list[UnderWay] = []
+
+    def advance(self, running: Sequence[Generation]) -> list[Drawn]:
+        """As `Steps.advance`: launches what can be, then reads what was launched the time before."""
+        self._under_way = [UnderWay(self._current(rows), ids) for rows, ids in self._under_way]
+        launched = [*self._step(running), *self._prefill(running)]
+        before, self._under_way = self._under_way, launched
+        return [drawn for each in before for drawn in each.drawn()]
+
+    def _current(self, rows: list[Row]) -> list[Row]:
+        """Rows of sequences that what was read since has not ended or stalled."""
+        for row in rows:
+            row.sequence.unfed = False
+            if row.sequence.stalled:
+                self._cache.lengths[row.sequence.slot] -= 1
+        return [row for row in rows if row.sequence.finish_reason is None and not row.sequence.stalled]
+
+    def _step(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
+        drawing = {row.sequence: row for each in self._under_way for row in each.rows}
+        turns = {sequence: self._turn(sequence, drawing.get(sequence)) for sequence in running}
+        turns = {sequence: turn for sequence, turn in turns.items() if turn is not Turn.IDLE}
+        if turns:
+            yield self._launched(turns)
+
+    def _turn(self, sequence: Generation, drawing: Row | None) -> Turn:
+        """What the next step does for a sequence, with a draw under way or none."""
+        if drawing is None:
+            ahead = 0
+            goes_on = sequence.unfed
+        else:
+            ahead = 1
+            full = drawing.position == self._cache.max_len
+            last = len(sequence.tokens) + 1 >= sequence.limits.max_tokens
+            goes_on = drawing.turn is Turn.DRAW and not (full or last)
+        if not goes_on:
+            return Turn.IDLE
+        return Turn.FILL if sequence.fills_after(ahead) else Turn.DRAW
+
+    def _launched(self, turns: dict[Generation, Turn]) -> UnderWay:
+        slots = [sequence.slot for sequence in turns]
+        size = self._graphs.size(max(slots) + 1)
+        fed = np.full(size, Turn.IDLE, dtype=np.int64)
+        fed[slots] = list(turns.values())
+        lengths = self._cache.lengths
+        span = self._graphs.span(min(int(lengths[:size].max()) + 1, self._cache.max_len))
+        # A stream that waits with a full cache has no next position; it can only end from there.
+        ids = self._graphs.run(np.minimum(lengths[:size], span - 1), fed, span)
+        lengths[slots] += 1
+        rows = [Row(each, each.slot, int(lengths[each.slot]), turn) for each, turn in turns.items()]
+        return UnderWay(rows, Fetch(ids))
+
+    def _prefill(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
+        for sequences, logits in self._prefills.run(running):
+            slots = integers([sequence.slot for sequence in sequences], logits.device)
+            self._tables.set(slots, sequences)
+            ids = self._draw(logits, slots, torch.full_like(slots, Turn.DRAW), self._tables)
+            rows = [
+                Row(sequence, place, int(self._cache.lengths[sequence.slot]), Turn.DRAW)
+                for place, sequence in enumerate(sequences)
+            ]
+            yield UnderWay(rows, Fetch(ids))

@@ -1,0 +1,181 @@
+"""Steps that run ahead of the host give what the host draws step by step, from the same random numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capture_fake import TracingCapture, play_back
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.lm import device_steps, host_steps
+from cosyvoice_runtime.lm.decoder import BatchDecoder
+from cosyvoice_runtime.lm.generation import FinishReason, Generation
+from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.transfer import Fetch
+from counted_draws import counted_sample_batch
+
+ahead = partial(BatchDecoder, capture=play_back)
+TEXT = [(7 * i) % 80 + 1 for i in range(60)]
+
+
+def finish(decoder: BatchDecoder) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_steps, "sample_batch", counted_sample_batch)
+        while decoder.busy:
+            decoder.step()
+
+
+def said(generation: Generation) -> tuple[list[int], FinishReason | None]:
+    return generation.tokens, generation.finish_reason
+
+
+requests = st.builds(
+    SamplingOptions,
+    strategy=st.sampled_from(["ras", "nucleus", "greedy"]),
+    repetition_penalty=st.sampled_from([1.0, 1.2]),
+    top_k=st.sampled_from([0, 5, 25]),
+    temperature=st.sampled_from([0.8, 1.0, 3.0]),
+    window=st.sampled_from([3, 10]),
+    tau=st.sampled_from([0.0, 0.1, 0.5]),
+    seed=st.integers(0, 2**63 - 1),
+    max_ratio=st.sampled_from([2.0, 6.0]),
+    upstream_min_length_mask=st.booleans(),
+    runaway_span=st.sampled_from([4, 100]),
+)
+
+
+@given(st.lists(st.tuples(requests, st.integers(1, 12), st.integers(0, 20)), min_size=1, max_size=4))
+@settings(max_examples=25)
+def test_utterances_are_those_of_the_host(
+    lm: SpeechLM, utterances: list[tuple[SamplingOptions, int, int]]
+) -> None:
+    """Each begins when the one before is three steps old; some find the cache full."""
+    prompts = [Prompt(TEXT[:text], [5], range(speech)) for _, text, speech in utterances]
+    expected = []
+    for prompt, (options, *_) in zip(prompts, utterances, strict=True):
+        decoder = BatchDecoder(lm, 1, 48)
+        expected.append(decoder.add(prompt, options))
+        finish(decoder)
+    together = ahead(lm, len(utterances), 48, prefill_batch=2)
+    found = []
+    for prompt, (options, *_) in zip(prompts, utterances, strict=True):
+        found.append(together.add(prompt, options))
+        for _ in range(3):
+            together.step()
+    finish(together)
+    assert list(map(said, found)) == list(map(said, expected))
+
+
+@given(
+    st.lists(st.integers(1, 14), min_size=1, max_size=5),
+    st.sampled_from([0, 7, 15, 32]),
+    requests,
+    st.booleans(),
+    st.sampled_from([40, 60, 256]),
+)
+@settings(max_examples=40)
+def test_streams_of_text_are_those_of_the_host(
+    lm: SpeechLM, sizes: list[int], num_speech: int, options: SamplingOptions, upstream: bool, max_len: int
+) -> None:
+    """The text comes in pieces, each when the one before is spoken or the cache is full."""
+
+    def run(decoder: BatchDecoder) -> Generation:
+        generation = decoder.add_stream(options, TEXT[:6], range(num_speech), upstream_feeding=upstream)
+        text = list(TEXT)
+        for size in sizes:
+            decoder.push_text(generation, text[:size])
+            text = text[size:]
+            finish(decoder)
+        if generation.finish_reason is None:
+            decoder.end_text(generation)
+        finish(decoder)
+        return generation
+
+    alone = run(BatchDecoder(lm, 1, max_len))
+    crowd = ahead(lm, 2, max_len)
+    crowd.add(Prompt([4, 2]), SamplingOptions(seed=1, min_tokens=9, max_tokens=9))
+    assert said(run(crowd)) == said(alone)
+
+
+def test_a_step_is_launched_before_the_ids_of_the_last_are_read(
+    lm: SpeechLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = []
+
+    class Watched(Fetch):
+        def wait(self) -> torch.Tensor:
+            events.append("read")
+            return super().wait()
+
+    def capture(compute):
+        graph = play_back(compute)
+
+        def replay() -> None:
+            events.append("launch")
+            graph.replay()
+
+        return type(graph)(replay, graph.result, compute)
+
+    monkeypatch.setattr(device_steps, "Fetch", Watched)
+    decoder = BatchDecoder(lm, 1, 64, capture=capture)
+    decoder.add(Prompt([4, 2]), SamplingOptions(seed=0, min_tokens=5, max_tokens=5))
+    finish(decoder)
+    prefill, rest = events[:2], events[2:]
+    assert prefill == ["launch", "read"]  # of the first token's step, and of the first token
+    assert rest == ["launch", "read"] * 3 + ["read"]
+
+
+def test_captured_steps_read_nothing_on_the_host(lm: SpeechLM) -> None:
+    """Traced, they repeat the operations alone; what the host decided while capturing stays."""
+    decoders = [BatchDecoder(lm, 2, 48, capture=capture) for capture in (TracingCapture(), play_back)]
+    spoken = []
+    for decoder in decoders:
+        generations = [
+            decoder.add(Prompt(TEXT[:4]), SamplingOptions(seed=seed, repetition_penalty=1.1))
+            for seed in range(2)
+        ]
+        finish(decoder)
+        spoken.append(list(map(said, generations)))
+    assert spoken[0] == spoken[1]
+
+
+def test_a_slot_is_taken_again_while_a_step_of_its_last_owner_is_under_way(lm: SpeechLM) -> None:
+    decoder = ahead(lm, 1, 64)
+    options = SamplingOptions(seed=3, min_tokens=12, max_tokens=12)
+    alone = ahead(lm, 1, 64).add(Prompt([7]), options)
+    expected = ahead(lm, 1, 64)
+    alone = expected.add(Prompt([7]), options)
+    finish(expected)
+    first = decoder.add(Prompt(TEXT[:9]), SamplingOptions(seed=1, repetition_penalty=1.3))
+    for _ in range(4):
+        decoder.step()
+    decoder.cancel(first)
+    second = decoder.add(Prompt([7]), options)
+    emitted = []
+    while decoder.busy:
+        emitted += decoder.step()
+    assert said(second) == said(alone)
+    assert [emission.token for emission in emitted] == second.tokens
+    assert {emission.generation for emission in emitted} == {second}
+
+
+def test_nothing_is_said_after_a_stop(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> None:
+    """The step after it was launched already, and would have drawn speech."""
+    bias = published["llm_decoder.bias"].clone()
+    bias[-3:] += 4
+    lm = SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
+    decoder = ahead(lm, 1, 64)
+    for seed in range(20):
+        generation = decoder.add(Prompt([4, 2]), SamplingOptions(seed=seed, min_tokens=seed % 3))
+        emitted = []
+        while decoder.busy:
+            emitted += decoder.step()
+        assert [emission.token for emission in emitted if emission.token is not None] == generation.tokens
+        assert emitted[-1] == (generation, None, FinishReason.STOP)
+        assert decoder.step() == []
