@@ -15,7 +15,7 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn, draw_plain
 
 SPEECH = 61
-REMEMBERED = 24
+REMEMBERED = 16
 CONFIG = dataclasses.replace(FULL.speech_lm, speech_tokens=SPEECH)
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 OPTIONS = [
@@ -45,7 +45,7 @@ def same(first: SlotTables, second: SlotTables) -> None:
         assert torch.equal(getattr(first, name), getattr(second, name)), name
 
 
-@pytest.mark.parametrize(("spread", "ties"), [(0.3, False), (3.0, False), (3.0, True), (30.0, False)])
+@pytest.mark.parametrize(("spread", "ties"), [(0.3, False), (3.0, True), (30.0, False)])
 def test_slots_draw_as_the_plain_twin(spread, ties):
     """All options at once, for more ids than a history remembers; some rows rest, some are broken."""
     generator = torch.Generator().manual_seed(int(spread * 10) + ties)
@@ -57,7 +57,7 @@ def test_slots_draw_as_the_plain_twin(spread, ties):
         sequences[-1].slot = len(OPTIONS) - slot
     fused, plain = tables_of(sequences), tables_of(sequences)
     slots = slots_of(sequences)
-    for step in range(REMEMBERED + 6):
+    for step in range(REMEMBERED + 5):
         logits = spread * torch.randn(len(sequences), CONFIG.speech_rows, generator=generator)
         logits[:, SPEECH:] -= spread * 4
         logits = logits.round() if ties else logits
