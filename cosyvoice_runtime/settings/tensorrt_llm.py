@@ -60,8 +60,8 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     cuda_graphs: Flag = Field(
         True,
-        description="Engine torch on a GPU: replay captured CUDA graphs, "
-        "several times faster than launching every kernel.",
+        description="Engine torch on a GPU: replay captured CUDA graphs, several times faster than launching "
+        "every kernel. They draw the tokens as well; a seed gives others than without them.",
     )
     kv_cache_fraction: float = Field(
         0.5,

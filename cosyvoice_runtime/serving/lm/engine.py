@@ -60,7 +60,7 @@ class LmEngine(Protocol):
         """Take a slot for an utterance; the handle names it from now on."""
 
     def step(self) -> Sequence[Progress]:
-        """Wait until at least one utterance has got further."""
+        """Go on with all; waits for what has been begun, so that not every call brings something."""
 
     def cancel(self, handle: Hashable) -> None:
         """Free the slot of an utterance that runs; no progress of it follows."""
