@@ -17,7 +17,7 @@ from cosyvoice_runtime.lm.prefills import Prefills
 from cosyvoice_runtime.lm.prompt import Prompt, check_speech, check_text, num_positions
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
-from cosyvoice_runtime.lm.step_graphs import DecodeStep
+from cosyvoice_runtime.lm.step_graphs import LogitsStep
 from cosyvoice_runtime.lm.text_stream import TextStream
 
 
@@ -49,7 +49,7 @@ class BatchDecoder:
             from other random numbers than the host's, and a token is emitted by the step after its own.
         prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
             for one as for several, as on a GPU.
-        decode_step: computes the logits of captured steps; None: the network's own.
+        captured_step: what is captured, before the draws; None captures the network's own step.
         draw: draws in captured steps.
     """
 
@@ -60,7 +60,7 @@ class BatchDecoder:
         max_len: int,
         capture: GraphCapture | None = None,
         prefill_batch: int = 1,
-        decode_step: DecodeStep | None = None,
+        captured_step: LogitsStep | None = None,
         draw: DrawSlots = draw_plain,
     ) -> None:
         self._lm = lm
@@ -70,7 +70,7 @@ class BatchDecoder:
         if capture is None:
             self._steps = HostSteps(lm, self._cache, prefills)
         else:
-            step = decode_step or lm.decode_step
+            step = captured_step or lm.decode_step
             self._steps = DeviceSteps(lm, self._cache, prefills, capture, step, draw)
         self._running: dict[int, Generation] = {}
 

@@ -19,7 +19,7 @@ from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.prefills import Prefills
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
-from cosyvoice_runtime.lm.step_graphs import DecodeStep, GraphedSteps
+from cosyvoice_runtime.lm.step_graphs import GraphedSteps, LogitsStep
 from cosyvoice_runtime.transfer import Fetch, integers
 
 
@@ -57,7 +57,7 @@ class DeviceSteps:
     """Replays captured steps, one ahead of what the host knows.
 
     Args:
-        step: computes the logits of a step.
+        step: computes the logits of captured steps.
         draw: draws in the steps and after prefills.
     """
 
@@ -67,7 +67,7 @@ class DeviceSteps:
         cache: KVCache,
         prefills: Prefills,
         capture: GraphCapture,
-        step: DecodeStep,
+        step: LogitsStep,
         draw: DrawSlots,
     ) -> None:
         self._cache = cache

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +17,8 @@ from cosyvoice_runtime.transfer import moved
 FIRST_SPAN = 256
 BATCH_STEP = 16
 
-
-class DecodeStep(Protocol):
-    """As `SpeechLM.decode_step`."""
-
-    def __call__(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor: ...
+LogitsStep = Callable[[Tensor, Tensor, CacheView, int], Tensor]
+"""From tokens, positions, slots and span to logits, as :meth:`SpeechLM.decode_step`; can be captured."""
 
 
 class GraphedSteps:
@@ -31,7 +27,7 @@ class GraphedSteps:
     A step feeds the ids that the tables say were drawn last. All graphs are made at the start.
 
     Args:
-        step: computes the logits.
+        step: what is captured, before the draws.
         cache: whose memory the graphs read and write; nobody may use it yet.
         draw: draws from the logits.
         tables: of the cache's slots.
@@ -39,7 +35,7 @@ class GraphedSteps:
 
     def __init__(
         self,
-        step: DecodeStep,
+        step: LogitsStep,
         cache: KVCache,
         draw: DrawSlots,
         tables: SlotTables,
