@@ -55,6 +55,7 @@ def test_nothing_is_auto_once_resolved_but_what_only_a_running_model_knows(machi
     assert [key for key, text in placeholders.items() if text == "auto"] == [
         "cosyvoice2.max_inflight_utterances",
         "cosyvoice2.text_feeding",
+        "tensorrt_llm.kernels",
         "token2wav.kernels",
     ]
     assert resolved.resolved(dataclasses.replace(machine, gpu=not machine.gpu)) == resolved
