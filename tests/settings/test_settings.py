@@ -242,6 +242,22 @@ def test_only_true_and_false_switch(text):
     assert Settings.read(["token2wav.cuda_graphs=False"]).token2wav.cuda_graphs is False
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["tensorrt_llm.kernels=fused", "tensorrt_llm.cuda_graphs=false"],
+        ["tensorrt_llm.kernels=fused", "tensorrt_llm.engine=vllm"],
+        ["token2wav.kernels=fused", "token2wav.cuda_graphs=false"],
+        ["token2wav.kernels=fused", "token2wav.backend=tensorrt"],
+    ],
+)
+def test_fused_kernels_need_the_graphs_that_they_are_captured_in(texts):
+    section = texts[0].partition(".")[0]
+    with pytest.raises(InvalidInput, match=rf"{section}\.kernels: 'fused' .*auto or plain, unless"):
+        Settings.read(texts)
+    assert Settings.read([*texts[1:], f"{section}.kernels=plain"])
+
+
 def test_settings_do_not_change():
     with pytest.raises(ValidationError, match="frozen"):
         ServerSettings().http_port = 1
