@@ -25,6 +25,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
+from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.kernels.fused_step import FusedStep
 from cosyvoice_runtime.kernels.step_tiles import StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.network import CacheView, KVCache, SpeechLM
@@ -61,6 +62,8 @@ class Step:
         """Random speech up to each sequence's position."""
         generator = torch.Generator().manual_seed(0)
         for slot, length in enumerate(self.positions.tolist()):
+            if not length:
+                continue
             ids = torch.randint(self.lm.config.speech_tokens, (length,), generator=generator).cuda()
             self.lm.prefill(self.lm.speech_embedding(ids), 0, self.cache.view(slot, slot + 1))
 
@@ -120,46 +123,46 @@ def tiles_of(columns: list[int], rows: list[int], *rest: tuple[int, ...]) -> lis
     return [StepTile(r, c, *other) for c, r, other in itertools.product(columns, rows, rest)]
 
 
-def candidates(batch: int) -> dict[str, list[StepTile] | list[int] | list[bool]]:
+def candidates(batch: int) -> dict[str, list[StepTile] | list[int]]:
     """Values to try for each field of the tiles."""
-    attention: dict[str, list[StepTile] | list[int] | list[bool]] = {
-        "early": [True, False],
+    small, half, whole = (256, 4, 4), (512, 4, 4), (1024, 4, 4)
+    wide_small, wide_half = (256, 8, 8), (512, 8, 8)
+    common: dict[str, list[StepTile] | list[int]] = {
+        "trigger": [FIRST, EARLY, LATE],
         "keys": [32, 64, 128],
-        "attention_warps": [2, 4],
-        "split_programs": [batch, 32, 2 * batch, 4 * batch],
+        "split_programs": [32, 2 * batch],
     }
     if batch == 1:
-        narrow = [(1024, 4, 4), (512, 2, 2), (512, 2, 4), (1024, 4, 8)]
-        deep = [(1024, 4, 4), (1024, 4, 4, 2), (512, 2, 4), (2048, 8, 8), (1024, 4, 8)]
+        pair = (512, 2, 2)
         return {
-            "gated": tiles_of([1], [2, 4, 8, 16], *narrow),
-            "down": tiles_of([1], [2, 4, 8], *deep),
-            "qkv": tiles_of([1], [2, 4, 8], *narrow),
-            "out": tiles_of([1], [4, 8, 16], (1024, 16, 4), (1024, 16, 2), (1024, 16, 8)),
-            "head": tiles_of([1], [4, 8, 16, 32], *narrow),
-            **attention,
-            "split_programs": [4, 8, 16],
+            "gated": tiles_of([1], [2, 4, 8], pair, whole),
+            "down": tiles_of([1], [2, 4], whole, pair, (2048, 8, 8), (1024, 4, 8)),
+            "qkv": tiles_of([1], [2, 4], pair, whole),
+            "out": tiles_of([1], [8, 16, 32], (1024, 16, 4), (1024, 16, 8)),
+            "head": tiles_of([1], [8, 16], pair),
+            **common,
+            "split_programs": [8, 16],
         }
     if batch <= 16:
-        narrow = [(1024, 4, 4), (1024, 8, 8), (512, 4, 4), (512, 8, 8), (256, 4, 4)]
-        deep = [(1024, 8, 8), (1024, 8, 8, 2), (1024, 4, 4), (512, 4, 4, 4), (512, 8, 8, 4), (512, 8, 8)]
         return {
-            "gated": tiles_of([16], [8, 16, 32], *narrow),
-            "down": tiles_of([16], [8, 16], *deep),
-            "qkv": tiles_of([16], [8, 16], *narrow),
-            "out": tiles_of([16], [8, 16], (1024, 16, 4), (1024, 16, 8), (1024, 4, 4)),
-            "head": tiles_of([16], [8, 16, 32], *narrow),
-            **attention,
+            "gated": tiles_of([16], [8, 16], small, half, whole, wide_small, wide_half),
+            "down": tiles_of([16], [8, 16], half, whole, wide_small, wide_half, (1024, 8, 8)),
+            "qkv": tiles_of([16], [8, 16], small, half, wide_half),
+            "out": tiles_of([16], [16, 32], (1024, 16, 4), whole),
+            "head": tiles_of([16], [16, 32], half, wide_half),
+            **common,
         }
-    narrow = [(512, 4, 4), (512, 8, 8), (256, 4, 4), (256, 8, 8)]
-    deep = [(512, 8, 8, 2), (512, 8, 8, 4), (512, 4, 4, 2), (256, 4, 4, 4), (256, 8, 8, 4), (1024, 8, 8, 1)]
+    deep = [(256, 4, 4, 4), (256, 8, 8, 4), (256, 8, 8, 8), (512, 8, 8, 4)]
     return {
-        "gated": tiles_of([32, 64], [8, 16, 32], *narrow),
-        "down": tiles_of([16, 32, 64], [8, 16, 32], *deep),
-        "qkv": tiles_of([16, 32, 64], [8, 16], *narrow),
-        "out": tiles_of([16, 32], [8, 16, 32], (1024, 16, 4), (1024, 16, 8), (512, 4, 4)),
-        "head": tiles_of([32, 64], [8, 16, 32], *narrow),
-        **attention,
+        "gated": [
+            *tiles_of([32, 64], [16, 32], wide_small, wide_half),
+            *tiles_of([32, 64], [16], small, (128, 4, 4)),
+        ],
+        "down": tiles_of([16, 32], [16, 32], *deep),
+        "qkv": tiles_of([16, 32], [16], small, half, wide_small, wide_half),
+        "out": tiles_of([16, 32], [16, 32], (1024, 16, 4), half),
+        "head": tiles_of([32, 64], [32], wide_small),
+        **common,
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
+from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED
 from cosyvoice_runtime.kernels.step_attention import step_attention
 from cosyvoice_runtime.kernels.step_embed import Scaled, step_embed
 from cosyvoice_runtime.kernels.step_gated import step_gated
@@ -50,7 +50,7 @@ class StepMemory:
     Attributes:
         x: float32 ``[S, C]`` the residual.
         for_attention, for_mlp: the residual for the norm before each.
-        queries: ``[S, H * D]``.
+        queries: ``[S, H * D]`` in the type of keys and values.
         mixed, shares: ``[splits, S, H * D]`` and ``[splits, S, H]`` from attention.
         inner: ``[S, I]`` of the feed-forward.
         logits: float32 ``[S, speech_rows]``.
@@ -59,14 +59,15 @@ class StepMemory:
     def __init__(self, lm: SpeechLM, batch: int, splits: int, tiles: StepTiles) -> None:
         config, device = lm.config, lm.device
         width = config.num_heads * config.head_dim
+        activations = torch.float16 if lm.dtype == torch.bfloat16 else lm.dtype
 
-        def empty(*shape: int, dtype: torch.dtype = lm.dtype) -> Tensor:
+        def empty(*shape: int, dtype: torch.dtype = activations) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
 
         self.x = empty(batch, config.hidden_size, dtype=torch.float32)
-        self.for_attention = Scaled.empty(self.x, lm.dtype, tiles.down.rows)
-        self.for_mlp = Scaled.empty(self.x, lm.dtype, tiles.out.rows)
-        self.queries = empty(batch, width)
+        self.for_attention = Scaled.empty(self.x, activations, tiles.down.rows)
+        self.for_mlp = Scaled.empty(self.x, activations, tiles.out.rows)
+        self.queries = empty(batch, width, dtype=lm.dtype)
         self.mixed = empty(splits, batch, width)
         self.shares = empty(splits, batch, config.num_heads, dtype=torch.float32)
         self.inner = empty(batch, config.intermediate_size)
@@ -102,11 +103,10 @@ class FusedStep:
         batch, epsilon = len(tokens), self._lm.config.rms_norm_eps
         tiles = tiles or step_tiles(batch)
         memory = StepMemory(self._lm, batch, tiles.splits(batch, span), tiles)
-        chained = (EARLY if tiles.early else LATE) if self._chained else NOT_CHAINED
+        chained = tiles.trigger if self._chained else NOT_CHAINED
         norms = [layer.attention_norm for layer in self._layers] + [self._norm]
-        # The first kernel waits for all work before the step: the others read its inputs before their turn.
         step_embed(
-            tokens, self._lm.speech_embedding.weight, norms[0], memory.x, memory.for_attention, NOT_CHAINED
+            tokens, self._lm.speech_embedding.weight, norms[0], memory.x, memory.for_attention, chained
         )
         for index, (layer, following) in enumerate(zip(self._layers, norms[1:], strict=True)):
             place = CacheLayer(cache.data[index, 0], cache.data[index, 1], positions)

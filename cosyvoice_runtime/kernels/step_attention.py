@@ -7,8 +7,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    let_next_start_at_once,
+    wait_for_previous,
+)
 from cosyvoice_runtime.kernels.paged_attention import softmax_update
+from cosyvoice_runtime.kernels.step_embed import SHRINK
 from cosyvoice_runtime.kernels.step_qkv import CacheLayer
 
 
@@ -26,8 +32,10 @@ def _load_block(keys, values, start, seen, HEAD_DIM: tl.constexpr, KEYS: tl.cons
 def _step_attention(
     queries, keys, values, positions, mixed, shares, batch, slot_stride, head_stride,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr, CHAINED: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr,
+    SHRINK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
+    let_next_start_at_once(CHAINED)
     GROUP: tl.constexpr = HEADS // KV_HEADS
     slot = tl.program_id(0) // KV_HEADS
     kv = tl.program_id(0) % KV_HEADS
@@ -61,7 +69,8 @@ def _step_attention(
         peak, total, sums = softmax_update(q, k, v, seen, peak, total, sums)
         k, v, seen = next_k, next_v, later
     let_next_start(CHAINED)
-    mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
+    some = tl.where(total > 0, total, 1.0)  # a part without keys is zeros, and weighs nothing
+    mean = sums * (SHRINK / some)[:, None]
     place = split * batch * HEADS + head
     at = mixed + place[:, None] * HEAD_DIM + d[None, :]
     tl.store(at, mean.to(mixed.dtype.element_ty), mask=asks)
@@ -81,7 +90,8 @@ def step_attention(
     """Softmax of ``queries [S, H * D]``, already scaled, in powers of two, over all positions so far.
 
     Args:
-        mixed: ``[parts, S, H * D]``, written: values mixed over each part of the keys.
+        mixed: ``[parts, S, H * D]``, written: values mixed over each part of the keys; `SHRINK`
+            times their size.
         shares: float32 ``[parts, S, H]``, written unless there is one part: log2 of each part's share.
         keys: positions that a program takes at a time.
     """
@@ -91,7 +101,7 @@ def step_attention(
         queries, cache.keys, cache.values, cache.positions, mixed, shares,
         batch, cache.keys.stride(0), cache.keys.stride(1),
         heads, kv_heads, head_dim, max(16, triton.next_power_of_2(heads // kv_heads)), keys, len(mixed),
-        chained, num_warps=warps, launch_pdl=chained > 0,
+        SHRINK, chained, num_warps=warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 
@@ -103,7 +113,7 @@ def step_attention_plain(queries: Tensor, cache: CacheLayer, mixed: Tensor, shar
     later = torch.arange(max_len, device=q.device) > cache.positions[:, None]
     scores = scores.masked_fill(later[:, None, None], -torch.inf)
     weights = torch.softmax(scores * 0.6931471805599453, dim=-1)
-    mixed[0] = torch.einsum("skgp,skpd->skgd", weights, cache.values.float()).flatten(1).to(mixed.dtype)
+    mixed[0] = torch.einsum("skgp,skpd->skgd", weights, cache.values.float()).flatten(1) * SHRINK
     mixed[1:] = 0
     shares[0] = 0
     shares[1:] = -torch.inf

@@ -10,13 +10,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
-from cosyvoice_runtime.kernels.step_embed import Scaled
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    let_next_start_at_once,
+    wait_for_previous,
+)
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
 from cosyvoice_runtime.kernels.step_rows import (
     added_up,
     inverse_norm,
     load_inputs,
     load_pieces,
+    load_squares,
     no_sums,
     product,
 )
@@ -76,10 +82,12 @@ def _step_qkv(
     scaled, squares, weight, bias, cosines, sines, positions, queries, keys, values,
     batch, slot_stride, head_stride,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, SCALE: tl.constexpr,
-    WIDTH: tl.constexpr, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr, EPS: tl.constexpr,
+    WIDTH: tl.constexpr, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr,
+    EPS: tl.constexpr, SHRINK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
     CHAINED: tl.constexpr,
 ):  # fmt: skip
+    let_next_start_at_once(CHAINED)
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     HALF: tl.constexpr = HEAD_DIM // 2
     head = tl.program_id(0) // (HALF // ROWS)
@@ -87,8 +95,8 @@ def _step_qkv(
     n = head * HEAD_DIM + d
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
-    first = load_pieces(weight, n, WIDTH, PIECE, GROUPS, PIECES)
-    second = load_pieces(weight, n + HALF, WIDTH, PIECE, GROUPS, PIECES)
+    first = load_pieces(weight, n, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    second = load_pieces(weight, n + HALF, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
     first_bias = tl.load(bias + n)
     second_bias = tl.load(bias + n + HALF)
     position = tl.load(positions + s, mask=inside, other=0)
@@ -96,13 +104,18 @@ def _step_qkv(
     cosine = tl.load(cosines + position[:, None] * HALF + d[None, :], mask=turned, other=1.0)
     sine = tl.load(sines + position[:, None] * HALF + d[None, :], mask=turned, other=0.0)
     wait_for_previous(CHAINED)
-    scale = inverse_norm(squares, s, inside, WIDTH, PARTS, PADDED_PARTS, EPS)[:, None]
+    a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
+    parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
     left = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
     right = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
     for piece in tl.static_range(PIECES):
-        a = load_inputs(scaled, s, inside, piece, WIDTH, PIECE, GROUPS)
+        following = a
+        if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+            following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
         left = product(a, first[piece], left, COLUMNS)
         right = product(a, second[piece], right, COLUMNS)
+        a = following
+    scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
     x = added_up(left, COLUMNS) * scale + first_bias[None, :]
     y = added_up(right, COLUMNS) * scale + second_bias[None, :]
@@ -142,7 +155,7 @@ def step_qkv(
         scaled.values, scaled.squares, weight, bias, rotation.cosines, rotation.sines, cache.positions,
         queries, cache.keys, cache.values, batch, cache.keys.stride(0), cache.keys.stride(1),
         queries.shape[1] // head_dim, kv_heads, head_dim, head_dim**-0.5 * LOG2_E,
-        width, parts, triton.next_power_of_2(parts), epsilon,
+        width, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
         rows, tile.columns, tile.piece, tile.groups, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip

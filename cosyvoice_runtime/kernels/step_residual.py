@@ -8,8 +8,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
-from cosyvoice_runtime.kernels.step_embed import Scaled, store_scaled
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    let_next_start_at_once,
+    wait_for_previous,
+)
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, store_scaled
 from cosyvoice_runtime.kernels.step_rows import (
     added_up,
     load_inputs,
@@ -49,30 +54,35 @@ def _step_residual(
     inputs, shares, weight, gain, x, scaled, squares, batch,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-    AHEAD: tl.constexpr, CHAINED: tl.constexpr,
+    AHEAD: tl.constexpr, SHRINK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
+    let_next_start_at_once(CHAINED)
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
-    rows = load_pieces(weight, n, WIDTH, PIECE, GROUPS, AHEAD)
+    rows = load_pieces(weight, n, AHEAD, COLUMNS, WIDTH, PIECE, GROUPS)
     g = tl.load(gain + n)
     wait_for_previous(CHAINED)
     old = tl.load(x + s[:, None] * CHANNELS + n[None, :], mask=inside[:, None], other=0.0)
     sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
     if PARTS > 1:
         a = _joined(inputs, shares, s, inside, batch, WIDTH, HEADS, PARTS, PIECE, GROUPS)
-        sums = product(a, rows[0], sums, COLUMNS)
+        sums = product(a.to(inputs.dtype.element_ty), rows[0], sums, COLUMNS)
     else:
+        a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
         for piece in tl.static_range(PIECES):
             if piece + AHEAD < PIECES:
-                rows += (load_rows(weight, n, piece + AHEAD, WIDTH, PIECE, GROUPS),)
-            a = load_inputs(inputs, s, inside, piece, WIDTH, PIECE, GROUPS)
+                rows += (load_rows(weight, n, piece + AHEAD, COLUMNS, WIDTH, PIECE, GROUPS),)
+            following = a
+            if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+                following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
             sums = product(a, rows[piece], sums, COLUMNS)
+            a = following
     let_next_start(CHAINED)
-    new = old + added_up(sums, COLUMNS)
+    new = old + added_up(sums, COLUMNS) / SHRINK
     PARTS_OUT: tl.constexpr = CHANNELS // ROWS
-    store_scaled(new, g, s, inside, n, x, scaled, squares, tl.program_id(0), CHANNELS, PARTS_OUT)
+    store_scaled(new, g, s, inside, n, x, scaled, squares, tl.program_id(0), CHANNELS, PARTS_OUT, SHRINK)
 
 
 def step_residual(
@@ -85,7 +95,7 @@ def step_residual(
     tile: StepTile,
     chained: int = NOT_CHAINED,
 ) -> None:
-    """``x += joined inputs @ weight.T``.
+    """``x += joined inputs @ weight.T / SHRINK``.
 
     Args:
         inputs: ``[parts, S, K]``; ``shares``: float32 ``[parts, S, H]``, log2 of each part's share for each
@@ -104,7 +114,7 @@ def step_residual(
     ahead = min(tile.ahead, triton.cdiv(width, piece))
     _step_residual[(channels // tile.rows, triton.cdiv(batch, tile.columns))](
         inputs, shares, weight, gain, x, scaled.values, scaled.squares, batch,
-        width, channels, heads, parts, tile.rows, tile.columns, piece, groups, ahead, chained,
+        width, channels, heads, parts, tile.rows, tile.columns, piece, groups, ahead, SHRINK, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
@@ -118,5 +128,5 @@ def step_residual_plain(
         weights = torch.softmax(shares * 0.6931471805599453, dim=0)
         by_head = inputs.float().unflatten(2, (weights.shape[2], -1))
         joined = (by_head * weights[..., None]).sum(dim=0).flatten(1)
-    x += F.linear(joined, weight.float())
+    x += F.linear(joined, weight.float()) / SHRINK
     scaled.take(x, gain)

@@ -14,21 +14,30 @@ import triton.language as tl
 
 
 @triton.jit
-def load_rows(weight, n, piece, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr):
-    """One piece ``[GROUPS, K, N]`` of rows ``n`` of ``[*, WIDTH]``; zeros after their end."""
+def load_rows(
+    weight, n, piece, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr
+):
+    """One piece ``[GROUPS, K, N]`` of rows ``n`` of ``[*, WIDTH]``; zeros after their end.
+
+    For tensor cores bfloat16 becomes float16, which inputs are in: it holds all of its digits.
+    """
     SHARE: tl.constexpr = PIECE // GROUPS
     k = piece * PIECE + tl.arange(0, GROUPS)[:, None, None] * SHARE + tl.arange(0, SHARE)[None, :, None]
-    return tl.load(weight + n[None, None, :] * WIDTH + k, mask=k < WIDTH, other=0.0)
+    rows = tl.load(weight + n[None, None, :] * WIDTH + k, mask=k < WIDTH, other=0.0)
+    if COLUMNS > 1 and weight.dtype.element_ty == tl.bfloat16:
+        rows = rows.to(tl.float16)
+    return rows
 
 
 @triton.jit
 def load_pieces(
-    weight, n, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr, PIECES: tl.constexpr
-):
+    weight, n, PIECES: tl.constexpr,
+    COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
     """The first ``PIECES`` pieces of rows ``n``."""
     rows = ()
     for piece in tl.static_range(PIECES):
-        rows += (load_rows(weight, n, piece, WIDTH, PIECE, GROUPS),)  # type: ignore[assignment]
+        rows += (load_rows(weight, n, piece, COLUMNS, WIDTH, PIECE, GROUPS),)  # type: ignore[assignment]
     return rows
 
 
@@ -57,7 +66,7 @@ def product(inputs, rows, sums, COLUMNS: tl.constexpr):
     if COLUMNS == 1:
         sums += tl.permute(inputs, (0, 2, 1)).to(tl.float32) * rows.to(tl.float32)
     else:
-        sums = tl.dot(inputs.to(rows.dtype), rows, sums, input_precision="ieee")
+        sums = tl.dot(inputs, rows, sums, input_precision="ieee")
     return sums
 
 
@@ -68,12 +77,14 @@ def added_up(sums, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def inverse_norm(
-    squares, s, inside,
-    WIDTH: tl.constexpr, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr, EPS: tl.constexpr,
-):  # fmt: skip
-    """What RMSNorm multiplies sequences ``s`` by, ``[S]``: from parts of their sum of squares."""
+def load_squares(squares, s, inside, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr):
+    """Parts of the sum of squares of sequences ``s``, ``[S, PADDED_PARTS]``."""
     part = tl.arange(0, PADDED_PARTS)
     at = squares + s[:, None] * PARTS + part[None, :]
-    sums = tl.load(at, mask=inside[:, None] & (part < PARTS)[None, :], other=0.0)
-    return tl.rsqrt(tl.sum(sums, axis=1) / WIDTH + EPS)
+    return tl.load(at, mask=inside[:, None] & (part < PARTS)[None, :], other=0.0)
+
+
+@triton.jit
+def inverse_norm(parts, WIDTH: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr):
+    """What RMSNorm multiplies by, ``[S, 1]``, of inputs ``SHRINK`` times their size."""
+    return tl.rsqrt(tl.sum(parts, axis=1) / WIDTH + EPS)[:, None] / SHRINK

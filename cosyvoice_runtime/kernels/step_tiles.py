@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from cosyvoice_runtime.kernels.arithmetic import FIRST
+
 
 @dataclass(frozen=True)
 class StepTile:
@@ -35,7 +37,7 @@ class StepTiles:
         keys: positions that attention takes at a time.
         split_programs: sequences times parts of their keys, at most; up to ``max_splits`` parts. More parts
             are read faster, and take longer to join.
-        early: every kernel lets the next one start at once, and not only before it stores.
+        trigger: when every kernel lets the next one start, of ``arithmetic``.
     """
 
     qkv: StepTile
@@ -47,7 +49,7 @@ class StepTiles:
     attention_warps: int = 4
     split_programs: int = 32
     max_splits: int = 16
-    early: bool = True
+    trigger: int = FIRST
 
     def splits(self, batch: int, span: int) -> int:
         """Number of parts, a power of two, that the ``span`` keys of each sequence are divided into."""
@@ -57,25 +59,27 @@ class StepTiles:
 
 ONE = StepTiles(
     qkv=StepTile(4, 1),
-    out=StepTile(8, 1),
-    gated=StepTile(8, 1),
-    down=StepTile(4, 1),
-    head=StepTile(16, 1),
+    out=StepTile(16, 1, groups=16),
+    gated=StepTile(2, 1, 512, 2, 2),
+    down=StepTile(2, 1),
+    head=StepTile(8, 1, 512, 2, 2),
+    keys=32,
 )
 FEW = StepTiles(
-    qkv=StepTile(8, 16),
-    out=StepTile(8, 16, piece=1024, groups=16),
-    gated=StepTile(8, 16),
-    down=StepTile(8, 16, groups=8, warps=8),
-    head=StepTile(16, 16),
+    qkv=StepTile(8, 16, 512),
+    out=StepTile(16, 16, groups=16),
+    gated=StepTile(16, 16, 256),
+    down=StepTile(16, 16, 512, 8, 8),
+    head=StepTile(32, 16),
+    keys=128,
 )
 MANY = StepTiles(
-    qkv=StepTile(8, 32, 512, 8, 8),
-    out=StepTile(16, 16, 1024, 16, 8),
-    gated=StepTile(16, 64, 512, 8, 8),
-    down=StepTile(16, 32, 512, 8, 8, ahead=4),
-    head=StepTile(32, 64, 512, 8, 8),
-    keys=64,
+    qkv=StepTile(16, 16, 512),
+    out=StepTile(32, 16, groups=16),
+    gated=StepTile(16, 64, 256, 8, 8),
+    down=StepTile(16, 32, 256, 8, 8, ahead=4),
+    head=StepTile(32, 64, 256, 8, 8),
+    keys=128,
 )
 BY_BATCH = {1: ONE, 16: FEW}
 """Tiles by the most sequences of a step; more take :data:`MANY`."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.kernels.fused_step import FusedStep
 from cosyvoice_runtime.kernels.step_attention import step_attention, step_attention_plain
-from cosyvoice_runtime.kernels.step_embed import Scaled, step_embed, step_embed_plain
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, step_embed, step_embed_plain
 from cosyvoice_runtime.kernels.step_gated import step_gated, step_gated_plain
 from cosyvoice_runtime.kernels.step_head import step_head, step_head_plain
 from cosyvoice_runtime.kernels.step_qkv import CacheLayer, Rotation, step_qkv, step_qkv_plain
@@ -122,7 +122,7 @@ def test_attention_over_the_cache(positions, columns, splits):
     step_attention(queries, cache, mixed, shares, 16, 4)
     expected = torch.empty_like(mixed[:1]), torch.empty_like(shares[:1])
     step_attention_plain(queries, cache, *expected)
-    same(joined(mixed, shares), expected[0][0])
+    same(joined(mixed, shares), expected[0][0] / SHRINK)
 
 
 def test_attention_does_not_see_what_lies_behind_the_position():
@@ -147,7 +147,7 @@ def test_attention_does_not_see_what_lies_behind_the_position():
 )
 @pytest.mark.parametrize("parts", [1, 3])
 def test_linear_on_the_residual(batch, tile, parts):
-    inputs, shares = torch.randn(parts, batch, WIDTH), torch.randn(parts, batch, HEADS)
+    inputs, shares = torch.randn(parts, batch, WIDTH) * SHRINK, torch.randn(parts, batch, HEADS)
     if parts > 1:
         shares[1] = -torch.inf  # a part without keys
     weight, gain, x = torch.randn(CHANNELS, WIDTH), torch.randn(CHANNELS), torch.randn(batch, CHANNELS)
