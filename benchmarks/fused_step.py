@@ -17,7 +17,7 @@ import itertools
 import json
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -84,7 +84,9 @@ def random_lm(config: ModelConfig, dtype: torch.dtype) -> SpeechLM:
     return SpeechLM.from_tensors(config.speech_lm, lm_tensors(config), "cuda", dtype)
 
 
-def errors(config: ModelConfig, batch: int, chained: bool) -> dict[str, float | bool]:
+def errors(
+    config: ModelConfig, batch: int, chained: bool, tiles: StepTiles | None
+) -> dict[str, float | bool]:
     """Of both ways, for contexts of all lengths; and whether two runs of the fused one give the same bits."""
     contexts = [(37 * index * index + 500) % 700 for index in range(batch)]
     step = Step(random_lm(config, torch.bfloat16), contexts)
@@ -94,7 +96,7 @@ def errors(config: ModelConfig, batch: int, chained: bool) -> dict[str, float | 
     for other in (rounded, exact):
         other.cache.data.copy_(step.cache.data)
     plain, expected, truth = step.plain(), rounded.plain(), exact.plain()
-    fused = step.fused(chained)
+    fused = step.fused(chained, tiles)
     first, again = fused().clone(), fused()
     graph_logits = []
     graph = replayed(lambda: graph_logits.append(fused()))
@@ -111,11 +113,13 @@ def errors(config: ModelConfig, batch: int, chained: bool) -> dict[str, float | 
     }
 
 
-def one_row(config: ModelConfig, batch: int, context: int, repeats: int, chained: bool) -> dict[str, float]:
+def one_row(
+    config: ModelConfig, batch: int, context: int, repeats: int, chained: bool, tiles: StepTiles | None
+) -> dict[str, float]:
     step = Step(random_lm(config, torch.bfloat16), [context] * batch)
     step.cache.data.normal_()
     plain = milliseconds(replayed(step.plain).replay, repeats)
-    return {"plain ms": plain, "fused ms": milliseconds(replayed(step.fused(chained)).replay, repeats)}
+    return {"plain ms": plain, "fused ms": milliseconds(replayed(step.fused(chained, tiles)).replay, repeats)}
 
 
 def tiles_of(columns: list[int], rows: list[int], *rest: tuple[int, ...]) -> list[StepTile]:
@@ -123,11 +127,11 @@ def tiles_of(columns: list[int], rows: list[int], *rest: tuple[int, ...]) -> lis
     return [StepTile(r, c, *other) for c, r, other in itertools.product(columns, rows, rest)]
 
 
-def candidates(batch: int) -> dict[str, list[StepTile] | list[int]]:
+def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
     """Values to try for each field of the tiles."""
     small, half, whole = (256, 4, 4), (512, 4, 4), (1024, 4, 4)
     wide_small, wide_half = (256, 8, 8), (512, 8, 8)
-    common: dict[str, list[StepTile] | list[int]] = {
+    common: dict[str, Sequence[StepTile] | Sequence[int]] = {
         "trigger": [FIRST, EARLY, LATE],
         "keys": [32, 64, 128],
         "split_programs": [32, 2 * batch],
@@ -152,15 +156,13 @@ def candidates(batch: int) -> dict[str, list[StepTile] | list[int]]:
             "head": tiles_of([16], [16, 32], half, wide_half),
             **common,
         }
-    deep = [(256, 4, 4, 4), (256, 8, 8, 4), (256, 8, 8, 8), (512, 8, 8, 4)]
+    deep = [(256, 8, 8, 4), (256, 8, 8, 8), (512, 8, 8, 4), (1024, 8, 8, 1)]
     return {
-        "gated": [
-            *tiles_of([32, 64], [16, 32], wide_small, wide_half),
-            *tiles_of([32, 64], [16], small, (128, 4, 4)),
-        ],
+        "rounded": [True, False],
+        "gated": tiles_of([32, 64], [16], small, half, (128, 4, 4)),
         "down": tiles_of([16, 32], [16, 32], *deep),
-        "qkv": tiles_of([16, 32], [16], small, half, wide_small, wide_half),
-        "out": tiles_of([16, 32], [16, 32], (1024, 16, 4), half),
+        "qkv": tiles_of([16], [8, 16], small, half),
+        "out": tiles_of([16], [16, 32], (1024, 16, 4), half, (1024, 16, 8)),
         "head": tiles_of([32, 64], [32], wide_small),
         **common,
     }
@@ -230,7 +232,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, nargs="+", default=[100, 500, 1500])
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
-    parser.add_argument("--tune", action="store_true", help="look for faster tiles instead")
+    parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
     parser.add_argument("--rounds", type=int, default=1, help="of tuning")
     parser.add_argument("--processes", type=int, default=16, help="that compile at a time")
     options = parser.parse_args()
@@ -240,12 +242,10 @@ def main() -> None:
     with torch.inference_mode():
         problems = compiled(config, options.batch, options.processes) if options.tune else {}
         for batch in options.batch:
-            if options.tune:
-                tune(config, batch, problems, chained, options.rounds)
-                continue
-            print(f"batch {batch} error:", json.dumps(errors(config, batch, chained)), flush=True)
+            tiles = tune(config, batch, problems, chained, options.rounds) if options.tune else None
+            print(f"batch {batch} error:", json.dumps(errors(config, batch, chained, tiles)), flush=True)
             for context in options.context:
-                result = one_row(config, batch, context, options.repeats, chained)
+                result = one_row(config, batch, context, options.repeats, chained, tiles)
                 print(f"batch {batch} context {context}:", json.dumps(result), flush=True)
 
 

@@ -39,8 +39,8 @@ def _step_gated(
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
-    gate_rows = load_pieces(weight, n, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
-    up_rows = load_pieces(weight, n + INNER, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    gate_rows = load_pieces(weight, n, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    up_rows = load_pieces(weight, n + INNER, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
     wait_for_previous(CHAINED)
     a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
     parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)

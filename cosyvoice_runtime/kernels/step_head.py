@@ -40,7 +40,7 @@ def _step_head(
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
     known = tl.minimum(n, TOKENS - 1)  # the last program's rows end with the table
-    rows = load_pieces(weight, known, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    rows = load_pieces(weight, known, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
     b = tl.load(bias + known)
     wait_for_previous(CHAINED)
     a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)

@@ -95,8 +95,8 @@ def _step_qkv(
     n = head * HEAD_DIM + d
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
-    first = load_pieces(weight, n, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
-    second = load_pieces(weight, n + HALF, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    first = load_pieces(weight, n, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    second = load_pieces(weight, n + HALF, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
     first_bias = tl.load(bias + n)
     second_bias = tl.load(bias + n + HALF)
     position = tl.load(positions + s, mask=inside, other=0)

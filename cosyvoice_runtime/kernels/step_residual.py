@@ -61,7 +61,7 @@ def _step_residual(
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
-    rows = load_pieces(weight, n, AHEAD, COLUMNS, WIDTH, PIECE, GROUPS)
+    rows = load_pieces(weight, n, inputs, AHEAD, COLUMNS, WIDTH, PIECE, GROUPS)
     g = tl.load(gain + n)
     wait_for_previous(CHAINED)
     old = tl.load(x + s[:, None] * CHANNELS + n[None, :], mask=inside[:, None], other=0.0)
@@ -73,7 +73,7 @@ def _step_residual(
         a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
         for piece in tl.static_range(PIECES):
             if piece + AHEAD < PIECES:
-                rows += (load_rows(weight, n, piece + AHEAD, COLUMNS, WIDTH, PIECE, GROUPS),)
+                rows += (load_rows(weight, n, piece + AHEAD, inputs, COLUMNS, WIDTH, PIECE, GROUPS),)
             following = a
             if piece + 1 < PIECES:  # the next inputs are on their way while these are used
                 following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)

@@ -15,29 +15,28 @@ import triton.language as tl
 
 @triton.jit
 def load_rows(
-    weight, n, piece, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr
-):
+    weight, n, piece, inputs,
+    COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
     """One piece ``[GROUPS, K, N]`` of rows ``n`` of ``[*, WIDTH]``; zeros after their end.
 
-    For tensor cores bfloat16 becomes float16, which inputs are in: it holds all of its digits.
+    Tensor cores take them in the type of the inputs: float16 holds all digits of bfloat16.
     """
     SHARE: tl.constexpr = PIECE // GROUPS
     k = piece * PIECE + tl.arange(0, GROUPS)[:, None, None] * SHARE + tl.arange(0, SHARE)[None, :, None]
     rows = tl.load(weight + n[None, None, :] * WIDTH + k, mask=k < WIDTH, other=0.0)
-    if COLUMNS > 1 and weight.dtype.element_ty == tl.bfloat16:
-        rows = rows.to(tl.float16)
-    return rows
+    return rows if COLUMNS == 1 else rows.to(inputs.dtype.element_ty)
 
 
 @triton.jit
 def load_pieces(
-    weight, n, PIECES: tl.constexpr,
+    weight, n, inputs, PIECES: tl.constexpr,
     COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
     """The first ``PIECES`` pieces of rows ``n``."""
     rows = ()
     for piece in tl.static_range(PIECES):
-        rows += (load_rows(weight, n, piece, COLUMNS, WIDTH, PIECE, GROUPS),)  # type: ignore[assignment]
+        rows += (load_rows(weight, n, piece, inputs, COLUMNS, WIDTH, PIECE, GROUPS),)  # type: ignore[assignment]
     return rows
 
 

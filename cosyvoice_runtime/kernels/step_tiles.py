@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cosyvoice_runtime.kernels.arithmetic import FIRST
 
@@ -37,6 +37,8 @@ class StepTiles:
         keys: positions that attention takes at a time.
         split_programs: sequences times parts of their keys, at most; up to ``max_splits`` parts. More parts
             are read faster, and take longer to join.
+        rounded: attention and feed-forward leave their results in the network's own type: faster where there
+            are many, as weights need no conversion. Logits in bfloat16 then lose 2e-3, and 1e-3 otherwise.
         trigger: when every kernel lets the next one start, of ``arithmetic``.
     """
 
@@ -49,6 +51,7 @@ class StepTiles:
     attention_warps: int = 4
     split_programs: int = 32
     max_splits: int = 16
+    rounded: bool = False
     trigger: int = FIRST
 
     def splits(self, batch: int, span: int) -> int:
@@ -59,30 +62,32 @@ class StepTiles:
 
 ONE = StepTiles(
     qkv=StepTile(4, 1),
-    out=StepTile(16, 1, groups=16),
-    gated=StepTile(2, 1, 512, 2, 2),
-    down=StepTile(2, 1),
+    out=StepTile(8, 1, groups=16, warps=8),
+    gated=StepTile(4, 1, 512, 2, 2),
+    down=StepTile(2, 1, 512, 2, 2),
     head=StepTile(8, 1, 512, 2, 2),
-    keys=32,
 )
-FEW = StepTiles(
+SOME = StepTiles(
     qkv=StepTile(8, 16, 512),
     out=StepTile(16, 16, groups=16),
-    gated=StepTile(16, 16, 256),
-    down=StepTile(16, 16, 512, 8, 8),
-    head=StepTile(32, 16),
+    gated=StepTile(16, 16),
+    down=StepTile(8, 16, 512, 8, 8),
+    head=StepTile(32, 16, 512),
     keys=128,
 )
+FEW = replace(SOME, keys=64)
 MANY = StepTiles(
     qkv=StepTile(16, 16, 512),
     out=StepTile(32, 16, groups=16),
-    gated=StepTile(16, 64, 256, 8, 8),
-    down=StepTile(16, 32, 256, 8, 8, ahead=4),
-    head=StepTile(32, 64, 256, 8, 8),
+    gated=StepTile(16, 32, 256),
+    down=StepTile(32, 16, 512, 8, 8, ahead=4),
+    head=StepTile(32, 32, 256, 8, 8),
     keys=128,
+    rounded=True,
 )
-BY_BATCH = {1: ONE, 16: FEW}
-"""Tiles by the most sequences of a step; more take :data:`MANY`."""
+BY_BATCH = {1: ONE, 4: FEW, 16: SOME}
+"""Tiles by the most sequences of a step; more take :data:`MANY`. Found on an H200 by
+``benchmarks/fused_step.py --tune`` for 1, 16 and 64 sequences of 500 positions."""
 
 
 def step_tiles(batch: int) -> StepTiles:
