@@ -156,11 +156,11 @@ def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
             "head": tiles_of([16], [16, 32], half, wide_half),
             **common,
         }
-    deep = [(256, 8, 8, 4), (256, 8, 8, 8), (512, 8, 8, 4), (1024, 8, 8, 1)]
+    deep = [(256, 8, 8, 4), (512, 8, 8, 1), (512, 8, 8, 2)]
     return {
         "rounded": [True, False],
-        "gated": tiles_of([32, 64], [16], small, half, (128, 4, 4)),
         "down": tiles_of([16, 32], [16, 32], *deep),
+        "gated": tiles_of([32, 64], [8, 16], small, half),
         "qkv": tiles_of([16], [8, 16], small, half),
         "out": tiles_of([16], [16, 32], (1024, 16, 4), half, (1024, 16, 8)),
         "head": tiles_of([32, 64], [32], wide_small),
@@ -183,30 +183,37 @@ def compile_one(work: tuple[ModelConfig, int, StepTiles]) -> str:
     return ""
 
 
-def variants(batch: int, best: StepTiles) -> Iterator[tuple[str, StepTiles]]:
-    for name, values in candidates(batch).items():
-        for value in values:
+def variants(batch: int, best: StepTiles, fields: Sequence[str]) -> Iterator[tuple[str, StepTiles]]:
+    tried = candidates(batch)
+    for name in fields or tried:
+        for value in tried[name]:
             yield name, dataclasses.replace(best, **{name: value})
 
 
-def compiled(config: ModelConfig, batches: list[int], processes: int) -> dict[tuple[int, StepTiles], str]:
+def compiled(
+    config: ModelConfig, batches: list[int], fields: Sequence[str], processes: int
+) -> dict[tuple[int, StepTiles], str]:
     """What went wrong with each variant; the compiled kernels are cached."""
-    tried = [(batch, tiles) for batch in batches for _, tiles in variants(batch, step_tiles(batch))]
+    tried = [(batch, tiles) for batch in batches for _, tiles in variants(batch, step_tiles(batch), fields)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         problems = pool.map(compile_one, [(config, *each) for each in tried], chunksize=1)
     return dict(zip(tried, problems, strict=True))
 
 
 def tune(
-    config: ModelConfig, batch: int, problems: dict[tuple[int, StepTiles], str], chained: bool, rounds: int
+    config: ModelConfig,
+    batch: int,
+    problems: dict[tuple[int, StepTiles], str],
+    chained: bool,
+    fields: Sequence[str],
 ) -> StepTiles:
     """The fastest tile of each kernel in turn, the others as they are."""
     step = Step(random_lm(config, torch.bfloat16), [500] * batch)
     step.cache.data.normal_()
     best = step_tiles(batch)
-    tried = [(name, tiles) for name, tiles in variants(batch, best) if not problems[batch, tiles]]
+    tried = [(name, tiles) for name, tiles in variants(batch, best, fields) if not problems[batch, tiles]]
     base = fastest = milliseconds(replayed(step.fused(chained, best)).replay, 20)
-    for name in [*candidates(batch)] * rounds:
+    for name in fields or candidates(batch):
         times: dict[StepTiles, float] = {}
         for other in (tiles for each, tiles in tried if each == name):
             tiles = dataclasses.replace(best, **{name: getattr(other, name)})
@@ -233,16 +240,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
     parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
-    parser.add_argument("--rounds", type=int, default=1, help="of tuning")
+    parser.add_argument("--fields", nargs="+", default=(), help="of the tiles to tune; default: all")
     parser.add_argument("--processes", type=int, default=16, help="that compile at a time")
     options = parser.parse_args()
     config, chained = SIZES[options.size], not options.not_chained
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False
     with torch.inference_mode():
-        problems = compiled(config, options.batch, options.processes) if options.tune else {}
+        problems = compiled(config, options.batch, options.fields, options.processes) if options.tune else {}
         for batch in options.batch:
-            tiles = tune(config, batch, problems, chained, options.rounds) if options.tune else None
+            tiles = tune(config, batch, problems, chained, options.fields) if options.tune else None
             print(f"batch {batch} error:", json.dumps(errors(config, batch, chained, tiles)), flush=True)
             for context in options.context:
                 result = one_row(config, batch, context, options.repeats, chained, tiles)

@@ -80,7 +80,7 @@ MANY = StepTiles(
     qkv=StepTile(16, 16, 512),
     out=StepTile(32, 16, groups=16),
     gated=StepTile(16, 32, 256),
-    down=StepTile(32, 16, 512, 8, 8, ahead=4),
+    down=StepTile(16, 32, 256, 8, 8, ahead=4),
     head=StepTile(32, 32, 256, 8, 8),
     keys=128,
     rounded=True,
