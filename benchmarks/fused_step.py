@@ -158,7 +158,6 @@ def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
         }
     deep = [(256, 8, 8, 4), (512, 8, 8, 1), (512, 8, 8, 2)]
     return {
-        "rounded": [True, False],
         "down": tiles_of([16, 32], [16, 32], *deep),
         "gated": tiles_of([32, 64], [8, 16], small, half),
         "qkv": tiles_of([16], [8, 16], small, half),

@@ -68,10 +68,9 @@ class StepMemory:
         self.for_attention = Scaled.empty(self.x, activations, tiles.down.rows)
         self.for_mlp = Scaled.empty(self.x, activations, tiles.out.rows)
         self.queries = empty(batch, width, dtype=lm.dtype)
-        results = lm.dtype if tiles.rounded else activations
-        self.mixed = empty(splits, batch, width, dtype=results)
+        self.mixed = empty(splits, batch, width)
         self.shares = empty(splits, batch, config.num_heads, dtype=torch.float32)
-        self.inner = empty(batch, config.intermediate_size, dtype=results)
+        self.inner = empty(batch, config.intermediate_size)
         self.logits = empty(batch, config.speech_rows, dtype=torch.float32)
 
 

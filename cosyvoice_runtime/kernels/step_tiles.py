@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cosyvoice_runtime.kernels.arithmetic import FIRST
 
@@ -37,8 +37,6 @@ class StepTiles:
         keys: positions that attention takes at a time.
         split_programs: sequences times parts of their keys, at most; up to ``max_splits`` parts. More parts
             are read faster, and take longer to join.
-        rounded: attention and feed-forward leave their results in the network's own type: faster where there
-            are many, as weights need no conversion. Logits in bfloat16 then lose 2e-3, and 1e-3 otherwise.
         trigger: when every kernel lets the next one start, of ``arithmetic``.
     """
 
@@ -51,7 +49,6 @@ class StepTiles:
     attention_warps: int = 4
     split_programs: int = 32
     max_splits: int = 16
-    rounded: bool = False
     trigger: int = FIRST
 
     def splits(self, batch: int, span: int) -> int:
@@ -67,25 +64,24 @@ ONE = StepTiles(
     down=StepTile(2, 1, 512, 2, 2),
     head=StepTile(8, 1, 512, 2, 2),
 )
-SOME = StepTiles(
+FEW = StepTiles(
     qkv=StepTile(8, 16, 512),
     out=StepTile(16, 16, groups=16),
     gated=StepTile(16, 16),
     down=StepTile(8, 16, 512, 8, 8),
     head=StepTile(32, 16, 512),
     keys=128,
+    max_splits=2,
 )
-FEW = replace(SOME, keys=64)
 MANY = StepTiles(
     qkv=StepTile(16, 16, 512),
     out=StepTile(32, 16, groups=16),
     gated=StepTile(16, 32, 256),
-    down=StepTile(16, 32, 256, 8, 8, ahead=4),
-    head=StepTile(32, 32, 256, 8, 8),
+    down=StepTile(16, 32, 512, 8, 8, ahead=4),
+    head=StepTile(32, 64, 256, 8, 8),
     keys=128,
-    rounded=True,
 )
-BY_BATCH = {1: ONE, 4: FEW, 16: SOME}
+BY_BATCH = {1: ONE, 16: FEW}
 """Tiles by the most sequences of a step; more take :data:`MANY`. Found on an H200 by
 ``benchmarks/fused_step.py --tune`` for 1, 16 and 64 sequences of 500 positions."""
 
