@@ -14,6 +14,7 @@ from cosyvoice_runtime.settings.cosyvoice2 import CosyVoice2Settings
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.machine import Machine
+from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.settings.rule import AUTO
 from cosyvoice_runtime.settings.section import Section, unknown_key
 from cosyvoice_runtime.settings.server import ServerSettings
@@ -26,6 +27,8 @@ ENVIRONMENT_PREFIX = "COSYVOICE_"
 FILE_VARIABLE = "COSYVOICE_SETTINGS"
 SHARED_SECTIONS = {"cosyvoice2_offline": "cosyvoice2"}
 """Models that are configured by another model's section."""
+OTHERS_GIB = 1.0
+"""Of a GPU, for what no setting knows of: the driver, a desktop, another program."""
 NO_MODELS = ("server", "front")
 """Sections of processes beside the models."""
 
@@ -93,9 +96,9 @@ class Settings(BaseModel):
         Raises:
             InvalidInput: two sections disagree.
         """
-        sections: dict[str, Any] = {}
+        sections: dict[str, Any] = {name: each.resolved(machine) for name, each in self.sections().items()}
+        sections["token2wav"] = _beside(sections["token2wav"], sections["tensorrt_llm"])
         for name, section in self.sections().items():
-            sections[name] = section.resolved(machine)
             chosen = sections[name].placeholders()
             for key, before in section.placeholders().items():
                 if before == AUTO and chosen[key] != AUTO:
@@ -127,6 +130,14 @@ class Settings(BaseModel):
             known = {known for candidate in sections.values() for known in candidate.field_names()}
             raise unknown_key(key, text, tuple(sorted(known)))
         return owners
+
+
+def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavSettings:
+    """How much of its GPUs token2wav leaves to others, the speech LM first of all."""
+    if token2wav.gpu_reserve_gib:
+        return token2wav
+    shared = {gpu_number(lm.device)} & {gpu_number(device) for device in token2wav.devices} - {None}
+    return token2wav.replace(gpu_reserve_gib=OTHERS_GIB + (lm.gpu_gib if shared else 0.0))
 
 
 def split_assignment(text: str) -> tuple[str, str]:

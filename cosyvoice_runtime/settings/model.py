@@ -106,6 +106,12 @@ def resolved_device(wanted: str, machine: Machine) -> str:
     return ("cuda" if machine.gpu else "cpu") if wanted == AUTO else wanted
 
 
+def gpu_number(device: str) -> int | None:
+    """Of ``cuda`` or ``cuda:N``; None for a CPU."""
+    kind, _, number = device.partition(":")
+    return int(number or 0) if kind == "cuda" else None
+
+
 def require_device(section: Section, device: str, kind: str, backend: str) -> None:
     """Raises: InvalidInput: the backend does not run on this kind of device."""
     if device != AUTO and not device.startswith(kind):

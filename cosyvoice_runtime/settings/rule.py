@@ -17,7 +17,7 @@ AUTO: Literal["auto"] = "auto"
 EXACT: Literal["exact"] = "exact"
 """Accepted in place of a number: as much as the networks reach, so that nothing is approximated."""
 AUTO_NUMBER = 0
-"""Stands for ``auto`` in a field of type int; such a field's own range starts at 1."""
+"""Stands for ``auto`` in a field that holds a number; such a field's own range starts above it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Accepted:
     words: str
 
 
-def _auto_or_number(value: object, check: Callable[[object], int]) -> int:
+def _auto_or_number(value: object, check: Callable[[object], float]) -> float:
     return AUTO_NUMBER if value in (AUTO, AUTO_NUMBER) and value is not False else check(value)
 
 
@@ -46,7 +46,7 @@ def _read_flag(value: object) -> object:
 
 
 OR_AUTO = WrapValidator(_auto_or_number)
-"""Put behind the range of a whole number: it is chosen for the machine unless given."""
+"""Put behind the range of a number: it is chosen for the machine unless given."""
 Flag = Annotated[bool, BeforeValidator(_read_flag)]
 """Written ``true`` or ``false``, and no other of the words that pydantic knows."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_commas), Accepted("names with commas between")]

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.settings.machine import Machine
 
 
+NETWORK_GIB = 2.5
+"""Weights, CUDA graphs and the driver's context of engine torch in bfloat16 on an H200, without the cache."""
+POSITION_BYTES = 12_288
+"""Keys and values of a position in 16 bits: 24 layers of two heads of 64."""
+
+
 class TensorrtLlmSettings(NetworkSettings):
     """``tensorrt_llm``: the speech language model and its in-flight batch."""
 
@@ -106,6 +112,12 @@ class TensorrtLlmSettings(NetworkSettings):
     def _request_fits_a_sequence(self) -> Self:
         require_order(self, "max_tokens", "max_sequence_tokens")
         return self
+
+    @property
+    def gpu_gib(self) -> float:
+        """About what the published model takes of its GPU, once ``auto`` is resolved."""
+        wide = 2 if self.dtype == "float32" else 1
+        return round(wide * (NETWORK_GIB + self.kv_cache_tokens * POSITION_BYTES / 2**30), 1)
 
     def resolved(self, machine: Machine) -> Self:
         network = super().resolved(machine)

@@ -19,7 +19,7 @@ from cosyvoice_runtime.settings.model import (
     require_device,
     whole_or_exact,
 )
-from cosyvoice_runtime.settings.rule import AUTO, EXACT, Accepted, Flag
+from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
 
 if TYPE_CHECKING:
     from typing import Self
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.settings.machine import Machine
 
 SAME = "same"
+CUDA = "cuda"
 Devices = Annotated[
     str,
     Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
@@ -88,19 +89,20 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     max_cached_voices: int = Field(
         64, ge=1, le=4096, description="Voices kept in memory; the one unused for longest makes room."
     )
-    max_flow_pages: int = Field(
-        512,
-        ge=1,
-        le=1_000_000,
-        description="Most seconds of finished speech, prompts included, "
-        "kept for utterances and voices together.",
+    max_flow_pages: Annotated[int, Field(ge=1, le=1_000_000), OR_AUTO] = Field(
+        AUTO_NUMBER,
+        description="Most seconds of finished speech, prompts included, kept for utterances and voices "
+        "together on a device; auto is 512 on a CPU and 4096 on a GPU.",
     )
-    flow_memory_share: float = Field(
-        0.4,
-        ge=0.01,
-        le=1.0,
-        description="Share of the device's memory that they may take "
-        "(115 MiB a second as published in float16); on a GPU that others fill, less.",
+    flow_memory_share: Annotated[float, Field(ge=0.01, le=1.0), OR_AUTO] = Field(
+        AUTO_NUMBER,
+        description="Share of the device's memory that they may take (115 MiB a second as published in "
+        "float16); auto is 0.4 on a CPU and 0.8 on a GPU, less what others need there.",
+    )
+    gpu_reserve_gib: Annotated[float, Field(ge=0.5, le=1000.0), OR_AUTO] = Field(
+        AUTO_NUMBER,
+        description="Memory of each GPU that they leave to other processes, whether those have started or "
+        "not; auto is what the speech LM takes, where it runs on one of them, and 1 for the rest.",
     )
     backend: Literal["torch", "onnx", "tensorrt"] = Field(
         "torch",
@@ -188,5 +190,20 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         """Speech tokens, or None for as many as the checkpoint's flow looks ahead."""
         return whole_or_exact(self.lookahead_tokens)
 
+    @property
+    def most_flow_pages(self) -> int:
+        """``max_flow_pages`` as it is given, or for the kind of the device."""
+        return self.max_flow_pages or (4096 if self.device.startswith(CUDA) else 512)
+
+    @property
+    def most_flow_memory(self) -> float:
+        """``flow_memory_share`` as it is given, or for the kind of the device."""
+        return self.flow_memory_share or (0.8 if self.device.startswith(CUDA) else 0.4)
+
     def resolved(self, machine: Machine) -> Self:
-        return super().resolved(machine).replace(backend_dir=self.backend_dir.absolute())
+        network = super().resolved(machine)
+        return network.replace(
+            max_flow_pages=network.most_flow_pages,
+            flow_memory_share=network.most_flow_memory,
+            backend_dir=self.backend_dir.absolute(),
+        )

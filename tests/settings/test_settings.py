@@ -69,6 +69,23 @@ def test_auto_follows_the_machine():
     assert on_cpu.kv_cache_tokens == 16 * on_cpu.max_sequence_tokens
 
 
+@pytest.mark.parametrize(
+    ("assignments", "reserve"),
+    [
+        ([], 1 + 2.5 + 64 * 4096 * 12_288 / 2**30),
+        (["tensorrt_llm.max_slots=256"], 1 + 2.5 + 256 * 4096 * 12_288 / 2**30),
+        (["token2wav.device=cuda:0,cuda:1"], 1 + 2.5 + 64 * 4096 * 12_288 / 2**30),
+        (["token2wav.device=cuda:1"], 1),
+        (["tensorrt_llm.device=cpu"], 1),
+        (["token2wav.gpu_reserve_gib=3.5"], 3.5),
+    ],
+)
+def test_token2wav_leaves_the_speech_lm_its_memory_on_a_gpu_of_both(assignments, reserve):
+    resolved = Settings.read(assignments).resolved(GPU).token2wav
+    assert resolved.gpu_reserve_gib == pytest.approx(reserve, abs=0.1)
+    assert (resolved.max_flow_pages, resolved.flow_memory_share) == (4096, 0.8)
+
+
 def test_given_value_is_not_replaced_by_auto():
     given = Settings.read(["device=cuda:1", "token2wav.dtype=bfloat16", "tensorrt_llm.threads=3"])
     resolved = given.resolved(CPU)

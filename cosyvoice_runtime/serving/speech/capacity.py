@@ -7,11 +7,12 @@ from typing import Any
 
 MOST_LEARNED = 128
 """Most utterances at a time without a limit in the settings; ``token2wav.max_states`` keeps as many."""
-LEAST_MARGIN, MOST_MARGIN = 1.3, 4.0
-"""Speed that a listener is given, in seconds of speech a second. One is what he hears; the rest makes up for
-those who begin, whose first chunk goes before."""
-LATE, IN_TIME = 1.05, 0.9998
-"""Factors of the margin for a late chunk and one in time. They cancel out when one of 250 chunks is late."""
+FIRST_MARGIN, LEAST_MARGIN, MOST_MARGIN = 1.5, 1.3, 4.0
+"""Speed that a listener is given, in seconds of speech a second: at the start, and what it may become. One is
+what he hears; the rest makes up for those who begin, whose first chunk goes before."""
+LATE, IN_TIME = 1.03, 0.99997
+"""Factors of the margin for a late chunk and one in time. They cancel out when one of 1,000 chunks is late:
+an utterance has about six, so that of 100 utterances 99 are continuous."""
 MEMORY_S = 10.0
 """Time constant of the averages, in seconds that places are held."""
 ENOUGH_S = 3.0
@@ -78,7 +79,7 @@ class Capacity:
 
     @property
     def _margin(self) -> float:
-        return max(float(self._learned["margin"]), LEAST_MARGIN)
+        return float(self._learned["margin"]) or FIRST_MARGIN
 
     def _conclude(self, crowd: float) -> None:
         """The speed of all is that of one, times how many there were."""

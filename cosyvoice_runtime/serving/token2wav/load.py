@@ -87,7 +87,7 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), on, dtype, decoder)
     if flow.device != vocoder.device:
         logger.info("flow on %s, vocoder on %s", flow.device, vocoder.device)
-    pages = page_count(flow, settings.max_flow_pages, settings.flow_memory_share)
+    pages = page_count(flow, settings)
     return Token2Wav(FlowStream(flow, pages, eager), vocoder, settings.lookahead)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.pages import PagePool
+from cosyvoice_runtime.settings import Token2WavSettings
 
 logger = logging.getLogger(__name__)
 
@@ -18,14 +19,17 @@ MIB, GIB = 2**20, 2**30
 GPU_WORK_BYTES = 6 * GIB
 """Of a GPU's free memory, what the pages leave for CUDA graphs (measured: 4 to 6 GB with batches of 16) and
 for calls that none holds."""
+OWN_BYTES = 2 * GIB
+"""What this process holds of a GPU when it plans: the driver's context, weights, and what loading left."""
 TYPICAL_S = 15.0
 """A reference of five seconds and ten seconds of speech, to tell what the pages are good for."""
 
 
-def page_count(flow: Flow, max_pages: int, memory_share: float) -> int:
-    """Pages that the device has room for, at most ``max_pages``."""
+def page_count(flow: Flow, settings: Token2WavSettings) -> int:
+    """Pages that the settings allow and the flow's device has room for."""
     page_bytes = PagePool(flow, 0).page_bytes
-    count = min(max_pages, room(flow.device, memory_share) // page_bytes)
+    bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib)
+    count = min(settings.most_flow_pages, bytes_ // page_bytes)
     seconds = count * flow.config.encoder.chunk_tokens / flow.config.token_rate
     logger.info(
         "flow: %d pages of %.1f MiB hold %.0f s of prompts and speech, about %d utterances of %.0f s",
@@ -40,25 +44,26 @@ def page_count(flow: Flow, max_pages: int, memory_share: float) -> int:
     return count
 
 
-def room(device: torch.device, share: float) -> int:
-    """Bytes for pages: a share of the device's memory, and on a GPU no more than is free beside the work.
+def room(device: torch.device, share: float, reserve_gib: float = 0.0) -> int:
+    """Bytes for pages: a share of the device's memory, and on a GPU no more than is left beside the work.
 
-    The share is of all memory: unless the GPU is crowded, the number doesn't depend on who loads first.
+    Args:
+        reserve_gib: of a GPU, what other processes take before or after; so the number doesn't depend on who
+            loads first.
     """
     if device.type != "cuda":
         return int(share * machine_memory())
     free, total = torch.cuda.mem_get_info(device)
-    wanted, left = int(share * total), max(0, free - GPU_WORK_BYTES)
-    if left < wanted:
+    unclaimed = total - int(reserve_gib * GIB)
+    if free < unclaimed - OWN_BYTES:
         logger.warning(
-            "flow: %.1f of the %.1f GiB of %s are free, too few for flow_memory_share=%g: pages get %.1f GiB",
+            "flow: %.1f of the %.1f GiB of %s are free; others hold more than gpu_reserve_gib=%g",
             free / GIB,
             total / GIB,
             device,
-            share,
-            left / GIB,
+            reserve_gib,
         )
-    return min(wanted, left)
+    return min(int(share * total), max(0, min(free, unclaimed) - GPU_WORK_BYTES))
 
 
 def machine_memory() -> int:

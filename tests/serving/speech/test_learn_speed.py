@@ -25,7 +25,7 @@ class Service:
         await asyncio.sleep(0)
         if self._error is not None:
             raise self._error
-        return 13.0
+        return 15.0
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_one_of_two_models_that_start_together_measures_for_both(file):
 
 
 def test_model_that_takes_the_place_of_a_dead_one_knows_the_speed(file):
-    Admission(None, file).capacity.start(26.0)
+    Admission(None, file).capacity.start(30.0)
     service, admission = Service(), Admission(None, file)
     asyncio.run(learn_speed(service, admission))
     assert (service.measured, admission.capacity.limit) == (0, 20)

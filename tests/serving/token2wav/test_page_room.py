@@ -16,27 +16,32 @@ def gpu(monkeypatch: pytest.MonkeyPatch, free: float, total: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "total", "room"),
+    ("free", "total", "reserve", "room"),
     [
-        (139, 141, 0.4 * 141),
-        (22, 24, 0.4 * 24),
-        (17, 24, 0.4 * 24),  # the speech LM has loaded before
-        (13, 24, 13 - 6),  # and somebody else
-        (5, 24, 0),
+        (139, 141, 7, 0.8 * 141),
+        (78, 80, 7, 0.8 * 80),
+        (78, 80, 20, 80 - 20 - 6),
+        (22.5, 24, 7, 24 - 7 - 6),  # the speech LM will load after this
+        (16.5, 24, 7, 16.5 - 6),  # it has loaded before
+        (13, 24, 7, 13 - 6),  # and somebody else
+        (5, 24, 7, 0),
     ],
 )
-def test_gpu_gives_a_share_of_its_memory_unless_less_is_free(
-    monkeypatch: pytest.MonkeyPatch, free: float, total: float, room: float
+def test_gpu_gives_a_share_of_its_memory_unless_others_need_it(
+    monkeypatch: pytest.MonkeyPatch, free: float, total: float, reserve: float, room: float
 ) -> None:
     gpu(monkeypatch, free, total)
-    assert memory.room(GPU, 0.4) / GIB == pytest.approx(room, abs=1e-6)
+    assert memory.room(GPU, 0.8, reserve) / GIB == pytest.approx(room, abs=1e-6)
 
 
 def test_crowded_gpu_is_told_with_what_is_free(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    gpu(monkeypatch, 16.5, 24)
+    memory.room(GPU, 0.8, 7)
+    assert not caplog.records
     gpu(monkeypatch, 13, 24)
-    memory.room(GPU, 0.4)
+    memory.room(GPU, 0.8, 7)
     [record] = caplog.records
     assert "13.0 of the 24.0 GiB of cuda:0 are free" in record.message
 
