@@ -5,6 +5,7 @@ import torch
 
 from capture_fake import play_back
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
+from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.network import KVCache
 from cosyvoice_runtime.lm.slot_draws import SlotTables, draw_plain
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, batch_sizes, span_sizes
@@ -49,3 +50,14 @@ def test_graphs_leave_the_slots_as_they_were(lm, config):
     GraphedSteps(lm.decode_step, KVCache(config, 5, 300), draw_plain, tables, play_back)
     after = tables.counts, tables.history, tables.tokens, tables.seen
     assert all(torch.equal(old, new) for old, new in zip(before, after, strict=True))
+
+
+def test_another_step_is_captured_in_place_of_the_networks_own(lm, config):
+    seen = []
+
+    def step(tokens, positions, view, span):
+        seen.append((len(tokens), len(positions), view.data.shape[2], span))
+        return torch.zeros(len(tokens), config.speech_rows)
+
+    BatchDecoder(lm, 2, 300, capture=play_back, captured_step=step)
+    assert seen == [(2, 2, 2, 300), (2, 2, 2, 256), (1, 1, 1, 300), (1, 1, 1, 256)]
