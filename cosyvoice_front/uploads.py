@@ -24,6 +24,7 @@ from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
 from cosyvoice_runtime.voice.atomic import exclusive_lock, replace_file
 from cosyvoice_runtime.voice.names import checked_name
+from cosyvoice_runtime.voice.speakers import listed_speakers
 
 
 class Uploads:
@@ -98,7 +99,7 @@ class Uploads:
     def listed(self, owner: str | None) -> list[dict[str, Any]]:
         """Voices with a name: those that a key may speak with, and those that nobody sent."""
         records = {record.name: record for record in self._all()}
-        others = [name for name in self._names() if name not in records]
+        others = sorted(self._names() - records.keys())
         own = [{"object": "audio.voice", "id": name, "name": name, "owner": "system"} for name in others]
         return own + [record.shown() for record in records.values() if record.open_to(owner)]
 
@@ -123,7 +124,8 @@ class Uploads:
                 yield record
 
     def _names(self) -> set[str]:
-        return {name for entry in self._store().entries() for name in entry.names}
+        stored = (name for entry in self._store().entries() for name in entry.names)
+        return {*listed_speakers(self._voices), *stored}
 
     def _analysed(self, reference: Reference) -> Voice | None:
         """The voice that the server made of a reference, under whichever checkpoint it has."""

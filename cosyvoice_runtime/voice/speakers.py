@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.audio.mel import MEL_BINS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.voice.atomic import exclusive_lock, replace_file
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 
+logger = logging.getLogger(__name__)
+
 Speaker = Mapping[str, Tensor]
 Decode = Callable[[list[int]], str]
+LIST = "speakers.json"
 EMBEDDINGS = ("flow_embedding", "embedding", "llm_embedding")
 
 
@@ -32,6 +39,26 @@ def import_speakers(speakers: Mapping[str, Speaker], decode: Decode, checkpoint_
         CheckpointError: naming the speaker and the tensor that is missing or of another shape.
     """
     return {name: _voice(name, entry, decode, checkpoint_id) for name, entry in speakers.items()}
+
+
+def list_speakers(directory: Path, names: Collection[str]) -> None:
+    """Leave the checkpoint's speakers beside the stored voices, for whoever lists the voices of a server.
+
+    A directory that can't be written is no reason not to speak: the log says it.
+    """
+    try:
+        with exclusive_lock(directory / f"{LIST}.lock"):
+            replace_file(directory / LIST, json.dumps(sorted(names), ensure_ascii=False).encode())
+    except OSError as error:
+        logger.warning("%s: the checkpoint's speakers are not listed there: %s", directory, error)
+
+
+def listed_speakers(directory: Path) -> list[str]:
+    """What :func:`list_speakers` has left; nothing when no server has been there."""
+    try:
+        return list(map(str, json.loads((directory / LIST).read_bytes())))
+    except FileNotFoundError:
+        return []
 
 
 def _voice(name: str, entry: Speaker, decode: Decode, checkpoint_id: str) -> Voice:

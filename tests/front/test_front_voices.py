@@ -17,6 +17,7 @@ from test_front_keys import write_keys
 from cosyvoice_client import RefusedError
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
+from cosyvoice_runtime.voice.speakers import list_speakers
 
 CHECKPOINT = "0" * 64
 
@@ -141,6 +142,12 @@ def test_voices_that_nobody_sent_are_everybodys(front, upstream):
     assert "house" in listed(front)
     assert ask(front, "sk-bert", voice="house").status == 200
     assert delete(front, "house").status == 404
+
+
+def test_speakers_of_the_checkpoint_are_listed_and_their_names_taken(front, tmp_path):
+    list_speakers(tmp_path / "voices", ["中文女", "slt"])
+    assert {"中文女", "slt"} <= listed(front) & listed(front, "sk-bert")
+    assert upload(front, name="slt").error["code"] == "voice_exists"
 
 
 def test_deleted_voice_is_gone_with_all_that_was_kept(front, upstream, tmp_path):

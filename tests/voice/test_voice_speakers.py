@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.voice import Voice
-from cosyvoice_runtime.voice.speakers import import_speakers
+from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers, listed_speakers
 
 
 def decode(ids: list[int]) -> str:
@@ -85,3 +85,15 @@ def test_value_that_no_voice_can_hold_is_named() -> None:
     entry = zero_shot_entry() | {"flow_embedding": torch.full((1, 192), float("nan"))}
     with pytest.raises(CheckpointError, match=r"'ann': speaker_embedding"):
         one(entry)
+
+
+def test_speakers_are_listed_where_a_server_has_been(tmp_path: Path) -> None:
+    assert listed_speakers(tmp_path) == []
+    list_speakers(tmp_path, ["slt", "中文女"])
+    list_speakers(tmp_path, ["ann"])
+    assert listed_speakers(tmp_path) == ["ann"]
+
+
+def test_directory_that_is_gone_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    list_speakers(tmp_path / "gone", ["ann"])
+    assert "the checkpoint's speakers are not listed there" in caplog.text

@@ -27,7 +27,7 @@ from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice.build import prompt_mel
 from cosyvoice_runtime.voice.extractors import checkpoint_id
-from cosyvoice_runtime.voice.speakers import import_speakers
+from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
 PLACES = "places"
 """Name of the file that the entry models share."""
@@ -167,6 +167,7 @@ def _voices(
         max_bytes=settings.max_voices_mib << 20,
     )
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity)
+    list_speakers(settings.voices_dir, speakers)
     mel_of = partial(prompt_mel, high_hz=layout.family.mel_high_hz)
     return VoiceBook(
         store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, mel_of
