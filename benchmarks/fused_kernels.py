@@ -13,7 +13,6 @@ import argparse
 import dataclasses
 import functools
 import json
-import statistics
 import sys
 from collections.abc import Callable, Sequence
 
@@ -28,6 +27,7 @@ from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles, tiles_for
+from measuring.replays import distance, milliseconds, replayed
 
 SIZES = {"tiny": TINY, "full": FULL}
 ERROR_UTTERANCES = 2
@@ -95,33 +95,6 @@ class Chunk:
         return lambda: solver.solve(self.call.mel, self.started.conditions, places, tiles)
 
 
-def replayed(compute: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """The computation as a CUDA graph."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        compute()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        compute()
-    return graph
-
-
-def milliseconds(replay: Callable[[], None], repeats: int) -> float:
-    """Median time on the GPU."""
-    times = []
-    for turn in range(repeats + 3):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        replay()
-        end.record()
-        end.synchronize()
-        if turn >= 3:
-            times.append(start.elapsed_time(end))
-    return statistics.median(times)
-
-
 def plain_ms(chunk: Chunk, repeats: int) -> float:
     """One captured step, replayed for all, as the server does."""
     step = replayed(lambda: chunk.call.step(chunk.started))
@@ -172,10 +145,6 @@ def errors(config: ModelConfig, past: int, chained: bool) -> dict[str, float | b
         "fused tails": distance(tails, tails_truth),
         "repeatable": bool(torch.equal(mels["fused"], mels["again"])),
     }
-
-
-def distance(x: Tensor, reference: Tensor) -> float:
-    return float((x - reference).norm() / reference.norm())
 
 
 def figures(

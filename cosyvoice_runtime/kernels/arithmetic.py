@@ -5,9 +5,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-NOT_CHAINED, LATE, EARLY = 0, 1, 2
+NOT_CHAINED, LATE, EARLY, FIRST = 0, 1, 2, 3
 """Values of a kernel's ``chained``: whether it starts before the one before has ended (programmatic dependent
-launch), and when it lets the next one start: before it stores, or as soon as it may read."""
+launch), and when it lets the next one start: before it stores, as soon as it may read, or at its start."""
+
+
+@triton.jit
+def let_next_start_at_once(CHAINED: tl.constexpr):
+    """At a kernel's start: the next kernel's programs may start when all of this one's have."""
+    if CHAINED == 3:
+        tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""Whether the fused kernels compute the flow's steps, or the plain modules."""
+"""Whether fused kernels compute, or the plain modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig
+from cosyvoice_runtime.checkpoint.config import EstimatorConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.errors import InvalidInput
 
@@ -16,47 +16,73 @@ Kernels = Literal["auto", "fused", "plain"]
 FUSED_FROM = (9, 0)
 """Compute capability from which the kernels fit: older GPUs have less shared memory, and cannot start a
 kernel before the one before ends."""
+ROWS_OF_A_PROGRAM = 32
+"""Most rows of a layer that one program of the speech LM's kernels computes."""
+LEAST_DEPTH = 16
+"""Least values that tensor cores multiply and add at a time."""
 
 _log = logging.getLogger(__name__)
 
 
-def fused_chosen(
-    kernels: str, device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig
-) -> bool:
+def fused_chosen(kernels: str, work: str, device: torch.device, obstacle: str | None) -> bool:
     """Whether to take the fused kernels; the log says which way runs, and why.
 
     Args:
         kernels: "auto" takes them wherever they run, "fused" insists, "plain" never takes them.
+        work: what they compute, for the log.
+        obstacle: why they cannot run, if they cannot.
 
     Raises:
         InvalidInput: another word, or "fused" where they cannot run.
     """
     if kernels not in get_args(Kernels):
         raise InvalidInput("kernels", kernels, f"one of {', '.join(get_args(Kernels))}")
-    obstacle = "asked for" if kernels == "plain" else fused_obstacle(device, dtype, config)
     if kernels == "fused" and obstacle is not None:
         raise InvalidInput("kernels", kernels, f"the fused kernels cannot run: {obstacle}")
+    if kernels == "plain":
+        obstacle = "asked for"
     way = "fused" if obstacle is None else f"plain ({obstacle})"
-    _log.info("kernels of the flow's steps on %s: %s", device, way)
+    _log.info("kernels of %s on %s: %s", work, device, way)
     return obstacle is None
 
 
-def fused_obstacle(
+def solver_obstacle(
     device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig
 ) -> str | None:
-    """Why the fused kernels cannot run here; None if they can."""
+    """Why the fused kernels cannot take the flow's steps; None if they can."""
     if not isinstance(config, EstimatorConfig):
         return "they compute CosyVoice2's estimator alone"
-    if device.type != "cuda":
-        return f"they need an NVIDIA GPU, not {device.type}"
-    if dtype != torch.float16:
-        return f"they are made and measured for float16, not {dtype}".replace("torch.", "")
-    if torch.cuda.get_device_capability(device) < FUSED_FROM:
-        return "the GPU's compute capability is below {}.{}".format(*FUSED_FROM)
-    if importlib.util.find_spec("triton") is None:
-        return "the package triton is not installed"
+    obstacle = _machine_obstacle(device, dtype, torch.float16)
+    if obstacle is not None:
+        return obstacle
     for name in ("channels", "num_heads", "head_dim"):
         size = getattr(config, name)
         if size & (size - 1):
             return f"the estimator's {name} are {size}, no power of two"
+    return None
+
+
+def step_obstacle(device: torch.device, dtype: torch.dtype, config: SpeechLMConfig) -> str | None:
+    """Why the fused kernels cannot take the speech LM's decode steps; None if they can."""
+    obstacle = _machine_obstacle(device, dtype, torch.bfloat16)
+    if obstacle is not None:
+        return obstacle
+    if config.head_dim & (config.head_dim - 1) or config.head_dim < LEAST_DEPTH:
+        return f"a head of the speech LM has {config.head_dim} values: no power of two, or too few"
+    for name in ("hidden_size", "intermediate_size"):
+        size = getattr(config, name)
+        if size % ROWS_OF_A_PROGRAM:
+            return f"the speech LM's {name} is {size}, no multiple of {ROWS_OF_A_PROGRAM}"
+    return None
+
+
+def _machine_obstacle(device: torch.device, dtype: torch.dtype, wanted: torch.dtype) -> str | None:
+    if device.type != "cuda":
+        return f"they need an NVIDIA GPU, not {device.type}"
+    if dtype != wanted:
+        return f"they are made and measured for {wanted}, not {dtype}".replace("torch.", "")
+    if torch.cuda.get_device_capability(device) < FUSED_FROM:
+        return "the GPU's compute capability is below {}.{}".format(*FUSED_FROM)
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is not installed"
     return None

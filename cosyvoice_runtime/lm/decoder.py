@@ -16,7 +16,7 @@ from cosyvoice_runtime.lm.generation import Emission, FinishReason, Generation, 
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt, PromptPart, check_speech, check_text, num_positions
 from cosyvoice_runtime.lm.sampling import SamplingOptions, sample_batch
-from cosyvoice_runtime.lm.step_graphs import GraphedSteps
+from cosyvoice_runtime.lm.step_graphs import GraphedSteps, LogitsStep
 from cosyvoice_runtime.lm.text_stream import TextStream
 from cosyvoice_runtime.transfer import integers
 
@@ -89,6 +89,7 @@ class BatchDecoder:
             come in few sizes, so this changes logits as much as neighbours do.
         prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
             for one as for several, as on a GPU.
+        captured_step: what is captured; None captures the network's own step.
     """
 
     def __init__(
@@ -98,13 +99,14 @@ class BatchDecoder:
         max_len: int,
         capture: GraphCapture | None = None,
         prefill_batch: int = 1,
+        captured_step: LogitsStep | None = None,
     ) -> None:
         self._lm = lm
         self._prefill_batch = prefill_batch
         self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
         self._steps: DecodeSteps = EagerSteps(lm, self._cache)
         if capture is not None:
-            self._steps = GraphedSteps(lm, self._cache, capture)
+            self._steps = GraphedSteps(lm, self._cache, capture, captured_step)
         self._running: dict[int, Generation] = {}
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import CapturedGraph, GraphCapture, bucket_for
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.network import CacheView, KVCache, SpeechLM
 from cosyvoice_runtime.transfer import moved
 
 FIRST_SPAN = 256
 BATCH_STEP = 16
+
+LogitsStep = Callable[[Tensor, Tensor, CacheView, int], Tensor]
+"""From tokens, positions, slots and span to logits, as :meth:`SpeechLM.decode_step`; can be captured."""
 
 
 class GraphedSteps:
@@ -22,10 +25,13 @@ class GraphedSteps:
 
     Args:
         cache: whose memory the graphs read and write; nobody may use it yet.
+        step: what is captured; None captures the network's own.
     """
 
-    def __init__(self, lm: SpeechLM, cache: KVCache, capture: GraphCapture) -> None:
-        self._lm = lm
+    def __init__(
+        self, lm: SpeechLM, cache: KVCache, capture: GraphCapture, step: LogitsStep | None = None
+    ) -> None:
+        self._step = step or lm.decode_step
         self._cache = cache
         self._capture = capture
         self._sizes = batch_sizes(cache.slots)
@@ -54,7 +60,7 @@ class GraphedSteps:
     def _captured(self, size: int, span: int) -> CapturedGraph[Tensor]:
         tokens, positions = self._fed[:, :size]
         view = self._cache.view(0, size)
-        return self._capture(lambda: self._lm.decode_step(tokens, positions, view, span))
+        return self._capture(lambda: self._step(tokens, positions, view, span))
 
 
 def batch_sizes(slots: int) -> list[int]:

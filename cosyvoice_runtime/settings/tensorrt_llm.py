@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.model import NetworkSettings, require_order
-from cosyvoice_runtime.settings.rule import AUTO_NUMBER, OR_AUTO, Flag
+from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, OR_AUTO, Flag
 
 if TYPE_CHECKING:
     from typing import Self
@@ -63,6 +64,11 @@ class TensorrtLlmSettings(NetworkSettings):
         description="Engine torch on a GPU: replay captured CUDA graphs, "
         "several times faster than launching every kernel.",
     )
+    kernels: Literal["auto", "fused", "plain"] = Field(
+        AUTO,
+        description="Engine torch: kernels of the decode steps in captured CUDA graphs: fused needs bfloat16 "
+        "and compute capability 9.0, auto takes them where they run, plain never.",
+    )
     kv_cache_fraction: float = Field(
         0.5,
         ge=0.01,
@@ -93,6 +99,14 @@ class TensorrtLlmSettings(NetworkSettings):
         description="Engine torch: longest time a request may wait for further text "
         "before its slot is taken away.",
     )
+
+    @model_validator(mode="after")
+    def _fused_kernels_are_captured(self) -> Self:
+        if self.kernels == "fused" and (self.engine != "torch" or not self.cuda_graphs):
+            raise InvalidInput(
+                f"{self.name}.kernels", self.kernels, "auto or plain, unless engine is torch with cuda_graphs"
+            )
+        return self
 
     @model_validator(mode="after")
     def _request_fits_a_sequence(self) -> Self:

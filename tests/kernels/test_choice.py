@@ -6,12 +6,13 @@ import importlib.util
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.making.architecture import FULL
+from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.kernels.choice import fused_chosen
+from cosyvoice_runtime.kernels.choice import fused_chosen, solver_obstacle, step_obstacle
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
-ESTIMATOR = FULL.flow.estimator
+ESTIMATOR, SPEECH_LM = FULL.flow.estimator, FULL.speech_lm
+WORK = "steps"
 
 
 @pytest.fixture
@@ -22,33 +23,52 @@ def capability(monkeypatch):
     def has(*version: int) -> None:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: version)
 
+    has(9, 0)
     return has
 
 
-def test_auto_takes_what_runs(capability):
-    capability(9, 0)
-    assert fused_chosen("auto", GPU, torch.float16, ESTIMATOR)
-    assert not fused_chosen("auto", CPU, torch.float16, ESTIMATOR)
-    assert not fused_chosen("plain", GPU, torch.float16, ESTIMATOR)
-    capability(8, 9)
-    assert not fused_chosen("auto", GPU, torch.float16, ESTIMATOR)
+def test_auto_takes_what_runs():
+    assert fused_chosen("auto", WORK, GPU, None)
+    assert not fused_chosen("auto", WORK, GPU, "no room")
 
 
-def test_other_types_are_computed_plainly(capability):
-    capability(9, 0)
-    assert not fused_chosen("auto", GPU, torch.float32, ESTIMATOR)
-
-
-def test_sizes_that_no_kernel_has_are_computed_plainly(capability):
-    capability(9, 0)
-    assert not fused_chosen("auto", GPU, torch.float16, dataclasses.replace(ESTIMATOR, channels=192))
+def test_plain_never_takes_them():
+    assert not fused_chosen("plain", WORK, GPU, None)
 
 
 def test_insisting_where_they_cannot_run_is_an_error():
-    with pytest.raises(InvalidInput, match="need an NVIDIA GPU"):
-        fused_chosen("fused", CPU, torch.float16, ESTIMATOR)
+    assert fused_chosen("fused", WORK, GPU, None)
+    with pytest.raises(InvalidInput, match="cannot run: no room"):
+        fused_chosen("fused", WORK, GPU, "no room")
 
 
 def test_an_unknown_word_is_an_error():
     with pytest.raises(InvalidInput, match="auto, fused, plain"):
-        fused_chosen("fast", CPU, torch.float16, ESTIMATOR)
+        fused_chosen("fast", WORK, CPU, "no room")
+
+
+@pytest.mark.parametrize(
+    ("obstacle_of", "dtype", "config"),
+    [(solver_obstacle, torch.float16, ESTIMATOR), (step_obstacle, torch.bfloat16, SPEECH_LM)],
+    ids=["flow", "speech LM"],
+)
+def test_kernels_run_on_new_gpus_in_the_type_that_they_are_made_for(capability, obstacle_of, dtype, config):
+    assert obstacle_of(GPU, dtype, config) is None
+    assert "need an NVIDIA GPU" in obstacle_of(CPU, dtype, config)
+    assert "not float32" in obstacle_of(GPU, torch.float32, config)
+    capability(8, 9)
+    assert "below 9.0" in obstacle_of(GPU, dtype, config)
+
+
+@pytest.mark.usefixtures("capability")
+def test_sizes_that_no_kernel_has_are_an_obstacle():
+    odd = dataclasses.replace(ESTIMATOR, channels=192)
+    assert "channels are 192" in solver_obstacle(GPU, torch.float16, odd)
+    odd = dataclasses.replace(SPEECH_LM, intermediate_size=4872)
+    assert "intermediate_size is 4872" in step_obstacle(GPU, torch.bfloat16, odd)
+    odd = dataclasses.replace(SPEECH_LM, hidden_size=14 * 96)
+    assert "96 values" in step_obstacle(GPU, torch.bfloat16, odd)
+
+
+def test_the_small_speech_lm_takes_them_too(capability):
+    assert step_obstacle(GPU, torch.bfloat16, TINY.speech_lm) is None

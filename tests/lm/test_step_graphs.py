@@ -36,3 +36,17 @@ def test_a_step_takes_the_next_larger_graph(lm, config):
     tokens = torch.arange(4).numpy()
     steps.run(tokens, tokens, 300)
     assert replayed == [captured[2]]
+
+
+def test_another_step_is_captured_in_place_of_the_networks_own(lm, config):
+    def step(tokens, positions, view, span):
+        return torch.stack([tokens, positions, torch.full_like(tokens, view.data.shape[2] * 1000 + span)])
+
+    steps = GraphedSteps(
+        lm, KVCache(config, 2, 300), lambda compute: CapturedGraph(lambda: None, compute(), compute), step
+    )
+    assert steps.run(torch.zeros(2).numpy(), torch.zeros(2).numpy(), 256).tolist() == [
+        [0, 0],
+        [0, 0],
+        [2256] * 2,
+    ]

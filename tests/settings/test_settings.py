@@ -55,6 +55,7 @@ def test_nothing_is_auto_once_resolved_but_what_only_a_running_model_knows(machi
     assert [key for key, text in placeholders.items() if text == "auto"] == [
         "cosyvoice2.max_inflight_utterances",
         "cosyvoice2.text_feeding",
+        "tensorrt_llm.kernels",
         "token2wav.kernels",
     ]
     assert resolved.resolved(dataclasses.replace(machine, gpu=not machine.gpu)) == resolved
@@ -256,6 +257,22 @@ def test_only_true_and_false_switch(text):
     with pytest.raises(InvalidInput, match=r"token2wav\.cuda_graphs: .*true or false"):
         Settings.read([f"token2wav.cuda_graphs={text}"])
     assert Settings.read(["token2wav.cuda_graphs=False"]).token2wav.cuda_graphs is False
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["tensorrt_llm.kernels=fused", "tensorrt_llm.cuda_graphs=false"],
+        ["tensorrt_llm.kernels=fused", "tensorrt_llm.engine=vllm"],
+        ["token2wav.kernels=fused", "token2wav.cuda_graphs=false"],
+        ["token2wav.kernels=fused", "token2wav.backend=tensorrt"],
+    ],
+)
+def test_fused_kernels_need_the_graphs_that_they_are_captured_in(texts):
+    section = texts[0].partition(".")[0]
+    with pytest.raises(InvalidInput, match=rf"{section}\.kernels: 'fused' .*auto or plain, unless"):
+        Settings.read(texts)
+    assert Settings.read([*texts[1:], f"{section}.kernels=plain"])
 
 
 def test_settings_do_not_change():

@@ -17,7 +17,7 @@ from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.kernels.choice import fused_chosen
+from cosyvoice_runtime.kernels.choice import fused_chosen, solver_obstacle
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.served_family import require_backend
@@ -133,7 +133,8 @@ def capture_graphs(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
     """None where the plain modules take the steps."""
-    if not fused_chosen(settings.kernels, flow.device, flow.dtype, flow.config.estimator):
+    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.estimator)
+    if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
         return None
     # defines Triton kernels, which only the CUDA build of torch brings
     from cosyvoice_runtime.kernels.fused_solver import FusedSolver

@@ -82,3 +82,8 @@ def test_sequences_longer_than_the_network_knows_are_refused(settings, lm):
     changed = settings.replace(max_sequence_tokens=most + 1, kv_cache_tokens=10**6)
     with pytest.raises(InvalidInput, match=f"max_sequence_tokens: {most + 1} .* has {most} positions"):
         prepare_engine(changed)
+
+
+def test_insisting_on_fused_kernels_without_a_gpu_is_an_error(settings):
+    with pytest.raises(InvalidInput, match=r"kernels: 'fused' .*need an NVIDIA GPU, not cpu"):
+        prepare_engine(settings.replace(kernels="fused"))

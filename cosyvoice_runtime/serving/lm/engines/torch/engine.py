@@ -12,6 +12,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.kernels.choice import fused_chosen, step_obstacle
 from cosyvoice_runtime.lm import (
     BatchDecoder,
     Emission,
@@ -20,6 +21,8 @@ from cosyvoice_runtime.lm import (
     SamplingOptions,
     SpeechLM,
 )
+from cosyvoice_runtime.lm.step_graphs import LogitsStep
+from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.lm.cache_room import check_cache_room
 from cosyvoice_runtime.serving.lm.engine import OpenEngine, Progress
 from cosyvoice_runtime.settings import TensorrtLlmSettings
@@ -27,6 +30,8 @@ from cosyvoice_runtime.settings import TensorrtLlmSettings
 logger = logging.getLogger(__name__)
 
 
+FUSED_HELP = "Whether fused kernels take the speech LM's decode steps: 1, or 0 for the plain modules."
+NOT_CAPTURED = "steps are not captured"
 GPU_PREFILL_BATCH = 16
 """Prompts in one pass: a GPU takes about as long for 16 of usual length as for one."""
 
@@ -36,9 +41,12 @@ class TorchEngine:
 
     Args:
         graphs: on a GPU, replay captured steps.
+        step: what is captured, if not the network's own step.
     """
 
-    def __init__(self, lm: SpeechLM, slots: int, max_len: int, graphs: bool = True) -> None:
+    def __init__(
+        self, lm: SpeechLM, slots: int, max_len: int, graphs: bool = True, step: LogitsStep | None = None
+    ) -> None:
         self.slots = slots
         on_gpu = lm.device.type == "cuda"
         self.prefill_batch = GPU_PREFILL_BATCH if on_gpu else 1
@@ -49,6 +57,7 @@ class TorchEngine:
             max_len,
             capture=CudaGraphCapture(lm.device) if on_gpu and graphs else None,
             prefill_batch=self.prefill_batch,
+            captured_step=step,
         )
         logger.info(
             "engine torch: %d slots of %d positions, %.0f MiB of cache, %s",
@@ -92,7 +101,21 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
     dtype = getattr(torch, settings.dtype)
     lm = SpeechLM.from_tensors(config.speech_lm, tensors, settings.device, dtype)
-    return partial(TorchEngine, lm, settings.max_slots, settings.max_sequence_tokens, settings.cuda_graphs)
+    step = _fused_step(lm, settings)
+    Metrics(settings.name).gauge("cosyvoice_lm_fused_kernels", FUSED_HELP).set(step is not None)
+    size = settings.max_slots, settings.max_sequence_tokens
+    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step)
+
+
+def _fused_step(lm: SpeechLM, settings: TensorrtLlmSettings) -> LogitsStep | None:
+    """None where the plain modules take the steps."""
+    obstacle = step_obstacle(lm.device, lm.dtype, lm.config) if settings.cuda_graphs else NOT_CAPTURED
+    if not fused_chosen(settings.kernels, "the speech LM's steps", lm.device, obstacle):
+        return None
+    # defines Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.kernels.fused_step import FusedStep
+
+    return FusedStep(lm, settings.max_sequence_tokens, chained=True)
 
 
 def _progress(emission: Emission) -> Progress:

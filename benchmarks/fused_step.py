@@ -1,0 +1,259 @@
+"""A decode step of the speech LM, from tokens to logits: plain modules and fused kernels, in CUDA graphs.
+
+Every sequence has ``context`` positions in its cache. The error is that of the logits against float32,
+``|x - reference| / |reference|``, after prompts that the plain modules fed: against a network with the same
+weights, rounded to bfloat16, and against one whose weights were never rounded.
+
+    python benchmarks/fused_step.py --batch 1 16 64 --context 100 500 1500
+    python benchmarks/fused_step.py --batch 1 16 64 --tune
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import itertools
+import json
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
+from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
+from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
+from cosyvoice_runtime.kernels.fused_step import FusedStep
+from cosyvoice_runtime.kernels.step_tiles import StepTile, StepTiles, step_tiles
+from cosyvoice_runtime.lm.network import CacheView, KVCache, SpeechLM
+from cosyvoice_runtime.lm.step_graphs import span_sizes
+from measuring.replays import distance, milliseconds, replayed
+
+MAX_LEN = 2048
+TEXT_ROWS = 1024
+"""Of the text table, which a step doesn't read."""
+SIZES = {
+    name: dataclasses.replace(
+        config, speech_lm=dataclasses.replace(config.speech_lm, text_vocab_size=TEXT_ROWS)
+    )
+    for name, config in (("tiny", TINY), ("full", FULL))
+}
+
+
+class Step:
+    """What a step of sequences of these contexts reads."""
+
+    def __init__(self, lm: SpeechLM, contexts: list[int]) -> None:
+        self.lm = lm
+        self.span = next(size for size in span_sizes(MAX_LEN) if size > max(contexts))
+        self.cache = KVCache(lm.config, len(contexts), MAX_LEN, lm.device, lm.dtype)
+        generator = torch.Generator().manual_seed(len(contexts))
+        self.tokens = torch.randint(lm.config.speech_tokens, (len(contexts),), generator=generator).cuda()
+        self.positions = torch.tensor(contexts, device="cuda")
+
+    @property
+    def view(self) -> CacheView:
+        return self.cache.view(0, self.cache.slots)
+
+    def feed_prompts(self) -> None:
+        """Random speech up to each sequence's position."""
+        generator = torch.Generator().manual_seed(0)
+        for slot, length in enumerate(self.positions.tolist()):
+            if not length:
+                continue
+            ids = torch.randint(self.lm.config.speech_tokens, (length,), generator=generator).cuda()
+            self.lm.prefill(self.lm.speech_embedding(ids), 0, self.cache.view(slot, slot + 1))
+
+    def plain(self) -> Tensor:
+        return self.lm.decode_step(self.tokens, self.positions, self.view, self.span)
+
+    def fused(self, chained: bool, tiles: StepTiles | None = None) -> Callable[[], Tensor]:
+        step, view = FusedStep(self.lm, MAX_LEN, chained), self.view
+        return lambda: step(self.tokens, self.positions, view, self.span, tiles)
+
+
+@functools.cache
+def lm_tensors(config: ModelConfig) -> dict[str, Tensor]:
+    return dict(random_tensors("llm", config, 0))
+
+
+def random_lm(config: ModelConfig, dtype: torch.dtype) -> SpeechLM:
+    return SpeechLM.from_tensors(config.speech_lm, lm_tensors(config), "cuda", dtype)
+
+
+def errors(
+    config: ModelConfig, batch: int, chained: bool, tiles: StepTiles | None
+) -> dict[str, float | bool]:
+    """Of both ways, for contexts of all lengths; and whether two runs of the fused one give the same bits."""
+    contexts = [(37 * index * index + 500) % 700 for index in range(batch)]
+    step = Step(random_lm(config, torch.bfloat16), contexts)
+    step.feed_prompts()
+    rounded = Step(random_lm(config, torch.bfloat16).float(), contexts)
+    exact = Step(random_lm(config, torch.float32), contexts)
+    for other in (rounded, exact):
+        other.cache.data.copy_(step.cache.data)
+    plain, expected, truth = step.plain(), rounded.plain(), exact.plain()
+    fused = step.fused(chained, tiles)
+    first, again = fused().clone(), fused()
+    graph_logits = []
+    graph = replayed(lambda: graph_logits.append(fused()))
+    graph.replay()
+    slots = torch.arange(batch, device="cuda")
+    written = [each.cache.data[:, :, slots, :, step.positions].float() for each in (step, rounded)]
+    return {
+        "plain": distance(plain, expected),
+        "fused": distance(first, expected),
+        "keys and values": distance(*written),
+        "plain, unrounded weights": distance(plain, truth),
+        "fused, unrounded weights": distance(first, truth),
+        "repeatable": bool(torch.equal(first, again) and torch.equal(first, graph_logits[-1])),
+    }
+
+
+def one_row(
+    config: ModelConfig, batch: int, context: int, repeats: int, chained: bool, tiles: StepTiles | None
+) -> dict[str, float]:
+    step = Step(random_lm(config, torch.bfloat16), [context] * batch)
+    step.cache.data.normal_()
+    plain = milliseconds(replayed(step.plain).replay, repeats)
+    return {"plain ms": plain, "fused ms": milliseconds(replayed(step.fused(chained, tiles)).replay, repeats)}
+
+
+def tiles_of(columns: list[int], rows: list[int], *rest: tuple[int, ...]) -> list[StepTile]:
+    """Every combination; the rest are (piece, groups, warps, ahead)."""
+    return [StepTile(r, c, *other) for c, r, other in itertools.product(columns, rows, rest)]
+
+
+def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
+    """Values to try for each field of the tiles."""
+    small, half, whole = (256, 4, 4), (512, 4, 4), (1024, 4, 4)
+    wide_small, wide_half = (256, 8, 8), (512, 8, 8)
+    common: dict[str, Sequence[StepTile] | Sequence[int]] = {
+        "trigger": [FIRST, EARLY, LATE],
+        "keys": [32, 64, 128],
+        "split_programs": [32, 2 * batch],
+    }
+    if batch == 1:
+        pair = (512, 2, 2)
+        return {
+            "gated": tiles_of([1], [2, 4, 8], pair, whole),
+            "down": tiles_of([1], [2, 4], whole, pair, (2048, 8, 8), (1024, 4, 8)),
+            "qkv": tiles_of([1], [2, 4], pair, whole),
+            "out": tiles_of([1], [8, 16, 32], (1024, 16, 4), (1024, 16, 8)),
+            "head": tiles_of([1], [8, 16], pair),
+            **common,
+            "split_programs": [8, 16],
+        }
+    if batch <= 16:
+        return {
+            "gated": tiles_of([16], [8, 16], small, half, whole, wide_small, wide_half),
+            "down": tiles_of([16], [8, 16], half, whole, wide_small, wide_half, (1024, 8, 8)),
+            "qkv": tiles_of([16], [8, 16], small, half, wide_half),
+            "out": tiles_of([16], [16, 32], (1024, 16, 4), whole),
+            "head": tiles_of([16], [16, 32], half, wide_half),
+            **common,
+        }
+    deep = [(256, 8, 8, 4), (512, 8, 8, 1), (512, 8, 8, 2)]
+    return {
+        "down": tiles_of([16, 32], [16, 32], *deep),
+        "gated": tiles_of([32, 64], [8, 16], small, half),
+        "qkv": tiles_of([16], [8, 16], small, half),
+        "out": tiles_of([16], [16, 32], (1024, 16, 4), half, (1024, 16, 8)),
+        "head": tiles_of([32, 64], [32], wide_small),
+        **common,
+    }
+
+
+def compile_one(work: tuple[ModelConfig, int, StepTiles]) -> str:
+    """In a process of its own: fill the cache of compiled kernels; what went wrong."""
+    config, batch, tiles = work
+    lm_config = dataclasses.replace(config.speech_lm, num_layers=1)
+    with torch.device("cuda"):
+        lm = SpeechLM(lm_config).to(torch.bfloat16).requires_grad_(False)
+    step = Step(lm, [500] * batch)
+    try:
+        step.fused(True, tiles)()
+        torch.cuda.synchronize()
+    except Exception as problem:  # a tile that the GPU has no room for
+        return type(problem).__name__
+    return ""
+
+
+def variants(batch: int, best: StepTiles, fields: Sequence[str]) -> Iterator[tuple[str, StepTiles]]:
+    tried = candidates(batch)
+    for name in fields or tried:
+        for value in tried[name]:
+            yield name, dataclasses.replace(best, **{name: value})
+
+
+def compiled(
+    config: ModelConfig, batches: list[int], fields: Sequence[str], processes: int
+) -> dict[tuple[int, StepTiles], str]:
+    """What went wrong with each variant; the compiled kernels are cached."""
+    tried = [(batch, tiles) for batch in batches for _, tiles in variants(batch, step_tiles(batch), fields)]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        problems = pool.map(compile_one, [(config, *each) for each in tried], chunksize=1)
+    return dict(zip(tried, problems, strict=True))
+
+
+def tune(
+    config: ModelConfig,
+    batch: int,
+    problems: dict[tuple[int, StepTiles], str],
+    chained: bool,
+    fields: Sequence[str],
+) -> StepTiles:
+    """The fastest tile of each kernel in turn, the others as they are."""
+    step = Step(random_lm(config, torch.bfloat16), [500] * batch)
+    step.cache.data.normal_()
+    best = step_tiles(batch)
+    tried = [(name, tiles) for name, tiles in variants(batch, best, fields) if not problems[batch, tiles]]
+    base = fastest = milliseconds(replayed(step.fused(chained, best)).replay, 20)
+    for name in fields or candidates(batch):
+        times: dict[StepTiles, float] = {}
+        for other in (tiles for each, tiles in tried if each == name):
+            tiles = dataclasses.replace(best, **{name: getattr(other, name)})
+            try:
+                times[tiles] = milliseconds(replayed(step.fused(chained, tiles)).replay, 15)
+            except Exception as problem:  # tiles that don't go together
+                print(f"  {name} {getattr(tiles, name)}: {type(problem).__name__}", file=sys.stderr)
+        ranked = sorted(times.items(), key=lambda pair: pair[1])
+        shown = (f"{getattr(tiles, name)} {ms:.4f}" for tiles, ms in ranked[:6])
+        print(f"  batch {batch} {name}", *shown, sep="\n      ")
+        if ranked and ranked[0][1] < fastest:
+            best, fastest = ranked[0]
+    print(f"batch {batch}: {base:.4f} -> {fastest:.4f} ms\n{best}", flush=True)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 64])
+    parser.add_argument("--context", type=int, nargs="+", default=[100, 500, 1500])
+    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
+    parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
+    parser.add_argument("--fields", nargs="+", default=(), help="of the tiles to tune; default: all")
+    parser.add_argument("--processes", type=int, default=16, help="that compile at a time")
+    options = parser.parse_args()
+    config, chained = SIZES[options.size], not options.not_chained
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    with torch.inference_mode():
+        problems = compiled(config, options.batch, options.fields, options.processes) if options.tune else {}
+        for batch in options.batch:
+            tiles = tune(config, batch, problems, chained, options.fields) if options.tune else None
+            print(f"batch {batch} error:", json.dumps(errors(config, batch, chained, tiles)), flush=True)
+            for context in options.context:
+                result = one_row(config, batch, context, options.repeats, chained, tiles)
+                print(f"batch {batch} context {context}:", json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Attention of one new position of each sequence to its slot of the cache, its keys in parts."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    let_next_start_at_once,
+    wait_for_previous,
+)
+from cosyvoice_runtime.kernels.paged_attention import softmax_update
+from cosyvoice_runtime.kernels.step_embed import SHRINK
+from cosyvoice_runtime.kernels.step_qkv import CacheLayer
+
+
+@triton.jit
+def _load_block(keys, values, start, seen, HEAD_DIM: tl.constexpr, KEYS: tl.constexpr):
+    """Keys ``[D, KEYS]`` and values ``[KEYS, D]``; zeros where not seen."""
+    j = start + tl.arange(0, KEYS)
+    d = tl.arange(0, HEAD_DIM)
+    k = tl.load(keys + j[None, :] * HEAD_DIM + d[:, None], mask=seen[None, :], other=0.0)
+    v = tl.load(values + j[:, None] * HEAD_DIM + d[None, :], mask=seen[:, None], other=0.0)
+    return k, v
+
+
+@triton.jit(do_not_specialize=["batch"])
+def _step_attention(
+    queries, keys, values, positions, mixed, shares, batch, slot_stride, head_stride,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr,
+    SHRINK: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    let_next_start_at_once(CHAINED)
+    GROUP: tl.constexpr = HEADS // KV_HEADS
+    slot = tl.program_id(0) // KV_HEADS
+    kv = tl.program_id(0) % KV_HEADS
+    split = tl.program_id(1)
+    i = tl.arange(0, QUERIES)
+    j = tl.arange(0, KEYS)
+    d = tl.arange(0, HEAD_DIM)
+    position = tl.load(positions + slot).to(tl.int32)
+    part = tl.cdiv(position + 1, SPLITS * KEYS) * KEYS
+    first = split * part
+    end = tl.minimum(position + 1, first + part)
+    start = slot.to(tl.int64) * slot_stride + kv * head_stride
+    keys += start
+    values += start
+    # Earlier positions are there already; the new one only after the wait.
+    k, v = _load_block(keys, values, first, first + j < tl.minimum(end, position), HEAD_DIM, KEYS)
+    seen = first + j < end
+    asks = (i < GROUP)[:, None]
+    head = slot * HEADS + kv * GROUP + i
+    wait_for_previous(CHAINED)
+    q = tl.load(queries + head[:, None] * HEAD_DIM + d[None, :], mask=asks, other=0.0)
+    if first + KEYS > position:
+        k, v = _load_block(keys, values, first, seen, HEAD_DIM, KEYS)
+    peak = tl.full([QUERIES], float("-inf"), tl.float32)
+    total = tl.zeros([QUERIES], tl.float32)
+    sums = tl.zeros([QUERIES, HEAD_DIM], tl.float32)
+    for block in tl.range(first, end, KEYS, num_stages=1):
+        # The next keys are on their way while these are used.
+        later = block + KEYS + j < end
+        next_k, next_v = _load_block(keys, values, block + KEYS, later, HEAD_DIM, KEYS)
+        peak, total, sums = softmax_update(q, k, v, seen, peak, total, sums)
+        k, v, seen = next_k, next_v, later
+    let_next_start(CHAINED)
+    some = tl.where(total > 0, total, 1.0)  # a part without keys is zeros, and weighs nothing
+    mean = sums * (SHRINK / some)[:, None]
+    place = split * batch * HEADS + head
+    at = mixed + place[:, None] * HEAD_DIM + d[None, :]
+    tl.store(at, mean.to(mixed.dtype.element_ty), mask=asks)
+    if SPLITS > 1:
+        tl.store(shares + place, peak + tl.log2(total), mask=i < GROUP)
+
+
+def step_attention(
+    queries: Tensor,
+    cache: CacheLayer,
+    mixed: Tensor,
+    shares: Tensor,
+    keys: int,
+    warps: int,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """Softmax of ``queries [S, H * D]``, already scaled, in powers of two, over all positions so far.
+
+    Args:
+        mixed: ``[parts, S, H * D]``, written: values mixed over each part of the keys; `SHRINK`
+            times their size.
+        shares: float32 ``[parts, S, H]``, written unless there is one part: log2 of each part's share.
+        keys: positions that a program takes at a time.
+    """
+    batch, kv_heads, _, head_dim = cache.keys.shape
+    heads = queries.shape[1] // head_dim
+    _step_attention[(batch * kv_heads, len(mixed))](
+        queries, cache.keys, cache.values, cache.positions, mixed, shares,
+        batch, cache.keys.stride(0), cache.keys.stride(1),
+        heads, kv_heads, head_dim, max(16, triton.next_power_of_2(heads // kv_heads)), keys, len(mixed),
+        SHRINK, chained, num_warps=warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def step_attention_plain(queries: Tensor, cache: CacheLayer, mixed: Tensor, shares: Tensor) -> None:
+    """As :func:`step_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
+    batch, kv_heads, max_len, head_dim = cache.keys.shape
+    q = queries.float().view(batch, kv_heads, -1, head_dim)
+    scores = torch.einsum("skgd,skpd->skgp", q, cache.keys.float())
+    later = torch.arange(max_len, device=q.device) > cache.positions[:, None]
+    scores = scores.masked_fill(later[:, None, None], -torch.inf)
+    weights = torch.softmax(scores * 0.6931471805599453, dim=-1)
+    mixed[0] = torch.einsum("skgp,skpd->skgd", weights, cache.values.float()).flatten(1) * SHRINK
+    mixed[1:] = 0
+    shares[0] = 0
+    shares[1:] = -torch.inf

@@ -1,0 +1,85 @@
+"""RMSNorm, and the gate of a feed-forward times its upward layer (SwiGLU)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    let_next_start_at_once,
+    wait_for_previous,
+)
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
+from cosyvoice_runtime.kernels.step_rows import (
+    added_up,
+    inverse_norm,
+    load_inputs,
+    load_pieces,
+    load_squares,
+    no_sums,
+    product,
+)
+from cosyvoice_runtime.kernels.step_tiles import StepTile
+
+
+@triton.jit(do_not_specialize=["batch"])
+def _step_gated(
+    scaled, squares, weight, inner, batch,
+    WIDTH: tl.constexpr, INNER: tl.constexpr,
+    PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+    CHAINED: tl.constexpr,
+):  # fmt: skip
+    let_next_start_at_once(CHAINED)
+    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
+    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = s < batch
+    gate_rows = load_pieces(weight, n, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    up_rows = load_pieces(weight, n + INNER, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    wait_for_previous(CHAINED)
+    a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
+    parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+    gates = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+    ups = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+    for piece in tl.static_range(PIECES):
+        following = a
+        if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+            following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
+        gates = product(a, gate_rows[piece], gates, COLUMNS)
+        ups = product(a, up_rows[piece], ups, COLUMNS)
+        a = following
+    scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
+    let_next_start(CHAINED)
+    gate = added_up(gates, COLUMNS) * scale
+    gated = gate / (1.0 + tl.exp(-gate)) * (added_up(ups, COLUMNS) * scale) * SHRINK
+    at = inner + s[:, None] * INNER + n[None, :]
+    tl.store(at, gated.to(inner.dtype.element_ty), mask=inside[:, None])
+
+
+def step_gated(
+    scaled: Scaled, weight: Tensor, epsilon: float, inner: Tensor, tile: StepTile, chained: int = NOT_CHAINED
+) -> None:
+    """
+    Args:
+        weight: ``[2 * I, C]``, the gate's rows first.
+        inner: ``[S, I]``, written; `SHRINK` times its size.
+    """
+    batch, width = scaled.values.shape
+    parts, size = scaled.squares.shape[1], inner.shape[1]
+    _step_gated[(size // tile.rows, triton.cdiv(batch, tile.columns))](
+        scaled.values, scaled.squares, weight, inner, batch,
+        width, size, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
+        tile.rows, tile.columns, tile.piece, tile.groups, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def step_gated_plain(scaled: Scaled, weight: Tensor, epsilon: float, inner: Tensor) -> None:
+    """As :func:`step_gated`."""
+    gate, up = F.linear(scaled.normed(epsilon), weight.float()).chunk(2, dim=1)
+    inner.copy_(F.silu(gate) * up * SHRINK)

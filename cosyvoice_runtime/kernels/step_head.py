@@ -1,0 +1,88 @@
+"""The last RMSNorm and the output head."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    let_next_start_at_once,
+    wait_for_previous,
+)
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
+from cosyvoice_runtime.kernels.step_rows import (
+    added_up,
+    inverse_norm,
+    load_inputs,
+    load_pieces,
+    load_squares,
+    no_sums,
+    product,
+)
+from cosyvoice_runtime.kernels.step_tiles import StepTile
+
+
+@triton.jit(do_not_specialize=["batch"])
+def _step_head(
+    scaled, squares, weight, bias, logits, batch,
+    WIDTH: tl.constexpr, TOKENS: tl.constexpr,
+    PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+    CHAINED: tl.constexpr,
+):  # fmt: skip
+    let_next_start_at_once(CHAINED)
+    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
+    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = s < batch
+    known = tl.minimum(n, TOKENS - 1)  # the last program's rows end with the table
+    rows = load_pieces(weight, known, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    b = tl.load(bias + known)
+    wait_for_previous(CHAINED)
+    a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
+    parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+    sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+    for piece in tl.static_range(PIECES):
+        following = a
+        if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+            following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
+        sums = product(a, rows[piece], sums, COLUMNS)
+        a = following
+    scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
+    let_next_start(CHAINED)
+    at = logits + s[:, None] * TOKENS + n[None, :]
+    mask = inside[:, None] & (n < TOKENS)[None, :]
+    tl.store(at, added_up(sums, COLUMNS) * scale + b[None, :], mask=mask)
+
+
+def step_head(
+    scaled: Scaled,
+    weight: Tensor,
+    bias: Tensor,
+    epsilon: float,
+    logits: Tensor,
+    tile: StepTile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """
+    Args:
+        weight, bias: ``[V, C]`` and float32 ``[V]``.
+        logits: float32 ``[S, V]``, written.
+    """
+    batch, width = scaled.values.shape
+    parts, tokens = scaled.squares.shape[1], logits.shape[1]
+    _step_head[(triton.cdiv(tokens, tile.rows), triton.cdiv(batch, tile.columns))](
+        scaled.values, scaled.squares, weight, bias, logits, batch,
+        width, tokens, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
+        tile.rows, tile.columns, tile.piece, tile.groups, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def step_head_plain(scaled: Scaled, weight: Tensor, bias: Tensor, epsilon: float, logits: Tensor) -> None:
+    """As :func:`step_head`."""
+    logits.copy_(F.linear(scaled.normed(epsilon), weight.float(), bias))

@@ -1,0 +1,183 @@
+"""RMSNorm, queries, keys and values of one layer; keys and values go to their position in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    let_next_start_at_once,
+    wait_for_previous,
+)
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
+from cosyvoice_runtime.kernels.step_rows import (
+    added_up,
+    inverse_norm,
+    load_inputs,
+    load_pieces,
+    load_squares,
+    no_sums,
+    product,
+)
+from cosyvoice_runtime.kernels.step_tiles import StepTile
+
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True, eq=False)
+class CacheLayer:
+    """One layer of the slots that a step feeds, and where in them.
+
+    Attributes:
+        keys, values: ``[S, kv_heads, max_len, D]`` of the cache.
+        positions: ``[S]`` int64, of the token that is fed.
+    """
+
+    keys: Tensor
+    values: Tensor
+    positions: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """Cosines and sines float32 ``[max_len, D / 2]`` of every position."""
+
+    cosines: Tensor
+    sines: Tensor
+
+    @classmethod
+    def of(cls, max_len: int, head_dim: int, theta: float, device: torch.device) -> Rotation:
+        exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
+        angles = torch.arange(max_len, device=device)[:, None].float() * (1.0 / theta**exponents)
+        return cls(angles.cos(), angles.sin())
+
+
+@triton.jit
+def _store_half(
+    half, d, queries, keys, values, s, inside, position, head, slot_stride, head_stride, SCALE: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+):  # fmt: skip
+    if head < HEADS:
+        at = queries + s[:, None] * (HEADS * HEAD_DIM) + head * HEAD_DIM + d[None, :]
+        tl.store(at, (half * SCALE).to(queries.dtype.element_ty), mask=inside[:, None])
+    else:
+        kv = (head - HEADS) % KV_HEADS
+        start = s.to(tl.int64) * slot_stride + kv * head_stride + position * HEAD_DIM
+        place = start[:, None] + d[None, :]
+        if head < HEADS + KV_HEADS:
+            tl.store(keys + place, half.to(keys.dtype.element_ty), mask=inside[:, None])
+        else:
+            tl.store(values + place, half.to(values.dtype.element_ty), mask=inside[:, None])
+
+
+@triton.jit(do_not_specialize=["batch"])
+def _step_qkv(
+    scaled, squares, weight, bias, cosines, sines, positions, queries, keys, values,
+    batch, slot_stride, head_stride,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, SCALE: tl.constexpr,
+    WIDTH: tl.constexpr, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr,
+    EPS: tl.constexpr, SHRINK: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+    CHAINED: tl.constexpr,
+):  # fmt: skip
+    let_next_start_at_once(CHAINED)
+    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
+    HALF: tl.constexpr = HEAD_DIM // 2
+    head = tl.program_id(0) // (HALF // ROWS)
+    d = (tl.program_id(0) % (HALF // ROWS)) * ROWS + tl.arange(0, ROWS)
+    n = head * HEAD_DIM + d
+    s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = s < batch
+    first = load_pieces(weight, n, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    second = load_pieces(weight, n + HALF, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    first_bias = tl.load(bias + n)
+    second_bias = tl.load(bias + n + HALF)
+    position = tl.load(positions + s, mask=inside, other=0)
+    turned = inside[:, None] & (head < HEADS + KV_HEADS)
+    cosine = tl.load(cosines + position[:, None] * HALF + d[None, :], mask=turned, other=1.0)
+    sine = tl.load(sines + position[:, None] * HALF + d[None, :], mask=turned, other=0.0)
+    wait_for_previous(CHAINED)
+    a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
+    parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+    left = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+    right = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+    for piece in tl.static_range(PIECES):
+        following = a
+        if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+            following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
+        left = product(a, first[piece], left, COLUMNS)
+        right = product(a, second[piece], right, COLUMNS)
+        a = following
+    scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
+    let_next_start(CHAINED)
+    x = added_up(left, COLUMNS) * scale + first_bias[None, :]
+    y = added_up(right, COLUMNS) * scale + second_bias[None, :]
+    _store_half(
+        x * cosine - y * sine, d, queries, keys, values, s, inside, position, head, slot_stride, head_stride,
+        SCALE, HEADS, KV_HEADS, HEAD_DIM,
+    )  # fmt: skip
+    _store_half(
+        y * cosine + x * sine, d + HALF, queries, keys, values, s, inside, position, head,
+        slot_stride, head_stride, SCALE, HEADS, KV_HEADS, HEAD_DIM,
+    )  # fmt: skip
+
+
+def step_qkv(
+    scaled: Scaled,
+    weight: Tensor,
+    bias: Tensor,
+    rotation: Rotation,
+    epsilon: float,
+    queries: Tensor,
+    cache: CacheLayer,
+    tile: StepTile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """
+    Args:
+        weight, bias: ``[(H + 2 kv_heads) * D, C]`` and float32 ``[(H + 2 kv_heads) * D]``.
+        queries: ``[S, H * D]``, written; scaled for a softmax in powers of two.
+        cache: written at its positions.
+    """
+    batch, width = scaled.values.shape
+    parts = scaled.squares.shape[1]
+    _, kv_heads, _, head_dim = cache.keys.shape
+    rows = min(tile.rows, head_dim // 2)
+    grid = (len(weight) // (2 * rows), triton.cdiv(batch, tile.columns))
+    _step_qkv[grid](
+        scaled.values, scaled.squares, weight, bias, rotation.cosines, rotation.sines, cache.positions,
+        queries, cache.keys, cache.values, batch, cache.keys.stride(0), cache.keys.stride(1),
+        queries.shape[1] // head_dim, kv_heads, head_dim, head_dim**-0.5 * LOG2_E,
+        width, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
+        rows, tile.columns, tile.piece, tile.groups, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def step_qkv_plain(
+    scaled: Scaled,
+    weight: Tensor,
+    bias: Tensor,
+    rotation: Rotation,
+    epsilon: float,
+    queries: Tensor,
+    cache: CacheLayer,
+) -> None:
+    """As :func:`step_qkv`."""
+    batch, kv_heads, _, head_dim = cache.keys.shape
+    packed = F.linear(scaled.normed(epsilon), weight.float(), bias).view(batch, -1, head_dim)
+    heads = packed.shape[1] - 2 * kv_heads
+    first, second = packed[:, : heads + kv_heads].chunk(2, dim=2)
+    cosine, sine = (table[cache.positions, None] for table in (rotation.cosines, rotation.sines))
+    turned = torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=2)
+    queries.copy_((turned[:, :heads] * (head_dim**-0.5 * LOG2_E)).flatten(1))
+    slots = torch.arange(batch, device=packed.device)
+    cache.keys[slots, :, cache.positions] = turned[:, heads:].to(cache.keys.dtype)
+    cache.values[slots, :, cache.positions] = packed[:, heads + kv_heads :].to(cache.values.dtype)

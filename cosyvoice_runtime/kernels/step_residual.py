@@ -1,0 +1,132 @@
+"""A linear layer added to the residual: of attention's parts, which it joins, or of a feed-forward."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    let_next_start_at_once,
+    wait_for_previous,
+)
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, store_scaled
+from cosyvoice_runtime.kernels.step_rows import (
+    added_up,
+    load_inputs,
+    load_pieces,
+    load_rows,
+    no_sums,
+    product,
+)
+from cosyvoice_runtime.kernels.step_tiles import StepTile
+
+
+@triton.jit
+def _joined(
+    mixed, shares, s, inside, batch,
+    WIDTH: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    """``[GROUPS, S, D]``: the parts of every head, each by its share; a group is a head."""
+    head = tl.arange(0, GROUPS)
+    known = inside[None, :] & (head < HEADS)[:, None]
+    at = shares + s[None, :] * HEADS + head[:, None]
+    peak = tl.load(at, mask=known, other=0.0)
+    for part in tl.static_range(1, PARTS):
+        peak = tl.maximum(peak, tl.load(at + part * batch * HEADS, mask=known, other=0.0))
+    total = tl.zeros_like(peak)
+    first = load_inputs(mixed, s, inside, 0, WIDTH, PIECE, GROUPS).to(tl.float32)
+    sums = tl.zeros_like(first)
+    for part in tl.static_range(PARTS):
+        share = tl.exp2(tl.load(at + part * batch * HEADS, mask=known, other=0.0) - peak)
+        inputs = load_inputs(mixed + part * batch * WIDTH, s, inside, 0, WIDTH, PIECE, GROUPS)
+        sums += inputs.to(tl.float32) * share[:, :, None]
+        total += share
+    return sums / total[:, :, None]
+
+
+@triton.jit(do_not_specialize=["batch"])
+def _step_residual(
+    inputs, shares, weight, gain, x, scaled, squares, batch,
+    WIDTH: tl.constexpr, CHANNELS: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+    AHEAD: tl.constexpr, SHRINK: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    let_next_start_at_once(CHAINED)
+    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
+    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = s < batch
+    rows = load_pieces(weight, n, inputs, AHEAD, COLUMNS, WIDTH, PIECE, GROUPS)
+    g = tl.load(gain + n)
+    wait_for_previous(CHAINED)
+    old = tl.load(x + s[:, None] * CHANNELS + n[None, :], mask=inside[:, None], other=0.0)
+    sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+    if PARTS > 1:
+        a = _joined(inputs, shares, s, inside, batch, WIDTH, HEADS, PARTS, PIECE, GROUPS)
+        sums = product(a.to(inputs.dtype.element_ty), rows[0], sums, COLUMNS)
+    else:
+        a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
+        for piece in tl.static_range(PIECES):
+            if piece + AHEAD < PIECES:
+                rows += (load_rows(weight, n, piece + AHEAD, inputs, COLUMNS, WIDTH, PIECE, GROUPS),)
+            following = a
+            if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+                following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
+            sums = product(a, rows[piece], sums, COLUMNS)
+            a = following
+    let_next_start(CHAINED)
+    new = old + added_up(sums, COLUMNS) / SHRINK
+    PARTS_OUT: tl.constexpr = CHANNELS // ROWS
+    store_scaled(new, g, s, inside, n, x, scaled, squares, tl.program_id(0), CHANNELS, PARTS_OUT, SHRINK)
+
+
+def step_residual(
+    inputs: Tensor,
+    shares: Tensor,
+    weight: Tensor,
+    gain: Tensor,
+    x: Tensor,
+    scaled: Scaled,
+    tile: StepTile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """``x += joined inputs @ weight.T / SHRINK``.
+
+    Args:
+        inputs: ``[parts, S, K]``; ``shares``: float32 ``[parts, S, H]``, log2 of each part's share for each
+            head; not read where there is one part.
+        weight: ``[C, K]``.
+        gain: float32 ``[C]`` of the norm that comes next.
+        x, scaled: float32 ``[S, C]`` the residual, and itself for the norm; written. ``C / parts`` of
+            ``scaled`` is the number of the tile's rows.
+    """
+    parts, batch, width = inputs.shape
+    channels, heads = x.shape[1], shares.shape[-1]
+    piece, groups = tile.piece, tile.groups
+    if parts > 1:
+        groups = triton.next_power_of_2(heads)
+        piece = groups * (width // heads)
+    ahead = min(tile.ahead, triton.cdiv(width, piece))
+    _step_residual[(channels // tile.rows, triton.cdiv(batch, tile.columns))](
+        inputs, shares, weight, gain, x, scaled.values, scaled.squares, batch,
+        width, channels, heads, parts, tile.rows, tile.columns, piece, groups, ahead, SHRINK, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def step_residual_plain(
+    inputs: Tensor, shares: Tensor, weight: Tensor, gain: Tensor, x: Tensor, scaled: Scaled
+) -> None:
+    """As :func:`step_residual`."""
+    joined = inputs[0].float()
+    if len(inputs) > 1:
+        weights = torch.softmax(shares * 0.6931471805599453, dim=0)
+        by_head = inputs.float().unflatten(2, (weights.shape[2], -1))
+        joined = (by_head * weights[..., None]).sum(dim=0).flatten(1)
+    x += F.linear(joined, weight.float()) / SHRINK
+    scaled.take(x, gain)

@@ -1,0 +1,89 @@
+"""Products of a few inputs with whole rows of a weight, inside kernels.
+
+A program holds some rows of the weight before it may read what the kernel before wrote: reading weights takes
+most of a step's time, and depends on nothing. A row's width is read in pieces, and a piece in groups, whose
+products are added at the end: groups are what warps share.
+
+S: sequences of a program; N: rows of a program; K: ``PIECE // GROUPS``.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def load_rows(
+    weight, n, piece, inputs,
+    COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    """One piece ``[GROUPS, K, N]`` of rows ``n`` of ``[*, WIDTH]``; zeros after their end.
+
+    Tensor cores take them in the type of the inputs: float16 holds all digits of bfloat16.
+    """
+    SHARE: tl.constexpr = PIECE // GROUPS
+    k = piece * PIECE + tl.arange(0, GROUPS)[:, None, None] * SHARE + tl.arange(0, SHARE)[None, :, None]
+    rows = tl.load(weight + n[None, None, :] * WIDTH + k, mask=k < WIDTH, other=0.0)
+    return rows if COLUMNS == 1 else rows.to(inputs.dtype.element_ty)
+
+
+@triton.jit
+def load_pieces(
+    weight, n, inputs, PIECES: tl.constexpr,
+    COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    """The first ``PIECES`` pieces of rows ``n``."""
+    rows = ()
+    for piece in tl.static_range(PIECES):
+        rows += (load_rows(weight, n, piece, inputs, COLUMNS, WIDTH, PIECE, GROUPS),)  # type: ignore[assignment]
+    return rows
+
+
+@triton.jit
+def load_inputs(inputs, s, inside, piece, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr):
+    """One piece ``[GROUPS, S, K]`` of the inputs ``[*, WIDTH]`` of sequences ``s``."""
+    SHARE: tl.constexpr = PIECE // GROUPS
+    k = piece * PIECE + tl.arange(0, GROUPS)[:, None, None] * SHARE + tl.arange(0, SHARE)[None, None, :]
+    at = inputs + s[None, :, None] * WIDTH + k
+    return tl.load(at, mask=(k < WIDTH) & inside[None, :, None], other=0.0)
+
+
+@triton.jit
+def no_sums(COLUMNS: tl.constexpr, ROWS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr):
+    """Zeros to which `product` adds."""
+    DEPTH: tl.constexpr = COLUMNS if COLUMNS > 1 else PIECE // GROUPS
+    return tl.zeros([GROUPS, DEPTH, ROWS], tl.float32)
+
+
+@triton.jit
+def product(inputs, rows, sums, COLUMNS: tl.constexpr):
+    """Add the products of inputs ``[GROUPS, S, K]`` and rows ``[GROUPS, K, N]``.
+
+    The sums are ``[GROUPS, S, N]``; of one sequence ``[GROUPS, K, N]``, to be added up later.
+    """
+    if COLUMNS == 1:
+        sums += tl.permute(inputs, (0, 2, 1)).to(tl.float32) * rows.to(tl.float32)
+    else:
+        sums = tl.dot(inputs, rows, sums, input_precision="ieee")
+    return sums
+
+
+@triton.jit
+def added_up(sums, COLUMNS: tl.constexpr):
+    """float32 ``[S, N]`` of all groups."""
+    return tl.sum(tl.sum(sums, axis=1), axis=0)[None, :] if COLUMNS == 1 else tl.sum(sums, axis=0)
+
+
+@triton.jit
+def load_squares(squares, s, inside, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr):
+    """Parts of the sum of squares of sequences ``s``, ``[S, PADDED_PARTS]``."""
+    part = tl.arange(0, PADDED_PARTS)
+    at = squares + s[:, None] * PARTS + part[None, :]
+    return tl.load(at, mask=inside[:, None] & (part < PARTS)[None, :], other=0.0)
+
+
+@triton.jit
+def inverse_norm(parts, WIDTH: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr):
+    """What RMSNorm multiplies by, ``[S, 1]``, of inputs ``SHRINK`` times their size."""
+    return tl.rsqrt(tl.sum(parts, axis=1) / WIDTH + EPS)[:, None] / SHRINK

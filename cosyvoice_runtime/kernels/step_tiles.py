@@ -1,0 +1,93 @@
+"""How the kernels of the speech LM's step divide their work, by the number of sequences."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from cosyvoice_runtime.kernels.arithmetic import FIRST
+
+
+@dataclass(frozen=True)
+class StepTile:
+    """What one program of a kernel computes, and with what.
+
+    Attributes:
+        rows: of the weight; of each of two weights where a kernel takes pairs.
+        columns: sequences. One is multiplied in float32; 16 and more on tensor cores.
+        piece: of a row's width at a time.
+        groups: that a piece is divided into, each of them multiplied by itself, so that warps share the work.
+        warps: that share the work; at most as many as groups where there are tensor cores.
+        ahead: pieces of the weight that are loaded before the kernel's turn.
+    """
+
+    rows: int
+    columns: int
+    piece: int = 1024
+    groups: int = 4
+    warps: int = 4
+    ahead: int = 8
+
+
+@dataclass(frozen=True)
+class StepTiles:
+    """The tiles of all kernels of a step.
+
+    Attributes:
+        keys: positions that attention takes at a time.
+        split_programs: sequences times parts of their keys, at most; up to ``max_splits`` parts. More parts
+            are read faster, and take longer to join.
+        trigger: when every kernel lets the next one start, of ``arithmetic``.
+    """
+
+    qkv: StepTile
+    out: StepTile
+    gated: StepTile
+    down: StepTile
+    head: StepTile
+    keys: int = 32
+    attention_warps: int = 4
+    split_programs: int = 32
+    max_splits: int = 16
+    trigger: int = FIRST
+
+    def splits(self, batch: int, span: int) -> int:
+        """Number of parts, a power of two, that the ``span`` keys of each sequence are divided into."""
+        most = min(self.max_splits, self.split_programs // batch, span // self.keys)
+        return 1 << (max(most, 1).bit_length() - 1)
+
+
+ONE = StepTiles(
+    qkv=StepTile(4, 1),
+    out=StepTile(8, 1, groups=16, warps=8),
+    gated=StepTile(4, 1, 512, 2, 2),
+    down=StepTile(2, 1, 512, 2, 2),
+    head=StepTile(8, 1, 512, 2, 2),
+)
+FEW = StepTiles(
+    qkv=StepTile(8, 16, 512),
+    out=StepTile(16, 16, groups=16),
+    gated=StepTile(16, 16),
+    down=StepTile(8, 16, 512, 8, 8),
+    head=StepTile(32, 16, 512),
+    keys=128,
+    max_splits=2,
+)
+MANY = StepTiles(
+    qkv=StepTile(16, 16, 512),
+    out=StepTile(32, 16, groups=16),
+    gated=StepTile(16, 32, 256),
+    down=StepTile(16, 32, 512, 8, 8, ahead=4),
+    head=StepTile(32, 64, 256, 8, 8),
+    keys=128,
+)
+BY_BATCH = {1: ONE, 16: FEW}
+"""Tiles by the most sequences of a step; more take :data:`MANY`. Found on an H200 by
+``benchmarks/fused_step.py --tune`` for 1, 16 and 64 sequences of 500 positions."""
+
+
+def step_tiles(batch: int) -> StepTiles:
+    """Those for a step of this many sequences."""
+    limits = sorted(BY_BATCH)
+    place = bisect_left(limits, batch)
+    return BY_BATCH[limits[place]] if place < len(limits) else MANY

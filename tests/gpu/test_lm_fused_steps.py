@@ -1,0 +1,124 @@
+"""Decode steps of the speech LM in fused kernels, captured, against the network in float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.step_graphs import span_sizes
+from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
+from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+
+pytest.importorskip("triton", reason="fused kernels need the package triton")
+
+from cosyvoice_runtime.kernels.fused_step import FusedStep
+
+MAX_LEN = 1024
+TOLERANCE = 3e-3
+"""|difference| / |expected| of logits."""
+POSITIONS = [
+    [0],
+    [500],
+    [900],
+    [255, 0, 256],
+    [*range(3, 800, 50)],
+    [*range(2, 500, 11)],
+    [7 * i for i in range(70)],
+]
+
+
+class Networks:
+    """The network in bfloat16, and in float32 with the same weights."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        config = load_config(checkpoint)
+        tensors = load_tensors(Layout(checkpoint), "llm", config)
+        half, single = (
+            SpeechLM.from_tensors(config.speech_lm, tensors, "cuda", torch.bfloat16) for _ in range(2)
+        )
+        self.half, self.single = half, single.float()
+
+    def caches(self, slots: int, filled: list[int]) -> tuple[KVCache, KVCache]:
+        """Of both, with the keys and values of random speech in each slot."""
+        config = self.half.config
+        half = KVCache(config, slots, MAX_LEN, "cuda", torch.bfloat16)
+        generator = torch.Generator().manual_seed(len(filled))
+        for slot, length in enumerate(filled):
+            if length:
+                ids = torch.randint(config.speech_tokens, (length,), generator=generator).cuda()
+                self.half.prefill(self.half.speech_embedding(ids), 0, half.view(slot, slot + 1))
+        single = KVCache(config, slots, MAX_LEN, "cuda")
+        single.data.copy_(half.data)
+        return half, single
+
+
+@pytest.fixture(scope="module")
+def networks(checkpoint: Path) -> Networks:
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("a GPU of compute capability 9.0")
+    return Networks(checkpoint)
+
+
+@pytest.mark.parametrize("positions", POSITIONS, ids=len)
+@torch.inference_mode()
+def test_captured_steps_are_steps_of_the_network(networks, positions):
+    batch = len(positions)
+    span = next(size for size in span_sizes(MAX_LEN) if size > max(positions))
+    half, single = networks.caches(batch + 1, positions)
+    before = half.data.clone()
+    tokens, places = torch.arange(batch).cuda() * 7, torch.tensor(positions).cuda()
+    expected = networks.single.decode_step(tokens, places, single.view(0, batch), span)
+    step, view = FusedStep(networks.half, MAX_LEN, chained=True), half.view(0, batch)
+    launched = FusedStep(networks.half, MAX_LEN, chained=False)(tokens, places, view, span)
+    half.data.copy_(before)
+    graph = CudaGraphCapture(torch.device("cuda", 0))(lambda: step(tokens, places, view, span))
+    assert float((graph.result - expected).norm() / expected.norm()) < TOLERANCE
+    assert torch.equal(graph.result, launched)
+    first = graph.result.clone()
+    for _ in range(20):
+        graph.replay()
+        assert torch.equal(graph.result, first)
+    slots = torch.arange(batch).cuda()
+    written = [data[:, :, slots, :, places].float() for data in (half.data, single.data)]
+    assert float((written[0] - written[1]).norm() / written[1].norm()) < 2 * TOLERANCE
+    half.data[:, :, slots, :, places] = before[:, :, slots, :, places]
+    assert torch.equal(half.data, before)
+
+
+def open_engine(checkpoint: Path, kernels: str) -> LmEngine:
+    settings = TensorrtLlmSettings(
+        checkpoint_dir=checkpoint,
+        device="cuda",
+        dtype="bfloat16",
+        kernels=kernels,
+        max_slots=6,
+        max_tokens=200,
+        max_sequence_tokens=512,
+        kv_cache_tokens=6 * 512,
+    )
+    return prepare_engine(settings.resolved(Machine(cores=1, gpu=True)))()
+
+
+def test_an_utterance_spoken_with_fused_kernels_is_spoken_so_again(networks, checkpoint, replays):
+    engine = open_engine(checkpoint, "fused")
+    runs = []
+    for _ in range(2):
+        options = SamplingOptions(min_tokens=60, max_tokens=60, seed=3)
+        engine.add(Prompt(list(range(1, 30))), options)
+        tokens: list[int] = []
+        finished = False
+        while not finished:
+            [progress] = engine.step()
+            assert progress.error is None
+            tokens += progress.tokens
+            finished = progress.finish_reason is not None
+        runs.append(tokens)
+    assert len(runs[0]) == 60
+    assert runs[0] == runs[1]
+    assert len(replays) >= 118

@@ -1,0 +1,238 @@
+"""Each kernel of the speech LM's step alone against its plain twin, and all of them as a step."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.making.architecture import TINY
+from cosyvoice_runtime.kernels.fused_step import FusedStep
+from cosyvoice_runtime.kernels.step_attention import step_attention, step_attention_plain
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, step_embed, step_embed_plain
+from cosyvoice_runtime.kernels.step_gated import step_gated, step_gated_plain
+from cosyvoice_runtime.kernels.step_head import step_head, step_head_plain
+from cosyvoice_runtime.kernels.step_qkv import CacheLayer, Rotation, step_qkv, step_qkv_plain
+from cosyvoice_runtime.kernels.step_residual import step_residual, step_residual_plain
+from cosyvoice_runtime.kernels.step_tiles import ONE, StepTile, StepTiles, step_tiles
+from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+
+CHANNELS, HEADS, KV_HEADS, HEAD_DIM, MAX_LEN = 48, 6, 2, 16, 64
+WIDTH = HEADS * HEAD_DIM
+PARTS, EPSILON = 6, 1e-6
+BATCHES = pytest.mark.parametrize(
+    ("positions", "columns"),
+    [
+        ([0], 1),
+        ([37], 1),
+        ([0, 15, 16], 16),
+        ([63, 1, 32, 0], 16),
+        ([5 * slot % 60 for slot in range(19)], 16),
+    ],
+    ids=["empty past", "alone", "edges of blocks", "full", "two tiles"],
+)
+TILES = pytest.mark.parametrize(
+    ("batch", "tile"),
+    [(1, StepTile(8, 1, 32, 1)), (5, StepTile(16, 16, 64, 4)), (19, StepTile(8, 16, 32, 2))],
+)
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(5)
+
+
+def same(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, atol=2e-5, rtol=2e-5)
+
+
+def scaled_of(batch: int) -> Scaled:
+    """What a residual is on its way through a norm."""
+    residual, gain = torch.randn(batch, CHANNELS), torch.randn(CHANNELS)
+    scaled = Scaled.empty(residual, torch.float32, CHANNELS // PARTS)
+    scaled.take(residual, gain)
+    return scaled
+
+
+def cache_layer(positions: list[int]) -> CacheLayer:
+    """Random keys and values, the first slot and head of a larger cache left out."""
+    batch = len(positions)
+    keys, values = torch.randn(2, batch + 1, KV_HEADS, MAX_LEN, HEAD_DIM)[:, 1:]
+    return CacheLayer(keys, values, torch.tensor(positions))
+
+
+def copied(cache: CacheLayer) -> CacheLayer:
+    return CacheLayer(cache.keys.clone(), cache.values.clone(), cache.positions)
+
+
+def test_scaled_residual_becomes_the_norm_of_it():
+    residual, norm = torch.randn(3, CHANNELS), torch.nn.RMSNorm(CHANNELS, EPSILON)
+    torch.nn.init.normal_(norm.weight)
+    scaled = Scaled.empty(residual, torch.float32, 8)
+    scaled.take(residual, norm.weight.detach())
+    same(scaled.normed(EPSILON), norm(residual).detach())
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_embedding(batch):
+    tokens, table, gain = torch.randint(30, (batch,)), torch.randn(30, CHANNELS), torch.randn(CHANNELS)
+    x = torch.full((2, batch, CHANNELS), torch.nan)
+    scaled = [Scaled.empty(x[0], torch.float32, 8) for _ in range(2)]
+    step_embed(tokens, table, gain, x[0], scaled[0])
+    step_embed_plain(tokens, table, gain, x[1], scaled[1])
+    same(x[0], x[1])
+    same(scaled[0].values, scaled[1].values)
+    same(scaled[0].squares, scaled[1].squares)
+
+
+@pytest.mark.parametrize("piece", [32, 64])
+@BATCHES
+def test_queries_keys_and_values(positions, columns, piece):
+    batch = len(positions)
+    scaled, rotation = scaled_of(batch), Rotation.of(MAX_LEN, HEAD_DIM, 1e4, torch.device("cpu"))
+    rows = WIDTH + 2 * KV_HEADS * HEAD_DIM
+    weight, bias = torch.randn(rows, CHANNELS), torch.randn(rows)
+    cache = cache_layer(positions)
+    expected = copied(cache)
+    queries = torch.full((2, batch, WIDTH), torch.nan)
+    tile = StepTile(4, columns, piece, 2)
+    step_qkv(scaled, weight, bias, rotation, EPSILON, queries[0], cache, tile)
+    step_qkv_plain(scaled, weight, bias, rotation, EPSILON, queries[1], expected)
+    same(queries[0], queries[1])
+    same(cache.keys, expected.keys)
+    same(cache.values, expected.values)
+
+
+def joined(mixed: Tensor, shares: Tensor) -> Tensor:
+    """What the parts of attention are together."""
+    x = torch.zeros(mixed.shape[1], WIDTH)
+    scaled = Scaled.empty(x, torch.float32, WIDTH)
+    step_residual_plain(mixed, shares, torch.eye(WIDTH), torch.ones(WIDTH), x, scaled)
+    return x
+
+
+@pytest.mark.parametrize("splits", [1, 4])
+@BATCHES
+def test_attention_over_the_cache(positions, columns, splits):
+    cache = cache_layer(positions)
+    queries = torch.randn(len(positions), WIDTH)
+    mixed, shares = torch.zeros(splits, *queries.shape), torch.zeros(splits, len(positions), HEADS)
+    step_attention(queries, cache, mixed, shares, 16, 4)
+    expected = torch.empty_like(mixed[:1]), torch.empty_like(shares[:1])
+    step_attention_plain(queries, cache, *expected)
+    same(joined(mixed, shares), expected[0][0] / SHRINK)
+
+
+def test_attention_does_not_see_what_lies_behind_the_position():
+    cache, queries = cache_layer([20, 0]), torch.randn(2, WIDTH)
+    mixed, shares = torch.zeros(2, 4, 2, WIDTH), torch.zeros(2, 4, 2, HEADS)
+    step_attention(queries, cache, mixed[0], shares[0], 16, 4)
+    for part in (cache.keys, cache.values):
+        part[0, :, 21:] = part[1, :, 1:] = torch.nan
+    step_attention(queries, cache, mixed[1], shares[1], 16, 4)
+    assert torch.equal(mixed[0], mixed[1])
+    assert torch.equal(shares[0], shares[1])
+
+
+@pytest.mark.parametrize(
+    ("batch", "tile"),
+    [
+        (1, StepTile(8, 1, 64, 2, ahead=1)),
+        (1, StepTile(16, 1, 32, 1)),
+        (5, StepTile(8, 16, 64, 2, ahead=1)),
+        (19, StepTile(16, 16, 32, 2, ahead=2)),
+    ],
+)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_linear_on_the_residual(batch, tile, parts):
+    inputs, shares = torch.randn(parts, batch, WIDTH) * SHRINK, torch.randn(parts, batch, HEADS)
+    if parts > 1:
+        shares[1] = -torch.inf  # a part without keys
+    weight, gain, x = torch.randn(CHANNELS, WIDTH), torch.randn(CHANNELS), torch.randn(batch, CHANNELS)
+    both = [x.clone(), x.clone()]
+    scaled = [Scaled.empty(x, torch.float32, tile.rows) for _ in both]
+    step_residual(inputs, shares, weight, gain, both[0], scaled[0], tile)
+    step_residual_plain(inputs, shares, weight, gain, both[1], scaled[1])
+    same(both[0], both[1])
+    same(scaled[0].normed(EPSILON), scaled[1].normed(EPSILON))
+
+
+@pytest.mark.parametrize(
+    ("batch", "tile"),
+    [(1, StepTile(8, 1, 32, 1)), (5, StepTile(16, 16, 64, 4)), (19, StepTile(8, 16, 32, 2))],
+)
+def test_gated_layer(batch, tile):
+    scaled, weight = scaled_of(batch), torch.randn(2 * 80, CHANNELS)
+    inner = torch.full((2, batch, 80), torch.nan)
+    step_gated(scaled, weight, EPSILON, inner[0], tile)
+    step_gated_plain(scaled, weight, EPSILON, inner[1])
+    same(inner[0], inner[1])
+
+
+@pytest.mark.parametrize(
+    ("batch", "tile"),
+    [(1, StepTile(8, 1, 32, 1)), (5, StepTile(16, 16, 64, 4)), (19, StepTile(8, 16, 32, 2))],
+)
+def test_head_of_a_vocabulary_that_tiles_do_not_divide(batch, tile):
+    scaled, weight, bias = scaled_of(batch), torch.randn(37, CHANNELS), torch.randn(37)
+    logits = torch.full((2, batch, 37), torch.nan)
+    step_head(scaled, weight, bias, EPSILON, logits[0], tile)
+    step_head_plain(scaled, weight, bias, EPSILON, logits[1])
+    same(logits[0], logits[1])
+
+
+def test_tiles_and_parts_follow_the_number_of_sequences():
+    assert step_tiles(1) is ONE
+    assert step_tiles(2) is step_tiles(16)
+    assert step_tiles(17) is step_tiles(300)
+    assert [ONE.splits(1, span) for span in (16, 256, 4096)] == [1, 8, 16]
+    assert [step_tiles(batch).splits(batch, 512) for batch in (2, 16, 300)] == [2, 2, 1]
+
+
+SMALL = StepTiles(
+    qkv=StepTile(4, 16, 32, 2),
+    out=StepTile(16, 16, 32, 2),
+    gated=StepTile(32, 16, 64, 2),
+    down=StepTile(16, 16, 64, 2, ahead=2),
+    head=StepTile(512, 16, 64, 2),
+    keys=16,
+)
+SMALL_ALONE = dataclasses.replace(
+    SMALL,
+    **{
+        name: dataclasses.replace(getattr(SMALL, name), columns=1)
+        for name in ("qkv", "out", "gated", "down", "head")
+    },
+)
+
+
+@pytest.mark.parametrize(("positions", "tiles"), [([40], SMALL_ALONE), ([40, 0, 33], SMALL)])
+@torch.inference_mode()
+def test_fused_steps_are_steps_of_the_network(positions, tiles):
+    config, batch = TINY.speech_lm, len(positions)
+    lm = SpeechLM(config).requires_grad_(False)
+    for module in lm.modules():
+        if isinstance(module, torch.nn.RMSNorm):
+            torch.nn.init.normal_(module.weight, 1.0)
+    caches = [KVCache(config, batch + 2, MAX_LEN) for _ in range(2)]
+    caches[0].data.normal_()
+    caches[1].data.copy_(caches[0].data)
+    fused, plain = FusedStep(lm, MAX_LEN, chained=False), lm.decode_step
+    for turn in range(2):
+        tokens, places = torch.randint(config.speech_tokens, (batch,)), torch.tensor(positions) + turn
+        views = [cache.view(1, 1 + batch) for cache in caches]
+        same(fused(tokens, places, views[0], 48, tiles), plain(tokens, places, views[1], 48))
+    same(caches[0].data, caches[1].data)
+
+
+@torch.inference_mode()
+def test_head_without_a_bias():
+    config = TINY.speech_lm
+    lm = SpeechLM(config).requires_grad_(False)
+    lm.head.bias = None
+    cache = KVCache(config, 1, MAX_LEN)
+    tokens, places = torch.tensor([7]), torch.tensor([0])
+    actual = FusedStep(lm, MAX_LEN, chained=False)(tokens, places, cache.view(0, 1), 16, SMALL_ALONE)
+    same(actual, lm.decode_step(tokens, places, cache.view(0, 1), 16))
