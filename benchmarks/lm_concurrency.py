@@ -27,7 +27,6 @@ import tritonclient.grpc as triton
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, make_checkpoint
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
@@ -146,8 +145,7 @@ def tensor(name: str, datatype: str, values: Sequence[float]) -> triton.InferInp
 
 def make_prompt(checkpoint: Path) -> list[int]:
     """``[sos] text [task_id] prompt speech`` with arbitrary ids."""
-    rows = load_config(checkpoint).speech_lm.speech_rows
-    vocabulary = MergedVocabulary(tokenizer_length(Layout(checkpoint)), rows)
+    vocabulary = MergedVocabulary.of(Layout(checkpoint), load_config(checkpoint).speech_lm)
     speech = range(vocabulary.speech_offset, vocabulary.speech_offset + PROMPT_TOKENS)
     return [vocabulary.sos_id, *range(1, TEXT_TOKENS + 1), vocabulary.task_id, *speech]
 

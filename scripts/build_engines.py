@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         settings = Settings.read(options.settings, os.environ).resolved(Machine.here())
-        require_served(settings.cosyvoice2.checkpoint_dir)
+        require_served(settings)
         if options.explain:
             explain(settings.tensorrt_llm, options.tp_size)
             return 0

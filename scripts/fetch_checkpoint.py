@@ -4,7 +4,7 @@
     fetch_checkpoint.py OUT                       the published CosyVoice2-0.5B; without a network demo_voice/
     fetch_checkpoint.py OUT --source huggingface  or modelscope, made, or a directory of your own
 
-A directory that already holds a checkpoint is left alone.
+A directory that already holds a checkpoint, of CosyVoice2 or CosyVoice3, is left alone.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, make_checkpoint, verify_checkpoint
 from cosyvoice_runtime.checkpoint.checksums import FILE_NAME, require_checksum, write_checksums
+from cosyvoice_runtime.checkpoint.family import FAMILIES
 from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
 
 HUGGING_FACE = "FunAudioLLM/CosyVoice2-0.5B"
@@ -112,7 +113,7 @@ def fetch(out: Path, source: str) -> None:
     Raises:
         FetchError: the source has none, or what is there is damaged.
     """
-    if (out / "cosyvoice2.yaml").exists():
+    if any((out / family.config_file).exists() for family in FAMILIES):
         require_listed(out)
         print(f"{out}: a checkpoint is there, nothing to do")
         return

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         settings = Settings.read(options.settings, os.environ).resolved(Machine.here())
-        require_served(settings.cosyvoice2.checkpoint_dir)
+        require_served(settings)
         files = render(options.templates, settings)
         changed = write(files, options.output)
     except CosyVoiceError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, SPECIAL_TOKENS
+from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, END_OF_PROMPT, SPECIAL_TOKENS
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,11 @@ class Family:
         speech_tokenizer: file of the ONNX speech tokenizer.
         special_tokens: of the text tokenizer, in the order of their ids.
         mel_high_hz: upper edge of the filters of the prompt's mel.
-        needs_end_of_prompt: every prompt of the speech LM must hold ``<|endofprompt|>``.
+        usual_instruction: for words that are spoken as usual, where every prompt of the speech LM must hold
+            an instruction; empty where none is needed.
         silent_tokens: speech codes without sound, of which only the first few of a run are spoken.
+        engines: values of ``tensorrt_llm.engine`` that can run the speech LM.
+        backends: values of ``token2wav.backend`` that can run flow and vocoder.
     """
 
     name: str
@@ -30,8 +33,15 @@ class Family:
     speech_tokenizer: str
     special_tokens: tuple[str, ...]
     mel_high_hz: float
-    needs_end_of_prompt: bool
+    usual_instruction: str
     silent_tokens: frozenset[int]
+    engines: tuple[str, ...]
+    backends: tuple[str, ...]
+
+    @property
+    def needs_end_of_prompt(self) -> bool:
+        """Whether every prompt of the speech LM must hold ``<|endofprompt|>``."""
+        return bool(self.usual_instruction)
 
 
 COSYVOICE2 = Family(
@@ -40,8 +50,10 @@ COSYVOICE2 = Family(
     speech_tokenizer="speech_tokenizer_v2.onnx",
     special_tokens=SPECIAL_TOKENS,
     mel_high_hz=8000.0,
-    needs_end_of_prompt=False,
+    usual_instruction="",
     silent_tokens=frozenset(),
+    engines=("torch", "tensorrt_llm", "vllm"),
+    backends=("torch", "onnx", "tensorrt"),
 )
 COSYVOICE3 = Family(
     name="cosyvoice3",
@@ -49,7 +61,9 @@ COSYVOICE3 = Family(
     speech_tokenizer="speech_tokenizer_v3.onnx",
     special_tokens=COSYVOICE3_TOKENS,
     mel_high_hz=12_000.0,
-    needs_end_of_prompt=True,
+    usual_instruction=f"You are a helpful assistant.{END_OF_PROMPT}",
     silent_tokens=frozenset({1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323}),
+    engines=("torch",),
+    backends=("torch",),
 )
 FAMILIES = (COSYVOICE2, COSYVOICE3)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids, tokenizer_length
+from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE, Tensors, load_tensors, read_tensors
 from cosyvoice_runtime.errors import CheckpointError
 
@@ -54,7 +53,7 @@ def export_merged(layout: Layout, out_dir: str | Path, dtype: torch.dtype, force
     """
     model = load_config(layout.directory)
     config = model.speech_lm
-    vocabulary = MergedVocabulary(tokenizer_length(layout), config.speech_rows)
+    vocabulary = MergedVocabulary.of(layout, config)
     if vocabulary.text_tokens > config.text_vocab_size:
         raise CheckpointError(
             f"{layout.vocabulary}: {vocabulary.text_tokens} tokens, but {TEXT_TABLE} has "
@@ -103,7 +102,9 @@ def recorded_vocabulary(path: Path) -> MergedVocabulary:
     """
     try:
         recorded = read_json(path)["cosyvoice2"]
-        return MergedVocabulary(int(recorded["text_tokens"]), int(recorded["speech_rows"]))
+        return MergedVocabulary(
+            int(recorded["text_tokens"]), int(recorded["speech_rows"]), len(recorded["stop_ids"])
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: does not record a merged vocabulary: {error!r}") from error
 
@@ -119,7 +120,8 @@ def _merged_config(
         "bos_token_id": vocabulary.sos_id,
         "eos_token_id": vocabulary.speech_offset + config.eos_id,
         "cosyvoice2": {
-            **asdict(vocabulary),
+            "text_tokens": vocabulary.text_tokens,
+            "speech_rows": vocabulary.speech_rows,
             "speech_offset": vocabulary.speech_offset,
             "stop_ids": [vocabulary.speech_offset + stop for stop in config.stop_ids],
             "sos_id": vocabulary.sos_id,

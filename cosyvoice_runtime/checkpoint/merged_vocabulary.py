@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+
 ROWS_MULTIPLE = 128
 """Embedding and head are padded to a multiple of it, for aligned matrix products."""
 NUM_STOPS = 3
-"""Speech ids that end the speech; they follow the speech codes."""
+"""CosyVoice2's speech ids that end the speech; they follow the speech codes."""
 
 
 @dataclass(frozen=True)
 class MergedVocabulary:
-    """The text tokenizer's ids, the speech codes, three stop ids, sos and the task id, in this order.
+    """The text tokenizer's ids, the speech codes, the stop ids, sos and the task id, in this order.
 
     Attributes:
         text_tokens: ids of the text tokenizer, special tokens included.
         speech_rows: speech codes and stop ids.
+        num_stops: speech ids that end the speech.
     """
 
     text_tokens: int
     speech_rows: int
+    num_stops: int = NUM_STOPS
+
+    @classmethod
+    def of(cls, layout: Layout, config: SpeechLMConfig) -> MergedVocabulary:
+        """That of a checkpoint."""
+        return cls(tokenizer_length(layout), config.speech_rows, len(config.stop_ids))
 
     @property
     def speech_offset(self) -> int:
@@ -52,12 +63,12 @@ class MergedVocabulary:
     @property
     def code_ids(self) -> range:
         """Ids of the speech codes."""
-        return range(self.speech_offset, self.sos_id - NUM_STOPS)
+        return range(self.speech_offset, self.sos_id - self.num_stops)
 
     @property
     def stop_ids(self) -> range:
         """Ids that end the speech."""
-        return range(self.sos_id - NUM_STOPS, self.sos_id)
+        return range(self.sos_id - self.num_stops, self.sos_id)
 
     @property
     def speech(self) -> slice:
@@ -68,7 +79,8 @@ class MergedVocabulary:
     def tokens(self) -> list[str]:
         """Text forms of everything after the text tokens."""
         codes = [f"<|s_{code}|>" for code in range(len(self.code_ids))]
-        return [*codes, "<|eos1|>", "<|eos2|>", "<|eos3|>", "<|sos|>", "<|task_id|>"]
+        stops = [f"<|eos{number}|>" for number in range(1, self.num_stops + 1)]
+        return [*codes, *stops, "<|sos|>", "<|task_id|>"]
 
     @property
     def shortest_prompt(self) -> list[int]:

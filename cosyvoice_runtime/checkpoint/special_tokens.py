@@ -47,6 +47,14 @@ def special_token_ids(vocabulary_size: int, tokens: Sequence[str] = SPECIAL_TOKE
     return {token: vocabulary_size + place for place, token in enumerate(tokens)}
 
 
+def end_of_prompt_id(layout: Layout) -> int | None:
+    """Text id with which the instruction ends that every prompt must hold; None where none is needed."""
+    family = layout.family
+    if not family.needs_end_of_prompt:
+        return None
+    return special_token_ids(len(read_json(layout.vocabulary)), family.special_tokens)[END_OF_PROMPT]
+
+
 def tokenizer_length(layout: Layout) -> int:
     """Number of text ids in use: the byte-level vocabulary and the family's special tokens (CosyVoice2:
     151663)."""

@@ -12,7 +12,7 @@ from cosyvoice_runtime.kernels.step_attention import step_attention
 from cosyvoice_runtime.kernels.step_embed import Scaled, step_embed
 from cosyvoice_runtime.kernels.step_gated import step_gated
 from cosyvoice_runtime.kernels.step_head import step_head
-from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotationTable, step_qkv
+from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable, step_qkv
 from cosyvoice_runtime.kernels.step_residual import step_residual
 from cosyvoice_runtime.kernels.step_tiles import StepTiles, step_tiles
 from cosyvoice_runtime.lm.network import CacheView, DecoderLayer, SpeechLM
@@ -93,7 +93,7 @@ class FusedStep:
         self._head = lm.head.weight.contiguous()
         no_bias = torch.zeros(config.speech_rows, device=lm.device)
         self._head_bias = no_bias if lm.head.bias is None else lm.head.bias.float()
-        self._rotation = RotationTable.of(max_len, config.head_dim, config.rope_theta, lm.device)
+        self._rotation = RotaryTable.of(max_len, config.head_dim, config.rope_theta, lm.device)
 
     @torch.no_grad()
     def __call__(

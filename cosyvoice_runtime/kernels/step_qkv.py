@@ -46,14 +46,14 @@ class CacheLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class RotationTable:
+class RotaryTable:
     """Cosines and sines float32 ``[max_len, D / 2]`` of every position."""
 
     cosines: Tensor
     sines: Tensor
 
     @classmethod
-    def of(cls, max_len: int, head_dim: int, theta: float, device: torch.device) -> RotationTable:
+    def of(cls, max_len: int, head_dim: int, theta: float, device: torch.device) -> RotaryTable:
         exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
         angles = torch.arange(max_len, device=device)[:, None].float() * (1.0 / theta**exponents)
         return cls(angles.cos(), angles.sin())
@@ -133,7 +133,7 @@ def step_qkv(
     scaled: Scaled,
     weight: Tensor,
     bias: Tensor,
-    rotation: RotationTable,
+    rotation: RotaryTable,
     epsilon: float,
     queries: Tensor,
     cache: CacheLayer,
@@ -165,7 +165,7 @@ def step_qkv_plain(
     scaled: Scaled,
     weight: Tensor,
     bias: Tensor,
-    rotation: RotationTable,
+    rotation: RotaryTable,
     epsilon: float,
     queries: Tensor,
     cache: CacheLayer,

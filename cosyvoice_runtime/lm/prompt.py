@@ -43,24 +43,36 @@ class Prompt:
         text: ids of the text to speak; lengths are limited in proportion to it.
         prompt_text: ids of the reference's transcript, or of an instruction.
         prompt_speech: speech tokens of the reference audio at 25 Hz.
+        lead_text: ids of an instruction that stands before all other text, also where text comes in blocks:
+            CosyVoice3's, up to ``<|endofprompt|>``.
     """
 
     text: Sequence[int]
     prompt_text: Sequence[int] = ()
     prompt_speech: Sequence[int] = ()
+    lead_text: Sequence[int] = ()
+
+    @property
+    def all_text(self) -> list[int]:
+        """Every text id, in the order in which they are fed."""
+        return [*self.lead_text, *self.prompt_text, *self.text]
 
     def check(self, config: SpeechLMConfig) -> None:
         """Raise `InvalidInput` for an empty text or an id outside its table."""
         if not len(self.text):
             raise InvalidInput("text", self.text, "at least one text token is needed")
         check_text("text", self.text, config)
-        check_text("prompt_text", self.prompt_text, config)
+        check_text("prompt_text", [*self.lead_text, *self.prompt_text], config)
         check_speech("prompt_speech", self.prompt_speech, config)
 
     def parts(self) -> list[PromptPart]:
-        """Layout ``[sos] [prompt_text text] [task_id] [prompt_speech]``."""
-        text = PromptPart(Table.TEXT, [*self.prompt_text, *self.text])
-        return [SOS, text, TASK, PromptPart(Table.SPEECH, self.prompt_speech)]
+        """Layout ``[sos] [lead_text prompt_text text] [task_id] [prompt_speech]``."""
+        return [
+            SOS,
+            PromptPart(Table.TEXT, self.all_text),
+            TASK,
+            PromptPart(Table.SPEECH, self.prompt_speech),
+        ]
 
 
 def parted(ids: Sequence[int], marker: int | None) -> tuple[Sequence[int], Sequence[int]]:

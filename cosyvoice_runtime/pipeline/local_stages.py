@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.lm.prompt import num_positions, parted
+from cosyvoice_runtime.lm.prompt import num_positions
 from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
@@ -22,7 +22,6 @@ class LocalStages:
 
     Args:
         silent_tokens: speech codes of which only the first few of a run are spoken.
-        end_of_prompt: text id with which an instruction ends that must be fed at once; None for none.
     """
 
     def __init__(
@@ -30,9 +29,7 @@ class LocalStages:
         lm: SpeechLM,
         token2wav: Token2Wav,
         silent_tokens: Collection[int] = (),
-        end_of_prompt: int | None = None,
     ) -> None:
-        self._end_of_prompt = end_of_prompt
         self._lm = lm
         self._token2wav = token2wav
         self._silent_tokens = silent_tokens
@@ -60,8 +57,9 @@ class LocalStages:
     ) -> AsyncGenerator[TokenGroup, None]:
         room = int(MOST_TEXT * (1 + sampling.max_ratio))
         decoder = BatchDecoder(self._lm, slots=1, max_len=num_positions(prompt.parts()) + room)
-        lead, prompt_text = parted(prompt.prompt_text, self._end_of_prompt)
-        generation = decoder.add_stream(sampling, prompt_text, prompt.prompt_speech, lead_text=lead)
+        generation = decoder.add_stream(
+            sampling, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text
+        )
         keep = SilenceFilter(self._silent_tokens)
         while generation.finish_reason is None:
             while generation.waiting:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.prompt import Prompt, parted
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.text import (
     TextFrontEnd,
@@ -116,16 +117,18 @@ def prompt_layout(
     Raises:
         InvalidInput: the function, or this one: naming the field of the request that can't be served.
     """
+    marker = tokenizer.id_of(END_OF_PROMPT) if front_end.family.needs_end_of_prompt else None
     if request.instruct_text is not None:
-        return lambda segment: _prompt(instruct(tokenizer, request.instruct_text or "", segment))
+        return lambda segment: _prompt(instruct(tokenizer, request.instruct_text or "", segment), marker)
     if request.cross_lingual or not request.voice.transcript:
         front_end.require_end_of_prompt("target_text", request.text)
-        return lambda segment: _prompt(cross_lingual(tokenizer, segment))
+        return lambda segment: _prompt(cross_lingual(tokenizer, segment), marker)
     front_end.require_end_of_prompt("reference_text", request.voice.transcript, request.text)
     transcript = front_end.transcript(request.voice.transcript, request.language)
     speech = request.voice.speech_tokens.tolist()
-    return lambda segment: _prompt(zero_shot(tokenizer, transcript, segment), speech)
+    return lambda segment: _prompt(zero_shot(tokenizer, transcript, segment), marker, speech)
 
 
-def _prompt(text: TextPrompt, speech: Sequence[int] = ()) -> Prompt:
-    return Prompt(text.target_ids, text.prompt_ids, speech)
+def _prompt(text: TextPrompt, marker: int | None, speech: Sequence[int] = ()) -> Prompt:
+    lead, prompt_text = parted(text.prompt_ids, marker)
+    return Prompt(text.target_ids, prompt_text, speech, lead)

@@ -16,7 +16,6 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.checkpoint.tensors import load_speakers, load_tensors
 from cosyvoice_runtime.flow.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.flow import Flow
@@ -168,9 +167,7 @@ class Synthesizer:
         return self._chunks(request, [Prompt([])], GivenTokens(tokens, self.token2wav))
 
     def _stages(self) -> LocalStages:
-        family = self.family
-        marker = self.tokenizer.id_of(END_OF_PROMPT) if family.needs_end_of_prompt else None
-        return LocalStages(self.lm, self.token2wav, family.silent_tokens, marker)
+        return LocalStages(self.lm, self.token2wav, self.family.silent_tokens)
 
     def _chunks(
         self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages

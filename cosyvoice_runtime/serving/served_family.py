@@ -1,22 +1,49 @@
-"""Which families of checkpoints the models of the repository can serve."""
+"""What of the server can run the networks of a checkpoint's family."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2
+from cosyvoice_runtime.checkpoint.family import Family
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings import Settings, TensorrtLlmSettings, Token2WavSettings
 
 
-def require_served(checkpoint: Path) -> None:
+def require_served(settings: Settings) -> None:
     """
     Raises:
-        CheckpointError: the server can't speak with a checkpoint of this family.
+        InvalidInput: an engine or a backend that the settings name can't run the checkpoint's networks.
+        CheckpointError: the directory has the files of several families.
     """
-    family = Layout(checkpoint).family
-    if family is not COSYVOICE2:
-        raise CheckpointError(
-            f"{checkpoint}/{family.config_file}: the server speaks with checkpoints of {COSYVOICE2.name}; "
-            f"with those of {family.name} the library and the command `cosyvoice speak` do"
+    require_engine(settings.tensorrt_llm)
+    require_backend(settings.token2wav)
+
+
+def require_engine(settings: TensorrtLlmSettings) -> None:
+    """
+    Raises:
+        InvalidInput: the engine can't run the checkpoint's speech LM.
+        CheckpointError: as :func:`require_served`.
+    """
+    family = Layout(settings.checkpoint_dir).family
+    _require(f"{settings.name}.engine", settings.engine, family.engines, family, settings.checkpoint_dir)
+
+
+def require_backend(settings: Token2WavSettings) -> None:
+    """
+    Raises:
+        InvalidInput: the backend can't run the checkpoint's flow and vocoder.
+        CheckpointError: as :func:`require_served`.
+    """
+    family = Layout(settings.checkpoint_dir).family
+    _require(f"{settings.name}.backend", settings.backend, family.backends, family, settings.checkpoint_dir)
+
+
+def _require(field: str, value: str, accepted: Sequence[str], family: Family, checkpoint: Path) -> None:
+    if value not in accepted:
+        limit = (
+            f"{' or '.join(accepted)} with a checkpoint of {family.name}, {checkpoint}/{family.config_file}"
         )
+        raise InvalidInput(field, value, limit)

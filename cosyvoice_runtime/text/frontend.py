@@ -56,7 +56,7 @@ class TextFrontEnd:
     ) -> None:
         self._tokenizer = tokenizer
         self._limits = limits or SplitLimits()
-        self._family = family
+        self.family = family
         self._normaliser = Normaliser(normaliser, special_pattern(family.special_tokens))
         self._cached_segments = lru_cache(cached_texts)(self._segments)
         self._cached_normalised = lru_cache(cached_texts)(self._normalised)
@@ -97,12 +97,12 @@ class TextFrontEnd:
         Raises:
             InvalidInput: naming ``field``, in which the first text was.
         """
-        if self._family.needs_end_of_prompt and not any(END_OF_PROMPT in text for text in texts):
+        if self.family.needs_end_of_prompt and not any(END_OF_PROMPT in text for text in texts):
             raise InvalidInput(
                 field,
                 texts[0],
-                f"{self._family.name} needs an instruction before the words that ends with {END_OF_PROMPT}, "
-                f"such as You are a helpful assistant.{END_OF_PROMPT}",
+                f"{self.family.name} needs an instruction before the words that ends with {END_OF_PROMPT}, "
+                f"such as {self.family.usual_instruction}",
             )
 
     def clauses(self, language: str = AUTO) -> ClauseStream:
@@ -134,7 +134,7 @@ class TextFrontEnd:
 
     def _parted(self, text: str) -> tuple[str, str]:
         """The instruction that a checkpoint needs, up to ``<|endofprompt|>``, and the words after it."""
-        if not self._family.needs_end_of_prompt:
+        if not self.family.needs_end_of_prompt:
             return "", text
         instruction, marker, words = text.rpartition(END_OF_PROMPT)
         return instruction + marker, words

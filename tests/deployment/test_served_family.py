@@ -1,4 +1,4 @@
-"""A checkpoint that the server can't speak with is refused before anything is loaded."""
+"""What can't run the networks of a checkpoint's family is refused before anything is loaded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.checkpoint import make_checkpoint
-from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.serving.lm.engine import prepare_engine
+from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.settings import Machine, Settings
 
 ROOT = Path(__file__).parents[2]
+CPU = Machine(1, False)
 
 
 @pytest.fixture(scope="module")
@@ -25,30 +26,58 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_checkpoint(tmp_path_factory.mktemp("family") / "tiny", "tiny", seed=0, family="cosyvoice3")
 
 
+def settings_of(checkpoint: Path, *assignments: str) -> Settings:
+    return Settings.read([f"checkpoint_dir={checkpoint}", "device=cpu", *assignments]).resolved(CPU)
+
+
+def prepare(settings: Settings) -> object:
+    return prepare_engine(settings.tensorrt_llm)
+
+
+def load(settings: Settings) -> object:
+    return load_wave_service(settings.token2wav, Metrics("token2wav"))
+
+
 @pytest.mark.parametrize(
-    "load",
+    ("setting", "value", "load"),
     [
-        lambda settings: prepare_engine(settings.tensorrt_llm),
-        lambda settings: load_wave_service(settings.token2wav, Metrics("token2wav")),
+        ("tensorrt_llm.engine", "tensorrt_llm", prepare),
+        ("tensorrt_llm.engine", "vllm", prepare),
+        ("token2wav.backend", "onnx", load),
     ],
-    ids=["tensorrt_llm", "token2wav"],
 )
-def test_model_does_not_load_a_family_that_it_would_speak_wrongly(
-    checkpoint: Path, load: Callable[[Settings], object]
+def test_model_refuses_what_cannot_run_the_family(
+    checkpoint: Path, setting: str, value: str, load: Callable[[Settings], object]
 ) -> None:
-    settings = Settings.read([f"checkpoint_dir={checkpoint}", "device=cpu"]).resolved(Machine(1, False))
-    with pytest.raises(CheckpointError, match=r"cosyvoice3\.yaml: the server speaks with .* cosyvoice2"):
+    # Engines that are no torch one are for a GPU; the checkpoint is looked at before they are.
+    settings = Settings.read([f"checkpoint_dir={checkpoint}", f"{setting}={value}"])
+    with pytest.raises(
+        InvalidInput,
+        match=rf"{setting}: '{value}' is not accepted; torch with a checkpoint of cosyvoice3, .*\.yaml",
+    ):
         load(settings)
+
+
+def test_backend_tensorrt_is_refused_too(checkpoint: Path) -> None:
+    settings = Settings.read([f"checkpoint_dir={checkpoint}", "token2wav.backend=tensorrt"])
+    with pytest.raises(InvalidInput, match=r"token2wav\.backend: 'tensorrt' is not accepted; torch with"):
+        require_served(settings)
 
 
 @pytest.mark.parametrize("script", [["render_model_repo.py", "--output", "out"], ["build_engines.py"]])
 def test_stage_says_so(checkpoint: Path, tmp_path: Path, script: list[str]) -> None:
     command = [sys.executable, ROOT / "scripts" / script[0], *script[1:], f"checkpoint_dir={checkpoint}"]
+    command += ["device=cpu", "token2wav.backend=onnx"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "cosyvoice3.yaml: the server speaks with checkpoints of cosyvoice2" in done.stderr
+    assert "token2wav.backend: 'onnx' is not accepted; torch with a checkpoint of cosyvoice3" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_checkpoint_of_cosyvoice2_is_served(tiny_checkpoint: Path) -> None:
-    require_served(tiny_checkpoint)
+def test_torch_serves_the_family(checkpoint: Path) -> None:
+    require_served(settings_of(checkpoint))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_serves_cosyvoice2(tiny_checkpoint: Path, engine: str) -> None:
+    require_served(Settings.read([f"checkpoint_dir={tiny_checkpoint}", f"tensorrt_llm.engine={engine}"]))

@@ -14,7 +14,7 @@ from cosyvoice_runtime.kernels.step_attention import step_attention, step_attent
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, step_embed, step_embed_plain
 from cosyvoice_runtime.kernels.step_gated import step_gated, step_gated_plain
 from cosyvoice_runtime.kernels.step_head import step_head, step_head_plain
-from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotationTable, step_qkv, step_qkv_plain
+from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable, step_qkv, step_qkv_plain
 from cosyvoice_runtime.kernels.step_residual import step_residual, step_residual_plain
 from cosyvoice_runtime.kernels.step_tiles import ONE, StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
@@ -91,7 +91,7 @@ def test_embedding(batch):
 @BATCHES
 def test_queries_keys_and_values(positions, columns, piece):
     batch = len(positions)
-    scaled, rotation = scaled_of(batch), RotationTable.of(MAX_LEN, HEAD_DIM, 1e4, torch.device("cpu"))
+    scaled, rotation = scaled_of(batch), RotaryTable.of(MAX_LEN, HEAD_DIM, 1e4, torch.device("cpu"))
     rows = WIDTH + 2 * KV_HEADS * HEAD_DIM
     weight, bias = torch.randn(rows, CHANNELS), torch.randn(rows)
     cache = cache_layer(positions)

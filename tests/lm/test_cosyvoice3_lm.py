@@ -8,6 +8,7 @@ import pytest
 import torch
 from test_text_stream import flat
 
+from capture_fake import TracingCapture
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
@@ -106,6 +107,20 @@ def test_speech_of_a_stream_with_an_instruction_waits_for_text(one_table, tensor
     while generation.finish_reason is None:
         decoder.step()
     assert generation.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
+
+
+def test_captured_steps_draw_the_tokens_of_eager_ones(one_table, tensors):
+    lm, capture, drawn = SpeechLM.from_tensors(one_table, tensors), TracingCapture(), []
+    for options in ({}, {"capture": capture, "prefill_batch": 3}):
+        decoder = BatchDecoder(lm, slots=3, max_len=100, **options)
+        running = [
+            decoder.add(Prompt([1, 2, row]), SamplingOptions(seed=row, max_tokens=20)) for row in range(3)
+        ]
+        while any(generation.finish_reason is None for generation in running):
+            decoder.step()
+        drawn.append([generation.tokens for generation in running])
+    assert drawn[0] == drawn[1]
+    assert capture.replays
 
 
 def test_only_the_start_of_a_long_silence_is_kept():

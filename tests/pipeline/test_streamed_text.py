@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import time
 from contextlib import aclosing
@@ -13,6 +14,7 @@ import torch
 from coded_stages import TOKEN_SAMPLES, CodedStages
 
 from cosyvoice_runtime.checkpoint import load_config
+from cosyvoice_runtime.checkpoint.family import COSYVOICE3
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
@@ -110,6 +112,25 @@ def test_flush_begins_a_new_segment(feed):
 def test_clause_too_short_for_the_first_chunk_is_a_segment_of_its_own(feed, tokenizer, request_):
     first, *_ = planned(feed, "No. " + SENTENCES[0], request=request_)
     assert first[:2] == (tokenizer.count("No."), 4)
+
+
+def test_instruction_brings_no_speech_so_a_short_clause_after_it_stays_a_segment_of_its_own(
+    tokenizer, blocks
+):
+    """It is fed before the blocks, so its length does not count for the first chunk."""
+
+    def planned_after(instruction: str) -> list[tuple[int, int, list[int] | None]]:
+        request = dataclasses.replace(REQUEST, instruct_text=instruction)
+        front_end = TextFrontEnd(tokenizer, family=COSYVOICE3)
+
+        def feed(source, request: SpeechRequest = request) -> TextFeeder:
+            return TextFeeder.of(request, source, front_end, tokenizer, HOP, blocks)
+
+        return planned(feed, "No. " + SENTENCES[0])
+
+    short, *_ = planned_after("Speak.")
+    assert short[:2] == (tokenizer.count("No."), 4)
+    assert planned_after("Please speak slowly, in a very low voice, and take your time.")[0] == short
 
 
 def test_segment_that_grows_too_long_ends_at_a_clause_and_the_next_one_begins(feed):

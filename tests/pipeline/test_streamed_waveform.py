@@ -66,7 +66,7 @@ def speak(
         token2wav.close(state)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     prompt_length=st.integers(0, 90),
     length=st.integers(1, 160),

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from cosyvoice_runtime.checkpoint import make_checkpoint
 from cosyvoice_runtime.sha256 import sha256_of
 
 ROOT = Path(__file__).parents[2]
@@ -72,3 +73,11 @@ def test_checkpoint_of_one_s_own_is_not_written_to(
     own = shutil.copytree(tiny_checkpoint, tmp_path / "own", ignore=shutil.ignore_patterns("SHA256SUMS"))
     fetching.fetch(tmp_path / "checkpoint", str(own))
     assert not (own / "SHA256SUMS").exists()
+
+
+def test_checkpoint_of_another_family_is_left_alone(
+    fetching: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "tiny", seed=0, family="cosyvoice3")
+    fetching.fetch(checkpoint, "auto")
+    assert capsys.readouterr().out == f"{checkpoint}: a checkpoint is there, nothing to do\n"

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_hift import OTHER, PUBLISHED, random_mel, small_hift, streamed
 
+from capture_fake import TracingCapture
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
 from cosyvoice_runtime.vocoder import HiFT, VocoderState, context, stream
+from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 
 CAUSAL = CausalVocoderConfig(**asdict(PUBLISHED), lookahead_frames=4)
 OTHER_CAUSAL = CausalVocoderConfig(**asdict(OTHER), lookahead_frames=2)
@@ -41,6 +43,24 @@ def test_batch_rows_equal_single_runs() -> None:
     states = [VocoderState(CAUSAL, hift.utterance_noise(0)) for _ in mels]
     chunks = [mel.split(row, dim=1) for mel, row in zip(mels, sizes, strict=True)]
     steps = [stream(hift, states, [row[step] for row in chunks], [step == 2] * 3) for step in range(3)]
+    for row, mel in enumerate(mels):
+        wave = torch.cat([step[row] for step in steps])
+        torch.testing.assert_close(wave, whole(hift, mel), atol=ROUNDING, rtol=0)
+
+
+def test_captured_windows_equal_whole_utterances() -> None:
+    hift, capture, around = small_hift(OTHER_CAUSAL), TracingCapture(), context(OTHER_CAUSAL)
+    longest = around.left + around.lookahead + 30
+    graphed = GraphedWindows(hift, (1, 3), (longest,), capture)
+    sizes = ([20, 25, 4], [9, 30, 14], [25, 3, 2])
+    mels = [random_mel(sum(row), seed, OTHER_CAUSAL) for seed, row in enumerate(sizes)]
+    states = [VocoderState(OTHER_CAUSAL, hift.utterance_noise(0)) for _ in mels]
+    chunks = [mel.split(row, dim=1) for mel, row in zip(mels, sizes, strict=True)]
+    before = capture.replays
+    steps = [
+        stream(hift, states, [row[step] for row in chunks], [step == 2] * 3, graphed) for step in range(3)
+    ]
+    assert capture.replays > before
     for row, mel in enumerate(mels):
         wave = torch.cat([step[row] for step in steps])
         torch.testing.assert_close(wave, whole(hift, mel), atol=ROUNDING, rtol=0)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.serving.served_family import require_served
+from cosyvoice_runtime.serving.served_family import require_engine
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 ENGINES = {
@@ -96,6 +96,6 @@ def prepare_engine(settings: TensorrtLlmSettings) -> OpenEngine:
         InvalidInput: what it needs is not installed, or it can't work with these settings.
         CheckpointError: the weights can't be read.
     """
-    require_served(settings.checkpoint_dir)
+    require_engine(settings)
     open_engine: OpenEngine = importlib.import_module(ENGINES[settings.engine]).prepare(settings)
     return open_engine

@@ -10,16 +10,24 @@ from typing import Any
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.prompt import parted
 from cosyvoice_runtime.serving.lm.engine import TAKE_OPEN_TEXT
 
 FIELD = "input_ids"
 
 
-def read_prompt(ids: Sequence[int], vocabulary: MergedVocabulary, text_open: bool = False) -> Prompt:
+def read_prompt(
+    ids: Sequence[int],
+    vocabulary: MergedVocabulary,
+    text_open: bool = False,
+    end_of_prompt: int | None = None,
+) -> Prompt:
     """The prompt in ``[sos] text [task_id] speech``; a transcript is part of the text.
 
     Args:
-        text_open: the text to speak comes later; what stands here is the transcript alone, if there is one.
+        text_open: the text to speak comes later; what stands here is the transcript alone, if there is one,
+            and before it the instruction.
+        end_of_prompt: text id with which an instruction ends; None without instructions.
 
     Raises:
         InvalidInput: another layout; names the first offending id and its position.
@@ -37,7 +45,10 @@ def read_prompt(ids: Sequence[int], vocabulary: MergedVocabulary, text_open: boo
     _check("prompt speech", ids, range(task + 1, len(ids)), codes)
     speech = tuple(id_ - codes.start for id_ in ids[task + 1 :])
     text = tuple(ids[1:task])
-    return Prompt((), text, speech) if text_open else Prompt(text, prompt_speech=speech)
+    if not text_open:
+        return Prompt(text, prompt_speech=speech)
+    lead, transcript = parted(text, end_of_prompt)
+    return Prompt((), transcript, speech, lead)
 
 
 def read_text(ids: Sequence[int], vocabulary: MergedVocabulary) -> list[int]:
@@ -121,12 +132,15 @@ class RequestReader:
         max_tokens: most new tokens of one request.
         max_sequence_tokens: most positions of prompt and new tokens together.
         engine: name of the one that the requests are for.
+        end_of_prompt: text id with which an instruction ends that is fed before text that comes in pieces;
+            None for a speech LM without such instructions.
     """
 
     vocabulary: MergedVocabulary
     max_tokens: int
     max_sequence_tokens: int
     engine: str = "torch"
+    end_of_prompt: int | None = None
 
     def read(self, ids: Sequence[int], fields: Mapping[str, Any], request_id: str = "") -> Request:
         """
@@ -142,7 +156,7 @@ class RequestReader:
         text_open = given.get("text_open", False)
         if text_open:
             self._check_open(request_id)
-        prompt = read_prompt(ids, self.vocabulary, text_open)
+        prompt = read_prompt(ids, self.vocabulary, text_open, self.end_of_prompt)
         self._check_lengths(len(ids), given.get("request_output_len"))
         self._check_end(given.get("end_id"))
         streaming = given.get("streaming", False)

@@ -11,13 +11,11 @@ from pathlib import Path
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark
-from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
@@ -40,12 +38,14 @@ logger = logging.getLogger(__name__)
 def open_stages(settings: CosyVoice2Settings) -> StageClient:
     """The other models, through the server's own gRPC port; to be called in the service's event loop."""
     layout, config = _checkpoint(settings.checkpoint_dir)
-    vocabulary = MergedVocabulary(tokenizer_length(layout), config.speech_lm.speech_rows)
+    vocabulary = MergedVocabulary.of(layout, config.speech_lm)
     url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
     logger.info("stages are called through gRPC at %s", url)
     text_timeout_s = settings.child_timeout_s + settings.text_timeout_s
     calls = GrpcCalls(url, settings.child_timeout_s)
-    return StageClient(calls, vocabulary, settings.child_timeout_s, text_timeout_s)
+    return StageClient(
+        calls, vocabulary, settings.child_timeout_s, text_timeout_s, layout.family.silent_tokens
+    )
 
 
 def load_speech_service(
@@ -135,7 +135,6 @@ async def _measure_speed(service: SpeechService, admission: Admission) -> None:
 @lru_cache(maxsize=1)
 def _checkpoint(directory: Path) -> tuple[Layout, ModelConfig]:
     """Read once for the stages and the service."""
-    require_served(directory)
     return Layout(directory), load_config(directory)
 
 

@@ -20,7 +20,7 @@ from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.kernels.choice import fused_chosen, solver_obstacle
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.serving.served_family import require_served
+from cosyvoice_runtime.serving.served_family import require_backend
 from cosyvoice_runtime.serving.token2wav.device import as_current
 from cosyvoice_runtime.serving.token2wav.memory import page_count
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
@@ -45,7 +45,7 @@ def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRout
         EngineFileError: the backend's engines are missing or of something else.
         InvalidInput: a setting does not fit the checkpoint.
     """
-    require_served(settings.checkpoint_dir)
+    require_backend(settings)
     warm = [load_warm(placed) for placed in settings.on_each_device()]
     for token2wav, device in zip(warm, settings.devices, strict=True):
         fused = metrics.gauge("cosyvoice_token2wav_fused_kernels", FUSED_HELP, device=device)

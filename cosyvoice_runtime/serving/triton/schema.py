@@ -179,9 +179,7 @@ TENSORRT_LLM = ModelSchema(
         ),
         TensorSpec("input_lengths", "INT32", (1,), "how many of input_ids count", optional=True),
         TensorSpec("request_output_len", "INT32", (1,), "most new tokens", optional=True),
-        TensorSpec(
-            "end_id", "INT32", (1,), "one of the three stop ids; all of them end the speech", optional=True
-        ),
+        TensorSpec("end_id", "INT32", (1,), "one of the stop ids; all of them end the speech", optional=True),
         TensorSpec("pad_id", "INT32", (1,), "accepted, not needed", optional=True),
         TensorSpec("runtime_top_k", "INT32", (1,), "0 is no limit", optional=True),
         TensorSpec("runtime_top_p", "FP32", (1,), "without it and runtime_top_k: greedy", optional=True),

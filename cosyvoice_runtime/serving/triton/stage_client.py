@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -17,6 +17,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, StageError, StageLostError
 from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
@@ -45,6 +46,7 @@ class StageClient:
         vocabulary: of ``tensorrt_llm``'s ids.
         return_s: longest wait for a model that is loaded again.
         text_timeout_s: longest silence of the speech LM while more text may come.
+        silent_tokens: speech codes of which only the first few of a run are spoken.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class StageClient:
         vocabulary: MergedVocabulary,
         return_s: float = 30.0,
         text_timeout_s: float = 60.0,
+        silent_tokens: Collection[int] = (),
     ) -> None:
+        self._silent_tokens = silent_tokens
         self._calls = calls
         self._text_timeout_s = text_timeout_s
         self._vocabulary = vocabulary
@@ -140,6 +144,7 @@ class StageClient:
     ) -> AsyncGenerator[TokenGroup, None]:
         """What a stream of the speech LM brings; it is told to stop if this is closed before its end."""
         ended = told_why = False
+        keep = SilenceFilter(self._silent_tokens)
         try:
             while True:
                 # Shielded: the speech LM ends an unfinished stream when it is told to stop.
@@ -150,7 +155,7 @@ class StageClient:
                     return
                 group = self._tokens(outputs)
                 told_why = group.finish_reason is not None
-                yield group
+                yield TokenGroup(keep(group.tokens), group.finish_reason)
         except StageError:
             ended = True  # an answer, so nothing is left to be stopped
             raise
@@ -194,7 +199,7 @@ class StageClient:
     def _prompt(self, prompt: Prompt) -> dict[str, Any]:
         vocabulary = self._vocabulary
         speech = [vocabulary.speech_offset + token for token in prompt.prompt_speech]
-        ids = [vocabulary.sos_id, *prompt.prompt_text, *prompt.text, vocabulary.task_id, *speech]
+        ids = [vocabulary.sos_id, *prompt.all_text, vocabulary.task_id, *speech]
         return {"input_ids": ids, "input_lengths": len(ids)}
 
     def _tokens(self, outputs: Tensors) -> TokenGroup:

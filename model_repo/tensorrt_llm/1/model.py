@@ -7,7 +7,7 @@ import numpy as np
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.checkpoint.special_tokens import end_of_prompt_id
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
@@ -30,12 +30,14 @@ NAME = TensorrtLlmSettings.name
 class TritonPythonModel:
     def initialize(self, arguments: dict[str, str]) -> None:
         settings = read_settings(arguments, TensorrtLlmSettings)
-        config = load_config(settings.checkpoint_dir).speech_lm
-        self.vocabulary = MergedVocabulary(
-            tokenizer_length(Layout(settings.checkpoint_dir)), config.speech_rows
-        )
+        layout = Layout(settings.checkpoint_dir)
+        self.vocabulary = MergedVocabulary.of(layout, load_config(settings.checkpoint_dir).speech_lm)
         self.reader = RequestReader(
-            self.vocabulary, settings.max_tokens, settings.max_sequence_tokens, settings.engine
+            self.vocabulary,
+            settings.max_tokens,
+            settings.max_sequence_tokens,
+            settings.engine,
+            end_of_prompt_id(layout),
         )
         self.count = RequestCount(NAME)
         self.scheduler = Scheduler(

@@ -30,6 +30,30 @@ def test_prompt_survives_the_merged_vocabulary(text, speech):
     assert read_prompt(ids, VOCABULARY) == Prompt(tuple(text), prompt_speech=tuple(speech))
 
 
+def test_two_hundred_stop_ids_are_neither_codes_nor_text():
+    vocabulary = MergedVocabulary(text_tokens=50, speech_rows=230, num_stops=200)
+    assert (vocabulary.code_ids, vocabulary.stop_ids) == (range(50, 80), range(80, 280))
+    assert (vocabulary.sos_id, vocabulary.task_id, vocabulary.length) == (280, 281, 282)
+    assert len(vocabulary.tokens) == len(set(vocabulary.tokens)) == 282 - 50
+    assert read_prompt([280, 4, 281, 79], vocabulary) == Prompt((4,), prompt_speech=(29,))
+    with pytest.raises(
+        InvalidInput, match="'80 at position 3' is not accepted; prompt speech ids are 50 to 79"
+    ):
+        read_prompt([280, 4, 281, 80], vocabulary)
+    reader = RequestReader(vocabulary, max_tokens=100, max_sequence_tokens=60)
+    with pytest.raises(InvalidInput, match="end_id: 79 is not accepted; one of the stop ids 80 to 279"):
+        reader.read([280, 4, 281], {"request_output_len": 20, "end_id": 79})
+    assert reader.read([280, 4, 281], {"request_output_len": 20, "end_id": 279}).prompt == Prompt((4,))
+
+
+def test_instruction_of_a_text_in_pieces_stands_before_the_transcript():
+    reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=60, end_of_prompt=9)
+    fields = {"request_output_len": 20, "text_open": True}
+    read = reader.read([83, 7, 8, 9, 4, 5, 84, 52], fields, "a")
+    assert read.prompt == Prompt((), (4, 5), (2,), lead_text=(7, 8, 9))
+    assert reader.read([83, 4, 5, 84], fields, "a").prompt == Prompt((), (4, 5))
+
+
 def test_shortest_prompt_can_be_read():
     assert read_prompt(VOCABULARY.shortest_prompt, VOCABULARY) == Prompt((0,))
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 
 import grpc
+import numpy as np
 import pytest
 import torch
 
@@ -212,6 +213,50 @@ def test_text_in_pieces_follows_its_request_in_the_same_stream_and_in_order():
     assert [said(request) for request in fake.requests] == ["text_open", "more_text", "more_text", "end_text"]
     assert {request.id for request in fake.requests} == {"id"}
     assert not fake.cancelled.is_set()
+
+
+@pytest.mark.parametrize("in_pieces", [False, True], ids=["whole text", "text in pieces"])
+def test_only_the_start_of_a_long_silence_is_passed_on(in_pieces):
+    fake, offset, said_codes = FakeTriton(), VOCABULARY.speech_offset, [7, *[1, 2] * 4, 7, 2]
+
+    def stream(request, context) -> Iterator[service_pb2.ModelStreamInferResponse]:
+        for code in said_codes:
+            yield token_response(offset + code)
+        yield token_response(offset + 1, b"stop")
+
+    fake.stream = stream
+
+    async def use(calls: GrpcCalls) -> list[int]:
+        stages = StageClient(calls, VOCABULARY, silent_tokens={1, 2})
+        if in_pieces:
+            pieces = TextPieces()
+            pieces.end()
+            groups = stages.generate_from_pieces(Prompt(()), pieces, SamplingOptions(ceiling=500), "id", 1)
+        else:
+            groups = stages.generate(Prompt([1]), SamplingOptions(), "id", 1)
+        found = [group async for group in groups]
+        await stages.close()
+        assert found[-1].finish_reason is FinishReason.STOP
+        return [token for group in found for token in group.tokens]
+
+    assert run(fake, PATIENCE_S, use) == [7, 1, 2, 1, 2, 1, 7, 2, 1]
+
+
+def test_instruction_and_transcript_reach_the_speech_lm_before_the_text():
+    fake = FakeTriton()
+    fake.stream = lambda request, context: iter([token_response(VOCABULARY.speech_offset, b"stop")])
+
+    async def use(calls: GrpcCalls) -> None:
+        stages = StageClient(calls, VOCABULARY)
+        prompt = Prompt([5], prompt_text=[4], prompt_speech=[0], lead_text=[2, 3])
+        assert [group async for group in stages.generate(prompt, SamplingOptions(), "id", 1)]
+        await stages.close()
+
+    run(fake, PATIENCE_S, use)
+    [request] = fake.requests
+    place = [tensor.name for tensor in request.inputs].index("input_ids")
+    ids = np.frombuffer(request.raw_input_contents[place], np.int32).tolist()
+    assert ids == [VOCABULARY.sos_id, 2, 3, 4, 5, VOCABULARY.task_id, VOCABULARY.speech_offset]
 
 
 def test_left_text_in_pieces_is_stopped_in_band_and_its_stream_ends():

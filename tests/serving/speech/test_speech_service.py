@@ -13,6 +13,7 @@ import torch
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from triton_python_backend_utils import InferenceRequest
 
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostError, status_of
 from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
@@ -71,7 +72,9 @@ def tokenizer(tiny_checkpoint) -> TextTokenizer:
 def make(tokenizer, tmp_path: Path):
     """Makes a service over coded stages with ``places`` places; only chunks advance its clock."""
 
-    def service(groups, places: int = 4, chunk_s: float = 0.0) -> tuple[CodedStages, SpeechService]:
+    def service(
+        groups, places: int = 4, chunk_s: float = 0.0, family: Family = COSYVOICE2
+    ) -> tuple[CodedStages, SpeechService]:
         stages = CodedStages(groups)
         metrics = Metrics("cosyvoice2", tmp_path)
         speech_metrics = SpeechMetrics(metrics, lambda: chunk_s * len(stages.calls))
@@ -80,7 +83,7 @@ def make(tokenizer, tmp_path: Path):
         )
         hop = HopPolicy(25, 3, 10, 25, 100, 25)
         return stages, SpeechService(
-            stages, voices, TextFrontEnd(tokenizer), tokenizer, hop, 24_000, speech_metrics,
+            stages, voices, TextFrontEnd(tokenizer, family=family), tokenizer, hop, 24_000, speech_metrics,
             Admission(places, now=itertools.count(100).__next__),
             streaming=True, sampling=SamplingOptions(), max_characters=100,
         )  # fmt: skip
@@ -226,6 +229,14 @@ def test_speed_is_that_of_an_utterance_that_follows_another(make):
     chunks = len(stages.calls) // 2
     assert speed == pytest.approx(60 / 25 / (0.25 * chunks))
     assert [sampling.max_tokens for _, sampling in stages.prompts] == [100, 100]
+
+
+def test_speed_is_known_where_words_need_an_instruction(make):
+    async def run() -> float:
+        _, service = make(groups(60), chunk_s=0.25, family=COSYVOICE3)
+        return await service.speed()
+
+    assert asyncio.run(run()) > 0
 
 
 def test_speed_that_a_stage_fails_to_make_is_its_error(make):

@@ -52,7 +52,7 @@ class RequestMaker:
             InvalidInput: the request does not fit into the engine, or TensorRT-LLM would draw something else
                 than what was asked for.
         """
-        ids = self.vocabulary.input_ids([*prompt.prompt_text, *prompt.text], prompt.prompt_speech)
+        ids = self.vocabulary.input_ids(prompt.all_text, prompt.prompt_speech)
         self._check_room(len(ids), limits)
         self._check_sampling(options)
         end, *other_stops = self.vocabulary.stop_ids

@@ -85,7 +85,9 @@ class TorchEngine:
         return self._decoder.add(prompt, options)
 
     def add_open(self, prompt: Prompt, options: SamplingOptions) -> Generation:
-        return self._decoder.add_stream(options, prompt.prompt_text, prompt.prompt_speech)
+        return self._decoder.add_stream(
+            options, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text
+        )
 
     def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
         self._decoder.push_text(cast(Generation, handle), ids)
