@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
+import shutil
+import sysconfig
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
@@ -16,6 +20,8 @@ Kernels = Literal["auto", "fused", "plain"]
 FUSED_FROM = (9, 0)
 """Compute capability from which the kernels fit: older GPUs have less shared memory, and cannot start a
 kernel before the one before ends."""
+DRAWN_FROM = (8, 0)
+"""Compute capability from which the Triton language supports GPUs."""
 ROWS_OF_A_PROGRAM = 32
 """Most rows of a layer that one program of the speech LM's kernels computes."""
 LEAST_DEPTH = 16
@@ -76,6 +82,15 @@ def step_obstacle(device: torch.device, dtype: torch.dtype, config: SpeechLMConf
     return None
 
 
+def draw_obstacle(device: torch.device) -> str | None:
+    """Why the kernel cannot draw the speech LM's tokens; None if it can."""
+    if device.type != "cuda":
+        return f"it needs an NVIDIA GPU, not {device.type}"
+    if torch.cuda.get_device_capability(device) < DRAWN_FROM:
+        return "the GPU's compute capability is below {}.{}".format(*DRAWN_FROM)
+    return _triton_obstacle()
+
+
 def _machine_obstacle(device: torch.device, dtype: torch.dtype, wanted: torch.dtype) -> str | None:
     if device.type != "cuda":
         return f"they need an NVIDIA GPU, not {device.type}"
@@ -83,6 +98,15 @@ def _machine_obstacle(device: torch.device, dtype: torch.dtype, wanted: torch.dt
         return f"they are made and measured for {wanted}, not {dtype}".replace("torch.", "")
     if torch.cuda.get_device_capability(device) < FUSED_FROM:
         return "the GPU's compute capability is below {}.{}".format(*FUSED_FROM)
+    return _triton_obstacle()
+
+
+def _triton_obstacle() -> str | None:
+    """Why the Triton language makes no kernel; it has launchers compiled by the machine's C compiler."""
     if importlib.util.find_spec("triton") is None:
         return "the package triton is not installed"
+    if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang")))):
+        return "triton finds no C compiler (gcc)"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return "triton finds no Python.h (Debian's package python3-dev)"
     return None

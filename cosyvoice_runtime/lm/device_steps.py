@@ -86,11 +86,13 @@ class DeviceSteps:
 
     def _current(self, rows: list[Row]) -> list[Row]:
         """Rows of sequences that what was read since has not ended or stalled."""
-        for row in rows:
+        # The slot of a sequence that has ended is free, or somebody else's already.
+        running = [row for row in rows if row.sequence.finish_reason is None]
+        for row in running:
             row.sequence.unfed = False
             if row.sequence.stalled:
                 self._cache.lengths[row.sequence.slot] -= 1
-        return [row for row in rows if row.sequence.finish_reason is None and not row.sequence.stalled]
+        return [row for row in running if not row.sequence.stalled]
 
     def _step(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
         drawing = {row.sequence: row for each in self._under_way for row in each.rows}

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import sysconfig
 
 import pytest
 import torch
 
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.kernels.choice import fused_chosen, solver_obstacle, step_obstacle
+from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, solver_obstacle, step_obstacle
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 ESTIMATOR, SPEECH_LM = FULL.flow.estimator, FULL.speech_lm
@@ -16,9 +17,12 @@ WORK = "steps"
 
 
 @pytest.fixture
-def capability(monkeypatch):
-    """A GPU of the capability that it is called with, and Triton beside it."""
+def capability(monkeypatch, tmp_path):
+    """A GPU of the capability that it is called with, and all that Triton needs beside it."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setenv("CC", "/usr/bin/cc")
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: tmp_path)
+    (tmp_path / "Python.h").touch()
 
     def has(*version: int) -> None:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: version)
@@ -58,6 +62,22 @@ def test_kernels_run_on_new_gpus_in_the_type_that_they_are_made_for(capability, 
     assert "not float32" in obstacle_of(GPU, torch.float32, config)
     capability(8, 9)
     assert "below 9.0" in obstacle_of(GPU, dtype, config)
+
+
+def test_draws_need_a_gpu_that_triton_supports(capability):
+    assert draw_obstacle(GPU) is None
+    assert "need" in draw_obstacle(CPU)
+    capability(7, 5)
+    assert "below 8.0" in draw_obstacle(GPU)
+
+
+@pytest.mark.usefixtures("capability")
+def test_what_triton_compiles_with_must_be_there(monkeypatch, tmp_path):
+    (tmp_path / "Python.h").unlink()
+    assert "no Python.h" in draw_obstacle(GPU)
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no C compiler" in step_obstacle(GPU, torch.bfloat16, SPEECH_LM)
 
 
 @pytest.mark.usefixtures("capability")

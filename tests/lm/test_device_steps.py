@@ -165,6 +165,29 @@ def test_a_slot_is_taken_again_while_a_step_of_its_last_owner_is_under_way(lm: S
     assert {emission.generation for emission in emitted} == {second}
 
 
+def test_a_text_stream_that_leaves_while_it_waits_takes_nothing_from_the_next_in_its_slot(
+    lm: SpeechLM,
+) -> None:
+    """A stream that has drawn a fill marker by itself waits with a step under way."""
+    options = SamplingOptions(seed=3, min_tokens=12, max_tokens=12)
+    expected = ahead(lm, 1, 64)
+    alone = expected.add(Prompt([7]), options)
+    finish(expected)
+    waited = 0
+    for seed in range(40):
+        decoder = ahead(lm, 1, 64)
+        stream = decoder.add_stream(SamplingOptions(seed=seed, temperature=3.0))
+        decoder.push_text(stream, TEXT[:5])
+        while decoder.busy:
+            decoder.step()
+        waited += len(stream.tokens) < 15
+        decoder.cancel(stream)
+        following = decoder.add(Prompt([7]), options)
+        finish(decoder)
+        assert said(following) == said(alone)
+    assert waited
+
+
 def test_nothing_is_said_after_a_stop(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> None:
     """The step after it was launched already, and would have drawn speech."""
     bias = published["llm_decoder.bias"].clone()

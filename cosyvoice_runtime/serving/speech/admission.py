@@ -165,7 +165,7 @@ class Stay:
     def played(self, late: bool) -> None:
         """Note whether its listener got a chunk too late."""
         if self._learns:
-            self._admission.capacity.played(late)
+            self._admission.capacity.played(late, self._admission.now())
 
 
 def client_number(name: str | None) -> int:

@@ -13,6 +13,8 @@ what he hears; the rest makes up for those who begin, whose first chunk goes bef
 LATE, IN_TIME = 1.03, 0.99997
 """Factors of the margin for a late chunk and one in time. They cancel out when one of 1,000 chunks is late:
 an utterance has about six, so that of 100 utterances 99 are continuous."""
+APART_S = 1.0
+"""Late chunks that follow each other sooner have one cause: a stall makes everybody's chunk late."""
 MEMORY_S = 10.0
 """Time constant of the averages, in seconds that places are held."""
 ENOUGH_S = 3.0
@@ -72,8 +74,16 @@ class Capacity:
         if learned["held_s"] >= ENOUGH_S:
             self._conclude(learned["crowd_s"] / learned["held_s"])
 
-    def played(self, late: bool) -> None:
-        """Learn whether a listener got a chunk after the audio before it had been played."""
+    def played(self, late: bool, now_s: float) -> None:
+        """Learn whether a listener got a chunk after the audio before it had been played.
+
+        Args:
+            now_s: monotonic, the same for all processes.
+        """
+        if late and now_s < self._learned["late_s"] + APART_S:
+            return
+        if late:
+            self._learned["late_s"] = now_s
         margin = self._margin * (LATE if late else IN_TIME)
         self._learned["margin"] = min(max(margin, LEAST_MARGIN), MOST_MARGIN)
 

@@ -18,7 +18,7 @@ from cosyvoice_runtime.serving.speech.tickets import MOST_TICKETS, TICKETS
 MOST_PLACES = 4096
 BOARD = np.dtype(
     [
-        ("learned", [(name, "f8") for name in ("speed", "margin", "audio_s", "held_s", "crowd_s")]),
+        ("learned", [(name, "f8") for name in ("speed", "margin", "audio_s", "held_s", "crowd_s", "late_s")]),
         ("stay_s", "f8"),
         ("freed_s", "f8"),
         ("holders", "u8", MOST_PLACES),

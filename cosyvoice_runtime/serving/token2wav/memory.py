@@ -16,9 +16,10 @@ logger = logging.getLogger(__name__)
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 MIB, GIB = 2**20, 2**30
-GPU_WORK_BYTES = 6 * GIB
-"""Of a GPU's free memory, what the pages leave for CUDA graphs (measured: 4 to 6 GB with batches of 16) and
-for calls that none holds."""
+SMALL_BATCH = 8
+WORK_BYTES, LARGE_WORK_BYTES = 6 * GIB, 9 * GIB
+"""Of a GPU's free memory, what the pages leave for CUDA graphs and for calls that none holds: with batches of
+up to 8 (measured: 2 to 3 GB of graphs), and of more (4 to 6)."""
 OWN_BYTES = 2 * GIB
 """What this process holds of a GPU when it plans: the driver's context, weights, and what loading left."""
 TYPICAL_S = 15.0
@@ -28,7 +29,8 @@ TYPICAL_S = 15.0
 def page_count(flow: Flow, settings: Token2WavSettings) -> int:
     """Pages that the settings allow and the flow's device has room for."""
     page_bytes = PagePool(flow, 0).page_bytes
-    bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib)
+    work = WORK_BYTES if settings.max_batch <= SMALL_BATCH else LARGE_WORK_BYTES
+    bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
     count = min(settings.most_flow_pages, bytes_ // page_bytes)
     seconds = count * flow.config.encoder.chunk_tokens / flow.config.token_rate
     logger.info(
@@ -44,18 +46,19 @@ def page_count(flow: Flow, settings: Token2WavSettings) -> int:
     return count
 
 
-def room(device: torch.device, share: float, reserve_gib: float = 0.0) -> int:
+def room(device: torch.device, share: float, reserve_gib: float = 0.0, work_bytes: int = WORK_BYTES) -> int:
     """Bytes for pages: a share of the device's memory, and on a GPU no more than is left beside the work.
 
     Args:
         reserve_gib: of a GPU, what other processes take before or after; so the number doesn't depend on who
             loads first.
+        work_bytes: of a GPU, what this process still needs beside the pages.
     """
     if device.type != "cuda":
         return int(share * machine_memory())
     free, total = torch.cuda.mem_get_info(device)
-    unclaimed = total - int(reserve_gib * GIB)
-    if free < unclaimed - OWN_BYTES:
+    unclaimed = total - int(reserve_gib * GIB) - OWN_BYTES
+    if free < unclaimed:
         logger.warning(
             "flow: %.1f of the %.1f GiB of %s are free; others hold more than gpu_reserve_gib=%g",
             free / GIB,
@@ -63,7 +66,7 @@ def room(device: torch.device, share: float, reserve_gib: float = 0.0) -> int:
             device,
             reserve_gib,
         )
-    return min(int(share * total), max(0, min(free, unclaimed) - GPU_WORK_BYTES))
+    return min(int(share * total), max(0, min(free, unclaimed) - work_bytes))
 
 
 def machine_memory() -> int:

@@ -88,11 +88,11 @@ def test_machine_that_others_slow_down_admits_fewer(capacity):
 def test_late_chunks_lower_the_limit_and_chunks_in_time_raise_it_again(capacity):
     capacity.start(40.0)
     before = capacity.limit
-    for _ in range(20):
-        capacity.played(late=True)
+    for second in range(1, 21):
+        capacity.played(late=True, now_s=second)
     assert capacity.limit < 0.7 * before
     for _ in range(100_000):
-        capacity.played(late=False)
+        capacity.played(late=False, now_s=21)
     assert capacity.limit == int(40.0 / LEAST_MARGIN)
 
 
@@ -101,15 +101,23 @@ def test_limit_settles_where_one_of_a_hundred_utterances_has_a_late_chunk(capaci
     capacity.start(40.0)
     before = capacity.limit
     for chunk in range(20_000):
-        capacity.played(late=chunk % late_every == 0)
+        capacity.played(late=chunk % late_every == 0, now_s=1 + chunk / 10)
     assert (capacity.limit > before) is grows
+
+
+def test_one_stall_counts_once_however_many_listeners_it_makes_late(capacity):
+    capacity.start(150.0)
+    before = capacity.limit
+    for listener in range(60):
+        capacity.played(late=True, now_s=100 + listener / 100)
+    assert capacity.limit >= 0.95 * before
 
 
 def test_limit_has_bounds(capacity):
     capacity.start(1e6)
     assert capacity.limit == MOST_LEARNED
-    for _ in range(1000):
-        capacity.played(late=True)
+    for second in range(1, 1000):
+        capacity.played(late=True, now_s=second)
     capacity.start(0.001)
     assert capacity.limit == 1
     capacity.start(MOST_MARGIN * 3)

@@ -20,9 +20,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch, free: float, total: float) -> None:
     [
         (139, 141, 7, 0.8 * 141),
         (78, 80, 7, 0.8 * 80),
-        (78, 80, 20, 80 - 20 - 6),
-        (22.5, 24, 7, 24 - 7 - 6),  # the speech LM will load after this
-        (16.5, 24, 7, 16.5 - 6),  # it has loaded before
+        (78, 80, 20, 80 - 20 - 2 - 6),
+        (22.5, 24, 7, 24 - 7 - 2 - 6),  # the speech LM will load after this
+        (15.5, 24, 7, 24 - 7 - 2 - 6),  # it has loaded before
         (13, 24, 7, 13 - 6),  # and somebody else
         (5, 24, 7, 0),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import time
 from collections.abc import Hashable, Sequence
@@ -13,7 +12,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
-from cosyvoice_runtime.kernels.choice import fused_chosen, step_obstacle
+from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, step_obstacle
 from cosyvoice_runtime.lm import (
     BatchDecoder,
     Emission,
@@ -134,8 +133,10 @@ def _fused_step(lm: SpeechLM, settings: TensorrtLlmSettings) -> LogitsStep | Non
 
 
 def _draw_in_graphs(device: torch.device) -> DrawSlots:
-    """The kernel; without the Triton language, which PyTorch's builds for CUDA bring, its plain twin."""
-    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+    """The kernel where it runs, or its plain twin."""
+    obstacle = draw_obstacle(device)
+    if obstacle is not None:
+        logger.info("the speech LM's tokens are drawn by plain operations: %s", obstacle)
         return draw_plain
     from cosyvoice_runtime.kernels.slot_draw import slot_draw
 
