@@ -66,6 +66,7 @@ def speak(
         token2wav.close(state)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     prompt_length=st.integers(0, 90),
