@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 
 from cosyvoice_runtime.kernels.arithmetic import FIRST
+from cosyvoice_runtime.kernels.tiles import up_to
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,4 @@ BY_BATCH = {1: ONE, 16: FEW}
 
 def step_tiles(batch: int) -> StepTiles:
     """Those for a step of this many sequences."""
-    limits = sorted(BY_BATCH)
-    place = bisect_left(limits, batch)
-    return BY_BATCH[limits[place]] if place < len(limits) else MANY
+    return up_to(BY_BATCH, batch, MANY)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,9 @@ BY_FRAMES = {250: SMALL, 1600: MEDIUM}
 
 def tiles_for(frames: int) -> Tiles:
     """Those for a call with this number of frames, both guidance rows counted."""
-    limits = sorted(BY_FRAMES)
-    place = bisect_left(limits, frames)
-    return BY_FRAMES[limits[place]] if place < len(limits) else LARGE
+    return up_to(BY_FRAMES, frames, LARGE)
+
+
+def up_to(limits: Mapping[int, T], amount: int, more: T) -> T:
+    """What belongs to the least limit that an amount does not exceed; ``more`` beyond all of them."""
+    return next((limits[limit] for limit in sorted(limits) if amount <= limit), more)
