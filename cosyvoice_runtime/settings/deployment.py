@@ -98,6 +98,7 @@ class Settings(BaseModel):
         """
         sections: dict[str, Any] = {name: each.resolved(machine) for name, each in self.sections().items()}
         sections["token2wav"] = _beside(sections["token2wav"], sections["tensorrt_llm"])
+        sections["tensorrt_llm"] = _housed(sections["tensorrt_llm"], sections["token2wav"])
         for name, section in self.sections().items():
             chosen = sections[name].placeholders()
             for key, before in section.placeholders().items():
@@ -136,8 +137,20 @@ def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavS
     """How much of its GPUs token2wav leaves to others, the speech LM first of all."""
     if token2wav.gpu_reserve_gib:
         return token2wav
-    shared = {gpu_number(lm.device)} & {gpu_number(device) for device in token2wav.devices} - {None}
+    shared = _on_one_gpu(token2wav, lm)
     return token2wav.replace(gpu_reserve_gib=OTHERS_GIB + (lm.gpu_gib if shared else 0.0))
+
+
+def _housed(lm: TensorrtLlmSettings, token2wav: Token2WavSettings) -> TensorrtLlmSettings:
+    """The speech LM with its process chosen: two processes on one GPU would take turns."""
+    if lm.process != AUTO:
+        return lm
+    shared = lm.engine == "torch" and token2wav.backend == "torch" and _on_one_gpu(token2wav, lm)
+    return lm.replace(process="shared" if shared else "own")
+
+
+def _on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:
+    return bool({gpu_number(lm.device)} & {gpu_number(device) for device in token2wav.devices} - {None})
 
 
 def split_assignment(text: str) -> tuple[str, str]:

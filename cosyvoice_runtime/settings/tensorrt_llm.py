@@ -30,6 +30,11 @@ class TensorrtLlmSettings(NetworkSettings):
     AUTO_GPU_DTYPE: ClassVar[str] = "bfloat16"
 
     engine: Literal["torch", "tensorrt_llm", "vllm"] = Field("torch", description="What runs the network.")
+    process: Literal["auto", "own", "shared"] = Field(
+        AUTO,
+        description="Engine torch: the process that computes. shared is token2wav's, where both work on one "
+        "GPU at the same time and not in turns; auto takes it where they have a GPU in common.",
+    )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),
         description="Directory of the built engine or, with vllm, of the exported weights; "
@@ -106,6 +111,12 @@ class TensorrtLlmSettings(NetworkSettings):
             raise InvalidInput(
                 f"{self.name}.kernels", self.kernels, "auto or plain, unless engine is torch with cuda_graphs"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _engine_shares_a_process(self) -> Self:
+        if self.process == "shared" and self.engine != "torch":
+            raise InvalidInput(f"{self.name}.process", self.process, f"auto or own with engine {self.engine}")
         return self
 
     @model_validator(mode="after")

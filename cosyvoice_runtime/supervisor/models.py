@@ -35,6 +35,7 @@ class Models:
         grpc_url: where probes are sent.
         inflight: requests queued or in work, of each model that tells.
         server: process id of tritonserver.
+        home: the model in whose process a model computes.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Models:
         inflight: Callable[[Check], Mapping[str, int]],
         server: Callable[[], int],
         settings: ServerSettings,
+        home: Callable[[str], str] = lambda model: model,
     ) -> None:
+        self.home = home
         self._control = control
         self._probes = probes
         self._grpc_url = grpc_url

@@ -11,12 +11,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.headers import HANDED_ON, PROBE_HEADER
 from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE, ServerSettings
+from cosyvoice_runtime.settings.rendered import home_of
 from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory
 from cosyvoice_runtime.supervisor.control import Control
@@ -102,6 +104,7 @@ class Server:
             self._inflight_requests,
             lambda: self.session,
             self.settings,
+            partial(home_of, repository),
         )
 
     @property

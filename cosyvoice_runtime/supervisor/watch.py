@@ -101,11 +101,12 @@ class Watch:
     def _dead(self) -> set[str]:
         return set(self._expected - self._process.count_stubs())
 
-    def _end_silent(self, model: str) -> None:
+    def _end_silent(self, probed: str) -> None:
+        model = self._models.home(probed)
         # Else Triton waits for the requests of the stuck process before it loads the model again.
         self._process.kill_stubs(model)
         self._require_no_request_lost()
-        self._replace(model, f"it failed {self._settings.max_failed_probes} probes in a row")
+        self._replace(model, f"{probed} failed {self._settings.max_failed_probes} probes in a row")
 
     def _require_no_request_lost(self) -> None:
         """Raises when clients wait for answers that a dead process owed: no reload ends their streams."""

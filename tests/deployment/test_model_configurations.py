@@ -21,10 +21,12 @@ from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.extractors import references
+from cosyvoice_runtime.serving.lm.model import SpeechLmModel, TokenReply
 from cosyvoice_runtime.serving.lm.request import RequestReader
 from cosyvoice_runtime.serving.speech.open_utterances import TextMessage
 from cosyvoice_runtime.serving.speech.service import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
+from cosyvoice_runtime.serving.token2wav.model import WaveModel, decode
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import Settings
@@ -182,7 +184,7 @@ def read_speech(request: InferenceRequest) -> Any:
 
 def read_tokens(request: InferenceRequest) -> Any:
     submitted: list[Any] = []
-    model = load("tensorrt_llm").TritonPythonModel()
+    model = SpeechLmModel.__new__(SpeechLmModel)
     model.vocabulary = VOCABULARY
     model.reader = RequestReader(VOCABULARY, 100, 1000)
     model.scheduler = SimpleNamespace(submit=lambda read, reply: submitted.append(read))
@@ -198,7 +200,7 @@ def read_reference(request: InferenceRequest) -> Any:
 
 
 def read_chunk(request: InferenceRequest) -> Any:
-    return load("token2wav").decode(Inputs(request))
+    return decode(Inputs(request))
 
 
 READERS: dict[str, tuple[Callable[[InferenceRequest], Any], list[dict[str, Any]]]] = {
@@ -238,14 +240,14 @@ def test_model_asks_for_nothing_that_is_declared_optional(configs, model):
 
 
 def sent_tokens(request: InferenceRequest) -> None:
-    reply = load("tensorrt_llm").TokenReply(request, VOCABULARY.speech_offset, RequestCount("tensorrt_llm"))
+    reply = TokenReply(request, VOCABULARY.speech_offset, RequestCount("tensorrt_llm"))
     reply.send([1, 2, 3], None)
     reply.send([], FinishReason.STOP)
     reply.finish()
 
 
 def sent_wave(request: InferenceRequest) -> None:
-    model = load("token2wav").TritonPythonModel()
+    model = WaveModel.__new__(WaveModel)
     model.name, model.count = "token2wav", RequestCount("token2wav")
     model.service = SimpleNamespace(submit=lambda chunk, deliver: deliver(np.zeros(5, np.float32)))
     forget = {"utterance_id": np.array([[b"one"]], np.object_), "cancel": np.array([[True]])}

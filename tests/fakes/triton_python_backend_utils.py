@@ -18,7 +18,13 @@ class TritonError(Exception):
 
     def __init__(self, message: str, code: int = INTERNAL) -> None:
         super().__init__(message)
-        self.code = code
+        self._code = code
+
+    def code(self) -> int:
+        return self._code
+
+    def message(self) -> str:
+        return str(self)
 
 
 class Tensor:
@@ -82,6 +88,9 @@ class InferenceRequest:
     def parameters(self) -> str:
         return self._parameters
 
+    def inputs(self) -> list[Tensor]:
+        return list(self.tensors.values())
+
     def request_id(self) -> str:
         return self._id
 
@@ -93,5 +102,6 @@ class InferenceRequest:
 
 
 def get_input_tensor_by_name(request: InferenceRequest, name: str) -> Tensor | None:
-    request.looked_for.add(name)
-    return request.tensors.get(name)
+    if isinstance(request, InferenceRequest):
+        request.looked_for.add(name)
+    return next((tensor for tensor in request.inputs() if tensor.name() == name), None)

@@ -16,11 +16,13 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark
+from cosyvoice_runtime.serving.host.model_host import socket_url
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
-from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
+from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
+from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, CosyVoice2Settings
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
@@ -36,16 +38,30 @@ logger = logging.getLogger(__name__)
 
 
 def open_stages(settings: CosyVoice2Settings) -> StageClient:
-    """The other models, through the server's own gRPC port; to be called in the service's event loop."""
+    """The other models; to be called in the service's event loop.
+
+    Through the server's own gRPC port, or past it where one process computes for several models.
+    """
     layout, config = _checkpoint(settings.checkpoint_dir)
     vocabulary = MergedVocabulary.of(layout, config.speech_lm)
     url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
+    homes = open_homes()
     logger.info("stages are called through gRPC at %s", url)
+    for model, home in homes.items():
+        logger.info("%s is called in the process of %s at %s", model, home.model, home.url)
     text_timeout_s = settings.child_timeout_s + settings.text_timeout_s
-    calls = GrpcCalls(url, settings.child_timeout_s)
+    calls = GrpcCalls(url, settings.child_timeout_s, homes=homes)
     return StageClient(
         calls, vocabulary, settings.child_timeout_s, text_timeout_s, layout.family.silent_tokens
     )
+
+
+def open_homes() -> dict[str, Home]:
+    """Models that share a process, if there is one: its socket is open before an entry model is loaded."""
+    url = socket_url()
+    if url is None or not Path(url.removeprefix("unix:")).exists():
+        return {}
+    return {model: Home(url, TOKEN2WAV.name) for model in (TENSORRT_LLM.name, TOKEN2WAV.name)}
 
 
 def load_speech_service(

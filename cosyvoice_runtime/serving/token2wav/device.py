@@ -1,4 +1,4 @@
-"""The device that a thread works on."""
+"""The device that a thread works on, and its stream there."""
 
 from __future__ import annotations
 
@@ -14,3 +14,14 @@ def as_current(device: torch.device) -> AbstractContextManager[object]:
     unless told otherwise.
     """
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def on_own_stream(device: torch.device) -> AbstractContextManager[object]:
+    """The same, and a GPU's work goes into a stream of its own: threads that share one wait for each other.
+
+    Waits for what other threads gave to the GPU before.
+    """
+    if device.type != "cuda":
+        return nullcontext()
+    torch.cuda.synchronize(device)
+    return torch.cuda.stream(torch.cuda.Stream(device))

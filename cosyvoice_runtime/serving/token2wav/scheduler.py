@@ -18,7 +18,7 @@ import torch
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.device import as_current
+from cosyvoice_runtime.serving.token2wav.device import on_own_stream
 from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveService
 
 logger = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class WaveScheduler:
 
     def _run(self) -> None:
         try:
-            with as_current(self._device):
+            with on_own_stream(self._device):
                 while jobs := self._wait():
                     self._serve(jobs)
         except BaseException as error:

@@ -1,4 +1,6 @@
-"""Requests from one model to another through the server's own gRPC port: one channel for all of them.
+"""Requests from one model to another: through the server's own gRPC port, or to the process that computes.
+
+One channel leads to each address, for all calls.
 
 The python backend's own way (BLS) is not used: that of Triton 2.51 loses answers and kills processes when
 threads use it, and none of its calls can be cancelled (docs/decisions.md).
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -20,7 +23,26 @@ from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
 from cosyvoice_runtime.serving.triton.stage_watch import StageLife, StageWatch, answer_of, find_stub
 
 READY_TIMEOUT_S = 5.0
-UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+]
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a model is called past the server.
+
+    Attributes:
+        url: of the process that computes.
+        model: whose process that is.
+    """
+
+    url: str
+    model: str
 
 
 class GrpcCalls:
@@ -29,13 +51,24 @@ class GrpcCalls:
     Args:
         timeout_s: longest wait for an answer, and between two answers of a stream.
         find: process id of a model, if it runs on this machine.
+        homes: by model, of those that are called past the server.
     """
 
-    def __init__(self, url: str, timeout_s: float, find: Callable[[str], int | None] = find_stub) -> None:
-        self._url = url
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float,
+        find: Callable[[str], int | None] = find_stub,
+        homes: Mapping[str, Home] | None = None,
+    ) -> None:
         self._timeout_s = timeout_s
-        self._client = triton.InferenceServerClient(url, channel_args=UNLIMITED)
-        self.stages = StageWatch(self._ready, find)
+        self._homes = homes or {}
+        self._server = triton.InferenceServerClient(url, channel_args=CHANNEL_OPTIONS)
+        self._clients = {
+            home.url: triton.InferenceServerClient(home.url, channel_args=CHANNEL_OPTIONS)
+            for home in set(self._homes.values())
+        }
+        self.stages = StageWatch(self._ready, lambda model: find(self._process(model)))
 
     async def call(
         self, schema: ModelSchema, inputs: Mapping[str, Any], timeout_s: float | None = None
@@ -79,7 +112,7 @@ class GrpcCalls:
         """
         life = await self.stages.life(schema.name)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        responses = self._client.stream_infer(_requests(schema, request_id, inputs, further))
+        responses = self._client(schema.name).stream_infer(_requests(schema, request_id, inputs, further))
         ended = False
         try:
             while (response := await self._next(schema, responses, life, timeout_s)) is not None:
@@ -96,7 +129,7 @@ class GrpcCalls:
 
     async def _infer(self, schema: ModelSchema, inputs: Mapping[str, Any], timeout_s: float) -> Tensors:
         try:
-            result = await self._client.infer(
+            result = await self._client(schema.name).infer(
                 schema.name, _inputs(schema.encode(**inputs)), client_timeout=timeout_s
             )
         except InferenceServerException as error:
@@ -126,13 +159,24 @@ class GrpcCalls:
     async def _ready(self, model: str) -> bool:
         """Whether the server has the model loaded; it says yes of one whose process has died, too."""
         try:
-            return bool(await self._client.is_model_ready(model, client_timeout=READY_TIMEOUT_S))
+            process = self._process(model)
+            return bool(await self._server.is_model_ready(process, client_timeout=READY_TIMEOUT_S))
         except InferenceServerException:
             return False
 
+    def _client(self, model: str) -> triton.InferenceServerClient:
+        home = self._homes.get(model)
+        return self._server if home is None else self._clients[home.url]
+
+    def _process(self, model: str) -> str:
+        """The model in whose process it computes."""
+        home = self._homes.get(model)
+        return model if home is None else home.model
+
     async def close(self) -> None:
         await self.stages.close()
-        await self._client.close()
+        for client in (self._server, *self._clients.values()):
+            await client.close()
 
 
 def _silent(schema: ModelSchema, timeout_s: float) -> StageSilentError:

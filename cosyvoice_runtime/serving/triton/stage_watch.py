@@ -8,13 +8,15 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from cosyvoice_runtime.errors import StageLostError
+from cosyvoice_runtime.errors import StageLostError, status_of
 from cosyvoice_runtime.processes import living
 
 logger = logging.getLogger(__name__)
 
 RETURN_INTERVAL_S = 0.25
 """Time between two looks whether a model is back, which takes seconds."""
+ENDING_S = 0.1
+"""Longest time from the end of a process's connections to its own."""
 T = TypeVar("T")
 
 
@@ -57,6 +59,11 @@ class StageLife:
         if self._ended.done():
             raise StageLostError(self._model)
         raise TimeoutError
+
+    async def ends_within(self, timeout_s: float) -> bool:
+        """Whether it has ended, or does so in this time."""
+        await asyncio.wait({self._ended}, timeout=timeout_s)
+        return self._ended.done()
 
     def close(self) -> None:
         """Look no longer."""
@@ -119,11 +126,18 @@ class StageWatch:
 
     async def explain(self, model: str, error: Exception) -> Exception:
         """Why a call failed: the model's own error, or that the server does not have the model just now."""
-        if model not in self._away and await self._ready(model):
+        if model not in self._away and not await self._ends_now(model, error) and await self._ready(model):
             return error
         logger.warning("%s can't be called: %s", model, error)
         self._lose(model)
         return StageLostError(model)
+
+    async def _ends_now(self, model: str, error: Exception) -> bool:
+        """Whether its process is ending: what was connected to it hears of that a little earlier."""
+        life = self._lives.get(model)
+        if life is None or status_of(error) != "UNAVAILABLE":
+            return False
+        return await life.ends_within(ENDING_S)
 
     async def close(self) -> None:
         for life in self._lives.values():

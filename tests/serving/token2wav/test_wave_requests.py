@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,24 +10,20 @@ from coded_waves import CodedWaves, OneVoice
 from triton_python_backend_utils import InferenceRequest, TritonError
 
 from cosyvoice_runtime.serving.token2wav import WaveRouter, WaveScheduler, WaveService
+from cosyvoice_runtime.serving.token2wav import model as module
+from cosyvoice_runtime.settings import Token2WavSettings
 
-MODEL = Path(__file__).parents[3] / "model_repo" / "token2wav" / "1" / "model.py"
 TIMEOUT_S = 120.0
 
 
 @pytest.fixture
 def model(monkeypatch):
     """The served model with networks whose samples are the tokens; closed after the test."""
-    spec = importlib.util.spec_from_file_location("token2wav_model", MODEL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     service = WaveService(CodedWaves(), OneVoice(), max_utterances=8, idle_timeout_s=60.0)
     router = WaveRouter([WaveScheduler(service, 4, 8, 1.0, 25)])
-    monkeypatch.setattr(module, "read_settings", lambda *_: None)
     monkeypatch.setattr(module, "load_wave_service", lambda *_: router)
     monkeypatch.setattr(module, "RequestCount", Count)
-    model = module.TritonPythonModel()
-    model.initialize({"model_name": "token2wav"})
+    model = module.WaveModel(Token2WavSettings())
     yield model
     model.finalize()
 
@@ -121,4 +115,4 @@ def test_malformed_request_is_refused_by_the_inputs_name_and_touches_no_other(mo
     )
     assert (first, second) == ([3, 4], [5])
     assert str(error).startswith(message)
-    assert error.code == TritonError.INVALID_ARG
+    assert error.code() == TritonError.INVALID_ARG

@@ -57,6 +57,8 @@ class TorchEngine:
     ) -> None:
         self.slots = slots
         on_gpu = lm.device.type == "cuda"
+        # Of its own: in one process token2wav's thread works on the same GPU.
+        self._stream = torch.cuda.Stream(lm.device) if on_gpu else None
         self.prefill_batch = GPU_PREFILL_BATCH if on_gpu else 1
         capture = CudaGraphCapture(lm.device) if on_gpu and graphs else None
         started = time.monotonic()
@@ -69,6 +71,8 @@ class TorchEngine:
             captured_step=step,
             draw=draw,
         )
+        if on_gpu:
+            torch.cuda.synchronize(lm.device)  # before steps on another stream than this thread's
         logger.info(
             "engine torch: %d slots of %d positions, %.0f MiB of cache, %s",
             slots,
@@ -98,7 +102,8 @@ class TorchEngine:
         return cast(Generation, handle).waiting
 
     def step(self) -> list[Progress]:
-        return [_progress(emission) for emission in self._decoder.step()]
+        with torch.cuda.stream(self._stream):  # None changes nothing
+            return [_progress(emission) for emission in self._decoder.step()]
 
     def cancel(self, handle: Hashable) -> None:
         self._decoder.cancel(cast(Generation, handle))

@@ -1,0 +1,111 @@
+"""``tensorrt_llm``: merged-vocabulary ids in, speech ids out, many requests in one running batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.checkpoint.special_tokens import end_of_prompt_id
+from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.lm.engine import prepare_engine
+from cosyvoice_runtime.serving.lm.request import (
+    FIELDS,
+    TEXT_FIELDS,
+    Request,
+    RequestReader,
+    read_text,
+)
+from cosyvoice_runtime.serving.lm.scheduler import LoadMetrics, Scheduler
+from cosyvoice_runtime.serving.triton.request import Inputs, Reply
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+
+NAME = TensorrtLlmSettings.name
+
+
+class SpeechLmModel:
+    """The model over an engine that it opens."""
+
+    def __init__(self, settings: TensorrtLlmSettings) -> None:
+        layout = Layout(settings.checkpoint_dir)
+        self.vocabulary = MergedVocabulary.of(layout, load_config(settings.checkpoint_dir).speech_lm)
+        self.reader = RequestReader(
+            self.vocabulary,
+            settings.max_tokens,
+            settings.max_sequence_tokens,
+            settings.engine,
+            end_of_prompt_id(layout),
+        )
+        self.count = RequestCount(NAME)
+        self.scheduler = Scheduler(
+            prepare_engine(settings),
+            settings.max_queue_size,
+            settings.idle_timeout_s,
+            LoadMetrics(Metrics(NAME)),
+            settings.text_timeout_s,
+        )
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            self.count.enter()
+            reply = TokenReply(request, self.vocabulary.speech_offset, self.count)
+            try:
+                self._accept(Inputs(request), request.request_id(), reply)
+            except Exception as error:
+                reply.finish(error)
+
+    def finalize(self) -> None:
+        self.scheduler.close()
+
+    def _accept(self, inputs: Inputs, request_id: str, reply: TokenReply) -> None:
+        if inputs.scalar("stop", default=False):
+            self.scheduler.stop(request_id)
+            reply.finish()
+            return
+        more_text, end_text = inputs.array("more_text"), inputs.scalar("end_text", default=False)
+        if more_text is not None or end_text:
+            ids = [] if more_text is None else more_text.tolist()
+            self.scheduler.push_text(request_id, read_text(ids, self.vocabulary), end_text)
+            reply.finish()
+            return
+        request = self._read(inputs, request_id)
+        reply.echo = request.echo
+        self.scheduler.submit(request, reply)
+
+    def _read(self, inputs: Inputs, request_id: str) -> Request:
+        if inputs.scalar("self_test", default=False):
+            return self.reader.read(self.vocabulary.shortest_prompt, {"request_output_len": 1})
+        fields = {name: inputs.text(name) if name in TEXT_FIELDS else inputs.scalar(name) for name in FIELDS}
+        return self.reader.read(inputs.required("input_ids").tolist(), fields, request_id)
+
+
+class TokenReply:
+    """Speech tokens as responses [batch 1, beam 1, new ids] of the merged vocabulary."""
+
+    def __init__(self, request: Any, speech_offset: int, count: RequestCount) -> None:
+        self.echo: tuple[int, ...] = ()
+        self._reply = Reply(request, NAME)
+        self._speech_offset = speech_offset
+        self._count = count
+
+    @property
+    def cancelled(self) -> bool:
+        return self._reply.cancelled
+
+    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
+        ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
+        reason = "" if finish_reason is None else finish_reason.value
+        self._reply.send(
+            output_ids=np.array(ids, np.int32).reshape(1, 1, -1),
+            sequence_length=np.array([[len(ids)]], np.int32),
+            finish_reason=np.array([[reason.encode()]], np.object_),
+        )
+
+    def finish(self, error: Exception | None = None) -> None:
+        self._reply.finish(error)
+        self._count.leave()

@@ -1,0 +1,321 @@
+"""Models of one process, called on their socket as a server would be, and through a door."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
+
+from triton_python_backend_utils import InferenceRequest
+
+from cosyvoice_runtime.errors import InvalidInput, NotFoundError, StageError
+from cosyvoice_runtime.serving.host.door import Door
+from cosyvoice_runtime.serving.host.model_host import ModelHost
+from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
+from cosyvoice_runtime.serving.triton.request import Inputs, Reply, answer
+from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
+
+PATIENCE_S = 30.0
+LM = {"input_ids": [1, 2], "input_lengths": 2, "request_output_len": 5}
+WAVE = {
+    "utterance_id": "u",
+    "speech_tokens": [1, 2, 3],
+    "position": 0,
+    "last": False,
+    "voice_key": "v",
+    "noise_seed": 0,
+    "speed": 1.0,
+}
+
+
+class CountingLm:
+    """Answers with as many ids as are asked for, one by one, from a thread of its own.
+
+    Attributes:
+        replies: of the requests that nobody has answered yet.
+        texts: ids of all further text, in the order it came.
+    """
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+        self.texts: list[int] = []
+        self.began = threading.Semaphore(0)
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            inputs, reply = Inputs(request), Reply(request, "tensorrt_llm")
+            if (more := inputs.array("more_text")) is not None:
+                self.texts += more.tolist()
+                reply.finish()
+            elif inputs.scalar("text_open", default=False):
+                self.replies.append(reply)
+            else:
+                threading.Thread(target=self._count, args=(inputs, reply)).start()
+            self.began.release()
+
+    def _count(self, inputs: Inputs, reply: Reply) -> None:
+        with reply:
+            if inputs.array("input_ids")[0] == 13:
+                raise InvalidInput("input_ids", 13, "a lucky number is expected")
+            for number in range(inputs.scalar("request_output_len")):
+                send_id(reply, number)
+
+
+def send_id(reply: Reply, number: int, reason: bytes = b"") -> None:
+    reply.send(output_ids=np.array([[[number]]], np.int32), finish_reason=np.array([[reason]], np.object_))
+
+
+class EchoWave:
+    """The tokens as a waveform."""
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            tokens = Inputs(request).required("speech_tokens")
+            unknown = NotFoundError("voice_key", "v", "send it")
+            waveform = {"waveform": tokens.astype(np.float32)[None]}
+            answer(request, "token2wav", waveform if len(tokens) else unknown)
+
+
+@pytest.fixture
+def lm() -> CountingLm:
+    return CountingLm()
+
+
+@pytest.fixture
+def url(tmp_path: Path, lm: CountingLm):
+    url = f"unix:{tmp_path}/networks"
+    host = ModelHost(url, {"tensorrt_llm": lm, "token2wav": EchoWave()})
+    yield url
+    host.close()
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[GrpcCalls]:
+    homes = {name: Home(url, "token2wav") for name in ("tensorrt_llm", "token2wav")}
+    calls = GrpcCalls("127.0.0.1:9", PATIENCE_S, lambda _: os.getpid(), homes)
+    try:
+        yield calls
+    finally:
+        await calls.close()
+
+
+def run(url: str, use: Callable[[GrpcCalls], Any]) -> Any:
+    async def inner() -> Any:
+        async with opened(url) as calls:
+            return await asyncio.wait_for(use(calls), PATIENCE_S)
+
+    return asyncio.run(inner())
+
+
+async def ids(calls: GrpcCalls, inputs: Mapping[str, Any] = LM) -> list[int]:
+    stream = calls.stream(TENSORRT_LLM, inputs, "id")
+    return [outputs["output_ids"].item() async for outputs in stream]
+
+
+def test_stream_brings_every_response_of_the_model(url):
+    assert run(url, ids) == [0, 1, 2, 3, 4]
+
+
+def test_many_calls_at_a_time_get_their_own_answers(url):
+    async def use(calls: GrpcCalls) -> list[list[int]]:
+        return await asyncio.gather(*(ids(calls, LM | {"request_output_len": n}) for n in range(1, 40)))
+
+    assert run(url, use) == [list(range(n)) for n in range(1, 40)]
+
+
+def test_call_that_answers_once(url):
+    outputs = run(url, lambda calls: calls.call(TOKEN2WAV, WAVE))
+    assert outputs["waveform"].tolist() == [[1.0, 2.0, 3.0]]
+
+
+def test_errors_of_models_keep_their_status_and_text(url):
+    bad = LM | {"input_ids": [13, 2]}
+    for use, status, text in (
+        (lambda calls: ids(calls, bad), "INVALID_ARGUMENT", "input_ids: 13 is not accepted"),
+        (
+            lambda calls: calls.call(TOKEN2WAV, WAVE | {"speech_tokens": []}),
+            "NOT_FOUND",
+            "voice_key: 'v' is unk",
+        ),
+    ):
+        with pytest.raises(StageError, match=text) as caught:
+            run_ready(url, use)
+        assert caught.value.status == status
+
+
+def run_ready(url: str, use: Callable[[GrpcCalls], Any]) -> Any:
+    """With a server that has the models loaded."""
+
+    async def ready(calls: GrpcCalls) -> Any:
+        async def yes(*_: Any, **__: Any) -> bool:
+            return True
+
+        calls._server.is_model_ready = yes
+        return await use(calls)
+
+    return run(url, ready)
+
+
+def test_further_text_reaches_a_running_request_in_order(url, lm):
+    async def use(calls: GrpcCalls) -> list[int]:
+        async def further() -> AsyncIterator[dict[str, Any]]:
+            for piece in ([1, 2], [3], [4, 5]):
+                yield {"more_text": piece}
+            await asyncio.to_thread(end)
+
+        def end() -> None:
+            for _ in range(4):
+                assert lm.began.acquire(timeout=PATIENCE_S)
+            send_id(lm.replies[0], 7, b"stop")
+            lm.replies[0].finish()
+
+        stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id", further=further())
+        return [outputs["output_ids"].item() async for outputs in stream]
+
+    assert run(url, use) == [7]
+    assert lm.texts == [1, 2, 3, 4, 5]
+
+
+def test_model_sees_that_its_caller_has_left(url, lm):
+    async def use(calls: GrpcCalls) -> bool:
+        stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id")
+        waiting = asyncio.ensure_future(anext(stream))
+        assert await asyncio.to_thread(lm.began.acquire, timeout=PATIENCE_S)
+        before = lm.replies[0].cancelled
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await stream.aclose()
+        while not lm.replies[0].cancelled:
+            await asyncio.sleep(0.01)
+        return before
+
+    assert run(url, use) is False
+
+
+def test_host_takes_the_place_of_a_dead_one(tmp_path):
+    path = tmp_path / "networks"
+    path.touch()
+    host = ModelHost(f"unix:{path}", {"token2wav": EchoWave()})
+    try:
+        outputs = run(f"unix:{path}", lambda calls: calls.call(TOKEN2WAV, WAVE))
+    finally:
+        host.close()
+    assert outputs["waveform"].tolist() == [[1.0, 2.0, 3.0]]
+
+
+class DoorRequests:
+    """Requests that wait for their last response."""
+
+    def __init__(self, url: str) -> None:
+        self.door = Door("tensorrt_llm", url)
+
+    def ask(self, request_id: str = "", **inputs: Any) -> InferenceRequest:
+        request = InferenceRequest(TENSORRT_LLM.encode(**inputs), request_id)
+        request.sender = FinalSender()
+        self.door.execute([request])
+        return request
+
+
+class FinalSender:
+    def __init__(self) -> None:
+        self.responses: list[Any] = []
+        self.final = threading.Event()
+
+    def is_cancelled(self) -> bool:
+        return False
+
+    def send(self, response: Any = None, flags: int = 0) -> None:
+        if response is not None:
+            self.responses.append(response)
+        if flags:
+            self.final.set()
+
+
+@pytest.fixture
+def door(url):
+    door = DoorRequests(url)
+    yield door
+    door.door.finalize()
+
+
+def test_door_passes_on_what_the_model_answers(door):
+    request = door.ask(**LM)
+    assert request.sender.final.wait(PATIENCE_S)
+    found = [
+        {each.name(): each.as_numpy() for each in one.output_tensors()} for one in request.sender.responses
+    ]
+    assert [outputs["output_ids"].item() for outputs in found] == [0, 1, 2, 3, 4]
+
+
+def test_door_passes_errors_on_with_their_status(door):
+    request = door.ask(**LM | {"input_ids": [13, 2]})
+    assert request.sender.final.wait(PATIENCE_S)
+    [response] = request.sender.responses
+    assert response.error().message().startswith("INVALID_ARGUMENT: input_ids: 13 is not accepted")
+
+
+def test_door_keeps_the_order_of_requests_with_one_id(door, lm):
+    door.ask("id", **LM, text_open=True)
+    for number in range(30):
+        door.ask("id", more_text=[number])
+    for _ in range(31):
+        assert lm.began.acquire(timeout=PATIENCE_S)
+    assert lm.texts == list(range(30))
+    lm.replies[0].finish()
+
+
+def test_door_without_a_process_behind_it_says_so(tmp_path):
+    door = DoorRequests(f"unix:{tmp_path}/nobody")
+    request = door.ask(**LM)
+    assert request.sender.final.wait(PATIENCE_S)
+    door.door.finalize()
+    [response] = request.sender.responses
+    assert response.error().message().startswith("UNAVAILABLE: tensorrt_llm: its process is away")
+
+
+CODE = """
+import sys, time
+sys.path[:0] = {path!r}
+from test_model_host import CountingLm, EchoWave, ModelHost
+ModelHost({url!r}, {{"tensorrt_llm": CountingLm(), "token2wav": EchoWave()}})
+print("open", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_end_of_the_process_ends_its_calls_at_once(tmp_path):
+    url = f"unix:{tmp_path}/networks"
+    code = CODE.format(path=[str(Path(__file__).parent), *sys.path], url=url)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"open\n"
+
+    async def use() -> None:
+        homes = {"tensorrt_llm": Home(url, "token2wav")}
+        calls = GrpcCalls("127.0.0.1:9", PATIENCE_S, lambda _: process.pid, homes)
+        stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id")
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.2)
+        process.kill()
+        try:
+            await asyncio.wait_for(waiting, PATIENCE_S)
+        finally:
+            await calls.close()
+
+    try:
+        with pytest.raises(StageError, match="tensorrt_llm is being started again") as caught:
+            asyncio.run(use())
+    finally:
+        process.kill()
+        process.wait()
+    assert caught.value.status == "UNAVAILABLE"
