@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,9 @@ from tritonclient.utils import (
 )
 
 from cosyvoice_runtime.errors import STATUSES, InvalidInput
+from cosyvoice_runtime.serving.triton.request import CODE_NAMES
 
 Array = npt.NDArray[Any]
-STATUS_NAMES = {
-    code: name
-    for name in STATUSES
-    if (code := getattr(pb_utils.TritonError, {"INVALID_ARGUMENT": "INVALID_ARG"}.get(name, name), None))
-    is not None
-}
-"""gRPC's names of the codes that models give to their errors."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +139,15 @@ class HostedRequest:
 def _answer(response: Any) -> ModelAnswer:
     error = response.error()
     if error is not None:
-        return ModelAnswer({}, STATUS_NAMES.get(error.code(), "INTERNAL"), error.message())
+        return ModelAnswer({}, status_names().get(error.code(), "INTERNAL"), error.message())
     return ModelAnswer({tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()})
+
+
+@cache
+def status_names() -> dict[Any, str]:
+    """gRPC's names of the codes that models give to their errors."""
+    names = {getattr(pb_utils.TritonError, CODE_NAMES.get(name, name), None): name for name in STATUSES}
+    return {code: name for code, name in names.items() if code is not None}
 
 
 def read_array(spec: Any, content: bytes) -> Array:

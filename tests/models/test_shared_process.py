@@ -1,0 +1,71 @@
+"""The speech LM in token2wav's process on a real server: it speaks, answers at its door, and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import ALL_MODELS
+from speaking import TEXT, assert_same_audio
+from supervised import Supervised
+from token_stream import TokenStream
+
+from cosyvoice_client import SpeechClient, SpeechRequest, UnavailableError
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
+
+REQUEST = SpeechRequest(TEXT, voice="default", seed=1)
+LONG = SpeechRequest(f"{TEXT} " * 60, voice="default", seed=1)
+
+
+@pytest.fixture(scope="module")
+def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
+    texts = {
+        "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
+        "token2wav.max_flow_pages": 64,
+        "tensorrt_llm.process": "shared",
+    }
+    repository = render_models(ALL_MODELS, **texts)
+    with Supervised(repository, "server.open_models=*", "server.max_reloads=100") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def before(server) -> np.ndarray:
+    return server.spoken(REQUEST)
+
+
+def test_speech_lm_answers_through_its_door_as_the_library_generates(server, tiny_checkpoint):
+    layout, config = Layout(tiny_checkpoint), load_config(tiny_checkpoint)
+    lm = SpeechLM.from_tensors(config.speech_lm, load_tensors(layout, "llm", config))
+    vocabulary = MergedVocabulary.of(layout, config.speech_lm)
+    inputs = {"request_output_len": 60, "min_tokens": 20, "seed": 11, "exclude_input_in_output": True}
+    ids = [vocabulary.sos_id, *range(5, 12), vocabulary.task_id]
+    at = SimpleNamespace(grpc_url=server.grpc_url)
+    answer = TokenStream(at, ids, **inputs, sampling_strategy="greedy", streaming=True).read()
+    options = SamplingOptions(strategy="greedy", min_tokens=20, max_tokens=60)
+    expected = list(generate(lm, Prompt(text=range(5, 12)), options))
+    assert answer.ids == [vocabulary.speech_offset + token for token in expected]
+    assert answer.finish_reasons[-1] in ("stop", "length")
+
+
+@pytest.mark.parametrize("name", ["token2wav", "tensorrt_llm"])
+def test_process_or_door_that_dies_is_back(server, before, name):
+    repairs = server.said(" is back after ")
+    server.signal(name)
+    server.wait_for(lambda: server.said(f"{name} is reloaded"))
+    assert_same_audio(server.spoken_within(REQUEST, max(60.0, 3 * server.start_s)), before)
+    server.wait_for(lambda: server.said(" is back after ") > repairs)
+    assert_same_audio(server.spoken(REQUEST), before)
+
+
+def test_death_of_the_process_ends_what_is_heard_with_try_again(server, before):
+    chunks = SpeechClient(server.grpc_url, timeout_s=60.0).speak(LONG)
+    next(chunks)
+    server.signal("token2wav")
+    with pytest.raises(UnavailableError, match="is being started again; try again later"):
+        list(chunks)
+    assert_same_audio(server.spoken_within(REQUEST, max(60.0, 3 * server.start_s)), before)
