@@ -52,3 +52,10 @@ def mish(x):
     e = tl.exp(tl.minimum(x, 20.0))  # beyond it x itself, and the square stays finite
     n = e * (e + 2.0)
     return x * (n / (n + 2.0))
+
+
+@triton.jit
+def snake(x, alpha):
+    """x + sin(alpha x)^2 / alpha."""
+    wave = tl.sin(x * alpha)
+    return x + wave * wave / (alpha + 1e-9)

@@ -112,3 +112,17 @@ def tiles_for(frames: int) -> Tiles:
 def up_to(limits: Mapping[int, T], amount: int, more: T) -> T:
     """What belongs to the least limit that an amount does not exceed; ``more`` beyond all of them."""
     return next((limits[limit] for limit in sorted(limits) if amount <= limit), more)
+
+
+ROW_CONVS = {
+    20_000: Tile(32, 64, 64, stages=4),
+    200_000: Tile(64, 64, 64, stages=4),
+    1_000_000: Tile(64, 128, 64, stages=4),
+}
+"""Of the vocoder's convolutions, by the most values of an output."""
+LARGE_ROW_CONV = Tile(128, 128, 64, warps=8, stages=3)
+
+
+def row_conv_tile(rows: int, columns: int) -> Tile:
+    """For an output of as many steps of all rows and channels."""
+    return up_to(ROW_CONVS, rows * columns, LARGE_ROW_CONV)

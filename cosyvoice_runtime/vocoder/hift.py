@@ -218,7 +218,10 @@ class Decoder(nn.Module):
         hidden = trim(self.conv_pre(trim(mel.to(dtype))))
         for index in range(len(self.stages)):
             hidden = self._stage(index, hidden, spectrum, rows)
-        head = self.conv_post(F.leaky_relu(hidden, HEAD_SLOPE)).float()
+        return self.waveform(self.conv_post(F.leaky_relu(hidden, HEAD_SLOPE)).float(), rows)
+
+    def waveform(self, head: Tensor, rows: Rows) -> Tensor:
+        """[B, hop * T] of what the last convolution gives, [B, size + 2, steps] float32."""
         wave = self.fourier.invert(_polar(head), rows, self.spectral_rate)
         return wave.clamp(-self.config.audio_limit, self.config.audio_limit)
 
