@@ -33,13 +33,16 @@ class RowConvWeights:
     dilation: int = 1
 
 
-@triton.jit(do_not_specialize=["total", "steps", "in_steps", "taps", "first", "dilation"])
+@triton.jit(
+    do_not_specialize=[
+        "total", "steps", "in_steps", "taps", "first", "dilation", "added", "kept", "activated",
+    ]
+)  # fmt: skip
 def _row_conv(
     x, weight, bias, residual, alpha, lengths, out, active,
-    total, steps, in_steps, taps, first, dilation,
-    IN: tl.constexpr, OUT: tl.constexpr, RESIDUAL: tl.constexpr, KEPT: tl.constexpr, ACTIVE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
-    CHAINED: tl.constexpr,
+    total, steps, in_steps, taps, first, dilation, added, kept, activated,
+    IN: tl.constexpr, OUT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    STAGES: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     BLOCKS: tl.constexpr = IN // DEPTH
     n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -62,13 +65,13 @@ def _row_conv(
         sums = tl.dot(a, w, sums, input_precision="ieee")
     y = sums + b[None, :]
     place = m[:, None] * OUT + n[None, :]
-    if RESIDUAL:
+    if added:
         y += tl.load(residual + place, mask=inside[:, None], other=0.0).to(tl.float32)
     y = tl.where((step < length)[:, None], y, 0.0)
     let_next_start(CHAINED)
-    if KEPT:
+    if kept:
         tl.store(out + place, y.to(out.dtype.element_ty), mask=inside[:, None])
-    if ACTIVE:
+    if activated:
         y = snake(y, tl.load(alpha + n)[None, :])
         tl.store(active + place, y.to(active.dtype.element_ty), mask=inside[:, None])
 
@@ -102,8 +105,8 @@ def row_conv(
         x, weights.weight, weights.bias, _or(residual, unused), _or(alpha, unused), lengths,
         _or(out, unused), _or(active, unused),
         rows * steps, steps, x.shape[1], taps, weights.first, weights.dilation,
-        channels, width, residual is not None, out is not None, active is not None,
-        tile.rows, columns, depth, tile.stages, chained,
+        int(residual is not None), int(out is not None), int(active is not None),
+        channels, width, tile.rows, columns, depth, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

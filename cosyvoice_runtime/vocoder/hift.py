@@ -275,6 +275,8 @@ class HiFT(nn.Module):
     def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
         self.config = config
+        self.fused = False
+        """Whether fused kernels have taken the decoder's place."""
         self.f0_predictor, self.m_source, self.decoder = parts_of(config)
 
     @classmethod
@@ -304,6 +306,11 @@ class HiFT(nn.Module):
         if decoder is not None:
             hift.add_module("decoder", decoder)
         return hift.requires_grad_(False).eval().to(device)
+
+    def fuse(self, decoder: nn.Module) -> None:
+        """Let fused kernels take the decoder's place."""
+        self.add_module("decoder", decoder)
+        self.fused = True
 
     @property
     def device(self) -> torch.device:

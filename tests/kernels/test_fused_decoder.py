@@ -19,7 +19,12 @@ from cosyvoice_runtime.vocoder.rows import Rows
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 PUBLISHED = replace(
-    TINY.vocoder, base_channels=32, f0_channels=8, resblock_kernels=(3, 7), resblock_dilations=((1, 3),) * 2
+    TINY.vocoder,
+    base_channels=32,
+    f0_channels=8,
+    resblock_kernels=(3, 7),
+    resblock_dilations=((1, 3), (2,)),
+    source_dilations=((1,), (3,), (1,)),
 )
 OTHER = replace(
     PUBLISHED,
@@ -51,7 +56,7 @@ def heard(waves: Tensor, config: VocoderConfig, frames: Sequence[int]) -> Tensor
     return torch.cat([wave[: config.hop * count] for wave, count in zip(waves, frames, strict=True)])
 
 
-@pytest.mark.parametrize("frames", [[5], [4, 2, 5]], ids=["one", "uneven"])
+@pytest.mark.parametrize("frames", [[2], [1, 3]], ids=["one", "uneven"])
 @pytest.mark.parametrize("config", [PUBLISHED, OTHER], ids=["published", "other"])
 @torch.no_grad()
 def test_fused_kernels_give_what_the_plain_modules_give(config, frames):
