@@ -13,7 +13,7 @@ from cosyvoice_runtime.kernels.arithmetic import LATE, NOT_CHAINED
 from cosyvoice_runtime.kernels.row_conv import LEAST_WIDTH, RowConvWeights, row_conv
 from cosyvoice_runtime.kernels.snakes import snakes
 from cosyvoice_runtime.kernels.tiles import Tile, row_conv_tile
-from cosyvoice_runtime.vocoder.hift import HEAD_SLOPE, Decoder, ResBlock
+from cosyvoice_runtime.vocoder.hift import HEAD_SLOPE, Decoder, ResBlock, Snake
 from cosyvoice_runtime.vocoder.rows import Rows
 
 
@@ -93,7 +93,8 @@ class BlockWeights:
 
 
 def _alphas(activations: nn.ModuleList) -> Tensor:
-    alphas = torch.stack([activation.alpha.detach().float() for activation in activations])
+    snakes = [activation for activation in activations if isinstance(activation, Snake)]
+    alphas = torch.stack([snake.alpha.detach().float() for snake in snakes])
     return _filled(alphas, (len(alphas), padded(alphas.shape[1])), 1.0)
 
 

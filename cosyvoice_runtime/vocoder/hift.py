@@ -215,7 +215,7 @@ class Decoder(nn.Module):
         dtype = self.conv_pre.weight.dtype
         trim = rows.trim()
         spectrum = self.fourier.transform(source, rows, self.spectral_rate).to(dtype)
-        hidden = trim(self.conv_pre(trim(mel.to(dtype))))
+        hidden = trim(self.conv_pre(trim(mel.to(dtype, copy=True))))
         for index in range(len(self.stages)):
             hidden = self._stage(index, hidden, spectrum, rows)
         return self.waveform(self.conv_post(F.leaky_relu(hidden, HEAD_SLOPE)).float(), rows)

@@ -133,7 +133,7 @@ class VocoderState:
         self.emitted += emitted
         if self.noise is not None:
             self.noise.skip(emitted)
-        self.carried, self.fresh = carried, self.fresh[:, :0]
+        self.carried, self.fresh = carried, carried.mel[:, :0]
 
     @property
     def nbytes(self) -> int:
