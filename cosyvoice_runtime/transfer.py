@@ -23,6 +23,34 @@ def integers(values: Sequence[int], device: torch.device) -> Tensor:
     return moved(torch.tensor(values, dtype=torch.int64), device)
 
 
+class Upload:
+    """Values that a device gets at one place again and again.
+
+    Args:
+        target: where they go, rows on axis 0. On a CPU it is written directly.
+    """
+
+    def __init__(self, target: Tensor) -> None:
+        self._target = target
+        self._on_gpu = target.device.type == "cuda"
+        self._host = (
+            torch.zeros(target.shape, dtype=target.dtype, pin_memory=True) if self._on_gpu else target
+        )
+        self._sent: torch.cuda.Event | None = None
+
+    def host(self) -> Tensor:
+        """Where to write; waits until what was sent last has left."""
+        if self._sent is not None:
+            self._sent.synchronize()
+        return self._host
+
+    def send(self, rows: int) -> None:
+        """Let the first rows go, in order with the device's work."""
+        if self._on_gpu:
+            self._target[:rows].copy_(self._host[:rows], non_blocking=True)
+            self._sent = torch.cuda.current_stream(self._target.device).record_event()
+
+
 class Fetch:
     """A copy of a device's values on its way to the host, which may do something else until it wants them.
 

@@ -22,8 +22,12 @@ from cosyvoice_runtime.flow.paged_call import (
 from cosyvoice_runtime.flow.pages import PagePool, Tails
 from cosyvoice_runtime.flow.places import Places
 
-MOST_ROWS = 16
+MOST_ROWS = 32
 """More utterances are computed in several calls: a GPU gains little from more, and graphs take memory."""
+
+
+FEW_PASTS = (4, 16, 64)
+"""Finished blocks that calls look back on, where only what comes before the solver pays for more."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,14 @@ class CallBuckets:
     before: Sequence[int] = (2, 4, 8, 16, 32, 64)
 
     @classmethod
-    def up_to(cls, max_rows: int) -> CallBuckets:
-        """For batches of at most ``max_rows`` utterances."""
-        return cls(batch_buckets(min(max_rows, MOST_ROWS)))
+    def up_to(cls, max_rows: int, any_past: bool = False) -> CallBuckets:
+        """For batches of at most ``max_rows`` utterances.
+
+        Args:
+            any_past: the steps take as long whatever bucket of ``before`` the call is in, so few will do.
+        """
+        rows = batch_buckets(min(max_rows, MOST_ROWS))
+        return cls(rows, before=FEW_PASTS) if any_past else cls(rows)
 
     def shapes(self, chunk_tokens: int) -> list[BatchShape]:
         """Largest first."""

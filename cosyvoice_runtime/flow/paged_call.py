@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -70,39 +71,8 @@ class RowIndices:
     tokens: Tensor
 
     @classmethod
-    def of_idle_rows(cls, shape: BatchShape, pages: int, given: int) -> RowIndices:
-        """Rows without an utterance: they compute as the others do, and store into the waste page."""
-        table = torch.full((shape.rows, pages), WASTE_PAGE)
-        table[:, : shape.before] = ZERO_PAGE
-        every_row = torch.ones(shape.rows, dtype=torch.int64)
-        return cls(
-            given=every_row * given,
-            counts=every_row * shape.tokens,
-            starts=every_row * 0,
-            missing=every_row * shape.before,
-            page_table=table,
-            tokens=torch.zeros(shape.rows, given, dtype=torch.int64),
-        )
-
-    def set_row(self, row: int, span: TokenSpan, pages: Sequence[int], missing: int) -> None:
-        """Give a row the next stretch of an utterance that holds these pages."""
-        self.given[row] = len(span.tokens)
-        self.counts[row] = span.count
-        self.starts[row] = span.start
-        self.missing[row] = missing
-        self.page_table[row] = ZERO_PAGE
-        self.page_table[row, missing : missing + len(pages)] = torch.tensor(pages)
-        self.tokens[row] = 0
-        self.tokens[row, : len(span.tokens)] = span.tokens
-
-    def pack(self) -> Tensor:
-        """``[B, 4 + P + T + lookahead]``."""
-        numbers = torch.stack([self.given, self.counts, self.starts, self.missing], dim=1)
-        return torch.cat([numbers, self.page_table, self.tokens], dim=1)
-
-    @classmethod
     def unpack(cls, packed: Tensor, pages: int) -> RowIndices:
-        """Views of a packed tensor."""
+        """Views of ``[B, 4 + P + T + lookahead]``."""
         numbers, table, tokens = packed.tensor_split([4, 4 + pages], dim=1)
         given, counts, starts, missing = numbers.unbind(1)
         return cls(given, counts, starts, missing, table, tokens)
@@ -143,21 +113,16 @@ class PagedInputs:
             pages: of each utterance, those of its earlier blocks and those reserved for this span.
         """
         config, block = flow.config, flow.config.encoder.chunk_tokens
-        num_pages = shape.pages(block)
-        indices = RowIndices.of_idle_rows(shape, num_pages, shape.tokens + config.lookahead_tokens)
+        given = shape.tokens + config.lookahead_tokens
         speaker = torch.zeros(shape.rows, config.speaker_dim)
-        prompt = torch.zeros(shape.rows, config.frames_per_token * shape.tokens, config.mel_bins)
-        for row, (span, held) in enumerate(zip(spans, pages, strict=True)):
-            indices.set_row(row, span, held, missing=shape.before - span.start // block)
+        for row, span in enumerate(spans):
             speaker[row] = span.prompt.speaker
-            frames = flow.prompt_frames(span, prompt.shape[1])
-            prompt[row, : len(frames)] = frames
         return cls(
             shape=shape,
-            num_pages=num_pages,
-            packed=moved(indices.pack(), flow.device),
+            num_pages=shape.pages(block),
+            packed=moved(_packed_rows(shape, given, block, spans, pages), flow.device),
             speaker=moved(speaker, flow.device),
-            prompt=moved(prompt, flow.device),
+            prompt=_prompt_frames(flow, shape, spans),
             tails=tails,
         )
 
@@ -174,6 +139,37 @@ class PagedInputs:
     @property
     def _tensors(self) -> tuple[Tensor, ...]:
         return self.packed, self.speaker, self.prompt, *self.tails.parts
+
+
+def _packed_rows(
+    shape: BatchShape, given: int, block: int, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]]
+) -> Tensor:
+    """:class:`RowIndices` on the host; rows without an utterance compute too, into the waste page."""
+    width = shape.pages(block)
+    packed = np.zeros((shape.rows, 4 + width + given), np.int64)
+    packed[:, :4] = given, shape.tokens, 0, shape.before
+    table, tokens = packed[:, 4 : 4 + width], packed[:, 4 + width :]
+    table[:, : shape.before], table[:, shape.before :] = ZERO_PAGE, WASTE_PAGE
+    for row, (span, held) in enumerate(zip(spans, pages, strict=True)):
+        missing = shape.before - span.start // block
+        packed[row, :4] = len(span.tokens), span.count, span.start, missing
+        table[row] = ZERO_PAGE
+        table[row, missing : missing + len(held)] = held
+        tokens[row, : len(span.tokens)] = span.tokens.numpy()
+    return torch.from_numpy(packed)
+
+
+def _prompt_frames(flow: Flow, shape: BatchShape, spans: Sequence[TokenSpan]) -> Tensor:
+    """float32 ``[B, frames, mel]`` on the flow's device; only the first calls of a voice have any."""
+    config = flow.config
+    size = shape.rows, config.frames_per_token * shape.tokens, config.mel_bins
+    if all(span.start >= len(span.prompt.tokens) for span in spans):
+        return torch.zeros(size, device=flow.device)
+    prompt = torch.zeros(size)
+    for row, span in enumerate(spans):
+        frames = flow.prompt_frames(span, size[1])
+        prompt[row, : len(frames)] = frames
+    return moved(prompt, flow.device)
 
 
 def batch_tails(pool: PagePool, rows: int, tails: Sequence[Tails] = ()) -> Tails:

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import Before, PastLayout, Tail
-from cosyvoice_runtime.transfer import integers
 
 GUIDANCE_ROWS = 2
 ZERO_PAGE = 0
@@ -104,17 +103,20 @@ class PagePool:
         return Tails(*(self.token_pages.new_zeros(geometry.tail_shape) for geometry in self._geometries))
 
     def acquire(self, count: int) -> list[int] | None:
-        """Take ``count`` pages, or None if there are not as many."""
+        """Take ``count`` pages, or None if there are not as many. What others left is still in them."""
         if count > len(self._free):
             return None
         pages = [self._free.pop() for _ in range(count)]
         for page in pages:
             self._holders[page] = 1
-        # Clear pages: attention multiplies masked keys by 0, and 0 * NaN is NaN.
-        index = integers(pages, self.token_pages.device)
-        for storage in (self.token_pages, self.frame_pages, self.estimator_pages):
-            storage.index_fill_(0, index, 0)
         return pages
+
+    def clear(self, page: int) -> None:
+        """To be called for a page that will not be filled: a masked value is multiplied by 0, and 0 * NaN is
+        NaN.
+        """
+        for storage in (self.token_pages, self.frame_pages, self.estimator_pages):
+            storage[page].zero_()
 
     def share(self, pages: Sequence[int]) -> list[int]:
         """Hold pages that another holds already; they must not be written again."""

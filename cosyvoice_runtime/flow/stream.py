@@ -244,14 +244,16 @@ class FlowStream:
         """Make sure the state has pages for the span."""
         if state.pages is None:
             return False
-        blocks = -(-span.count // self.flow.config.encoder.chunk_tokens)
-        pages = self.pool.acquire(blocks)
+        whole, rest = divmod(span.count, self.flow.config.encoder.chunk_tokens)
+        pages = self.pool.acquire(whole + bool(rest))
         if pages is None:
             self.close(state)
             state.pages = None
             self.recomputing += 1
             logger.warning("no free flow page of %d: an utterance recomputes", self.pool.num_pages)
             return False
+        if rest:
+            self.pool.clear(pages[-1])
         state.pages.extend(pages)
         return True
 

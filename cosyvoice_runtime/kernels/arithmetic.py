@@ -52,3 +52,14 @@ def mish(x):
     e = tl.exp(tl.minimum(x, 20.0))  # beyond it x itself, and the square stays finite
     n = e * (e + 2.0)
     return x * (n / (n + 2.0))
+
+
+@triton.jit
+def snake(x, alpha):
+    """x + sin(alpha x)^2 / alpha, the sine by its series within half a turn."""
+    turns = x * (alpha * 0.3183098861837907)
+    angle = (turns - tl.floor(turns + 0.5)) * 3.141592653589793
+    a = angle * angle
+    sine = a * (-1.984126984e-4 + a * (2.755731922e-6 - a * 2.505210839e-8))
+    sine = angle * (1.0 + a * (-0.1666666667 + a * (8.333333333e-3 + sine)))
+    return x + sine * sine * (1.0 / (alpha + 1e-9))

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig, SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config import EstimatorConfig, SpeechLMConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.errors import InvalidInput
 
@@ -66,6 +66,13 @@ def solver_obstacle(
         if size & (size - 1):
             return f"the estimator's {name} are {size}, no power of two"
     return None
+
+
+def decoder_obstacle(device: torch.device, dtype: torch.dtype, config: VocoderConfig) -> str | None:
+    """Why the fused kernels cannot take the vocoder's decoder; None if they can."""
+    if type(config) is not VocoderConfig:
+        return "they compute CosyVoice2's vocoder alone"
+    return _machine_obstacle(device, dtype, torch.float16)
 
 
 def step_obstacle(device: torch.device, dtype: torch.dtype, config: SpeechLMConfig) -> str | None:

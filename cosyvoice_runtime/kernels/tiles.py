@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -84,8 +84,9 @@ MEDIUM = Tiles(
     joint=Tile(64, 64),
     apart=True,
     pages_per_split=8,
-    max_splits=4,
+    max_splits=2,
 )
+UNSPLIT = replace(MEDIUM, max_splits=1)
 LARGE = Tiles(
     qkv=Tile(128, 64, warps=8, repeat=8),
     attention=Tile(64, 64),
@@ -99,7 +100,7 @@ LARGE = Tiles(
     apart=True,
     pages_per_split=32,
 )
-BY_FRAMES = {250: SMALL, 1600: MEDIUM}
+BY_FRAMES = {250: SMALL, 800: MEDIUM, 1600: UNSPLIT}
 """Tiles by the most frames of all rows of a call; more take :data:`LARGE`. Found on an H200 by
 ``benchmarks/fused_kernels.py --tune`` for calls of 100, 800 and 3200 frames after 200 frames of past."""
 
@@ -112,3 +113,17 @@ def tiles_for(frames: int) -> Tiles:
 def up_to(limits: Mapping[int, T], amount: int, more: T) -> T:
     """What belongs to the least limit that an amount does not exceed; ``more`` beyond all of them."""
     return next((limits[limit] for limit in sorted(limits) if amount <= limit), more)
+
+
+FEW_VALUES = 1_200_000
+"""Of an output of the vocoder's convolutions, as those of one to four utterances have."""
+FEW, NARROW, WIDE = Tile(64, 64, 64, stages=4), Tile(128, 64, 64, stages=4), Tile(64, 128, 64, stages=4)
+"""For few values, for less than 128 columns and for more; the fastest of nine on an H200 for 1 to 32 windows
+of 86 mel frames, or within a tenth of it."""
+
+
+def row_conv_tile(rows: int, columns: int) -> Tile:
+    """For an output of as many steps of all rows and channels."""
+    if rows * columns <= FEW_VALUES:
+        return FEW
+    return WIDE if columns % WIDE.columns == 0 else NARROW

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SAME = "same"
 CUDA = "cuda"
+CPU_BATCH, GPU_BATCH = 8, 32
 Devices = Annotated[
     str,
     Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
@@ -57,6 +58,10 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         SAME,
         description="Where the vocoder of each device runs: same is beside the flow, "
         "another leaves the flow its device's time and memory.",
+    )
+    max_batch: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
+        AUTO_NUMBER,
+        description="Utterances in one call; auto is 32 with backend torch on a GPU and 8 elsewhere.",
     )
     max_queue_delay_us: int = Field(
         0,
@@ -116,8 +121,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
-        description="Kernels of the flow's steps in captured CUDA graphs: fused needs float16 and compute "
-        "capability 9.0, auto takes them where they run, plain never.",
+        description="Kernels of the flow's steps and of the vocoder in captured CUDA graphs: fused needs "
+        "float16 and compute capability 9.0, auto takes them where they run, plain never.",
     )
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend torch."
@@ -191,6 +196,12 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         return whole_or_exact(self.lookahead_tokens)
 
     @property
+    def most_batch(self) -> int:
+        """``max_batch`` as it is given, or for the kind of the device."""
+        on_gpu = self.device.startswith(CUDA) and self.backend == "torch"
+        return self.max_batch or (GPU_BATCH if on_gpu else CPU_BATCH)
+
+    @property
     def most_flow_pages(self) -> int:
         """``max_flow_pages`` as it is given, or for the kind of the device."""
         return self.max_flow_pages or (4096 if self.device.startswith(CUDA) else 512)
@@ -203,6 +214,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     def resolved(self, machine: Machine) -> Self:
         network = super().resolved(machine)
         return network.replace(
+            max_batch=network.most_batch,
             max_flow_pages=network.most_flow_pages,
             flow_memory_share=network.most_flow_memory,
             backend_dir=self.backend_dir.absolute(),

@@ -22,14 +22,14 @@ class GraphedWindow:
     """A call of one shape."""
 
     def __init__(self, hift: HiFT, rows: int, width: int, capture: GraphCapture) -> None:
-        self._inputs = WindowInputs.of(hift, rows, width)
+        self._inputs = WindowInputs(hift, rows, width)
         self._graph = capture(lambda: compute_windows(hift, self._inputs, *self._inputs.rows()))
 
     def run(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
         """As :func:`compute_windows` for these utterances."""
         self._inputs.fill_(states, windows)
         self._graph.replay()
-        return WindowOutputs(*(output.clone() for output in self._graph.result))
+        return self._graph.result.clone()
 
 
 class GraphedWindows:

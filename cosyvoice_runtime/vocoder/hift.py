@@ -215,10 +215,13 @@ class Decoder(nn.Module):
         dtype = self.conv_pre.weight.dtype
         trim = rows.trim()
         spectrum = self.fourier.transform(source, rows, self.spectral_rate).to(dtype)
-        hidden = trim(self.conv_pre(trim(mel.to(dtype))))
+        hidden = trim(self.conv_pre(trim(mel.to(dtype, copy=True))))
         for index in range(len(self.stages)):
             hidden = self._stage(index, hidden, spectrum, rows)
-        head = self.conv_post(F.leaky_relu(hidden, HEAD_SLOPE)).float()
+        return self.waveform(self.conv_post(F.leaky_relu(hidden, HEAD_SLOPE)).float(), rows)
+
+    def waveform(self, head: Tensor, rows: Rows) -> Tensor:
+        """[B, hop * T] of what the last convolution gives, [B, size + 2, steps] float32."""
         wave = self.fourier.invert(_polar(head), rows, self.spectral_rate)
         return wave.clamp(-self.config.audio_limit, self.config.audio_limit)
 
@@ -272,6 +275,8 @@ class HiFT(nn.Module):
     def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
         self.config = config
+        self.fused = False
+        """Whether fused kernels have taken the decoder's place."""
         self.f0_predictor, self.m_source, self.decoder = parts_of(config)
 
     @classmethod
@@ -301,6 +306,11 @@ class HiFT(nn.Module):
         if decoder is not None:
             hift.add_module("decoder", decoder)
         return hift.requires_grad_(False).eval().to(device)
+
+    def fuse(self, decoder: nn.Module) -> None:
+        """Let fused kernels take the decoder's place."""
+        self.add_module("decoder", decoder)
+        self.fused = True
 
     @property
     def device(self) -> torch.device:

@@ -62,7 +62,7 @@ class SourceNoise:
     def skip(self, frames: int) -> None:
         """Use up frames."""
         self.peek(frames)
-        self._ahead = self._ahead[frames:].clone()
+        self._ahead = self._ahead[frames:]
 
     def draw(self, frames: int) -> Tensor:
         """The next frames, [hop * frames] float32, used up."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import split_rows
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.vocoder.carried import Carried
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
@@ -103,8 +104,10 @@ def _vocode(
     emitting = [row for row, window in windows.items() if window.emit]
     for rows in split_rows(emitting, graphs.max_rows if graphs else max(1, len(emitting))):
         outputs = _compute(hift, [states[row] for row in rows], [windows[row] for row in rows], graphs)
+        carried = outputs.carried.rows()
         for index, row in enumerate(rows):
-            yield row, _advance(states[row], windows[row], hift.config.hop, *(x[index] for x in outputs))
+            wave = outputs.wave[index]
+            yield row, _advance(states[row], windows[row], hift.config.hop, wave, carried[index])
 
 
 def _compute(
@@ -117,28 +120,19 @@ def _compute(
         return graphs.fitting(windows).run(states, windows)
     rows = Rows.of([window.frames for window in windows], hift.device)
     decoded = Rows.of([window.decoded for window in windows], hift.device)
-    inputs = WindowInputs.of(hift, len(states), rows.width, states, windows)
+    inputs = WindowInputs(hift, len(states), rows.width)
+    inputs.fill_(states, windows)
     return compute_windows(hift, inputs, rows, decoded)
 
 
-def _advance(
-    state: VocoderState, window: Window, hop: int, f0: Tensor, cycles: Tensor, source: Tensor, wave: Tensor
-) -> Tensor:
-    """Move past what is emitted, given the row's F0, phase, source and waveform; the emitted samples."""
-    first, end = hop * window.past, hop * window.end
-    samples = _join(state.continuation, wave[first:end])
-    state.emitted += window.emit
-    if state.noise is not None:
-        state.noise.skip(window.emit)
-    keep = max(0, window.end - state.context.left)
-    # Clones, because a view would keep the whole batch in memory.
-    state.mel = state.mel[:, keep:].clone()
-    state.source = source[hop * keep : end].clone()
-    state.continuation = None
-    if not state.is_last:
-        state.f0, state.cycles = f0[window.end].clone(), cycles[window.end].clone()
-        if window.guessed:
-            state.continuation = wave[end : end + fade_length(hop)].clone()
+def _advance(state: VocoderState, window: Window, hop: int, wave: Tensor, carried: Carried) -> Tensor:
+    """Move past what is emitted, given the row's waveform and what it carries on; the emitted samples."""
+    end = hop * window.end
+    samples = _join(state.continuation, wave[hop * window.past : end])
+    state.move(window.emit, carried)
+    # A clone, because a view would keep the whole batch in memory.
+    guessed = window.guessed and not state.is_last
+    state.continuation = wave[end : end + fade_length(hop)].clone() if guessed else None
     return samples
 
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.transfer import moved
+from cosyvoice_runtime.transfer import Upload
+from cosyvoice_runtime.vocoder.carried import Carried
 from cosyvoice_runtime.vocoder.geometry import VocoderContext, context
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
@@ -54,10 +57,9 @@ class VocoderState:
         received: mel frames taken in.
         emitted: mel frames turned into samples.
         is_last: no more mel will come.
-        mel: [bins, n] float32, frames from ``emitted`` less the left context up to ``received``.
-        source: [hop * m] float32, samples of the emitted frames among them.
-        f0, cycles: F0 (float64) and phase ([harmonics] float64, turns) used for frame ``emitted``. They
-            must not change: the last emitted samples were interpolated towards them.
+        carried: what the last window left.
+        held: frames of the carried mel.
+        fresh: [bins, n] float32, frames taken in since.
         continuation: float32, how the emitted samples would have gone on; None if they were exact.
     """
 
@@ -79,24 +81,23 @@ class VocoderState:
         self.context: VocoderContext = context(config)
         self.lookahead = _checked(lookahead, self.context.lookahead)
         self.noise = noise
-        self.received = self.emitted = 0
+        self.received = self.emitted = self.held = 0
         self.is_last = False
-        self.mel = torch.zeros(config.mel_bins, 0, device=device)
-        self.source = torch.zeros(0, device=device)
-        self.f0 = torch.zeros((), dtype=torch.float64, device=device)
-        self.cycles = torch.zeros(config.num_harmonics + 1, dtype=torch.float64, device=device)
+        self.carried = Carried.at_start(config, device)
+        self.fresh = self.carried.mel[:, :0]
         self.continuation: Tensor | None = None
 
     def check(self, mel: Tensor) -> None:
         """Raise ValueError unless mel can be taken in now."""
         if self.is_last:
             raise ValueError("mel after the last chunk of an utterance")
-        if mel.dim() != 2 or mel.shape[0] != self.mel.shape[0]:
-            raise ValueError(f"mel of shape {tuple(mel.shape)}, expected ({self.mel.shape[0]}, frames)")
+        bins = self.fresh.shape[0]
+        if mel.dim() != 2 or mel.shape[0] != bins:
+            raise ValueError(f"mel of shape {tuple(mel.shape)}, expected ({bins}, frames)")
 
     def take(self, mel: Tensor, is_last: bool) -> None:
         """Append mel [bins, n]."""
-        self.mel = torch.cat([self.mel, mel.float()], dim=1)
+        self.fresh = torch.cat([self.fresh, mel], dim=1).float() if self.fresh.shape[1] else mel.float()
         self.received += mel.shape[1]
         self.is_last = is_last
 
@@ -125,13 +126,22 @@ class VocoderState:
         if self.noise is not None and mark.noise is not None:
             self.noise.rewind(mark.noise)
 
+    def move(self, emitted: int, carried: Carried) -> None:
+        """Go on after a window that emitted so many frames."""
+        end = min(self.emitted, self.context.left) + emitted
+        self.held += self.fresh.shape[1] - max(0, end - self.context.left)
+        self.emitted += emitted
+        if self.noise is not None:
+            self.noise.skip(emitted)
+        self.carried, self.fresh = carried, carried.mel[:, :0]
+
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        tensors = [self.mel, self.source, self.f0, self.cycles]
+        own = self.carried.nbytes + self.fresh.nbytes
         if self.continuation is not None:
-            tensors.append(self.continuation)
-        return sum(tensor.nbytes for tensor in tensors) + (self.noise.nbytes if self.noise is not None else 0)
+            own += self.continuation.nbytes
+        return own + (self.noise.nbytes if self.noise is not None else 0)
 
 
 def _checked(lookahead: int | None, exact: int) -> int:
@@ -147,106 +157,83 @@ FROM_THE_START = -1
 
 
 class WindowLengths(NamedTuple):
-    """The whole numbers of every row, [B] int64; they travel as columns of one tensor.
+    """The whole numbers of every row, [B] int64, counted from the window's start; columns of one tensor.
 
     Attributes:
         frames: whose F0 is computed.
         decoded: frames that the decoder reads.
-        go_on: the frame at which the phase goes on, or ``FROM_THE_START``.
-        known: samples of the source that are known.
+        past: frames emitted before.
+        end: first frame that is not emitted yet.
+        held: frames of the carried mel.
+        received: frames of mel there are.
     """
 
     frames: Tensor
     decoded: Tensor
-    go_on: Tensor
-    known: Tensor
+    past: Tensor
+    end: Tensor
+    held: Tensor
+    received: Tensor
 
-    @classmethod
-    def of(
-        cls, rows: int, width: int, states: Sequence[VocoderState], windows: Sequence[Window]
-    ) -> WindowLengths:
-        """Of a call with ``rows`` rows, the first of them of these utterances."""
-        idle = [(width, width, FROM_THE_START, 0)] * (rows - len(windows))
-        taken = [
-            (window.frames, window.decoded, window.past or FROM_THE_START, len(state.source))
-            for state, window in zip(states, windows, strict=True)
-        ]
-        return cls.unpack(torch.tensor([*taken, *idle]))
+    @staticmethod
+    def row(state: VocoderState, window: Window) -> tuple[int, ...]:
+        """Of an utterance."""
+        received = state.held + state.fresh.shape[1]
+        return window.frames, window.decoded, window.past, window.end, state.held, received
 
-    def pack(self) -> Tensor:
-        """[B, 4]."""
-        return torch.stack(self, dim=1)
+    @staticmethod
+    def idle_row(width: int) -> tuple[int, ...]:
+        """Of a row without an utterance."""
+        return width, width, 0, 0, 0, width
 
     @classmethod
     def unpack(cls, packed: Tensor) -> WindowLengths:
-        """Views of a packed tensor."""
+        """Views of ``[B, 6]``."""
         return cls(*packed.unbind(1))
 
 
-@dataclass(frozen=True, eq=False)
 class WindowInputs:
-    """Row i of each tensor starts at the i-th window's first frame; rows without an utterance are zeros.
+    """Row i of each tensor starts at the i-th window's first frame; rows without an utterance hold anything.
 
     Attributes:
-        packed: [B, 4] int64, :class:`WindowLengths` in one tensor.
-        mel: [B, bins, W] float32.
-        noise: [B, hop * W] float32.
-        source: [B, hop * W] float32, of emitted frames as it was used.
-        f0, cycles: float64, [B] and [B, harmonics], of the frame at which the phase goes on.
+        packed: [B, 6] int64, :class:`WindowLengths` in one tensor.
+        fresh: [B, W, bins] float32, mel taken in since the last window.
+        noise: [B, hop * W] float32, from the first frame that is to be emitted on.
+        carried: of each row.
     """
 
-    packed: Tensor
-    mel: Tensor
-    noise: Tensor
-    source: Tensor
-    f0: Tensor
-    cycles: Tensor
-
-    @classmethod
-    def of(
-        cls,
-        hift: HiFT,
-        rows: int,
-        width: int,
-        states: Sequence[VocoderState] = (),
-        windows: Sequence[Window] = (),
-    ) -> WindowInputs:
-        """``rows`` rows of ``width`` frames, the first of them of these utterances."""
+    def __init__(self, hift: HiFT, rows: int, width: int) -> None:
         config, device = hift.config, hift.device
-        samples = config.hop * width
-        inputs = cls(
-            packed=torch.zeros(rows, 4, dtype=torch.int64, device=device),
-            mel=torch.zeros(rows, config.mel_bins, width, device=device),
-            noise=torch.zeros(rows, samples, device=device),
-            source=torch.zeros(rows, samples, device=device),
-            f0=torch.zeros(rows, dtype=torch.float64, device=device),
-            cycles=torch.zeros(rows, config.num_harmonics + 1, dtype=torch.float64, device=device),
-        )
-        inputs.fill_(states, windows)
-        return inputs
+        self.packed = torch.zeros(rows, len(WindowLengths._fields), dtype=torch.int64, device=device)
+        self.fresh = torch.zeros(rows, width, config.mel_bins, device=device)
+        self.noise = torch.zeros(rows, config.hop * width, device=device)
+        self.carried = Carried.idle(config, rows, device)
+        self._numbers, self._noise = Upload(self.packed), Upload(self.noise)
+        self.fill_([], [])
 
     def fill_(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> None:
         """Take the first rows from utterances; those after them are without one from now on."""
-        width, rows = self.mel.shape[2], len(states)
-        hop = self.noise.shape[1] // width
-        for values in (self.mel, self.noise, self.f0, self.cycles):
-            values[rows:] = 0
-        lengths = WindowLengths.of(len(self.packed), width, states, windows)
-        noise = torch.zeros(rows, hop * width)
+        rows, width = self.fresh.shape[:2]
+        taken = [WindowLengths.row(*of_row) for of_row in zip(states, windows, strict=True)]
+        idle = [WindowLengths.idle_row(width)] * (rows - len(taken))
+        self._numbers.host().copy_(torch.tensor([*taken, *idle]))
+        self._numbers.send(rows)
+        if not states:
+            return
+        frames = _side_by_side([state.fresh.T for state in states])
+        self.fresh[: len(states), : frames.shape[1]] = frames
+        self.carried.fill_([state.carried for state in states])
+        self._fill_noise(states, windows)
+
+    def _fill_noise(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> None:
+        host, hop = self._noise.host(), self.noise.shape[1] // self.fresh.shape[1]
         for row, (state, window) in enumerate(zip(states, windows, strict=True)):
-            known = state.mel.shape[1]
-            self.mel[row, :, :known] = state.mel
-            self.mel[row, :, known : window.frames] = state.mel[:, -1:]
-            self.mel[row, :, window.frames :] = 0
-            self.source[row, : len(state.source)] = state.source
-            if state.noise is not None:
+            if state.noise is None:
+                host[row] = 0
+            else:
                 fresh = state.noise.peek(window.frames - window.past)
-                noise[row, hop * window.past : hop * window.frames] = fresh
-        self.packed.copy_(moved(lengths.pack(), self.packed.device))
-        self.noise[:rows] = moved(noise, self.noise.device)
-        if rows:
-            torch.stack([state.f0 for state in states], out=self.f0[:rows])
-            torch.stack([state.cycles for state in states], out=self.cycles[:rows])
+                host[row, hop * window.past : hop * window.frames] = fresh
+        self._noise.send(len(states))
 
     @property
     def lengths(self) -> WindowLengths:
@@ -254,21 +241,46 @@ class WindowInputs:
 
     def rows(self) -> tuple[Rows, Rows]:
         """Row ends for the F0 predictor and source, and for the decoder; one graph serves all lengths."""
-        width = self.mel.shape[2]
+        width = self.fresh.shape[1]
         return Rows(self.lengths.frames, width), Rows(self.lengths.decoded, width)
+
+    def mel(self) -> Tensor:
+        """[B, bins, W]: what is carried, what is fresh, and the newest frame repeated to the row's end."""
+        lengths, waiting = self.lengths, self.carried.mel.shape[2]
+        frame = torch.arange(self.fresh.shape[1], device=self.fresh.device)
+        known = torch.minimum(frame, lengths.received[:, None] - 1)
+        held = lengths.held[:, None]
+        place = torch.where(known < held, known, known - held + waiting)
+        both = torch.cat([self.carried.mel, self.fresh.transpose(1, 2)], dim=2)
+        mel = _picked(both, place[:, None])
+        return mel.masked_fill_((frame >= lengths.frames[:, None])[:, None], 0)
+
+
+def _side_by_side(mels: Sequence[Tensor]) -> Tensor:
+    """[B, longest, bins] of [n, bins] each."""
+    if len({len(mel) for mel in mels}) == 1:
+        return torch.stack(list(mels))
+    return pad_sequence(list(mels), batch_first=True)
+
+
+def _picked(signal: Tensor, places: Tensor) -> Tensor:
+    """Values along the last axis at int64 places that are the same for axis 1."""
+    return signal.gather(-1, places.expand(*signal.shape[:-1], -1))
 
 
 class WindowOutputs(NamedTuple):
     """
     Attributes:
-        f0, cycles: [B, W] and [B, W, harmonics] float64.
-        source, wave: [B, hop * W] float32.
+        wave: [B, hop * W] float32.
+        carried: to the next window.
     """
 
-    f0: Tensor
-    cycles: Tensor
-    source: Tensor
     wave: Tensor
+    carried: Carried
+
+    def clone(self) -> WindowOutputs:
+        """In memory of its own."""
+        return WindowOutputs(self.wave.clone(), self.carried.clone())
 
 
 def compute_windows(hift: HiFT, inputs: WindowInputs, rows: Rows, decoded: Rows) -> WindowOutputs:
@@ -278,12 +290,35 @@ def compute_windows(hift: HiFT, inputs: WindowInputs, rows: Rows, decoded: Rows)
     """
     frames = torch.arange(rows.width, device=rows.device)
     samples = torch.arange(hift.config.hop * rows.width, device=rows.device)
-    _, _, go_on, known = inputs.lengths
-    f0 = hift.f0_predictor(inputs.mel, rows)
-    f0 = torch.where(frames == go_on[:, None], inputs.f0[:, None], f0)
-    carry = PhaseCarry(go_on, inputs.cycles, inputs.f0)
-    source, cycles = hift.m_source(f0, inputs.noise, rows, carry)
-    source = torch.where(samples < known[:, None], inputs.source, source)
+    past, carried, mel = inputs.lengths.past, inputs.carried, inputs.mel()
+    go_on = torch.where(past > 0, past, FROM_THE_START)
+    f0 = hift.f0_predictor(mel, rows)
+    f0 = torch.where(frames == go_on[:, None], carried.f0[:, None], f0)
+    source, cycles = hift.m_source(f0, inputs.noise, rows, PhaseCarry(go_on, carried.cycles, carried.f0))
+    used = F.pad(carried.source, (0, source.shape[1] - carried.source.shape[1]))
+    source = torch.where(samples < hift.config.hop * past[:, None], used, source)
     heard = source[:, : hift.config.hop * decoded.width]
-    wave = hift.decoder(inputs.mel[..., : decoded.width], heard, decoded)
-    return WindowOutputs(f0, cycles, source, wave)
+    wave = hift.decoder(mel[..., : decoded.width], heard, decoded)
+    return WindowOutputs(wave, _carry_on(hift, inputs, mel, source, f0, cycles))
+
+
+def _carry_on(
+    hift: HiFT, inputs: WindowInputs, mel: Tensor, source: Tensor, f0: Tensor, cycles: Tensor
+) -> Carried:
+    """What the next window takes over: frames from the emitted ones on that it looks back on."""
+    end, hop = inputs.lengths.end[:, None], hift.config.hop
+    first = (end - context(hift.config).left).clamp(min=0)
+    frames, samples = (
+        (start + torch.arange(size, device=end.device)).clamp(max=most - 1)
+        for start, size, most in (
+            (first, inputs.carried.mel.shape[2], mel.shape[2]),
+            (hop * first, inputs.carried.source.shape[1], source.shape[1]),
+        )
+    )
+    following = end.clamp(max=f0.shape[1] - 1)
+    return Carried(
+        mel=_picked(mel, frames[:, None]),
+        source=_picked(source, samples),
+        f0=_picked(f0, following).squeeze(1),
+        cycles=_picked(cycles.transpose(1, 2), following[:, None]).squeeze(2),
+    )

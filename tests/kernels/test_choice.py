@@ -9,7 +9,13 @@ import torch
 
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, solver_obstacle, step_obstacle
+from cosyvoice_runtime.kernels.choice import (
+    decoder_obstacle,
+    draw_obstacle,
+    fused_chosen,
+    solver_obstacle,
+    step_obstacle,
+)
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 ESTIMATOR, SPEECH_LM = FULL.flow.estimator, FULL.speech_lm
@@ -53,8 +59,12 @@ def test_an_unknown_word_is_an_error():
 
 @pytest.mark.parametrize(
     ("obstacle_of", "dtype", "config"),
-    [(solver_obstacle, torch.float16, ESTIMATOR), (step_obstacle, torch.bfloat16, SPEECH_LM)],
-    ids=["flow", "speech LM"],
+    [
+        (solver_obstacle, torch.float16, ESTIMATOR),
+        (decoder_obstacle, torch.float16, FULL.vocoder),
+        (step_obstacle, torch.bfloat16, SPEECH_LM),
+    ],
+    ids=["flow", "vocoder", "speech LM"],
 )
 def test_kernels_run_on_new_gpus_in_the_type_that_they_are_made_for(capability, obstacle_of, dtype, config):
     assert obstacle_of(GPU, dtype, config) is None

@@ -17,12 +17,12 @@ from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.kernels.choice import fused_chosen, solver_obstacle
+from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.served_family import require_backend
 from cosyvoice_runtime.serving.token2wav.device import as_current
-from cosyvoice_runtime.serving.token2wav.memory import page_count
+from cosyvoice_runtime.serving.token2wav.memory import captured_rows, page_count
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
 from cosyvoice_runtime.serving.token2wav.service import WaveMetrics, WaveService
 from cosyvoice_runtime.serving.token2wav.utterances import VoiceCache
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FUSED_HELP = "Whether fused kernels take the flow's steps: 1, or 0 for the plain modules."
+FUSED_VOCODER_HELP = "Whether fused kernels take the vocoder's decoder: 1, or 0 for the plain modules."
 
 
 def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRouter:
@@ -50,6 +51,8 @@ def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRout
     for token2wav, device in zip(warm, settings.devices, strict=True):
         fused = metrics.gauge("cosyvoice_token2wav_fused_kernels", FUSED_HELP, device=device)
         fused.set(token2wav.flow.fused)
+        vocoder = metrics.gauge("cosyvoice_token2wav_fused_vocoder", FUSED_VOCODER_HELP, device=device)
+        vocoder.set(token2wav.vocoder.fused)
     return WaveRouter(
         [
             start_scheduler(token2wav, settings, WaveMetrics(metrics, device))
@@ -68,7 +71,7 @@ def load_warm(settings: Token2WavSettings) -> Token2Wav:
         if on_gpu and settings.backend == "torch":
             capture_graphs(token2wav, settings)
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
-        warm_up(token2wav, settings.max_batch if on_gpu else 1)
+        warm_up(token2wav, settings.most_batch if on_gpu else 1)
     return token2wav
 
 
@@ -97,7 +100,7 @@ def start_scheduler(token2wav: Token2Wav, settings: Token2WavSettings, metrics: 
     service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, metrics.show)
     return WaveScheduler(
         service,
-        settings.max_batch,
+        settings.most_batch,
         settings.max_queue_size,
         settings.max_turn_ms / 1e3,
         token2wav.flow.flow.config.encoder.chunk_tokens,
@@ -126,7 +129,9 @@ def capture_graphs(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
     started = time.monotonic()
     flow, vocoder = token2wav.flow.flow.device, token2wav.vocoder.device
     captures = {device: CudaGraphCapture(device) for device in {flow, vocoder}}
-    buckets, fused = CallBuckets.up_to(settings.max_batch), _fused_solver(token2wav.flow.flow, settings)
+    fused = _fused_solver(token2wav.flow.flow, settings)
+    buckets = CallBuckets.up_to(captured_rows(flow, settings.most_batch), any_past=fused is not None)
+    _fuse_decoder(token2wav.vocoder, settings)
     calls = token2wav.capture(buckets, captures[flow], fused, captures[vocoder])
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
 
@@ -140,6 +145,17 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None
     from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 
     return FusedSolver.of(flow)
+
+
+def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
+    """Let fused kernels take the decoder where they can and the settings say so."""
+    obstacle = decoder_obstacle(vocoder.device, getattr(torch, settings.dtype), vocoder.config)
+    if not fused_chosen(settings.kernels, "the vocoder's decoder", vocoder.device, obstacle):
+        return
+    # defines Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
+
+    vocoder.fuse(FusedDecoder.of(vocoder.decoder))
 
 
 def warm_up(token2wav: Token2Wav, rows: int) -> None:

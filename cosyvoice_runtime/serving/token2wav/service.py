@@ -21,6 +21,7 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances, VoiceCache
+from cosyvoice_runtime.transfer import Fetch
 
 logger = logging.getLogger(__name__)
 
@@ -300,7 +301,7 @@ class WaveService:
 
 def _on_host(waves: Sequence[Tensor]) -> list[Waveform]:
     """All waveforms in one copy."""
-    together = torch.cat(list(waves)).float().cpu()
+    together = Fetch(torch.cat(list(waves)).float()).wait()
     return [wave.numpy() for wave in together.split([len(wave) for wave in waves])]
 
 

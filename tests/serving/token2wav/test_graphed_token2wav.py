@@ -69,7 +69,7 @@ def test_flow_and_vocoder_are_captured_each_on_its_device(settings, shared_token
 def test_graphs_are_captured_where_the_settings_want_them(settings, monkeypatch, caplog):
     monkeypatch.setattr(load, "CudaGraphCapture", lambda _: TracingCapture())
     few = {"blocks": (1,), "before": (2,)}
-    monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows: CallBuckets((rows,), **few))
+    monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows, any_past: CallBuckets((rows,), **few))
     caplog.set_level(logging.INFO)
     token2wav = load.load_token2wav(settings)
     load.capture_graphs(token2wav, settings.replace(cuda_graphs=False))
@@ -80,13 +80,14 @@ def test_graphs_are_captured_where_the_settings_want_them(settings, monkeypatch,
 
 def test_more_rows_than_a_gpu_gains_from_are_not_captured():
     assert CallBuckets.up_to(5).rows == [1, 2, 4, 5]
-    assert CallBuckets.up_to(1024).rows == [1, 2, 4, 8, 16]
+    assert CallBuckets.up_to(1024).rows == [1, 2, 4, 8, 16, 32]
 
 
 def test_graphs_cover_a_prompt_of_30_s_and_30_s_of_speech():
     """The last call of 60 s looks back on 59 blocks of a second."""
     assert CallBuckets.up_to(8).fitting(BatchShape(8, 25, 59), 25) == BatchShape(8, 25, 64)
     assert CallBuckets.up_to(8).fitting(BatchShape(8, 100, 56), 25) == BatchShape(8, 100, 64)
+    assert CallBuckets.up_to(8, any_past=True).fitting(BatchShape(8, 25, 59), 25) == BatchShape(8, 25, 64)
 
 
 def test_long_slow_speech_is_replayed_part_by_part(graphed, capture, shared_token2wav):
