@@ -44,7 +44,7 @@ class BatchDecoder:
         lm: the network; cache and decoding take its device and dtype.
         slots: utterances at a time.
         max_len: positions per utterance, prompt and generated tokens together.
-        capture: steps are captured with it and replayed, on a GPU with `CudaGraphCapture`. Captured steps
+        capture: steps and prompts are captured with it and replayed, on a GPU with `CudaGraphCapture`. They
             come in few sizes, so this changes logits as much as neighbours do. Draws are captured with them,
             from other random numbers than the host's, and a token is emitted by the step after its own.
         prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
@@ -65,13 +65,12 @@ class BatchDecoder:
     ) -> None:
         self._lm = lm
         self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
-        prefills = Prefills(lm, self._cache, prefill_batch)
         self._steps: Steps
         if capture is None:
-            self._steps = HostSteps(lm, self._cache, prefills)
+            self._steps = HostSteps(lm, self._cache, Prefills(lm, self._cache, prefill_batch))
         else:
             step = captured_step or lm.decode_step
-            self._steps = DeviceSteps(lm, self._cache, prefills, capture, step, draw)
+            self._steps = DeviceSteps(lm, self._cache, prefill_batch, capture, step, draw)
         self._running: dict[int, Generation] = {}
 
     @property

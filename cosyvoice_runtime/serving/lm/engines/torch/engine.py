@@ -76,7 +76,7 @@ class TorchEngine:
             self._decoder.cache_bytes / 2**20,
             "eager steps, draws on the host"
             if capture is None
-            else f"steps captured in {time.monotonic() - started:.1f} s, "
+            else f"steps and prompts captured in {time.monotonic() - started:.1f} s, "
             f"draws in {'plain operations' if draw is draw_plain else 'one kernel'} among them",
         )
 
