@@ -9,7 +9,7 @@ import torch
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.device_steps import DeviceSteps
+from cosyvoice_runtime.lm.device_steps import DeviceSteps, StepDraws
 from cosyvoice_runtime.lm.generation import Drawn, Emission, FinishReason, Generation, TokenLimits
 from cosyvoice_runtime.lm.host_steps import HostSteps
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
@@ -50,7 +50,8 @@ class BatchDecoder:
         prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
             for one as for several, as on a GPU.
         captured_step: what is captured, before the draws; None captures the network's own step.
-        draw: draws in captured steps.
+        draw: draws after captured passes over prompts.
+        step_draw: draws in captured steps; None takes ``draw``.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class BatchDecoder:
         prefill_batch: int = 1,
         captured_step: LogitsStep | None = None,
         draw: DrawSlots = draw_plain,
+        step_draw: DrawSlots | None = None,
     ) -> None:
         self._lm = lm
         self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
@@ -70,7 +72,8 @@ class BatchDecoder:
             self._steps = HostSteps(lm, self._cache, Prefills(lm, self._cache, prefill_batch))
         else:
             step = captured_step or lm.decode_step
-            self._steps = DeviceSteps(lm, self._cache, prefill_batch, capture, step, draw)
+            draws = StepDraws(draw, step_draw or draw)
+            self._steps = DeviceSteps(lm, self._cache, prefill_batch, capture, step, draws)
         self._running: dict[int, Generation] = {}
 
     @property

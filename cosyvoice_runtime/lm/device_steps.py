@@ -59,13 +59,20 @@ class UnderWay(NamedTuple):
         return [Drawn(row.sequence, ids[row.place], row.position) for row in rows]
 
 
+class StepDraws(NamedTuple):
+    """What draws after a prompt, and what in a captured step."""
+
+    prompt: DrawSlots
+    step: DrawSlots
+
+
 class DeviceSteps:
     """Replays captured steps, one ahead of what the host knows.
 
     Args:
         prefill_batch: prompts fed in one pass at most.
         step: computes the logits of captured steps.
-        draw: draws in the steps and after prefills.
+        draws: what draws.
     """
 
     def __init__(
@@ -75,14 +82,14 @@ class DeviceSteps:
         prefill_batch: int,
         capture: GraphCapture,
         step: LogitsStep,
-        draw: DrawSlots,
+        draws: StepDraws,
     ) -> None:
         self._cache = cache
         self._eager = Prefills(lm, cache, prefill_batch)
-        self._draw = draw
+        self._draw = draws.prompt
         self._tables = SlotTables(lm.config, cache.slots, cache.max_len, lm.device)
-        self._prefills = GraphedPrefills(lm, cache, prefill_batch, draw, self._tables, capture)
-        self._graphs = GraphedSteps(step, cache, draw, self._tables, capture)
+        self._prefills = GraphedPrefills(lm, cache, prefill_batch, draws.prompt, self._tables, capture)
+        self._graphs = GraphedSteps(step, cache, draws.step, self._tables, capture)
         self._uncaptured = EagerCalls()
         self._under_way: list[UnderWay] = []
 

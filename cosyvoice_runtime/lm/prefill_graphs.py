@@ -82,6 +82,10 @@ class GraphedPrefills:
     def __len__(self) -> int:
         return len(self._graphs)
 
+    def graph(self, shape: Shape) -> CapturedGraph[Tensor]:
+        """That of a shape, as `prompt_shapes` gives it."""
+        return self._graphs[shape]
+
     def fits(self, rows: int, positions: int) -> bool:
         """Whether a graph holds so many prompts, the longest with so many positions."""
         return self._shape(rows, positions) is not None

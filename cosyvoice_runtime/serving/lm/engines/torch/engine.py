@@ -43,7 +43,8 @@ class TorchEngine:
     Args:
         graphs: on a GPU, replay captured steps.
         step: what is captured, if not the network's own step.
-        draw: draws in captured steps.
+        draw: draws after captured passes over prompts.
+        step_draw: draws in captured steps; None takes ``draw``.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class TorchEngine:
         graphs: bool = True,
         step: LogitsStep | None = None,
         draw: DrawSlots = draw_plain,
+        step_draw: DrawSlots | None = None,
     ) -> None:
         self.slots = slots
         on_gpu = lm.device.type == "cuda"
@@ -68,6 +70,7 @@ class TorchEngine:
             prefill_batch=self.prefill_batch,
             captured_step=step,
             draw=draw,
+            step_draw=step_draw,
         )
         logger.info(
             "engine torch: %d slots of %d positions, %.0f MiB of cache, %s",
@@ -118,7 +121,8 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     Metrics(settings.name).gauge("cosyvoice_lm_fused_kernels", FUSED_HELP).set(step is not None)
     size = settings.max_slots, settings.max_sequence_tokens
     draw = draw_plain if settings.kernels == "plain" else _draw_in_graphs(lm.device)
-    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step, draw)
+    step_draw = None if step is None or draw is draw_plain else _draw_behind_fused_step()
+    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step, draw, step_draw)
 
 
 def _fused_step(lm: SpeechLM, settings: TensorrtLlmSettings) -> LogitsStep | None:
@@ -141,6 +145,12 @@ def _draw_in_graphs(device: torch.device) -> DrawSlots:
     from cosyvoice_runtime.kernels.slot_draw import slot_draw
 
     return slot_draw
+
+
+def _draw_behind_fused_step() -> DrawSlots:
+    from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw
+
+    return chained_slot_draw
 
 
 def _progress(emission: Emission) -> Progress:
