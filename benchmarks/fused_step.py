@@ -27,8 +27,12 @@ from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.kernels.fused_step import FusedStep
+from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw, slot_draw
 from cosyvoice_runtime.kernels.step_tiles import StepTile, StepTiles, step_tiles
+from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.network import CacheView, KVCache, SpeechLM
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import span_sizes
 from measuring.replays import distance, milliseconds, replayed
 
@@ -69,6 +73,18 @@ class Step:
 
     def plain(self) -> Tensor:
         return self.lm.decode_step(self.tokens, self.positions, self.view, self.span)
+
+    def drawn(self, draw: DrawSlots) -> Callable[[], Tensor]:
+        """The fused step, and a draw of speech for each sequence."""
+        slots, step = torch.arange(len(self.tokens), device="cuda"), self.fused(True)
+        tables = SlotTables(self.lm.config, len(slots), MAX_LEN, self.lm.device)
+        limits = TokenLimits(MAX_LEN, MAX_LEN)
+        sequences = [
+            Generation(self.lm.config, SamplingOptions(seed=slot), [], limits) for slot in range(len(slots))
+        ]
+        tables.set(slots, sequences)
+        turns = torch.full_like(slots, Turn.DRAW)
+        return lambda: draw(step(), slots, turns, tables)
 
     def fused(self, chained: bool, tiles: StepTiles | None = None) -> Callable[[], Tensor]:
         step, view = FusedStep(self.lm, MAX_LEN, chained), self.view
@@ -119,7 +135,15 @@ def one_row(
     step = Step(random_lm(config, torch.bfloat16), [context] * batch)
     step.cache.data.normal_()
     plain = milliseconds(replayed(step.plain).replay, repeats)
-    return {"plain ms": plain, "fused ms": milliseconds(replayed(step.fused(chained, tiles)).replay, repeats)}
+    work = {
+        "fused ms": step.fused(chained, tiles),
+        "fused and drawn ms": step.drawn(slot_draw),
+        "with the draw chained ms": step.drawn(chained_slot_draw),
+    }
+    return {
+        "plain ms": plain,
+        **{name: milliseconds(replayed(each).replay, repeats) for name, each in work.items()},
+    }
 
 
 def tiles_of(columns: list[int], rows: list[int], *rest: tuple[int, ...]) -> list[StepTile]:

@@ -7,11 +7,14 @@ same times. So the last winner is the one of a race among the candidates alone.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from cosyvoice_runtime.kernels.arithmetic import LATE, NOT_CHAINED, wait_for_previous
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, Barred
 from cosyvoice_runtime.lm.slot_draws import WHOLE_MASS, Count, Factor, SlotTables, Turn
 
@@ -34,13 +37,13 @@ LOOK_BACK = tl.constexpr(128)
 
 
 @triton.jit
-def _clocks(seed, draws, attempt, BLOCK: tl.constexpr):
-    """float32 ``[BLOCK]`` of exponential noise, as ``philox.exponential_noise``."""
+def _log_clocks(seed, draws, attempt, BLOCK: tl.constexpr):
+    """float32 ``[BLOCK]`` of logarithms of exponential noise, ``philox.exponential_noise``."""
     group = tl.arange(0, BLOCK // 4).to(tl.uint32)
     zero = group * 0
     w0, w1, w2, w3 = tl.philox(seed, group, zero + draws.to(tl.uint32), zero + attempt, zero)
     words = tl.reshape(tl.join(tl.join(w0, w2), tl.join(w1, w3)), [BLOCK])
-    return -tl.log(((words >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07)
+    return tl.log(-tl.log(((words >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07))
 
 
 @triton.jit
@@ -85,7 +88,7 @@ def _above(winner, bits, ids):
 
 
 @triton.jit
-def _winner(x, total, counts, factors, seed, draws, ids, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _winner(x, total, log_clocks, counts, factors, ids, ROWS: tl.constexpr):
     """The winner of a race among the candidates."""
     peak = tl.max(x, axis=0)
     p = tl.exp(x - peak) / total
@@ -98,7 +101,7 @@ def _winner(x, total, counts, factors, seed, draws, ids, ROWS: tl.constexpr, BLO
         if most < ROWS:
             whole = _mass_of_most(bits, mass, most)
     share = tl.load(factors + TOP_P).to(tl.float64) * whole.to(tl.float64)
-    score = tl.where(most == 1, x, x - tl.log(_clocks(seed, draws, 0, BLOCK)))
+    score = tl.where(most == 1, x, x - log_clocks)
     winner = tl.argmax(score, axis=0)
     above = _above(winner, bits, ids)
     number = tl.sum(above.to(tl.int32), axis=0)
@@ -127,7 +130,7 @@ def _occurrences(winner, history, counts, draws, remembered):
 
 @triton.jit
 def _drawn_id(
-    logits, marks, factors, counts, history, draws, remembered,
+    logits, log_clocks, marks, factors, counts, history, draws, remembered,
     ROWS: tl.constexpr, SPEECH: tl.constexpr, FILL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     ids = tl.arange(0, BLOCK)
@@ -135,10 +138,9 @@ def _drawn_id(
     total = tl.sum(tl.exp(x - tl.max(x, axis=0)), axis=0)
     id_ = tl.full([], BROKEN, tl.int32)
     if total == total:
-        seed = tl.load(counts + SEED)
-        id_ = _winner(x, total, counts, factors, seed, draws, ids, ROWS, BLOCK)
+        id_ = _winner(x, total, log_clocks, counts, factors, ids, ROWS)
         if _occurrences(id_, history, counts, draws, remembered) >= tl.load(counts + REPEATS):
-            score = x - tl.log(_clocks(seed, draws, 1, BLOCK))
+            score = x - _log_clocks(tl.load(counts + SEED), draws, 1, BLOCK)
             id_ = tl.argmax(tl.where(ids == id_, -float("inf"), score), axis=0)
     return id_
 
@@ -147,21 +149,25 @@ def _drawn_id(
 def _slot_draw(
     logits, slots, turns, counts, factors, tokens, history, seen, drawn, remembered,
     ROWS: tl.constexpr, SPEECH: tl.constexpr, FILL: tl.constexpr, BLOCK: tl.constexpr,
+    CHAINED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row)
     turn = tl.load(turns + row)
     counts += slot * COLUMNS
     if (turn == IDLE) | (tl.load(counts + LIVE) == 0):
+        wait_for_previous(CHAINED)
         return
     history += slot * remembered
     seen += slot * ROWS
     draws = tl.load(counts + DRAWS)
     id_ = tl.full([], FILL, tl.int32)
+    log_clocks = _log_clocks(tl.load(counts + SEED), draws, 0, BLOCK)
+    wait_for_previous(CHAINED)
     if turn == DRAW:
         id_ = _drawn_id(
-            logits + row * ROWS, seen, factors + slot * FACTORS, counts, history, draws, remembered,
-            ROWS, SPEECH, FILL, BLOCK,
+            logits + row * ROWS, log_clocks, seen, factors + slot * FACTORS, counts, history,
+            draws, remembered, ROWS, SPEECH, FILL, BLOCK,
         )  # fmt: skip
     tl.store(drawn + row, id_.to(tl.int64))
     if id_ >= 0:
@@ -175,15 +181,26 @@ def _slot_draw(
         tl.store(counts + LIVE, 0)
 
 
-def slot_draw(logits: Tensor, slots: Tensor, turns: Tensor, tables: SlotTables) -> Tensor:
-    """As :class:`cosyvoice_runtime.lm.slot_draws.DrawSlots`; the logits' rows lie behind each other."""
+def slot_draw(
+    logits: Tensor, slots: Tensor, turns: Tensor, tables: SlotTables, chained: int = NOT_CHAINED
+) -> Tensor:
+    """As :class:`cosyvoice_runtime.lm.slot_draws.DrawSlots`; the logits' rows lie behind each other.
+
+    Args:
+        chained: the draw starts while the kernel before it ends, which makes the logits and must not touch
+            the tables.
+    """
     rows = logits.shape[1]
     drawn = torch.empty_like(slots)
     with torch.cuda.device_of(logits):
         _slot_draw[(len(slots),)](
             logits.contiguous(), slots, turns, tables.counts, tables.factors, tables.tokens, tables.history,
             tables.seen, drawn, tables.history.shape[1],
-            rows, tables.speech_tokens, tables.fill_id, triton.next_power_of_2(rows),
-            num_warps=WARPS,
+            rows, tables.speech_tokens, tables.fill_id, triton.next_power_of_2(rows), chained,
+            num_warps=WARPS, launch_pdl=chained > 0,
         )  # fmt: skip
     return drawn
+
+
+chained_slot_draw = partial(slot_draw, chained=LATE)
+"""For logits of :class:`cosyvoice_runtime.kernels.fused_step.FusedStep`, whose last kernel is chained."""

@@ -9,7 +9,7 @@ import torch
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.device_steps import DeviceSteps
+from cosyvoice_runtime.lm.device_steps import DeviceSteps, StepDraws
 from cosyvoice_runtime.lm.generation import Drawn, Emission, FinishReason, Generation, TokenLimits
 from cosyvoice_runtime.lm.host_steps import HostSteps
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
@@ -44,13 +44,14 @@ class BatchDecoder:
         lm: the network; cache and decoding take its device and dtype.
         slots: utterances at a time.
         max_len: positions per utterance, prompt and generated tokens together.
-        capture: steps are captured with it and replayed, on a GPU with `CudaGraphCapture`. Captured steps
+        capture: steps and prompts are captured with it and replayed, on a GPU with `CudaGraphCapture`. They
             come in few sizes, so this changes logits as much as neighbours do. Draws are captured with them,
             from other random numbers than the host's, and a token is emitted by the step after its own.
         prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
             for one as for several, as on a GPU.
         captured_step: what is captured, before the draws; None captures the network's own step.
-        draw: draws in captured steps.
+        draw: draws after captured passes over prompts.
+        step_draw: draws in captured steps; None takes ``draw``.
     """
 
     def __init__(
@@ -62,16 +63,17 @@ class BatchDecoder:
         prefill_batch: int = 1,
         captured_step: LogitsStep | None = None,
         draw: DrawSlots = draw_plain,
+        step_draw: DrawSlots | None = None,
     ) -> None:
         self._lm = lm
         self._cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
-        prefills = Prefills(lm, self._cache, prefill_batch)
         self._steps: Steps
         if capture is None:
-            self._steps = HostSteps(lm, self._cache, prefills)
+            self._steps = HostSteps(lm, self._cache, Prefills(lm, self._cache, prefill_batch))
         else:
             step = captured_step or lm.decode_step
-            self._steps = DeviceSteps(lm, self._cache, prefills, capture, step, draw)
+            draws = StepDraws(draw, step_draw or draw)
+            self._steps = DeviceSteps(lm, self._cache, prefill_batch, capture, step, draws)
         self._running: dict[int, Generation] = {}
 
     @property

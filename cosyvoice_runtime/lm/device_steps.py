@@ -13,14 +13,20 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import GraphCapture
+from cosyvoice_runtime.cuda_graphs import EagerCalls, GraphCapture
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
-from cosyvoice_runtime.lm.prefills import Prefills
+from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills
+from cosyvoice_runtime.lm.prefills import Prefill, Prefills, grouped
+from cosyvoice_runtime.lm.prompt import num_positions
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, LogitsStep
 from cosyvoice_runtime.transfer import Fetch, integers
+
+STEP_POSITIONS = 1024
+"""Of prompts that are fed between two steps while others speak, who wait; a longer prompt is fed alone."""
 
 
 class Row(NamedTuple):
@@ -53,28 +59,38 @@ class UnderWay(NamedTuple):
         return [Drawn(row.sequence, ids[row.place], row.position) for row in rows]
 
 
+class StepDraws(NamedTuple):
+    """What draws after a prompt, and what in a captured step."""
+
+    prompt: DrawSlots
+    step: DrawSlots
+
+
 class DeviceSteps:
     """Replays captured steps, one ahead of what the host knows.
 
     Args:
+        prefill_batch: prompts fed in one pass at most.
         step: computes the logits of captured steps.
-        draw: draws in the steps and after prefills.
+        draws: what draws.
     """
 
     def __init__(
         self,
         lm: SpeechLM,
         cache: KVCache,
-        prefills: Prefills,
+        prefill_batch: int,
         capture: GraphCapture,
         step: LogitsStep,
-        draw: DrawSlots,
+        draws: StepDraws,
     ) -> None:
         self._cache = cache
-        self._prefills = prefills
-        self._draw = draw
+        self._eager = Prefills(lm, cache, prefill_batch)
+        self._draw = draws.prompt
         self._tables = SlotTables(lm.config, cache.slots, cache.max_len, lm.device)
-        self._graphs = GraphedSteps(step, cache, draw, self._tables, capture)
+        self._prefills = GraphedPrefills(lm, cache, prefill_batch, draws.prompt, self._tables, capture)
+        self._graphs = GraphedSteps(step, cache, draws.step, self._tables, capture)
+        self._uncaptured = EagerCalls()
         self._under_way: list[UnderWay] = []
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
@@ -129,12 +145,44 @@ class DeviceSteps:
         return UnderWay(rows, Fetch(ids))
 
     def _prefill(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
-        for sequences, logits in self._prefills.run(running):
-            slots = integers([sequence.slot for sequence in sequences], logits.device)
-            self._tables.set(slots, sequences)
-            ids = self._draw(logits, slots, torch.full_like(slots, Turn.DRAW), self._tables)
-            rows = [
-                Row(sequence, place, int(self._cache.lengths[sequence.slot]), Turn.DRAW)
-                for place, sequence in enumerate(sequences)
-            ]
-            yield UnderWay(rows, Fetch(ids))
+        whole: list[Prefill] = []
+        other: list[Prefill] = []
+        for prefill in self._eager.ready(self._in_turn(running)):
+            (whole if self._is_captured(prefill) else other).append(prefill)
+        for group in grouped(whole, self._prefills.fits):
+            yield self._drawing(group, self._prefills.run(group))
+        for group in grouped(other, self._eager.fits):
+            yield self._drawing(group, self._fed(group))
+
+    def _in_turn(self, running: Sequence[Generation]) -> Iterator[Generation]:
+        """Those that may be fed now: while others speak, prompts of one pass."""
+        speaking = any(sequence.tokens for sequence in running)
+        positions = 0
+        for sequence in running:
+            waiting = sequence.unfed_prompt
+            if speaking and positions and positions + waiting > STEP_POSITIONS:
+                continue
+            positions += waiting
+            yield sequence
+
+    def _is_captured(self, prefill: Prefill) -> bool:
+        """Whether it is fed to an empty slot and a graph holds it."""
+        empty = self._cache.lengths[prefill.sequence.slot] == 0
+        return bool(empty) and self._prefills.fits(1, num_positions(prefill.parts))
+
+    def _fed(self, group: list[Prefill]) -> Tensor:
+        """Ids [sequences] drawn after a pass that is launched operation by operation."""
+        longest = max(num_positions(prefill.parts) for prefill in group)
+        self._uncaptured.add(f"a text that goes on, or a prompt of {longest} positions")
+        sequences = [prefill.sequence for prefill in group]
+        logits = self._eager.feed(group)
+        slots = integers([sequence.slot for sequence in sequences], logits.device)
+        self._tables.set(slots, sequences)
+        return self._draw(logits, slots, torch.full_like(slots, Turn.DRAW), self._tables)
+
+    def _drawing(self, group: list[Prefill], ids: Tensor) -> UnderWay:
+        rows = [
+            Row(sequence, place, int(self._cache.lengths[sequence.slot]), Turn.DRAW)
+            for place, (sequence, _) in enumerate(group)
+        ]
+        return UnderWay(rows, Fetch(ids))

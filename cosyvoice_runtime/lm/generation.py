@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.lm.prompt import PromptPart
+from cosyvoice_runtime.lm.prompt import PromptPart, num_positions
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, Barred, SamplerState, SamplingOptions
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 
@@ -131,6 +131,11 @@ class Generation:
         if barred is Barred.FIRST:
             return (True, *[False] * (len(stop_ids) - 1))
         return (barred is Barred.ALL,) * len(stop_ids)
+
+    @property
+    def unfed_prompt(self) -> int:
+        """Positions of a prompt that has yet to be fed; 0 for a text that comes in pieces."""
+        return num_positions(self._feed or ())
 
     def take_feed(self) -> list[PromptPart] | None:
         """Segments to prefill now, if there are any."""

@@ -126,13 +126,14 @@ class KVCache:
 class Placement(NamedTuple):
     """Where a forward pass writes and what it may see; the same for all layers.
 
-    cos, sin: [B, T, 1, D]; positions: [B, T] int64; mask: [B, 1, T * queries per kv head, span], 0 or -inf.
+    cos, sin: [B, T, 1, D]; positions: [B, T] int64; mask: [B, 1, T * queries per kv head, span], 0 or -inf,
+    None for sequences that begin here: each position sees those before it in this pass.
     """
 
     cos: Tensor
     sin: Tensor
     positions: Tensor
-    mask: Tensor
+    mask: Tensor | None
 
 
 class CachedAttention(nn.Module):
@@ -149,14 +150,22 @@ class CachedAttention(nn.Module):
         batch, length, _ = x.shape
         heads = self.qkv(x).view(batch, length, -1, self.head_dim)
         rotated = _rotate(heads[:, :, : self.heads + self.kv_heads], place.cos, place.sin)
-        cache.write(
-            layer, place.positions, rotated[:, :, self.heads :], heads[:, :, self.heads + self.kv_heads :]
-        )
-        keys, values = cache.read(layer, place.mask.shape[-1])
-        queries = self._by_kv_head(rotated[:, :, : self.heads])
-        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=place.mask)
+        queries, keys = rotated[:, :, : self.heads], rotated[:, :, self.heads :]
+        values = heads[:, :, self.heads + self.kv_heads :]
+        cache.write(layer, place.positions, keys, values)
+        if place.mask is None:
+            mixed = _causal(queries, keys, values)
+        else:
+            mixed = self._cached(queries, *cache.read(layer, place.mask.shape[-1]), place.mask)
+        return self.output(mixed.reshape(batch, length, -1))
+
+    def _cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """[B, T, heads, D] of what queries [B, T, heads, D] see of the cache."""
+        batch, length, _, _ = queries.shape
+        grouped = self._by_kv_head(queries)
+        mixed = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
         mixed = mixed.view(batch, self.kv_heads, -1, length, self.head_dim)
-        return self.output(mixed.permute(0, 3, 1, 2, 4).reshape(batch, length, -1))
+        return mixed.permute(0, 3, 1, 2, 4)
 
     def _by_kv_head(self, queries: Tensor) -> Tensor:
         """[B, T, heads, D] to [B, kv_heads, heads / kv_heads * T, D].
@@ -249,14 +258,24 @@ class SpeechLM(nn.Module):
         text, speech = PromptPart(Table.TEXT, text_ids), PromptPart(Table.SPEECH, speech_prompt)
         return self.embed([SOS, text, TASK, speech])
 
-    def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
+    def embed_codes(self, codes: Tensor) -> Tensor:
+        """Embeddings [..., hidden] of `prompt_codes` [...]."""
+        control = codes - self.config.text_vocab_size
+        speech = control - self.control_embedding.num_embeddings
+        found = self.speech_embedding(speech.clamp(min=0))
+        found = torch.where(speech[..., None] < 0, self.control_embedding(control.clamp(0, 1)), found)
+        text = self.text_embedding(codes.clamp(max=self.config.text_vocab_size - 1))
+        return torch.where(control[..., None] < 0, text, found)
+
+    def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int | None) -> Tensor:
         """Run the decoder over new positions, whose keys and values are written to the cache.
 
         Args:
             embeddings: [B, T, hidden].
             positions: [B, T] int64, each below ``span``; sequences may be at different positions.
             cache: view of B slots that holds everything before these positions.
-            span: cache positions read; those after a query's own position are masked.
+            span: cache positions read; those after a query's own position are masked. None: nothing is read,
+                the sequences begin with these positions, in this order.
 
         Returns:
             [B, T, hidden] after the final norm.
@@ -301,6 +320,25 @@ class SpeechLM(nn.Module):
         span = max(start + len(prompt) for start, prompt in zip(starts, prompts, strict=True))
         return self.logits(self(embeddings, positions, cache, span)[:, -1])
 
+    def prefill_codes(self, codes: Tensor, lengths: Tensor, starts: Tensor, cache: CacheView) -> Tensor:
+        """Feed whole prompts, padded to one length, each to a slot of ``cache``.
+
+        Shapes depend on those of ``codes`` and ``cache`` alone and nothing is read back to the host, so it
+        can be captured. What padding leaves behind a prompt, or in a slot that has nothing to feed and
+        passes its next free position, is overwritten before it is ever attended to.
+
+        Args:
+            codes: [B, T] int64, `prompt_codes` and any codes behind them.
+            lengths: [B] int64, codes of each prompt, at least 1.
+            starts: [B] int64, position of each first code: 0 for a prompt.
+
+        Returns:
+            float32 logits [B, speech_rows] after the last code of each prompt.
+        """
+        positions = torch.arange(codes.shape[1], device=codes.device) + starts[:, None]
+        hidden = self(self.embed_codes(codes), positions.clamp(max=cache.max_len - 1), cache, None)
+        return self.logits(hidden[torch.arange(len(codes), device=codes.device), lengths - 1])
+
     def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
         """Feed one speech token per slot.
 
@@ -324,19 +362,23 @@ class SpeechLM(nn.Module):
     def _ids(self, ids: Sequence[int]) -> Tensor:
         return integers(ids, self.device)
 
-    def _place(self, positions: Tensor, span: int, dtype: torch.dtype) -> Placement:
+    def _place(self, positions: Tensor, span: int | None, dtype: torch.dtype) -> Placement:
         config, device = self.config, positions.device
         exponents = torch.arange(0, config.head_dim, 2, device=device, dtype=torch.float32) / config.head_dim
         angles = positions[..., None, None].float() * (1.0 / config.rope_theta**exponents)
         cos, sin = angles.cos(), angles.sin()
-        hidden = torch.arange(span, device=device) > positions[..., None]
-        mask = torch.zeros(hidden.shape, device=device, dtype=dtype).masked_fill_(hidden, float("-inf"))
         return Placement(
             cos=torch.cat([cos, cos], dim=-1).to(dtype),
             sin=torch.cat([-sin, sin], dim=-1).to(dtype),
             positions=positions,
-            mask=mask[:, None].repeat(1, 1, config.num_heads // config.num_kv_heads, 1),
+            mask=None if span is None else self._mask(positions, span, dtype),
         )
+
+    def _mask(self, positions: Tensor, span: int, dtype: torch.dtype) -> Tensor:
+        hidden = torch.arange(span, device=positions.device) > positions[..., None]
+        mask = torch.zeros(hidden.shape, device=hidden.device, dtype=dtype)
+        mask.masked_fill_(hidden, float("-inf"))
+        return mask[:, None].repeat(1, 1, self.config.num_heads // self.config.num_kv_heads, 1)
 
 
 def _store_by_columns(model: nn.Module) -> None:
@@ -347,6 +389,13 @@ def _store_by_columns(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.weight.data = module.weight.data.t().contiguous().t()
+
+
+def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """[B, T, heads, D] of sequences of which nothing went before."""
+    queries, keys, values = (x.transpose(1, 2) for x in (queries, keys, values))
+    mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
+    return mixed.transpose(1, 2)
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

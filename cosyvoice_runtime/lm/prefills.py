@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -22,6 +22,10 @@ class Prefill(NamedTuple):
     parts: Sequence[PromptPart]
 
 
+Fits = Callable[[int, int], bool]
+"""Whether one pass may take so many prompts, the longest with so many positions."""
+
+
 class Prefills:
     """Feeds what sequences have to be fed before their next draw.
 
@@ -39,29 +43,26 @@ class Prefills:
 
         A sequence without room for its next text ends with reason ``length``.
         """
-        for group in self._groups(running):
-            yield [prefill.sequence for prefill in group], self._fed(group)
+        for group in grouped(self.ready(running), self.fits):
+            yield [prefill.sequence for prefill in group], self.feed(group)
 
-    def _groups(self, running: Iterable[Generation]) -> Iterator[list[Prefill]]:
-        group: list[Prefill] = []
+    def ready(self, running: Iterable[Generation]) -> Iterator[Prefill]:
+        """Take what is ready from the sequences; one without room for it ends with reason ``length``."""
         for sequence in running:
             parts = sequence.take_feed()
             if parts is None:
                 continue
             if self._cache.lengths[sequence.slot] + num_positions(parts) > self._cache.max_len:
                 sequence.finish(FinishReason.LENGTH)
-                continue
-            prefill = Prefill(sequence, parts)
-            longest = max(num_positions(other.parts) for other in [*group, prefill])
-            padded = (len(group) + 1) * longest
-            if group and (len(group) == self._batch or padded > PREFILL_POSITIONS):
-                yield group
-                group = []
-            group.append(prefill)
-        if group:
-            yield group
+            else:
+                yield Prefill(sequence, parts)
 
-    def _fed(self, group: list[Prefill]) -> Tensor:
+    def fits(self, rows: int, positions: int) -> bool:
+        """Whether one pass may take so many prompts, the longest with so many positions."""
+        return rows == 1 or (rows <= self._batch and rows * positions <= PREFILL_POSITIONS)
+
+    def feed(self, group: Sequence[Prefill]) -> Tensor:
+        """Logits [sequences, V] after one pass."""
         embeddings = [self._lm.embed(prefill.parts) for prefill in group]
         slots = [prefill.sequence.slot for prefill in group]
         starts = self._cache.lengths[slots].tolist()
@@ -70,3 +71,16 @@ class Prefills:
             view = self._cache.view(slots[0], slots[0] + 1)
             return self._lm.prefill(embeddings[0], starts[0], view)[None]
         return self._lm.prefill_batch(embeddings, starts, self._cache.gathered(slots))
+
+
+def grouped(prefills: Iterable[Prefill], fits: Fits) -> Iterator[list[Prefill]]:
+    """Consecutive ones that one pass may take."""
+    group: list[Prefill] = []
+    for prefill in prefills:
+        longest = max(num_positions(other.parts) for other in [*group, prefill])
+        if group and not fits(len(group) + 1, longest):
+            yield group
+            group = []
+        group.append(prefill)
+    if group:
+        yield group

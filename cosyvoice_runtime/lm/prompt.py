@@ -26,6 +26,7 @@ class PromptPart(NamedTuple):
     ids: Sequence[int]
 
 
+CONTROL_ROWS = 2
 SOS = PromptPart(Table.CONTROL, (0,))
 TASK = PromptPart(Table.CONTROL, (1,))
 
@@ -33,6 +34,16 @@ TASK = PromptPart(Table.CONTROL, (1,))
 def num_positions(parts: Sequence[PromptPart]) -> int:
     """Positions that parts take up in the sequence."""
     return sum(len(part.ids) for part in parts)
+
+
+def prompt_codes(parts: Sequence[PromptPart], config: SpeechLMConfig) -> list[int]:
+    """One number for each id: rows of the text, control and speech tables, counted through in this order."""
+    firsts = {
+        Table.TEXT: 0,
+        Table.CONTROL: config.text_vocab_size,
+        Table.SPEECH: config.text_vocab_size + CONTROL_ROWS,
+    }
+    return [firsts[part.table] + id_ for part in parts for id_ in part.ids]
 
 
 @dataclass(frozen=True)

@@ -97,14 +97,28 @@ class SlotTables:
 
     def set(self, slots: Tensor, sequences: Sequence[Generation]) -> None:
         """Let the slots [B] go on as these sequences say, none of which may have a draw under way."""
-        counts = [_counts(sequence, self.seen.shape[1]) for sequence in sequences]
-        self.counts[slots] = moved(torch.tensor(counts), slots.device)
-        self.factors[slots] = moved(
-            torch.tensor([_factors(sequence) for sequence in sequences]), slots.device
-        )
+        values = [slot_values(sequence, self.seen.shape[1]) for sequence in sequences]
+        counts = torch.from_numpy(np.stack([counts for counts, _ in values]))
+        factors = torch.from_numpy(np.stack([factors for _, factors in values]))
+        begins = torch.ones_like(slots, dtype=torch.bool)
+        self.begin(slots, moved(counts, slots.device), moved(factors, slots.device), begins)
+        self.set_history(sequences)
+
+    def set_history(self, sequences: Sequence[Generation]) -> None:
+        """Of `set`, what few sequences have: ids drawn before, and those that a penalty counts."""
         self._set_rows(self.history, [sequence for sequence in sequences if sequence.sampler.history], _ring)
         penalised = [sequence for sequence in sequences if sequence.sampler.options.repetition_penalty != 1]
         self._set_rows(self.seen, penalised, _marks)
+
+    def begin(self, slots: Tensor, counts: Tensor, factors: Tensor, begins: Tensor) -> None:
+        """Set rows of slots [B], each once, where ``begins`` [B] is true; can be captured.
+
+        Args:
+            counts: [B, columns of `Count`] int64.
+            factors: [B, columns of `Factor`] float32.
+        """
+        self.counts[slots] = torch.where(begins[:, None], counts, self.counts[slots])
+        self.factors[slots] = torch.where(begins[:, None], factors, self.factors[slots])
 
     def _set_rows(self, table: Tensor, sequences: Sequence[Generation], row: RowOf) -> None:
         if not sequences:
@@ -223,6 +237,14 @@ def _marks(sequence: Generation, size: int) -> TableRow:
     marks = np.zeros(size, dtype=np.uint8)
     marks[[*sequence.sampler.prompt, *sequence.sampler.history]] = 1
     return marks
+
+
+def slot_values(sequence: Generation, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """A sequence's row of `SlotTables.counts` and of `SlotTables.factors`; ``rows`` are those of the head."""
+    return (
+        np.array(_counts(sequence, rows), dtype=np.int64),
+        np.array(_factors(sequence), dtype=np.float32),
+    )
 
 
 def _counts(sequence: Generation, rows: int) -> list[int]:

@@ -10,7 +10,9 @@ import torch
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import span_sizes
 from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
@@ -18,6 +20,7 @@ from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 pytest.importorskip("triton", reason="fused kernels need the package triton")
 
 from cosyvoice_runtime.kernels.fused_step import FusedStep
+from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw, slot_draw
 
 MAX_LEN = 1024
 TOLERANCE = 3e-3
@@ -89,6 +92,38 @@ def test_captured_steps_are_steps_of_the_network(networks, positions):
     assert float((written[0] - written[1]).norm() / written[1].norm()) < 2 * TOLERANCE
     half.data[:, :, slots, :, places] = before[:, :, slots, :, places]
     assert torch.equal(half.data, before)
+
+
+@pytest.mark.parametrize("batch", [1, 5, 16, 64])
+@torch.inference_mode()
+def test_a_chained_draw_is_the_draw_of_the_same_logits(networks, batch):
+    """Over several steps, each of which begins while the one before it is under way on the GPU."""
+    half, _ = networks.caches(batch, [20] * batch)
+    step, view = FusedStep(networks.half, MAX_LEN, chained=True), half.view(0, batch)
+    slots = torch.arange(batch).cuda()
+    turns, places = torch.full_like(slots, Turn.DRAW), torch.full_like(slots, 20)
+    turns[batch // 2 : -1 : 3] = Turn.IDLE
+    chained, alone = (SlotTables(networks.half.config, batch, MAX_LEN, half.data.device) for _ in range(2))
+    sequences = [
+        Generation(networks.half.config, SamplingOptions(seed=slot, tau=0.1), [], TokenLimits(90, 90))
+        for slot in range(batch)
+    ]
+    for tables in (chained, alone):
+        tables.set(slots, sequences)
+
+    def drawn():
+        logits = step(chained.tokens, places, view, 256)
+        return logits, chained_slot_draw(logits, slots, turns, chained)
+
+    graph = CudaGraphCapture(half.data.device)(drawn)
+    chained.set(slots, sequences)
+    chained.tokens.zero_()
+    for _ in range(20):
+        graph.replay()
+        logits, ids = graph.result
+        acting = turns == Turn.DRAW
+        assert torch.equal(ids[acting], slot_draw(logits.clone(), slots, turns, alone)[acting])
+    assert torch.equal(chained.counts, alone.counts)
 
 
 def open_engine(checkpoint: Path, kernels: str) -> LmEngine:

@@ -126,8 +126,8 @@ def test_a_step_is_launched_before_the_ids_of_the_last_are_read(
     decoder = BatchDecoder(lm, 1, 64, capture=capture)
     decoder.add(Prompt([4, 2]), SamplingOptions(seed=0, min_tokens=5, max_tokens=5))
     finish(decoder)
-    prefill, rest = events[:2], events[2:]
-    assert prefill == ["launch", "read"]  # of the first token's step, and of the first token
+    prefill, rest = events[:3], events[3:]
+    assert prefill == ["launch", "launch", "read"]  # the prompt, the first token's step; the first token
     assert rest == ["launch", "read"] * 3 + ["read"]
 
 

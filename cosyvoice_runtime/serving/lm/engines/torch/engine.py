@@ -46,7 +46,8 @@ class TorchEngine:
     Args:
         graphs: on a GPU, replay captured steps.
         step: what is captured, if not the network's own step.
-        draw: draws in captured steps.
+        draw: draws after captured passes over prompts.
+        step_draw: draws in captured steps; None takes ``draw``.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class TorchEngine:
         graphs: bool = True,
         step: LogitsStep | None = None,
         draw: DrawSlots = draw_plain,
+        step_draw: DrawSlots | None = None,
     ) -> None:
         self.slots = slots
         on_gpu = lm.device.type == "cuda"
@@ -73,6 +75,7 @@ class TorchEngine:
             prefill_batch=self.prefill_batch,
             captured_step=step,
             draw=draw,
+            step_draw=step_draw,
         )
         if on_gpu:
             torch.cuda.synchronize(lm.device)  # before steps on another stream than this thread's
@@ -83,7 +86,7 @@ class TorchEngine:
             self._decoder.cache_bytes / 2**20,
             "eager steps, draws on the host"
             if capture is None
-            else f"steps captured in {time.monotonic() - started:.1f} s, "
+            else f"steps and prompts captured in {time.monotonic() - started:.1f} s, "
             f"draws in {'plain operations' if draw is draw_plain else 'one kernel'} among them",
         )
 
@@ -126,7 +129,8 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     Metrics(settings.name).gauge("cosyvoice_lm_fused_kernels", FUSED_HELP).set(step is not None)
     size = settings.max_slots, settings.max_sequence_tokens
     draw = draw_plain if settings.kernels == "plain" else _draw_in_graphs(lm.device)
-    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step, draw)
+    step_draw = None if step is None or draw is draw_plain else _draw_behind_fused_step()
+    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step, draw, step_draw)
 
 
 def _fused_step(lm: SpeechLM, settings: TensorrtLlmSettings) -> LogitsStep | None:
@@ -149,6 +153,12 @@ def _draw_in_graphs(device: torch.device) -> DrawSlots:
     from cosyvoice_runtime.kernels.slot_draw import slot_draw
 
     return slot_draw
+
+
+def _draw_behind_fused_step() -> DrawSlots:
+    from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw
+
+    return chained_slot_draw
 
 
 def _progress(emission: Emission) -> Progress:

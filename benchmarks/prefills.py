@@ -1,0 +1,146 @@
+"""Prompts of the speech LM, fed by captured passes and operation by operation, with the draws after them.
+
+For prompts of all numbers and lengths that are captured: the time of the GPU for a replayed pass, that of the
+host to launch it, and the time of a pass launched operation by operation, the host's included. The error is
+that of the logits against a network in float32 with the same weights, ``|x - reference| / |reference|``.
+
+    python benchmarks/prefills.py
+    python benchmarks/prefills.py --rows 1 16 --positions 128
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.kernels.slot_draw import slot_draw
+from cosyvoice_runtime.lm.generation import Generation, TokenLimits
+from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills, Shape, prompt_shapes
+from cosyvoice_runtime.lm.prefills import Prefill, Prefills
+from cosyvoice_runtime.lm.prompt import Prompt, prompt_codes
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn
+from fused_step import MAX_LEN, SIZES, TEXT_ROWS, random_lm
+from measuring.replays import distance, milliseconds
+
+ROWS = 16
+TEXT_TOKENS = 30
+"""Of a prompt; the rest is speech."""
+
+
+class Passes:
+    """Both ways on the slots of one cache."""
+
+    def __init__(self, lm: SpeechLM, rows: int) -> None:
+        self.lm = lm
+        self.cache = KVCache(lm.config, 2 * rows, MAX_LEN, lm.device, lm.dtype)
+        self.tables = SlotTables(lm.config, 2 * rows, MAX_LEN, lm.device)
+        self.eager = Prefills(lm, self.cache, rows)
+        free = torch.cuda.mem_get_info()[0]
+        begin = time.perf_counter()
+        capture = CudaGraphCapture(lm.device)
+        self.captured = GraphedPrefills(lm, self.cache, rows, slot_draw, self.tables, capture)
+        torch.cuda.synchronize()
+        seconds, mib = time.perf_counter() - begin, (free - torch.cuda.mem_get_info()[0]) / 2**20
+        print(f"{len(self.captured)} passes captured in {seconds:.1f} s, {mib:.0f} MiB", flush=True)
+
+    def group(self, shape: Shape) -> list[Prefill]:
+        """Prompts that fill a graph, all but the last a little shorter."""
+        return [self._prefill(slot, shape.positions - 3 * (slot > 0)) for slot in range(shape.rows)]
+
+    def replay(self, group: list[Prefill]) -> Tensor:
+        self.cache.lengths[:] = 0
+        return self.captured.run(group)
+
+    def launch(self, group: list[Prefill]) -> Tensor:
+        self.cache.lengths[:] = 0
+        slots = torch.tensor([prefill.sequence.slot for prefill in group], device="cuda")
+        logits = self.eager.feed(group)
+        self.tables.set(slots, [prefill.sequence for prefill in group])
+        return slot_draw(logits, slots, torch.full_like(slots, Turn.DRAW), self.tables)
+
+    def _prefill(self, slot: int, positions: int) -> Prefill:
+        generator = torch.Generator().manual_seed(slot)
+        text = torch.randint(TEXT_ROWS, (TEXT_TOKENS,), generator=generator).tolist()
+        size = (positions - TEXT_TOKENS - 2,)
+        speech = torch.randint(self.lm.config.speech_tokens, size, generator=generator).tolist()
+        limits = TokenLimits(9, 9)
+        sequence = Generation(self.lm.config, SamplingOptions(seed=slot), speech, limits)
+        sequence.slot = slot
+        return Prefill(sequence, Prompt(text, prompt_speech=speech).parts())
+
+
+def errors(config: ModelConfig, half: SpeechLM, passes: Passes, shape: Shape) -> dict[str, float]:
+    """Of both ways."""
+    single = random_lm(config, torch.bfloat16).float()
+    group = passes.group(shape)
+    cache = KVCache(config.speech_lm, shape.rows, MAX_LEN, "cuda")
+    slots = list(range(shape.rows))
+    embeddings = [single.embed(prefill.parts) for prefill in group]
+    expected = single.prefill_batch(embeddings, [0] * shape.rows, cache.gathered(slots))
+    passes.cache.lengths[:] = 0
+    launched = passes.eager.feed(group)
+    codes = [prompt_codes(prefill.parts, half.config) for prefill in group]
+    padded = torch.tensor([row + [0] * (shape.positions - len(row)) for row in codes]).cuda()
+    lengths = torch.tensor([len(row) for row in codes]).cuda()
+    view = passes.cache.gathered(slots)
+    captured = half.prefill_codes(padded, lengths, torch.zeros_like(lengths), view)
+    return {"launched": distance(launched, expected), "captured": distance(captured, expected)}
+
+
+def host_ms(work: Callable[[], object], repeats: int, wait: bool) -> float:
+    """Median time of the host; ``wait``: until the GPU has done it."""
+    times = []
+    for _ in range(repeats + 2):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        work()
+        if wait:
+            torch.cuda.synchronize()
+        times.append(1000 * (time.perf_counter() - begin))
+    return median(times[2:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--rows", type=int, nargs="+", help="default: all")
+    parser.add_argument("--positions", type=int, nargs="+", help="default: all")
+    parser.add_argument("--repeats", type=int, default=20)
+    options = parser.parse_args()
+    config = SIZES[options.size]
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    with torch.inference_mode():
+        lm = random_lm(config, torch.bfloat16)
+        passes = Passes(lm, ROWS)
+        for shape in prompt_shapes(ROWS, MAX_LEN):
+            if shape.rows not in (options.rows or [shape.rows]):
+                continue
+            if shape.positions not in (options.positions or [shape.positions]):
+                continue
+            group = passes.group(shape)
+            passes.replay(group)
+            result = {
+                "replayed ms": milliseconds(passes.captured.graph(shape).replay, options.repeats),
+                "host ms": host_ms(lambda group=group: passes.replay(group), options.repeats, wait=False),
+                "launched ms": host_ms(lambda group=group: passes.launch(group), options.repeats, wait=True),
+            }
+            print(*shape, json.dumps({name: round(value, 3) for name, value in result.items()}), flush=True)
+            if shape.positions == 128:
+                print(*shape, "error:", json.dumps(errors(config, lm, passes, shape)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
