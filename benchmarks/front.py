@@ -4,6 +4,7 @@ The server is the one of chain_overhead.py: instant models that stream 1 s of au
 a process of its own before it. When tritonserver ends before its time, the end of its log is printed.
 
     python benchmarks/front.py --requests 50 --streams 1 50 200 --aborts 1000
+    taskset -c 2-15 python benchmarks/front.py --front-cores 0,1    # nothing shares the front's cores
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +46,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=50, help="one after another, for the added latency")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 50, 200], help="at a time")
     parser.add_argument("--aborts", type=int, default=1000, help="connections that are closed early")
+    parser.add_argument("--front-cores", type=cores, help="that the front runs on, such as 0,1; default: all")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ[DIRECTORY_VARIABLE] = folder
@@ -51,9 +54,13 @@ def main() -> None:
         with (
             serve(Path(folder), places) as server,
             alive(server.session, Path(folder) / "server.log"),
-            front(server.grpc_url) as (port, process),
+            front(server.grpc_url, options.front_cores) as (port, process),
         ):
             asyncio.run(measure(options, server, port, process))
+
+
+def cores(text: str) -> set[int]:
+    return {int(number) for number in text.split(",")}
 
 
 @contextmanager
@@ -78,10 +85,15 @@ async def measure(options: argparse.Namespace, server: Server, port: int, proces
 
 
 @contextmanager
-def front(grpc_url: str) -> Iterator[tuple[int, int]]:
-    """Port and process of a front."""
+def front(grpc_url: str, cores: set[int] | None) -> Iterator[tuple[int, int]]:
+    """Port and process of a front, on these cores alone where some are given."""
     command = [sys.executable, "-m", "cosyvoice_front", f"front.grpc_url={grpc_url}", "front.port=0"]
-    with tempfile.NamedTemporaryFile("w+") as log, subprocess.Popen(command, stderr=log) as process:
+    with (
+        tempfile.NamedTemporaryFile("w+") as log,
+        subprocess.Popen(
+            command, stderr=log, preexec_fn=partial(os.sched_setaffinity, 0, cores) if cores else None
+        ) as process,
+    ):
         try:
             while (found := RUNNING.search(Path(log.name).read_text("utf-8"))) is None:
                 assert process.poll() is None, "the front has ended"

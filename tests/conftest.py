@@ -2,11 +2,12 @@
 
 ``pytest`` tries every property on the same examples in every run. New examples come with
 
-    OMP_NUM_THREADS=1 pytest -m "hypothesis and not server" --hypothesis-profile=fresh
+    pytest -m "hypothesis and not server" --hypothesis-profile=fresh
 
-which a nightly run or a developer starts, as often as there is time. A failure prints a line that reproduces
-it, and its example is kept in ``.hypothesis`` and tried first from then on. An example that found a fault
-goes into its test as ``@example``.
+which a nightly run or a developer starts, as often as there is time; costly properties then try several
+times as many (``examples``). A failure prints a line that reproduces it, and its example is kept in
+``.hypothesis`` and tried first from then on. An example that found a fault goes into its test as
+``@example``.
 
 ``pytest -m "not slow and not server"`` takes less than two and a half minutes; ``pytest -m gpu``
 needs a GPU.
@@ -14,7 +15,11 @@ needs a GPU.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+# One thread for each test process and what it starts: the networks are small, and processes run side by side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,19 +41,38 @@ SLOW = (
     "checkpoint/test_making.py",
     "compiled/test_engine_loading.py::test_token2wav_on_",
     "compiled/test_engine_parts.py::test_streamed_mel_equals_that_of_torch",
+    "compiled/test_onnx_vocoder.py::test_decoder_equals_torch[other",
+    "compiled/test_onnx_vocoder.py::test_decoder_equals_torch[published-float16",
     "compiled/test_tensorrt_engines.py::test_captured_and_other_shapes",
+    "compiled/test_tensorrt_engines.py::test_rows_of_a_batch_that_is_too_long_run_at_once",
+    "compiled/test_tensorrt_engines.py::test_the_flow_streams_through_captured_engines_as_through_torch",
     "compiled/test_tensorrt_rtx.py",
     "demo_voice/test_demo_voice.py",
+    "deployment/test_served_family.py::test_stage_says_so",
+    "flow/test_cosyvoice3_stream.py::test_any_batch_of_streams_equals_whole_utterances",
     "flow/test_flow_stream.py::test_any_batch_of_streams_equals_whole_utterances",
     "flow/test_graphed_calls.py",
     "lm/test_batch_decoder.py::test_tokens_do_not_depend_on_neighbours",
+    "lm/test_cosyvoice3_lm.py::test_captured_steps_draw_the_tokens_of_eager_ones",
+    "lm/test_device_steps.py::test_a_text_stream_that_leaves_while_it_waits_takes_nothing_from_the_next",
+    "lm/test_device_steps.py::test_captured_steps_read_nothing_on_the_host",
+    "lm/test_device_steps.py::test_streams_of_text_are_those_of_the_host",
+    "lm/test_slot_draws.py::test_distribution_is_the_definitions[ras",
     "lm/test_streamed_generation.py::test_neighbours_do_not_change_a_stream",
+    "lm/test_streamed_generation.py::test_speech_depends_on_the_text_and_not_on_when_it_came[device",
     "metrics/test_metrics.py::test_readers_see_whole_numbers_while_another_thread_writes",
     "models/",
+    "parity/test_cosyvoice3_token2wav.py::test_our_streaming_is_the_exact_one[cosyvoice3-s0",
+    "parity/test_cosyvoice3_token2wav.py::test_reference_streaming[cosyvoice3-s0",
+    "parity/test_cosyvoice3_vocoder.py::test_streamed_equals_whole[cosyvoice3-c2-1]",
+    "parity/test_cosyvoice3_vocoder.py::test_streamed_equals_whole[cosyvoice3-stream-1]",
     "parity/test_token2wav.py::test_reference_offline[s0",
     "parity/test_token2wav.py::test_reference_speed[s0",
     "parity/test_token2wav.py::test_reference_streaming[s0",
+    "parity/test_token2wav.py::test_reference_streaming[s1",
     "pipeline/test_cosyvoice3.py::test_any_schedule_of_tokens_gives_the_same_samples",
+    "pipeline/test_cosyvoice3.py::test_streamed_equals_offline",
+    "pipeline/test_streamed_text.py::test_audio_depends_on_clauses_and_marks_and_not_on_pieces_or_time[False",
     "pipeline/test_streamed_waveform.py::test_streamed_equals_offline",
     "scripts/test_documents.py",
     "scripts/test_help.py::test_help_of_the_demo_voice",
@@ -56,10 +80,13 @@ SLOW = (
     "serving/lm/engine_tensorrt_llm/test_trtllm_conversion.py::test_nothing_imports_tensorrt_llm",
     "serving/lm/engine_tensorrt_llm/test_trtllm_decoding.py::test_no_id_but_speech_is_ever_emitted",
     "serving/lm/test_lm_engines.py::test_every_engine_and_strategy_is_measured",
+    "serving/speech/test_admission.py::test_nobody_is_starved_among_clients_who_come_back_when_told[False-256",
+    "serving/speech/test_admission.py::test_nobody_is_starved_among_clients_who_come_back_when_told[True-256",
     "serving/token2wav/test_failed_batch.py",
     "serving/token2wav/test_graphed_token2wav.py",
     "serving/token2wav/test_wave_parity.py",
-    "vocoder/test_graphed_windows.py::test_replayed_windows_equal_whole_utterances",
+    "vocoder/test_causal_vocoder.py::test_captured_windows_equal_whole_utterances",
+    "vocoder/test_graphed_windows.py",
     "vocoder/test_vocoder_stream.py::test_batch_row_equals_single_run_at_any_position",
     "voice/test_voice_store.py::test_processes_share_one_store_directory",
 )

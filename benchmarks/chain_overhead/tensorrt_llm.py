@@ -14,13 +14,14 @@ from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 
 TOKENS, GROUP_TOKENS, PERIOD_S = 250, 25, 0.1
+MOST_AT_ONCE = 256
 
 
 class TritonPythonModel:
     def initialize(self, arguments):
         parameters = json.loads(arguments["model_config"])["parameters"]
         self.speech_offset = tokenizer_length(Layout(parameters["checkpoint_dir"]["string_value"]))
-        self.pool = ThreadPoolExecutor(64)
+        self.pool = ThreadPoolExecutor(MOST_AT_ONCE)
 
     def execute(self, requests):
         for request in requests:

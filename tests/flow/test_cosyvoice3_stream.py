@@ -12,6 +12,7 @@ from capture_fake import TracingCapture
 from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.stream import FlowStream
+from examples import examples
 
 TOLERANCE = 1e-5
 FLOW = random_flow(config=COSYVOICE3)
@@ -25,13 +26,13 @@ def mels(flow: Flow, changed: int | None = None, streaming: bool = True) -> torc
     return flow.generate([random_prompt(0, 1)], [tokens], streaming=streaming)[0]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(10, fresh=50))
 @given(UTTERANCES)
 def test_any_batch_of_streams_equals_whole_utterances(utterances):
     check_streams(FlowStream(FLOW, num_pages=60), utterances, TOLERANCE)
 
 
-@settings(max_examples=5)
+@settings(max_examples=examples(5, fresh=20))
 @given(UTTERANCES)
 def test_any_batch_of_streams_equals_whole_utterances_with_less_lookahead(utterances):
     flow = random_flow(config=COSYVOICE3)

@@ -11,19 +11,20 @@ from streams import UTTERANCES, check_streams
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
 from cosyvoice_runtime.flow.stream import FlowStream
+from examples import examples
 
 TOLERANCE = 1e-5
 FLOW = random_flow()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(10, fresh=50))
 @given(UTTERANCES)
 def test_any_batch_of_streams_equals_whole_utterances(utterances):
     check_streams(FlowStream(FLOW, num_pages=60), utterances, TOLERANCE)
 
 
 @pytest.mark.parametrize("tokens", [0, 1, 2])
-@settings(max_examples=10)
+@settings(max_examples=examples(5, fresh=20))
 @given(UTTERANCES)
 def test_any_batch_of_streams_equals_whole_utterances_with_less_lookahead(tokens, utterances):
     flow = random_flow()

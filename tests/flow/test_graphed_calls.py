@@ -13,6 +13,7 @@ from cosyvoice_runtime.cuda_graphs import batch_buckets
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import BatchShape
 from cosyvoice_runtime.flow.stream import FlowStream
+from examples import examples
 
 TOLERANCE = 1e-5
 FLOW = random_flow()
@@ -64,7 +65,7 @@ def test_replayed_calls_equal_whole_utterances(stream, capture):
     assert stream.pool.free_pages == 60
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(6, fresh=30))
 @given(UTTERANCES)
 def test_any_batch_of_replayed_streams_equals_whole_utterances(stream, utterances):
     check_streams(stream, utterances, TOLERANCE)

@@ -18,6 +18,14 @@ T = TypeVar("T")
 TIMEOUT_S = 60.0
 
 
+class PromptServer(uvicorn.Server):
+    """Ends as soon as it is told to; uvicorn's own looks ten times a second, and many tests would wait."""
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            await asyncio.sleep(0.01)
+
+
 class RunningFront:
     """
     Attributes:
@@ -28,7 +36,7 @@ class RunningFront:
     def __init__(self, settings: Settings, upstream: FakeUpstream | None) -> None:
         self._upstream = upstream
         config = uvicorn_config(settings, upstream)
-        self._server = uvicorn.Server(config)
+        self._server = PromptServer(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="front")

@@ -18,6 +18,7 @@ from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.network import CacheFullError, SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from examples import examples
 
 MakeDecoder = Callable[..., BatchDecoder]
 POISON = 89
@@ -63,7 +64,7 @@ utterances = st.lists(
 
 
 @given(utterances, st.sampled_from([1, 3]))
-@settings(max_examples=30)
+@settings(max_examples=examples(12, fresh=60))
 def test_tokens_do_not_depend_on_neighbours(
     make: MakeDecoder,
     lm: SpeechLM,

@@ -19,6 +19,7 @@ from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.transfer import Fetch
 from counted_draws import counted_sample_batch
+from examples import examples
 
 ahead = partial(BatchDecoder, capture=play_back)
 TEXT = [(7 * i) % 80 + 1 for i in range(60)]
@@ -51,7 +52,7 @@ requests = st.builds(
 
 
 @given(st.lists(st.tuples(requests, st.integers(1, 12), st.integers(0, 20)), min_size=1, max_size=4))
-@settings(max_examples=25)
+@settings(max_examples=examples(12, fresh=50))
 def test_utterances_are_those_of_the_host(
     lm: SpeechLM, utterances: list[tuple[SamplingOptions, int, int]]
 ) -> None:
@@ -79,7 +80,7 @@ def test_utterances_are_those_of_the_host(
     st.booleans(),
     st.sampled_from([40, 60, 256]),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(12, fresh=80))
 def test_streams_of_text_are_those_of_the_host(
     lm: SpeechLM, sizes: list[int], num_speech: int, options: SamplingOptions, upstream: bool, max_len: int
 ) -> None:

@@ -20,6 +20,7 @@ from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn, draw_plain
 from cosyvoice_runtime.lm.text_stream import TextStream
 from counted_draws import counted_draw
+from examples import examples
 
 MAX_LEN = 16
 SPEECH = 37
@@ -100,7 +101,7 @@ def draw_for(
 
 
 @given(st.lists(cases, min_size=1, max_size=5), st.integers(0, 10_000), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=examples(30, fresh=120))
 def test_slots_draw_what_the_definition_says(small, cases, seed, ties):
     """Two draws after each history, in slots in any order."""
     generator = torch.Generator().manual_seed(seed)

@@ -18,6 +18,7 @@ from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from examples import examples
 
 MakeDecoder = Callable[..., BatchDecoder]
 TEXT = [(7 * i) % 80 + 1 for i in range(40)]
@@ -69,7 +70,7 @@ def test_waiting_stream_does_not_hold_up_others(make: MakeDecoder, lm: SpeechLM)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 32), st.integers(0, 100))
-@settings(max_examples=15)
+@settings(max_examples=examples(6, fresh=30))
 def test_neighbours_do_not_change_a_stream(
     make: MakeDecoder, lm: SpeechLM, sizes: list[int], num_prompt_speech: int, seed: int
 ) -> None:
@@ -104,7 +105,7 @@ def test_less_than_a_block_of_text_equals_a_whole_prompt(make: MakeDecoder, lm: 
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 20)), min_size=1, max_size=6),
     st.sampled_from([0, 7, 15, 32]),
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(10, fresh=50))
 def test_speech_depends_on_the_text_and_not_on_when_it_came(
     make: MakeDecoder, lm: SpeechLM, pieces: list[tuple[int, int]], num_prompt_speech: int
 ) -> None:

@@ -20,6 +20,7 @@ from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.cli import main
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
+from examples import examples
 
 PREFIX = "You are a helpful assistant.<|endofprompt|>"
 TEXT = PREFIX + "Hello world. How are you?"
@@ -59,7 +60,7 @@ def test_streamed_equals_offline(synthesizer):
     assert samples.abs().max() > 0.01
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(5, fresh=30))
 @given(
     length=st.integers(1, 120),
     cut=st.lists(st.integers(1, 60), max_size=6),

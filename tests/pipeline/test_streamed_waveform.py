@@ -16,6 +16,7 @@ from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
+from examples import examples
 
 PAGES = 40
 TOLERANCE = 1e-3
@@ -67,7 +68,7 @@ def speak(
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(6, fresh=40))
 @given(
     prompt_length=st.integers(0, 90),
     length=st.integers(1, 160),

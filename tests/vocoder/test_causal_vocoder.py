@@ -14,6 +14,7 @@ from capture_fake import TracingCapture
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
 from cosyvoice_runtime.vocoder import HiFT, VocoderState, context, stream
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
+from examples import examples
 
 CAUSAL = CausalVocoderConfig(**asdict(PUBLISHED), lookahead_frames=4)
 OTHER_CAUSAL = CausalVocoderConfig(**asdict(OTHER), lookahead_frames=2)
@@ -28,7 +29,7 @@ def whole(hift: HiFT, mel: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(max_examples=20)
+@settings(max_examples=examples(8, fresh=40))
 @given(sizes=SIZES)
 def test_any_chunking_equals_the_whole_utterance(name: str, sizes: list[int]) -> None:
     config = CONFIGS[name]

@@ -11,6 +11,7 @@ from small_hift import CONFIGS, OTHER, PUBLISHED, random_mel, small_hift, stream
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.vocoder import SourceNoise, VocoderState, context, stream
+from examples import examples
 
 ROUNDING = 1e-7
 """Of the float32 waveform, where the decoder is float64."""
@@ -19,7 +20,7 @@ EXACT = context(PUBLISHED).lookahead
 SIZES = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(any)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(15, fresh=60))
 @given(sizes=SIZES)
 def test_any_chunking_equals_the_whole_utterance(sizes: list[int]) -> None:
     hift, mel = small_hift(OTHER), random_mel(sum(sizes), config=OTHER)
@@ -28,7 +29,7 @@ def test_any_chunking_equals_the_whole_utterance(sizes: list[int]) -> None:
     torch.testing.assert_close(found, whole(hift, mel, seed=1), atol=ROUNDING, rtol=0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(12, fresh=60))
 @given(utterances=st.lists(SIZES, min_size=2, max_size=4))
 def test_batch_row_equals_single_run_at_any_position(utterances: list[list[int]]) -> None:
     hift = small_hift(OTHER)

@@ -17,6 +17,7 @@ from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 from cosyvoice_runtime.metrics import Metrics, read_samples
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveScheduler, WaveService, load_wave_service
 from cosyvoice_runtime.serving.token2wav.load import warm_up
+from examples import examples
 
 TOLERANCE = 2e-3
 """Of the waveform, full scale 1: batching changes roundings, which the running phase adds up."""
@@ -63,7 +64,7 @@ def numbers(directory: Path) -> dict[str, float]:
     return dict(found)
 
 
-@hypothesis_settings(max_examples=10)
+@hypothesis_settings(max_examples=examples(5, fresh=20))
 @given(
     lengths=st.lists(st.integers(1, 90), min_size=1, max_size=4),
     hop=st.integers(5, 60),
@@ -98,7 +99,7 @@ def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, 
     assert service.usage().pages_in_use == 0
 
 
-@hypothesis_settings(max_examples=8)
+@hypothesis_settings(max_examples=examples(5, fresh=16))
 @given(
     lengths=st.lists(st.integers(1, 130), min_size=1, max_size=4),
     turn_s=st.sampled_from([1e-4, 0.05, 10.0]),
