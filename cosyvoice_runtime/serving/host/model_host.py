@@ -92,9 +92,9 @@ class Calls(service_pb2_grpc.GRPCInferenceServiceServicer):
         if first is None:
             return
         self._begin(first, answers)
-        await context.send_initial_metadata(())
         reading = asyncio.create_task(self._read(messages, answers))
         try:
+            await context.send_initial_metadata(())
             while (answer := await answers.get()) is not None:
                 yield _streamed(first, answer)
         finally:
