@@ -115,8 +115,8 @@ class PagedInputs:
         config, block = flow.config, flow.config.encoder.chunk_tokens
         given = shape.tokens + config.lookahead_tokens
         speaker = torch.zeros(shape.rows, config.speaker_dim)
-        for row, span in enumerate(spans):
-            speaker[row] = span.prompt.speaker
+        if spans:
+            torch.stack([span.prompt.speaker.float() for span in spans], out=speaker[: len(spans)])
         return cls(
             shape=shape,
             num_pages=shape.pages(block),
