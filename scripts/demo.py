@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, audio_writer, read_reference
+from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
@@ -38,7 +39,7 @@ def main() -> int:
     parser.add_argument(
         "--reference-text",
         default=(DEMO_VOICE / "reference.txt").read_text("utf-8").strip(),
-        help="what the reference says",
+        help="what the reference says; an instruction that the checkpoint needs is put before it",
     )
     parser.add_argument("--output", type=Path, default=ROOT / "demo.wav")
     parser.add_argument("--serve", action="store_true", help="then serve OpenAI's speech API until Ctrl-C")
@@ -54,7 +55,8 @@ def main() -> int:
             log_file=BUILD / "tritonserver.log",
         )
         with Server(repository, ports) as server:
-            reference = read_reference(str(options.reference), options.reference_text)
+            words = Layout(options.checkpoint).family.instructed(options.reference_text)
+            reference = read_reference(str(options.reference), words)
             speak(server.grpc_url, SpeechRequest(options.text, reference, seed=1), options.output)
             if options.serve:
                 serve(server.grpc_url)
