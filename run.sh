@@ -3,7 +3,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-CHECKPOINT="${CHECKPOINT:-checkpoints/CosyVoice2-0.5B}"
+FAMILY="${FAMILY:-cosyvoice2}"
+PUBLISHED=CosyVoice2-0.5B
+[[ "$FAMILY" != cosyvoice3 ]] || PUBLISHED=Fun-CosyVoice3-0.5B
+CHECKPOINT="${CHECKPOINT:-checkpoints/$PUBLISHED}"
 SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
 VENV="${VENV:-.venv}"
@@ -25,8 +28,8 @@ Usage:
      5  benchmark           clients against the server, streaming or offline
      6  offline benchmark   without a server
 
-Variables: CHECKPOINT, SOURCE, MODEL_REPO, VENV (system: the python3 on PATH, and nothing is installed), and
-COSYVOICE_* for every setting in docs/settings.md.
+Variables: FAMILY (cosyvoice2, cosyvoice3: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO, VENV (system:
+the python3 on PATH, and nothing is installed), and COSYVOICE_* for every setting in docs/settings.md.
 TEXT
 }
 
@@ -48,13 +51,19 @@ find_server() { # find_server http|grpc: where the settings say that it listens,
   SERVER=(--url "$url")
 }
 
+find_instruction() { # what a checkpoint that is here needs before each text; empty for CosyVoice2
+  INSTRUCTION=""
+  [[ " ${OPTIONS[*]}" != *" --instruct"* ]] || return 0
+  [[ ! -e "$CHECKPOINT/cosyvoice3.yaml" ]] || INSTRUCTION="$("$PYTHON" scripts/usual_instruction.py "$CHECKPOINT")"
+}
+
 refuse() { echo "run.sh: $*" >&2; exit 2; }
 
 environment() { # environment [--test]
   [[ "$VENV" == system ]] || python3 scripts/environment.py --venv "$VENV" "$@"
 }
 
-stage_0() { say "checkpoint"; "$PYTHON" scripts/fetch_checkpoint.py "$CHECKPOINT" --source "$SOURCE"; }
+stage_0() { say "checkpoint"; "$PYTHON" scripts/fetch_checkpoint.py "$CHECKPOINT" --source "$SOURCE" --family "$FAMILY"; }
 
 stage_1() {
   say "engines"
@@ -79,13 +88,17 @@ stage_4() {
   local client=client/grpc_client.py port=grpc
   [[ "$MODE" == offline ]] && client=client/http_client.py port=http
   find_server "$port"
-  "$PYTHON" "$client" "${SERVER[@]}" --text "Hello, this is a voice out of a Triton server." --output speech.wav "${OPTIONS[@]}"
+  find_instruction
+  "$PYTHON" "$client" "${SERVER[@]}" --text "${INSTRUCTION}Hello, this is a voice out of a Triton server." \
+    --output speech.wav "${OPTIONS[@]}"
 }
 
 stage_5() {
   say "benchmark ($MODE)"
   find_server grpc
-  "$PYTHON" benchmarks/client_server.py "${SERVER[@]}" --mode "$MODE" --concurrency 1,2,4,8 "${OPTIONS[@]}"
+  find_instruction
+  "$PYTHON" benchmarks/client_server.py "${SERVER[@]}" --mode "$MODE" --concurrency 1,2,4,8 \
+    ${INSTRUCTION:+--instruction "$INSTRUCTION"} "${OPTIONS[@]}"
 }
 
 stage_6() {

@@ -47,8 +47,10 @@ from measuring.workload import (
     Utterance,
     VoiceReference,
     WorkloadError,
+    add_instruction,
     built_in,
     endless,
+    instructed,
     read_manifest,
     read_split,
 )
@@ -111,7 +113,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     texts.add_argument("--split-name", help="of CosyVoice's data sets; needs the package datasets")
     add_voice(parser.add_argument_group("voice of texts without a reference (default: the server's)"))
-    add_options(parser.add_argument_group("how they are spoken (defaults: the server's)"))
+    manner = parser.add_argument_group("how they are spoken (defaults: the server's)")
+    add_options(manner)
+    add_instruction(manner)
     options = parser.parse_args(arguments)
     if options.plot and not can_plot():
         parser.error(HINT)
@@ -146,7 +150,10 @@ def request(options: argparse.Namespace, utterance: Utterance) -> SpeechRequest:
     """The request for an utterance; its reference is read and converted here, before anything is timed."""
     own = utterance.reference
     voice = reference(options) if own is None else client_reference(own)
-    return SpeechRequest(utterance.text, voice, **spoken_options(options))
+    text = utterance.text
+    if options.instruct_text is None:
+        text, voice = instructed(options.instruction, text, voice)
+    return SpeechRequest(text, voice, **spoken_options(options))
 
 
 def client_reference(own: VoiceReference) -> Reference:

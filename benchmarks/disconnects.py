@@ -32,6 +32,7 @@ import tritonclient.http
 from benchmarks.measuring.machine import provenance
 from benchmarks.measuring.sentences import SENTENCES
 from benchmarks.measuring.work_left import work_left
+from benchmarks.measuring.workload import add_instruction
 from cosyvoice_client import AsyncSpeechClient, ClientError, SpeechRequest, UnavailableError
 from cosyvoice_client.request import OFFLINE_MODEL, infer_inputs
 from cosyvoice_runtime.processes import living
@@ -100,8 +101,9 @@ def _resident_kib(process: Path) -> int:
 class Disconnects:
     """Clients of one server, and what became of them."""
 
-    def __init__(self, url: str, http_url: str) -> None:
+    def __init__(self, url: str, http_url: str, instruction: str = "") -> None:
         self._url = url
+        self._texts = {name: instruction + text for name, text in SENTENCES.items()}
         self._http_host, self._http_port = http_url.rsplit(":", 1)
         self._others = AsyncSpeechClient(url)
         self.left: Counter[str] = Counter()
@@ -118,7 +120,7 @@ class Disconnects:
     async def leave(self, chance: random.Random) -> None:
         """One client that leaves."""
         [fate] = chance.choices(list(SHARES), list(SHARES.values()))
-        request = SpeechRequest(SENTENCES[chance.choice(SPOKEN)], seed=chance.randrange(1000))
+        request = SpeechRequest(self._texts[chance.choice(SPOKEN)], seed=chance.randrange(1000))
         try:
             await self._fates[fate](request, chance)
             self.left[fate] += 1
@@ -129,7 +131,7 @@ class Disconnects:
     async def listen(self, until: asyncio.Event, seed: int) -> None:
         """Hear the sentences over and over, and compare them with the first time."""
         async with AsyncSpeechClient(self._url) as client:
-            requests = [SpeechRequest(SENTENCES[name], seed=seed) for name in HEARD]
+            requests = [SpeechRequest(self._texts[name], seed=seed) for name in HEARD]
             alone = [await self._audio(client, request) for request in requests]
             over = False
             while not over:
@@ -215,6 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of who leaves how and when")
     parser.add_argument("--server", type=int, metavar="PID", help="tritonserver, where several run")
     parser.add_argument("--output", type=Path, help="where the figures are written as JSON")
+    add_instruction(parser)
     options = parser.parse_args(arguments)
     figures = asyncio.run(disconnects(options))
     print(json.dumps(figures, indent=2))
@@ -225,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def disconnects(options: argparse.Namespace) -> dict[str, object]:
     """The figures."""
-    everybody, over = Disconnects(options.url, options.http), asyncio.Event()
+    everybody, over = Disconnects(options.url, options.http, options.instruction), asyncio.Event()
     numbers, started = iter(range(options.count)), time.monotonic()
 
     async def leave() -> None:

@@ -50,7 +50,15 @@ from measuring.batches import Speech, Spoken, speak_tokens, speak_waves
 from measuring.machine import provenance
 from measuring.progress import Progress
 from measuring.stopwatch import Stopwatch
-from measuring.workload import Utterance, VoiceReference, WorkloadError, built_in, read_manifest, read_split
+from measuring.workload import (
+    Utterance,
+    VoiceReference,
+    WorkloadError,
+    built_in,
+    instructed,
+    read_manifest,
+    read_split,
+)
 
 BACKENDS = {"trtllm": "tensorrt_llm"}
 """CosyVoice's names of engines, where the settings have others."""
@@ -77,6 +85,7 @@ class FrontEnd:
 
     Attributes:
         sample_rate: of what is spoken.
+        family: of the checkpoint.
         speakers: voices that the checkpoint brings, by name.
         make_voice: the voice of a reference and what it says.
     """
@@ -85,8 +94,9 @@ class FrontEnd:
         layout = Layout(checkpoint)
         extractors = Extractors(layout, threads)
         self.sample_rate = load_config(checkpoint).vocoder.sample_rate
-        self._tokenizer = TextTokenizer(layout.vocabulary.parent)
-        self._text = TextFrontEnd(self._tokenizer)
+        self.family = layout.family
+        self._tokenizer = TextTokenizer(layout.vocabulary.parent, self.family.special_tokens)
+        self._text = TextFrontEnd(self._tokenizer, family=self.family)
         self.make_voice: Callable[[Audio, str], Voice] = extractors.voice
         self.speakers: Mapping[str, Voice] = import_speakers(
             load_speakers(layout), self._tokenizer.decode, extractors.checkpoint_id
@@ -283,12 +293,12 @@ def prepare(
     voices: dict[object, Voice] = {}
     segments = []
     for utterance in utterances:
-        reference = utterance.reference
+        text, reference = instructed(front_end.family.usual_instruction, utterance.text, utterance.reference)
         key = None if reference is None else (str(reference.audio), reference.text)
         if key not in voices:
             voices[key] = make_voice(reference, front_end, watch)
         with watch("text_tokenization"):
-            segments += cut(options, utterance, voices[key], front_end)
+            segments += cut(options, utterance.name, text, voices[key], front_end)
     return segments
 
 
@@ -309,18 +319,18 @@ def make_voice(reference: VoiceReference | None, front_end: FrontEnd, watch: Sto
 
 
 def cut(
-    options: argparse.Namespace, utterance: Utterance, voice: Voice, front_end: FrontEnd
+    options: argparse.Namespace, utterance: str, text: str, voice: Voice, front_end: FrontEnd
 ) -> list[TextSegment]:
     """The segments of an utterance, with the seeds that a Synthesizer would use."""
     return [
         TextSegment(
-            utterance.name,
+            utterance,
             voice,
             prompt,
             sampling(options, derived_seed(options.seed, "sampling", segment)),
             derived_seed(options.seed, "noise", segment),
         )
-        for segment, prompt in enumerate(front_end.prompts(utterance.text, voice))
+        for segment, prompt in enumerate(front_end.prompts(text, voice))
     ]
 
 

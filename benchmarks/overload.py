@@ -31,7 +31,7 @@ from measuring.machine import provenance
 from measuring.overload import Level, figures, verdicts
 from measuring.progress import Progress
 from measuring.report import table
-from measuring.workload import Utterance, endless
+from measuring.workload import Utterance, add_instruction, endless
 
 TEXTS = (
     "The train to the coast leaves at a quarter past nine.",
@@ -85,6 +85,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--capacity", type=float, help="requests a second, instead of measuring it")
     parser.add_argument("--timeout", type=float, default=60.0, help="longest silence of the server")
     parser.add_argument("--seed", type=int, default=0, help="of texts and arrivals (%(default)s)")
+    add_instruction(parser)
     return parser.parse_args(arguments)
 
 
@@ -100,7 +101,8 @@ def numbers(kind: type) -> Callable[[str], list[Any]]:
 
 async def run(options: argparse.Namespace) -> list[Level]:
     """The figures of every level."""
-    utterances = endless([Utterance(text, text) for text in TEXTS], options.seed)
+    texts = [Utterance(text, options.instruction + text) for text in TEXTS]
+    utterances = endless(texts, options.seed)
     async with Users(options) as users:
         capacity = options.capacity
         levels = []

@@ -39,6 +39,7 @@ from cosyvoice_client.reference import SERVER_RATE, Reference
 from measuring.sentences import SENTENCES
 from measuring.server_processes import Holding, ServerProcesses, growths
 from measuring.work_left import work_left
+from measuring.workload import add_instruction
 
 SHARES = {"listen": 57, "leave": 25, "leave at once": 10, "bad input": 5, "new voice": 3}
 SEEDS = 4
@@ -189,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kill-minutes", type=float, default=0, help="between two deaths; default none")
     parser.add_argument("--longest", type=int, default=1000, help="characters of a text (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the clients' fates")
+    add_instruction(parser)
     options = parser.parse_args(arguments)
     failures = asyncio.run(soak(options))
     for failure, count in Counter(failures).items():
@@ -199,7 +201,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def soak(options: argparse.Namespace) -> list[str]:
     """What failed."""
     until = time.monotonic() + 60 * options.minutes
-    texts = [text for text in SENTENCES.values() if len(text) <= options.longest]
+    sentences = [text for text in SENTENCES.values() if len(text) <= options.longest]
+    texts = [options.instruction + text for text in sentences]
     server = server_here(options)
     held: list[Holding] = []
     async with AsyncSpeechClient(options.url) as client:

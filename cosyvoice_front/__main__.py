@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import os
 import sys
+from contextlib import suppress
 
 import uvicorn
 
@@ -33,7 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
         logger.error("%s", error)
         return 2
     server = uvicorn.Server(uvicorn_config(settings))
-    server.run()
+    with suppress(KeyboardInterrupt):  # which uvicorn raises after Ctrl-C, when it has ended
+        server.run()
     return 0 if server.started else 1  # after SIGTERM uvicorn ends the process by it
 
 

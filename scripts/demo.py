@@ -10,20 +10,29 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, audio_writer, read_reference
+from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
+from cosyvoice_runtime.settings import FrontSettings, Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "demo"
 DEMO_VOICE = ROOT / "demo_voice"
+POLL_S = 0.1
+INTERRUPTED = 130
+
+
+class DemoError(CosyVoiceError):
+    """The demo can't go on."""
 
 
 def main() -> int:
@@ -38,7 +47,7 @@ def main() -> int:
     parser.add_argument(
         "--reference-text",
         default=(DEMO_VOICE / "reference.txt").read_text("utf-8").strip(),
-        help="what the reference says",
+        help="what the reference says; an instruction that the checkpoint needs is put before it",
     )
     parser.add_argument("--output", type=Path, default=ROOT / "demo.wav")
     parser.add_argument("--serve", action="store_true", help="then serve OpenAI's speech API until Ctrl-C")
@@ -54,13 +63,16 @@ def main() -> int:
             log_file=BUILD / "tritonserver.log",
         )
         with Server(repository, ports) as server:
-            reference = read_reference(str(options.reference), options.reference_text)
+            words = Layout(options.checkpoint).family.instructed(options.reference_text)
+            reference = read_reference(str(options.reference), words)
             speak(server.grpc_url, SpeechRequest(options.text, reference, seed=1), options.output)
             if options.serve:
                 serve(server.grpc_url)
     except CosyVoiceError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 
@@ -74,15 +86,37 @@ def make_repository(checkpoint: Path) -> Path:
 
 
 def serve(grpc_url: str) -> None:
-    """Run the front before this server, with the voices of the server's own directory, until Ctrl-C."""
+    """Run the front before this server, with the voices of the server's own directory, until Ctrl-C.
+
+    Raises:
+        DemoError: the front ends by itself.
+    """
     given = [f"front.grpc_url={grpc_url}", f"front.voices_dir={BUILD / 'voices'}"]
     front = Settings.read(given, os.environ).front
+    with subprocess.Popen([sys.executable, "-m", "cosyvoice_front", *given], cwd=ROOT) as process:
+        try:
+            while process.poll() is None and not listens(front.host, front.port):
+                time.sleep(POLL_S)
+            if process.poll() is None:
+                tell_address(front)
+            process.wait()
+        except KeyboardInterrupt:  # the front gets it too, and ends when those who listen have heard all
+            process.wait()
+    if process.returncode:
+        raise DemoError(f"the front has ended with status {process.returncode}")
+
+
+def listens(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((host, port), timeout=POLL_S):
+        return True
+    return False
+
+
+def tell_address(front: FrontSettings) -> None:
     address = f"http://{front.host}:{front.port}"
     if front.page:
         print(f"page to speak from: {address}/")
     print(f"OpenAI's speech API: {address}/v1 (Ctrl-C ends it)", flush=True)
-    with suppress(KeyboardInterrupt):  # the front gets it too, and ends by itself
-        subprocess.run([sys.executable, "-m", "cosyvoice_front", *given], cwd=ROOT)
 
 
 def speak(url: str, request: SpeechRequest, output: Path) -> None:

@@ -3,6 +3,7 @@
 
     fetch_checkpoint.py OUT                       the published CosyVoice2-0.5B; without a network demo_voice/
     fetch_checkpoint.py OUT --source huggingface  or modelscope, made, or a directory of your own
+    fetch_checkpoint.py OUT --family cosyvoice3   the published Fun-CosyVoice3-0.5B
 
 A directory that already holds a checkpoint, of CosyVoice2 or CosyVoice3, is left alone.
 """
@@ -17,32 +18,44 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint import Layout, make_checkpoint, verify_checkpoint
 from cosyvoice_runtime.checkpoint.checksums import FILE_NAME, require_checksum, write_checksums
-from cosyvoice_runtime.checkpoint.family import FAMILIES
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, FAMILIES, Family
 from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
 
-HUGGING_FACE = "FunAudioLLM/CosyVoice2-0.5B"
-MODEL_SCOPE = "iic/CosyVoice2-0.5B"
 DEMO_VOICE = Path(__file__).resolve().parent.parent / "demo_voice"
 NOTE = ".metadata"
 SHA256 = re.compile(r"[0-9a-f]{64}")
-UNUSED_FILES = ["*.zip", "*.png", "asset/*", "flow.decoder.estimator.fp32.onnx"]
-"""Of the published directory: exports that this runtime does not read."""
+UNUSED_FILES = ["*.zip", "*.png", "asset/*", "flow.decoder.estimator*.onnx", "llm.rl.pt"]
+"""Of the published directories: exports and other weights that this runtime does not read."""
+
+
+class Homes(NamedTuple):
+    """Names under which a family's checkpoint is published."""
+
+    hugging_face: str
+    model_scope: str
+
+
+HOMES = {
+    COSYVOICE2: Homes("FunAudioLLM/CosyVoice2-0.5B", "iic/CosyVoice2-0.5B"),
+    COSYVOICE3: Homes("FunAudioLLM/Fun-CosyVoice3-0.5B-2512", "FunAudioLLM/Fun-CosyVoice3-0.5B-2512"),
+}
 
 
 class FetchError(CosyVoiceError):
     """The checkpoint could not be had from the source."""
 
 
-def from_hugging_face(out: Path) -> None:
+def from_hugging_face(out: Path, family: Family) -> None:
     """Download the published checkpoint; what was loaded before an interruption is kept."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        snapshot_download(HUGGING_FACE, local_dir=out, ignore_patterns=UNUSED_FILES)
+        snapshot_download(HOMES[family].hugging_face, local_dir=out, ignore_patterns=UNUSED_FILES)
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise FetchError(f"Hugging Face can't be reached ({type(error).__name__})") from error
     list_checksums(out, sums_of_hugging_face(out))
@@ -65,35 +78,37 @@ def list_checksums(out: Path, published: Mapping[str, str]) -> None:
         write_checksums(out, Layout(out).names(), published)
 
 
-def from_model_scope(out: Path) -> None:
+def from_model_scope(out: Path, family: Family) -> None:
     """Download the published checkpoint from its other home."""
     try:
         from modelscope import snapshot_download
     except ImportError as error:
         raise FetchError("the package modelscope is not installed: pip install modelscope") from error
     try:
-        snapshot_download(MODEL_SCOPE, local_dir=str(out), ignore_file_pattern=UNUSED_FILES)
+        snapshot_download(HOMES[family].model_scope, local_dir=str(out), ignore_file_pattern=UNUSED_FILES)
     except Exception as error:  # its errors have no common base
         raise FetchError(f"ModelScope can't be reached ({type(error).__name__})") from error
     list_checksums(out, {})
 
 
-def made(out: Path) -> None:
+def made(out: Path, family: Family) -> None:
     """Write a small checkpoint with random weights: it runs, it does not speak."""
-    make_checkpoint(out, "tiny", seed=0)
+    make_checkpoint(out, "tiny", seed=0, family=family.name)
 
 
-def published_or_demo_voice(out: Path) -> None:
-    """The published checkpoint if there is a network, else the small one that comes with this repository."""
+def published_or_demo_voice(out: Path, family: Family) -> None:
+    """The published checkpoint; without a network, of CosyVoice2, the small one of this repository."""
     try:
-        from_hugging_face(out)
+        from_hugging_face(out, family)
     except FetchError as error:
+        if family is not COSYVOICE2:
+            raise
         print(f"{error}: using {DEMO_VOICE}, which is small and speaks only English")
         shutil.rmtree(out, ignore_errors=True)
         link(DEMO_VOICE, out)
 
 
-SOURCES: dict[str, Callable[[Path], None]] = {
+SOURCES: dict[str, Callable[[Path, Family], None]] = {
     "auto": published_or_demo_voice,
     "huggingface": from_hugging_face,
     "modelscope": from_model_scope,
@@ -107,8 +122,8 @@ def link(directory: Path, out: Path) -> None:
     os.symlink(directory.resolve(), out, target_is_directory=True)
 
 
-def fetch(out: Path, source: str) -> None:
-    """Make ``out`` a checked checkpoint.
+def fetch(out: Path, source: str, family: Family = COSYVOICE2) -> None:
+    """Make ``out`` a checked checkpoint of the family, unless it holds one of any.
 
     Raises:
         FetchError: the source has none, or what is there is damaged.
@@ -118,7 +133,7 @@ def fetch(out: Path, source: str) -> None:
         print(f"{out}: a checkpoint is there, nothing to do")
         return
     if source in SOURCES:
-        SOURCES[source](out)
+        SOURCES[source](out, family)
     elif Path(source).is_dir():
         link(Path(source), out)
     else:
@@ -145,15 +160,19 @@ def require_listed(out: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    families = {family.name: family for family in FAMILIES}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", type=Path, help="directory to make")
     parser.add_argument("--source", default="auto", help="default: %(default)s")
+    parser.add_argument(
+        "--family", choices=list(families), default=COSYVOICE2.name, help="default: %(default)s"
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        fetch(options.out, options.source)
+        fetch(options.out, options.source, families[options.family])
     except CosyVoiceError as error:
         print(f"fetch_checkpoint: {error}", file=sys.stderr)
         return 1

@@ -7,13 +7,15 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from cosyvoice_client import Reference
 from measuring.sentences import SENTENCES
 
 SPLIT_DATASETS = {"zero": "yuekai/CV3-Eval"}
+END_OF_PROMPT = "<|endofprompt|>"
 DEFAULT_DATASET = "yuekai/seed_tts_cosy2"
 """Where CosyVoice's own benchmarks take a split from: that of the word in its name, else the default."""
 
@@ -30,6 +32,9 @@ class VoiceReference:
     text: str
 
 
+Voice = TypeVar("Voice", Reference, VoiceReference)
+
+
 @dataclass(frozen=True, eq=False)
 class Utterance:
     """A text and, where given, the reference to speak it like."""
@@ -37,6 +42,26 @@ class Utterance:
     name: str
     text: str
     reference: VoiceReference | None = None
+
+
+def add_instruction(parser: Any) -> None:
+    """An option for what :func:`instructed` puts before each text."""
+    example = f"'You are a helpful assistant.{END_OF_PROMPT}'"
+    told = f"stands before each text that has none, for CosyVoice3, such as {example}"
+    parser.add_argument("--instruction", default="", metavar="TEXT", help=told)
+
+
+def instructed(instruction: str, text: str, voice: Voice | None) -> tuple[str, Voice | None]:
+    """Put an instruction before a reference's words, or before the text where there are none.
+
+    CosyVoice3 needs one in each prompt. Where there is one, nothing is changed.
+    """
+    words = "" if voice is None else voice.text
+    if not instruction or END_OF_PROMPT in words + text:
+        return text, voice
+    if voice is None or not voice.text:
+        return instruction + text, voice
+    return text, replace(voice, text=instruction + words)
 
 
 def built_in(reference: VoiceReference | None = None) -> list[Utterance]:

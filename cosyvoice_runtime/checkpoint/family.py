@@ -43,6 +43,10 @@ class Family:
         """Whether every prompt of the speech LM must hold ``<|endofprompt|>``."""
         return bool(self.usual_instruction)
 
+    def instructed(self, text: str) -> str:
+        """The text behind the usual instruction, where one is needed and the text has none."""
+        return text if END_OF_PROMPT in text else self.usual_instruction + text
+
 
 COSYVOICE2 = Family(
     name="cosyvoice2",

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
@@ -48,9 +49,11 @@ def export_merged(layout: Layout, out_dir: str | Path, dtype: torch.dtype, force
         dtype: of the written weights; with the stored one, :func:`read_merged` gives back equal tensors.
 
     Raises:
-        CheckpointError: as ``load_tensors``, or the tokenizer has more tokens than the text table rows.
+        CheckpointError: as ``load_tensors``, the checkpoint is not of CosyVoice2, or the tokenizer has more
+            tokens than the text table rows.
         InvalidInput: ``out_dir`` is not empty.
     """
+    layout.require_family(COSYVOICE2, "the merged form of the speech LM")
     model = load_config(layout.directory)
     config = model.speech_lm
     vocabulary = MergedVocabulary.of(layout, config)

@@ -43,6 +43,21 @@ class Layout:
         """
         return next(iter(self._families()), COSYVOICE2)
 
+    def require_family(self, family: Family, what: str) -> None:
+        """Refuse a checkpoint of another family.
+
+        Args:
+            what: is made of this family alone.
+
+        Raises:
+            CheckpointError: it is of another.
+        """
+        if self.family is not family:
+            raise CheckpointError(
+                f"checkpoint directory {self.directory} is of {self.family.name}; {what} is made of "
+                f"{family.name} alone"
+            )
+
     @property
     def config(self) -> Path:
         return self._file(*(family.config_file for family in self._families() or FAMILIES[::-1]))

@@ -9,7 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from measuring.workload import WorkloadError, built_in, read_manifest, read_split
+from cosyvoice_client import Reference
+from measuring.workload import WorkloadError, built_in, instructed, read_manifest, read_split
+
+INSTRUCTION = "Be brief.<|endofprompt|>"
 
 
 def test_manifest_lines_become_utterances(tmp_path):
@@ -76,3 +79,20 @@ def test_built_in_texts_are_distinct_and_of_many_lengths():
     assert len({utterance.text for utterance in built_in()}) == len(lengths)
     assert lengths[0] < 10
     assert lengths[-1] > 200
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        ("Hello.", None, (f"{INSTRUCTION}Hello.", None)),
+        ("Hello.", "", (f"{INSTRUCTION}Hello.", "")),
+        ("Hello.", "I say.", ("Hello.", f"{INSTRUCTION}I say.")),
+        ("Sing.<|endofprompt|>Hello.", "I say.", ("Sing.<|endofprompt|>Hello.", "I say.")),
+        ("Hello.", "Sing.<|endofprompt|>I say.", ("Hello.", "Sing.<|endofprompt|>I say.")),
+    ],
+)
+def test_instruction_stands_before_the_reference_s_words_or_the_text(text, words, expected):
+    voice = None if words is None else Reference(np.zeros(8, np.float32), words)
+    said, heard = instructed(INSTRUCTION, text, voice)
+    assert (said, heard and heard.text) == expected
+    assert instructed("", text, voice) == (text, voice)

@@ -12,6 +12,7 @@ import torch
 
 import offline_inference
 from cosyvoice_runtime.audio.read import read_audio
+from cosyvoice_runtime.checkpoint import make_checkpoint
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 
@@ -53,6 +54,13 @@ def run(folder, checkpoint, batch_size):
     assert offline_inference.main([*arguments, "--sampling-strategy", "greedy"]) == 0
     audio = {name: soundfile.read(out / f"{name}.wav")[0] for name in TEXTS}
     return audio, json.loads((out / "log.txt").read_text())
+
+
+def test_cosyvoice3_speaks_what_has_no_instruction(folder, tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "tiny", "tiny", seed=0, family="cosyvoice3")
+    audio, log = run(folder, checkpoint, 2)
+    assert all(map(len, audio.values()))
+    assert sum(log["finish_reasons"].values()) == len(TEXTS)
 
 
 def test_batch_gives_the_same_speech_as_a_synthesizer(folder, tiny_checkpoint):

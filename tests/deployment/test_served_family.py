@@ -8,11 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from cosyvoice_runtime.checkpoint import make_checkpoint
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.checkpoint import Layout, make_checkpoint
+from cosyvoice_runtime.checkpoint.huggingface import export_merged
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
+from cosyvoice_runtime.serving.lm.engines.vllm.export import export as vllm_export
 from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.settings import Machine, Settings
@@ -71,6 +75,22 @@ def test_stage_says_so(checkpoint: Path, tmp_path: Path, script: list[str]) -> N
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert "token2wav.backend: 'onnx' is not accepted; torch with a checkpoint of cosyvoice3" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("export", "what"),
+    [
+        (lambda source, out: export_merged(Layout(source), out, torch.float32), "the merged form"),
+        (vllm_export, "an export for vLLM"),
+        (lambda source, out: convert(source, out, ConversionOptions()), "a checkpoint of TensorRT-LLM"),
+    ],
+)
+def test_exports_are_refused_before_anything_is_written(
+    checkpoint: Path, tmp_path: Path, export: Callable[[Path, Path], object], what: str
+) -> None:
+    with pytest.raises(CheckpointError, match=f"is of cosyvoice3; {what}.* is made of cosyvoice2 alone"):
+        export(checkpoint, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

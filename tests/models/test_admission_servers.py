@@ -85,6 +85,19 @@ def whole(server: Server, module, **options) -> str:
     return str(caught.value)
 
 
+def test_probe_takes_no_place_and_its_key_opens_none_to_clients(full: Server, metric) -> None:
+    def ended(how: str) -> float:
+        return metric(full, "cosyvoice_requests_total", model="cosyvoice2", ending=how)
+
+    known = environment_of(full, "cosyvoice2")
+    probe = Probe.read(PROBE, known[PROBE_KEY_VARIABLE])
+    refused, completed = ended("refused"), ended("completed")
+    probe(known[GRPC_URL_VARIABLE], 120.0)
+    assert (ended("refused"), ended("completed")) == (refused, completed + 1)
+    probe(full.grpc_url, 120.0)  # answered: a refusal is an answer
+    assert (ended("refused"), ended("completed")) == (refused + 1, completed + 1)
+
+
 def test_both_entry_models_share_the_place_and_say_when_to_come_back(full):
     assert streamed(full, None).retry_after_s > 0
     for module in (grpc, http):
@@ -98,19 +111,6 @@ def test_client_is_known_by_its_name_however_it_asks(full):
     whole(full, http, headers={"X-Client-Id": "first"})
     fourth = streamed(full, "fourth").retry_after_s
     assert fourth - third == pytest.approx(third - second, abs=0.25)
-
-
-def test_probe_takes_no_place_and_its_key_opens_none_to_clients(full: Server, metric) -> None:
-    def ended(how: str) -> float:
-        return metric(full, "cosyvoice_requests_total", model="cosyvoice2", ending=how)
-
-    known = environment_of(full, "cosyvoice2")
-    probe = Probe.read(PROBE, known[PROBE_KEY_VARIABLE])
-    refused, completed = ended("refused"), ended("completed")
-    probe(known[GRPC_URL_VARIABLE], 120.0)
-    assert (ended("refused"), ended("completed")) == (refused, completed + 1)
-    probe(full.grpc_url, 120.0)  # answered: a refusal is an answer
-    assert (ended("refused"), ended("completed")) == (refused + 1, completed + 1)
 
 
 def environment_of(server: Server, model: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from speaking import TEXT, TIMEOUT_S, assert_same_audio, spoken
 
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest
 
-LEAVERS = 300
+LEAVERS = 150
 LEAVERS_AT_A_TIME = 12
 LONGEST_STAY_S = 0.2
 MOST_WORK = 0.2

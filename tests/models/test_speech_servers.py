@@ -1,10 +1,11 @@
-"""Servers of ``cosyvoice2`` that are full, lose a stage, or stop: each with one of its own."""
+"""Servers of ``cosyvoice2`` that are full, lose one stage after the other, or stop."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +15,14 @@ from speaking import TEXT, assert_same_audio, client, outcome, reference, spoken
 from cosyvoice_client import ClientError, SpeechRequest, UnavailableError
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.supervisor import Server
+
+
+@pytest.fixture(scope="module")
+def server(serve_all, tmp_path_factory) -> Iterator[Server]:
+    """One that loses its stages, and has brought all of them back before the next test."""
+    voices = tmp_path_factory.mktemp("voices")
+    with serve_all(**{"cosyvoice2.voices_dir": voices, "cosyvoice2.child_timeout_s": 5}) as server:
+        yield server
 
 
 def test_utterance_over_the_limit_is_unavailable_and_the_others_finish(serve_all, tmp_path):
@@ -31,32 +40,30 @@ def test_utterance_over_the_limit_is_unavailable_and_the_others_finish(serve_all
 
 @pytest.mark.parametrize("model", ["tensorrt_llm", "token2wav"])
 def test_stage_killed_during_an_utterance_ends_it_with_one_error_and_the_server_recovers(
-    serve_all, tmp_path, eventually, model
+    server, eventually, model
 ):
     request = SpeechRequest(TEXT, reference(), seed=1)
-    with serve_all(**{"cosyvoice2.voices_dir": tmp_path, "cosyvoice2.child_timeout_s": 5}) as server:
-        before = spoken(server, request)
-        chunks = client(server).speak(SpeechRequest(f"{TEXT} " * 60, seed=1))
-        next(chunks)
-        os.kill(stub_of(server, model), signal.SIGKILL)
-        with pytest.raises(ClientError) as caught:
-            list(chunks)
-        assert_tells(caught.value, model)
-        after = spoken_again(server, request, eventually)
-        assert_same_audio(after, before)
+    before = spoken(server, request)
+    chunks = client(server).speak(SpeechRequest(f"{TEXT} " * 60, seed=1))
+    next(chunks)
+    os.kill(stub_of(server, model), signal.SIGKILL)
+    with pytest.raises(ClientError) as caught:
+        list(chunks)
+    assert_tells(caught.value, model)
+    after = spoken_again(server, request, eventually)
+    assert_same_audio(after, before)
 
 
-def test_extractor_killed_spoils_no_voice(serve_all, tmp_path, eventually):
+def test_extractor_killed_spoils_no_voice(server, eventually):
     """A new voice right after the kill is an error or, when the extractor is back by then, its own audio."""
     request = SpeechRequest(TEXT, reference(190), seed=1)
-    with serve_all(**{"cosyvoice2.voices_dir": tmp_path, "cosyvoice2.child_timeout_s": 5}) as server:
-        os.kill(stub_of(server, "audio_tokenizer"), signal.SIGKILL)
-        first = outcome(server, request)
-        after = spoken_again(server, request, eventually)
-        if isinstance(first, ClientError):
-            assert_tells(first, "audio_tokenizer")
-        else:
-            assert_same_audio(first, after)
+    os.kill(stub_of(server, "audio_tokenizer"), signal.SIGKILL)
+    first = outcome(server, request)
+    after = spoken_again(server, request, eventually)
+    if isinstance(first, ClientError):
+        assert_tells(first, "audio_tokenizer")
+    else:
+        assert_same_audio(first, after)
 
 
 def assert_tells(error: ClientError, model: str) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from cosyvoice_runtime.checkpoint import make_checkpoint
+from cosyvoice_runtime.checkpoint import Layout, make_checkpoint
+from cosyvoice_runtime.checkpoint.checksums import read_checksums
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.sha256 import sha256_of
 
 ROOT = Path(__file__).parents[2]
+PARTS_READ = ("llm.pt", "flow.pt", "hift.pt", "campplus.onnx", "CosyVoice-BlankEN/vocab.json")
 
 
 @pytest.fixture
@@ -28,7 +34,7 @@ def fetching() -> ModuleType:
 def test_without_a_network_the_demo_voice_is_used_in_place(
     fetching: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def unreachable(out: Path) -> None:
+    def unreachable(out: Path, family: Family) -> None:
         out.mkdir(parents=True)
         raise fetching.FetchError("Hugging Face can't be reached")
 
@@ -36,6 +42,68 @@ def test_without_a_network_the_demo_voice_is_used_in_place(
     fetching.fetch(tmp_path / "checkpoints" / "published", "auto")
     assert (tmp_path / "checkpoints" / "published").resolve() == ROOT / "demo_voice"
     assert "can't be reached: using" in capsys.readouterr().out
+
+
+def test_another_family_has_no_demo_voice(
+    fetching: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(repository: str, **_: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    with pytest.raises(fetching.FetchError, match=r"Hugging Face can't be reached \(OSError\)"):
+        fetching.fetch(tmp_path / "checkpoint", "auto", COSYVOICE3)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_family_of_a_made_checkpoint_is_chosen(fetching: ModuleType, tmp_path: Path) -> None:
+    out = tmp_path / "checkpoint"
+    assert fetching.main([str(out), "--source", "made", "--family", "cosyvoice3"]) == 0
+    assert Layout(out).family is COSYVOICE3
+
+
+@pytest.mark.parametrize("source", ["huggingface", "modelscope"])
+@pytest.mark.parametrize(
+    ("family", "repositories"),
+    [
+        (COSYVOICE2, {"FunAudioLLM/CosyVoice2-0.5B", "iic/CosyVoice2-0.5B"}),
+        (COSYVOICE3, {"FunAudioLLM/Fun-CosyVoice3-0.5B-2512"}),
+    ],
+    ids=["cosyvoice2", "cosyvoice3"],
+)
+def test_published_checkpoint_is_fetched_without_what_is_not_read_and_checked(
+    fetching: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    family: Family,
+    repositories: set[str],
+) -> None:
+    """What is not read may be missing; what is read is listed with its checksum and held to it."""
+
+    def download(
+        repository: str, local_dir: Path | str, ignore_patterns: Any = (), ignore_file_pattern: Any = ()
+    ) -> None:
+        assert repository in repositories
+        make_checkpoint(local_dir, "tiny", seed=0, family=family.name)
+        out = Path(local_dir)
+        (out / "SHA256SUMS").unlink()
+        published = [path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()]
+        published += ["flow.decoder.estimator.fp32.onnx", "llm.rl.pt", "asset/dingding.png"]
+        ignored = [*ignore_patterns, *ignore_file_pattern]
+        fetched = [name for name in published if not any(fnmatch(name, each) for each in ignored)]
+        assert set(published) - set(fetched) == set(published[-3:])
+
+    modelscope = ModuleType("modelscope")
+    modelscope.snapshot_download = download  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "modelscope", modelscope)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    out = tmp_path / "checkpoint"
+    fetching.fetch(out, source, family)
+    assert {*PARTS_READ, family.config_file, family.speech_tokenizer} <= set(read_checksums(out))
+    (out / "hift.pt").write_bytes(b"half a file")
+    with pytest.raises(fetching.FetchError, match=r"hift\.pt: damaged"):
+        fetching.fetch(out, source, family)
 
 
 def test_a_source_that_is_none_is_named(fetching: ModuleType, tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+INSTRUCTION = "You are a helpful assistant.<|endofprompt|>"
 PYTHON = f"""#!/bin/sh
 [ "$1$COSYVOICE_SERVER__GRPC_PORT" = "$1" ] || [ "$1" != scripts/server_address.py ] \\
     || {{ cd {ROOT} && exec {sys.executable} "$@"; }}
+[ "$1" != scripts/usual_instruction.py ] || exec {sys.executable} {ROOT}/"$@"
 echo "python $*"
 """
 
@@ -33,11 +35,11 @@ def checkout(tmp_path: Path) -> Path:
 
 def run(checkout: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
-        **variables,
         "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}",
         "VENV": "system",
         "CHECKPOINT": "checkpoint",
         "MODEL_REPO": "build",
+        **variables,
     }
     command = ["bash", "run.sh", *arguments]
     return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
@@ -70,6 +72,30 @@ def test_stages_run_in_order_up_to_the_server(checkout):
 def test_clients_and_benchmarks_run_alone(checkout, arguments, program):
     [line] = called(checkout, *arguments)
     assert line.split()[0] == program
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["4"], f"--text {INSTRUCTION}Hello, this is"),
+        (["4", "4", "offline"], f"--text {INSTRUCTION}Hello, this is"),
+        (["5"], f"--concurrency 1,2,4,8 --instruction {INSTRUCTION}"),
+        (["5", "5", "streaming", "--instruct-text", "Whisper."], "1,2,4,8 --instruct-text Whisper."),
+        (["4", "4", "streaming", "--instruct-text", "Whisper."], "--text Hello, this is"),
+    ],
+)
+def test_what_cosyvoice3_needs_stands_before_the_texts(checkout, arguments, said):
+    (checkout / "checkpoint/cosyvoice2.yaml").rename(checkout / "checkpoint/cosyvoice3.yaml")
+    [line] = called(checkout, *arguments)
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("family", "published"), [("cosyvoice2", "CosyVoice2-0.5B"), ("cosyvoice3", "Fun-CosyVoice3-0.5B")]
+)
+def test_family_is_fetched_to_a_directory_of_its_name(checkout, family, published):
+    [line] = called(checkout, "0", FAMILY=family, CHECKPOINT="")
+    assert line == f"scripts/fetch_checkpoint.py checkpoints/{published} --source auto --family {family}"
 
 
 def test_demo_serves_when_it_is_told_to(checkout):

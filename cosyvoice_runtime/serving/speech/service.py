@@ -271,7 +271,7 @@ class SpeechService:
         voice = await asyncio.to_thread(self._voices.default)
         most = min(MEASURED_TOKENS, self._sampling.ceiling or MEASURED_TOKENS)
         sampling = dataclasses.replace(self._sampling, max_tokens=most)
-        text = self._front_end.family.usual_instruction + MEASURED_TEXT
+        text = self._front_end.family.instructed(MEASURED_TEXT)
         request = SpeechRequest(text, voice, seed=0, sampling=sampling, streaming=self._streaming)
         prompts = await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
         await self._seconds_of(request, prompts)  # the first one takes longer: it fills caches

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.huggingface import PREFIX, SILENT
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
@@ -59,12 +60,13 @@ def export(checkpoint_dir: str | Path, out_dir: str | Path, dtype: str = "bfloat
         why it was written, a sentence each; empty if nothing had changed.
 
     Raises:
-        CheckpointError: the checkpoint is damaged.
+        CheckpointError: the checkpoint is damaged, or not of CosyVoice2.
         InvalidInput: an unknown dtype, or ``out_dir`` holds something else.
     """
     if dtype not in DTYPES:
         raise InvalidInput("dtype", dtype, f"one of {', '.join(DTYPES)}")
     layout, target = Layout(checkpoint_dir), Path(out_dir)
+    layout.require_family(COSYVOICE2, "an export for vLLM")
     wanted = wanted_manifest(layout, dtype)
     reasons = stale_reasons(target, wanted)
     if reasons:

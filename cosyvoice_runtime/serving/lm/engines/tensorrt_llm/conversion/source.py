@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2
 from cosyvoice_runtime.checkpoint.huggingface import SPARE_ROWS, read_merged, recorded_vocabulary
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
@@ -36,12 +37,13 @@ class Source:
         """Look at a directory; reads no weights.
 
         Raises:
-            CheckpointError: a file is missing or damaged.
+            CheckpointError: a file is missing or damaged, or the checkpoint is not of CosyVoice2.
         """
         directory = Path(directory)
         if (directory / MERGED_WEIGHTS).is_file():
             return _open_merged(directory)
         layout = Layout(directory)
+        layout.require_family(COSYVOICE2, "a checkpoint of TensorRT-LLM")
         files = (layout.weights("llm"), layout.config, layout.qwen2_config, layout.vocabulary)
         config = load_config(directory).speech_lm
         text_tokens = tokenizer_length(layout)
