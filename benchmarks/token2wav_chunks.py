@@ -162,14 +162,17 @@ def main() -> None:
 
 
 def capture(token2wav: Token2Wav, most: int, fused: bool) -> None:
-    """Replay from now on; prints what capturing took."""
+    """Replay from now on, once fused always so; prints what capturing took."""
     solver: PagedSolver | None = None
     if fused:
-        from cosyvoice_runtime.kernels.fused_solver import FusedSolver  # needs the package triton
+        from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder  # they need the package triton
+        from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 
         solver = FusedSolver.of(token2wav.flow.flow)
+        token2wav.vocoder.fuse(FusedDecoder.of(token2wav.vocoder.decoder))
     begun = time.perf_counter()
-    graphs = token2wav.capture(CallBuckets.up_to(most), CudaGraphCapture(token2wav.vocoder.device), solver)
+    buckets = CallBuckets.up_to(most, any_past=fused)
+    graphs = token2wav.capture(buckets, CudaGraphCapture(token2wav.vocoder.device), solver)
     spent = time.perf_counter() - begun
     memory = torch.cuda.memory_reserved() / 2**20
     print(f"CUDA graphs of {graphs} calls in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)

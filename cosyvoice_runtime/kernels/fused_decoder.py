@@ -73,7 +73,7 @@ def _bias(conv: nn.Conv1d | nn.ConvTranspose1d) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockWeights:
+class ResBlockWeights:
     """Of a residual block: of each pair of convolutions, and float32 ``[pairs, C]`` of what comes before."""
 
     firsts: tuple[RowConvWeights, ...]
@@ -82,7 +82,7 @@ class BlockWeights:
     between: Tensor
 
     @classmethod
-    def of(cls, block: nn.Module) -> BlockWeights:
+    def of(cls, block: nn.Module) -> ResBlockWeights:
         assert isinstance(block, ResBlock)
         return cls(
             tuple(convolution(conv) for conv in block.convs1 if isinstance(conv, nn.Conv1d)),
@@ -117,8 +117,8 @@ class FusedDecoder(nn.Module):
         self._first = convolution(decoder.conv_pre)
         self._ups = [upsampling(conv) for conv in decoder.ups if isinstance(conv, nn.ConvTranspose1d)]
         self._source_downs = [strided(conv) for conv in decoder.source_downs if isinstance(conv, nn.Conv1d)]
-        self._source_blocks = [BlockWeights.of(block) for block in decoder.source_resblocks]
-        blocks = [BlockWeights.of(block) for block in decoder.resblocks]
+        self._source_blocks = [ResBlockWeights.of(block) for block in decoder.source_resblocks]
+        blocks = [ResBlockWeights.of(block) for block in decoder.resblocks]
         count = len(decoder.config.resblock_kernels)
         self._blocks = [blocks[start : start + count] for start in range(0, len(blocks), count)]
         self._entries = [torch.stack([block.alphas[0] for block in stage]) for stage in self._blocks]
@@ -180,7 +180,7 @@ class FusedDecoder(nn.Module):
         return signal
 
     def _block(
-        self, block: BlockWeights, signal: Tensor, active: Tensor, lengths: Tensor, out: Tensor
+        self, block: ResBlockWeights, signal: Tensor, active: Tensor, lengths: Tensor, out: Tensor
     ) -> None:
         """A residual block.
 

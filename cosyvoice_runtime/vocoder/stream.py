@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import split_rows
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder.carried import Carried
+from cosyvoice_runtime.vocoder.carry import VocoderCarry
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
@@ -75,7 +75,7 @@ def stream(
     for state, mel in zip(states, mels, strict=True):
         state.check(mel)
     waves: list[list[Tensor]] = [[] for _ in states]
-    parts = [mel.split(graphs.max_new_frames, dim=1) if graphs else (mel,) for mel in mels]
+    parts = [_parts(mel, graphs) for mel in mels]
     for turn in range(max(map(len, parts), default=0)):
         windows: dict[int, Window] = {}
         for row, state in enumerate(states):
@@ -87,6 +87,13 @@ def stream(
             waves[row].append(wave)
     nothing = hift.m_source.offsets.new_zeros(0)
     return [torch.cat(wave) if len(wave) > 1 else next(iter(wave), nothing) for wave in waves]
+
+
+def _parts(mel: Tensor, graphs: GraphedWindows | None) -> Sequence[Tensor]:
+    """As much as a call takes, one after the other."""
+    if graphs is None or mel.shape[1] <= graphs.max_new_frames:
+        return (mel,)
+    return mel.split(graphs.max_new_frames, dim=1)
 
 
 def fade_length(hop: int) -> int:
@@ -125,7 +132,7 @@ def _compute(
     return compute_windows(hift, inputs, rows, decoded)
 
 
-def _advance(state: VocoderState, window: Window, hop: int, wave: Tensor, carried: Carried) -> Tensor:
+def _advance(state: VocoderState, window: Window, hop: int, wave: Tensor, carried: VocoderCarry) -> Tensor:
     """Move past what is emitted, given the row's waveform and what it carries on; the emitted samples."""
     end = hop * window.end
     samples = _join(state.continuation, wave[hop * window.past : end])

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.transfer import Upload
-from cosyvoice_runtime.vocoder.carried import Carried
+from cosyvoice_runtime.vocoder.carry import VocoderCarry
 from cosyvoice_runtime.vocoder.geometry import VocoderContext, context
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
@@ -83,7 +83,7 @@ class VocoderState:
         self.noise = noise
         self.received = self.emitted = self.held = 0
         self.is_last = False
-        self.carried = Carried.at_start(config, device)
+        self.carried = VocoderCarry.at_start(config, device)
         self.fresh = self.carried.mel[:, :0]
         self.continuation: Tensor | None = None
 
@@ -126,7 +126,7 @@ class VocoderState:
         if self.noise is not None and mark.noise is not None:
             self.noise.rewind(mark.noise)
 
-    def move(self, emitted: int, carried: Carried) -> None:
+    def move(self, emitted: int, carried: VocoderCarry) -> None:
         """Go on after a window that emitted so many frames."""
         end = min(self.emitted, self.context.left) + emitted
         self.held += self.fresh.shape[1] - max(0, end - self.context.left)
@@ -207,7 +207,7 @@ class WindowInputs:
         self.packed = torch.zeros(rows, len(WindowLengths._fields), dtype=torch.int64, device=device)
         self.fresh = torch.zeros(rows, width, config.mel_bins, device=device)
         self.noise = torch.zeros(rows, config.hop * width, device=device)
-        self.carried = Carried.idle(config, rows, device)
+        self.carried = VocoderCarry.idle(config, rows, device)
         self._numbers, self._noise = Upload(self.packed), Upload(self.noise)
         self.fill_([], [])
 
@@ -276,7 +276,7 @@ class WindowOutputs(NamedTuple):
     """
 
     wave: Tensor
-    carried: Carried
+    carried: VocoderCarry
 
     def clone(self) -> WindowOutputs:
         """In memory of its own."""
@@ -304,7 +304,7 @@ def compute_windows(hift: HiFT, inputs: WindowInputs, rows: Rows, decoded: Rows)
 
 def _carry_on(
     hift: HiFT, inputs: WindowInputs, mel: Tensor, source: Tensor, f0: Tensor, cycles: Tensor
-) -> Carried:
+) -> VocoderCarry:
     """What the next window takes over: frames from the emitted ones on that it looks back on."""
     end, hop = inputs.lengths.end[:, None], hift.config.hop
     first = (end - context(hift.config).left).clamp(min=0)
@@ -316,7 +316,7 @@ def _carry_on(
         )
     )
     following = end.clamp(max=f0.shape[1] - 1)
-    return Carried(
+    return VocoderCarry(
         mel=_picked(mel, frames[:, None]),
         source=_picked(source, samples),
         f0=_picked(f0, following).squeeze(1),

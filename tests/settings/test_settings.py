@@ -86,6 +86,20 @@ def test_token2wav_leaves_the_speech_lm_its_memory_on_a_gpu_of_both(assignments,
     assert (resolved.max_flow_pages, resolved.flow_memory_share) == (4096, 0.8)
 
 
+@pytest.mark.parametrize(
+    ("assignments", "machine", "batch"),
+    [
+        ([], GPU, 32),
+        ([], CPU, 8),
+        (["token2wav.device=cpu"], GPU, 8),
+        (["token2wav.backend=tensorrt"], GPU, 8),
+        (["token2wav.max_batch=5"], GPU, 5),
+    ],
+)
+def test_token2wav_takes_more_utterances_at_once_on_a_gpu(assignments, machine, batch):
+    assert Settings.read(assignments).resolved(machine).token2wav.max_batch == batch
+
+
 def test_given_value_is_not_replaced_by_auto():
     given = Settings.read(["device=cuda:1", "token2wav.dtype=bfloat16", "tensorrt_llm.threads=3"])
     resolved = given.resolved(CPU)
@@ -202,7 +216,7 @@ def test_toml_list_and_boolean_like_values_are_read(tmp_path):
         ),
         ("token2wav.max_batch=0", r"token2wav\.max_batch: '0' .*a whole number from 1 to 1024"),
         ("token2wav.max_batch=two", r"token2wav\.max_batch: 'two' .*a whole number from 1 to 1024"),
-        ("token2wav.max_batch=auto", r"token2wav\.max_batch: 'auto' "),
+        ("audio_tokenizer.max_batch=auto", r"audio_tokenizer\.max_batch: 'auto' "),
         ("token2wav.threads=-1", r"token2wav\.threads: '-1' .*a whole number from 1 to 256 or auto"),
         ("cosyvoice2.top_p=nan", r"cosyvoice2\.top_p: 'nan' .*a number from 0\.01 to 1"),
         ("device=gpu", r"device: 'gpu' .*cpu, cuda or cuda:N or auto"),

@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 MIB, GIB = 2**20, 2**30
-SMALL_BATCH = 8
-WORK_BYTES, LARGE_WORK_BYTES = 6 * GIB, 9 * GIB
+SMALL_BATCH, MEDIUM_BATCH = 8, 16
+WORK_BYTES, MEDIUM_WORK_BYTES, LARGE_WORK_BYTES = 6 * GIB, 9 * GIB, 12 * GIB
 """Of a GPU's free memory, what the pages leave for CUDA graphs and for calls that none holds: with batches of
-up to 8 (measured: 2 to 3 GB of graphs), and of more (4 to 6)."""
+up to 8 (measured: 2 to 3 GB of graphs), of up to 16 (4 to 6), and of more (not measured)."""
 LARGE_GPU_BYTES = 40 * GIB
 """Memory of a GPU from which calls of more are captured."""
 OWN_BYTES = 2 * GIB
@@ -31,7 +31,7 @@ TYPICAL_S = 15.0
 def page_count(flow: Flow, settings: Token2WavSettings) -> int:
     """Pages that the settings allow and the flow's device has room for."""
     page_bytes = PagePool(flow, 0).page_bytes
-    work = WORK_BYTES if captured_rows(flow.device, settings.most_batch) <= SMALL_BATCH else LARGE_WORK_BYTES
+    work = work_bytes(captured_rows(flow.device, settings.most_batch))
     bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
     count = min(settings.most_flow_pages, bytes_ // page_bytes)
     seconds = count * flow.config.encoder.chunk_tokens / flow.config.token_rate
@@ -48,11 +48,17 @@ def page_count(flow: Flow, settings: Token2WavSettings) -> int:
     return count
 
 
+def work_bytes(rows: int) -> int:
+    """Of a GPU, what captured calls of up to so many utterances take, and what runs beside them."""
+    if rows <= SMALL_BATCH:
+        return WORK_BYTES
+    return MEDIUM_WORK_BYTES if rows <= MEDIUM_BATCH else LARGE_WORK_BYTES
+
+
 def captured_rows(device: torch.device, max_batch: int) -> int:
     """Most utterances of a captured call: fewer on a GPU whose memory is better spent on pages."""
-    if device.type == "cuda" and torch.cuda.get_device_properties(device).total_memory < LARGE_GPU_BYTES:
-        return min(max_batch, SMALL_BATCH)
-    return max_batch
+    small = device.type == "cuda" and torch.cuda.mem_get_info(device)[1] < LARGE_GPU_BYTES
+    return min(max_batch, SMALL_BATCH) if small else max_batch
 
 
 def room(device: torch.device, share: float, reserve_gib: float = 0.0, work_bytes: int = WORK_BYTES) -> int:

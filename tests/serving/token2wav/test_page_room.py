@@ -34,6 +34,20 @@ def test_gpu_gives_a_share_of_its_memory_unless_others_need_it(
     assert memory.room(GPU, 0.8, reserve) / GIB == pytest.approx(room, abs=1e-6)
 
 
+def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu(monkeypatch, 22, 24)
+    assert memory.captured_rows(GPU, 32) == 8
+    gpu(monkeypatch, 78, 80)
+    assert memory.captured_rows(GPU, 32) == 32
+    assert memory.captured_rows(torch.device("cpu"), 32) == 32
+
+
+def test_larger_batches_leave_fewer_pages() -> None:
+    room = [memory.work_bytes(rows) for rows in (1, 8, 16, 32)]
+    assert room == sorted(room)
+    assert room[1] < room[2] < room[3]
+
+
 def test_crowded_gpu_is_told_with_what_is_free(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

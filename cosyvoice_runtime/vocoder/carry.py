@@ -12,7 +12,7 @@ from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.vocoder.geometry import context
 
 
-class Carried(NamedTuple):
+class VocoderCarry(NamedTuple):
     """Of one utterance, or of several with rows on axis 0.
 
     Attributes:
@@ -29,7 +29,7 @@ class Carried(NamedTuple):
     cycles: Tensor
 
     @classmethod
-    def at_start(cls, config: VocoderConfig, device: torch.device | str) -> Carried:
+    def at_start(cls, config: VocoderConfig, device: torch.device | str) -> VocoderCarry:
         """Zeros."""
         around = context(config)
         return cls(
@@ -40,22 +40,22 @@ class Carried(NamedTuple):
         )
 
     @classmethod
-    def idle(cls, config: VocoderConfig, rows: int, device: torch.device) -> Carried:
+    def idle(cls, config: VocoderConfig, rows: int, device: torch.device) -> VocoderCarry:
         """Zeros of several."""
         return cls(*(part.new_zeros(rows, *part.shape) for part in cls.at_start(config, device)))
 
-    def fill_(self, utterances: Sequence[Carried]) -> None:
+    def fill_(self, utterances: Sequence[VocoderCarry]) -> None:
         """Take the first rows from these."""
         for mine, parts in zip(self, zip(*utterances, strict=True), strict=True):
             torch.stack(parts, out=mine[: len(parts)])
 
-    def clone(self) -> Carried:
+    def clone(self) -> VocoderCarry:
         """In memory of its own."""
-        return Carried(*(part.clone() for part in self))
+        return VocoderCarry(*(part.clone() for part in self))
 
-    def rows(self) -> list[Carried]:
+    def rows(self) -> list[VocoderCarry]:
         """Of each utterance."""
-        return [Carried(*row) for row in zip(*(part.unbind(0) for part in self), strict=True)]
+        return [VocoderCarry(*row) for row in zip(*(part.unbind(0) for part in self), strict=True)]
 
     @property
     def nbytes(self) -> int:
