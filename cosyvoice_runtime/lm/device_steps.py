@@ -25,7 +25,7 @@ from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, LogitsStep
 from cosyvoice_runtime.transfer import Fetch, integers
 
-STEP_POSITIONS = 1024
+STEP_POSITIONS = 512
 """Of prompts that are fed between two steps while others speak, who wait; a longer prompt is fed alone."""
 
 
