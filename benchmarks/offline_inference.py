@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Speak a set of texts in one process, without a server: all speech tokens first, then all audio, in batches.
+"""Speak a set of texts in one process, without a server: all speech tokens first, then all audio, in batches,
+or with --together both at once.
 
     python benchmarks/offline_inference.py --output-dir out --token2wav-path CosyVoice2-0.5B \\
         --backend torch --batch-size 16 --token2wav-batch-size 16 --manifest set.txt
@@ -19,7 +20,7 @@ import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
-from measuring.batches import Speech, Spoken, speak_tokens, speak_waves
+from measuring.batches import Speech, Spoken, WaveCalls, speak_together, speak_tokens, speak_waves
 from measuring.machine import provenance
 from measuring.progress import Progress
 from measuring.stopwatch import Stopwatch
@@ -121,22 +122,43 @@ class ServedStages:
             raise
 
     def speak(self, segments: Sequence[TextSegment], done: Callable[[], None]) -> list[Speech]:
-        return speak_tokens(self._lm, [(segment.prompt, segment.sampling) for segment in segments], done)
+        """Speech tokens of all."""
+        return speak_tokens(self._lm, _prompts(segments), done)
 
     def voice(
         self, segments: Sequence[TextSegment], speech: Sequence[Speech], done: Callable[[], None]
     ) -> list[Tensor]:
+        """Waveforms of all tokens."""
+        return speak_waves(self._calls(done), list(map(_spoken, segments, speech)))
+
+    def speak_and_voice(
+        self, segments: Sequence[TextSegment], spoken: Callable[[], None], done: Callable[[], None]
+    ) -> tuple[list[Speech], list[Tensor]]:
+        """Both at once."""
+        return speak_together(
+            self._lm,
+            _prompts(segments),
+            self._calls(done),
+            lambda number, speech: _spoken(segments[number], speech),
+            spoken,
+        )
+
+    def _calls(self, done: Callable[[], None]) -> WaveCalls:
         settings = self._settings.token2wav
         waiting = min(QUEUED_BATCHES * settings.max_batch * len(settings.devices), settings.max_queue_size)
-        spoken = [
-            Spoken(segment.voice, said.tokens, segment.noise_seed)
-            for segment, said in zip(segments, speech, strict=True)
-        ]
-        return speak_waves(self._token2wav, spoken, waiting, done)
+        return WaveCalls(self._token2wav, waiting, done)
 
     def close(self) -> None:
         self._lm.close()
         self._token2wav.close()
+
+
+def _prompts(segments: Sequence[TextSegment]) -> list[tuple[Prompt, SamplingOptions]]:
+    return [(segment.prompt, segment.sampling) for segment in segments]
+
+
+def _spoken(segment: TextSegment, speech: Speech) -> Spoken:
+    return Spoken(segment.voice, speech.tokens, segment.noise_seed)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -170,6 +192,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--sampling-strategy", default="nucleus", help="nucleus (as elsewhere), ras or greedy"
     )
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same audio")
+    parser.add_argument(
+        "--together", action="store_true", help="audio of texts that are spoken while others still are"
+    )
     parser.add_argument("--runs", type=positive, default=1, help="the last one is logged")
     add_settings(parser.add_argument_group("settings, under the names of CosyVoice's script"))
     return parser.parse_args(arguments)
@@ -269,13 +294,37 @@ def speak_all(
     watch = Stopwatch()
     with watch("pipeline"):
         segments = prepare(options, utterances, front_end, watch)
-        with watch("llm"), shown("speech LM", len(segments)) as done:
-            speech = stages.speak(segments, done)
-        with watch("token2wav"), shown("token2wav", len(segments)) as done:
-            waves = stages.voice(segments, speech, done)
+        speak = together if options.together else in_turn
+        speech, waves = speak(segments, stages, watch)
         with watch("audio_save"):
             samples = save(options.output_dir, front_end.sample_rate, segments, waves)
     return make_log(options, watch.seconds, speech, samples / front_end.sample_rate)
+
+
+def in_turn(
+    segments: Sequence[TextSegment], stages: ServedStages, watch: Stopwatch
+) -> tuple[list[Speech], list[Tensor]]:
+    """All tokens, then all audio."""
+    with watch("llm"), shown("speech LM", len(segments)) as done:
+        speech = stages.speak(segments, done)
+    with watch("token2wav"), shown("token2wav", len(segments)) as done:
+        return speech, stages.voice(segments, speech, done)
+
+
+def together(
+    segments: Sequence[TextSegment], stages: ServedStages, watch: Stopwatch
+) -> tuple[list[Speech], list[Tensor]]:
+    """Tokens and audio at once; each stage's time is that from the begin to its last result."""
+    left = [len(segments)]
+
+    def spoken() -> None:
+        left[0] -= 1
+        if not left[0]:
+            until_spoken.close()
+
+    with ExitStack() as until_spoken, watch("token2wav"), shown("texts", len(segments)) as done:
+        until_spoken.enter_context(watch("llm"))
+        return stages.speak_and_voice(segments, spoken, done)
 
 
 @contextmanager

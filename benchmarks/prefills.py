@@ -1,8 +1,10 @@
 """Prompts of the speech LM, fed by captured passes and operation by operation, with the draws after them.
 
-For prompts of all numbers and lengths that are captured: the time of the GPU for a replayed pass, that of the
-host to launch it, and the time of a pass launched operation by operation, the host's included. The error is
-that of the logits against a network in float32 with the same weights, ``|x - reference| / |reference|``.
+For prompts of all numbers and lengths that are captured, and for short texts that follow in sequences that
+have begun (prompts, positions of each, positions attended to): the time of the GPU for a replayed pass, that
+of the host to launch it, and the time of a pass launched operation by operation, the host's included. The
+error is that of the logits against a network in float32 with the same weights,
+``|x - reference| / |reference|``.
 
     python benchmarks/prefills.py
     python benchmarks/prefills.py --rows 1 16 --positions 128
@@ -55,28 +57,28 @@ class Passes:
 
     def group(self, shape: Shape) -> list[Prefill]:
         """Prompts that fill a graph, all but the last a little shorter."""
-        return [self._prefill(slot, shape.positions - 3 * (slot > 0)) for slot in range(shape.rows)]
+        start = 0 if shape.span is None else shape.span - shape.positions
+        return [self._prefill(slot, shape.positions - 3 * (slot > 0), start) for slot in range(shape.rows)]
 
     def replay(self, group: list[Prefill]) -> Tensor:
-        self.cache.lengths[:] = 0
         return self.captured.run(group)
 
     def launch(self, group: list[Prefill]) -> Tensor:
-        self.cache.lengths[:] = 0
         slots = torch.tensor([prefill.sequence.slot for prefill in group], device="cuda")
         logits = self.eager.feed(group)
         self.tables.set(slots, [prefill.sequence for prefill in group])
         return slot_draw(logits, slots, torch.full_like(slots, Turn.DRAW), self.tables)
 
-    def _prefill(self, slot: int, positions: int) -> Prefill:
+    def _prefill(self, slot: int, positions: int, start: int) -> Prefill:
         generator = torch.Generator().manual_seed(slot)
-        text = torch.randint(TEXT_ROWS, (TEXT_TOKENS,), generator=generator).tolist()
-        size = (positions - TEXT_TOKENS - 2,)
+        words = min(TEXT_TOKENS, positions - 4)
+        text = torch.randint(TEXT_ROWS, (words,), generator=generator).tolist()
+        size = (positions - words - 2,)
         speech = torch.randint(self.lm.config.speech_tokens, size, generator=generator).tolist()
         limits = TokenLimits(9, 9)
         sequence = Generation(self.lm.config, SamplingOptions(seed=slot), speech, limits)
         sequence.slot = slot
-        return Prefill(sequence, Prompt(text, prompt_speech=speech).parts())
+        return Prefill(sequence, Prompt(text, prompt_speech=speech).parts(), start)
 
 
 def errors(config: ModelConfig, half: SpeechLM, passes: Passes, shape: Shape) -> dict[str, float]:
@@ -87,14 +89,13 @@ def errors(config: ModelConfig, half: SpeechLM, passes: Passes, shape: Shape) ->
     slots = list(range(shape.rows))
     embeddings = [single.embed(prefill.parts) for prefill in group]
     expected = single.prefill_batch(embeddings, [0] * shape.rows, cache.gathered(slots))
-    passes.cache.lengths[:] = 0
     launched = passes.eager.feed(group)
     codes = [prompt_codes(prefill.parts, half.config) for prefill in group]
     padded = torch.tensor([row + [0] * (shape.positions - len(row)) for row in codes]).cuda()
     lengths = torch.tensor([len(row) for row in codes]).cuda()
     view = passes.cache.gathered(slots)
-    captured = half.prefill_codes(padded, lengths, torch.zeros_like(lengths), view)
-    return {"launched": distance(launched, expected), "captured": distance(captured, expected)}
+    captured = half.prefill_codes(padded, lengths, torch.zeros_like(lengths), view, None)
+    return {"launched error": distance(launched, expected), "captured error": distance(captured, expected)}
 
 
 def host_ms(work: Callable[[], object], repeats: int, wait: bool) -> float:
@@ -130,16 +131,24 @@ def main() -> None:
                 continue
             if shape.positions not in (options.positions or [shape.positions]):
                 continue
-            group = passes.group(shape)
-            passes.replay(group)
-            result = {
-                "replayed ms": milliseconds(passes.captured.graph(shape).replay, options.repeats),
-                "host ms": host_ms(lambda group=group: passes.replay(group), options.repeats, wait=False),
-                "launched ms": host_ms(lambda group=group: passes.launch(group), options.repeats, wait=True),
-            }
-            print(*shape, json.dumps({name: round(value, 3) for name, value in result.items()}), flush=True)
-            if shape.positions == 128:
-                print(*shape, "error:", json.dumps(errors(config, lm, passes, shape)), flush=True)
+            show(shape, measured(passes, shape, options.repeats))
+            if shape.positions == 128 and shape.span is None:
+                show(shape, errors(config, lm, passes, shape))
+
+
+def measured(passes: Passes, shape: Shape, repeats: int) -> dict[str, float]:
+    group = passes.group(shape)
+    passes.replay(group)
+    return {
+        "replayed ms": milliseconds(passes.captured.graph(shape).replay, repeats),
+        "host ms": host_ms(lambda: passes.replay(group), repeats, wait=False),
+        "launched ms": host_ms(lambda: passes.launch(group), repeats, wait=True),
+    }
+
+
+def show(shape: Shape, figures: dict[str, float]) -> None:
+    rounded = {name: float(f"{value:.3g}") for name, value in figures.items()}
+    print(*filter(None, shape), json.dumps(rounded), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Many texts at once through the server's own schedulers: all speech tokens, then all audio."""
+"""Many texts at once through the server's own schedulers: all tokens, then all audio, or both at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
 
 import torch
 from torch import Tensor
@@ -52,19 +53,30 @@ class SpeechReader:
             self.speech.set_exception(error)
 
 
-def speak_tokens(
-    scheduler: Scheduler, prompts: Sequence[tuple[Prompt, SamplingOptions]], done: Done
-) -> list[Speech]:
+Prompts = Sequence[tuple[Prompt, SamplingOptions]]
+
+
+def speak_tokens(scheduler: Scheduler, prompts: Prompts, done: Done) -> list[Speech]:
     """The speech tokens of every prompt, in their order; ``done`` is called as each has ended.
 
     Raises:
         CosyVoiceError: that of the first that failed.
     """
-    readers = [SpeechReader() for _ in prompts]
-    for (prompt, options), reader in zip(prompts, readers, strict=True):
-        reader.speech.add_done_callback(lambda _: done())
-        scheduler.submit(Request(prompt, options), reader)
+    readers = _submitted(scheduler, prompts, lambda _: done())
     return [reader.speech.result() for reader in readers]
+
+
+def _submitted(scheduler: Scheduler, prompts: Prompts, ended: Callable[[int], None]) -> list[SpeechReader]:
+    """Readers of what is asked for here; ``ended`` is told the number of each that has all tokens."""
+    readers = [SpeechReader() for _ in prompts]
+    for number, (reader, (prompt, options)) in enumerate(zip(readers, prompts, strict=True)):
+        reader.speech.add_done_callback(_told(ended, number))
+        scheduler.submit(Request(prompt, options), reader)
+    return readers
+
+
+def _told(ended: Callable[[int], None], number: int) -> Callable[[object], None]:
+    return lambda _: ended(number)
 
 
 @dataclass(frozen=True)
@@ -80,31 +92,76 @@ class Spoken:
     noise_seed: int
 
 
-def speak_waves(router: WaveRouter, spoken: Sequence[Spoken], most_waiting: int, done: Done) -> list[Tensor]:
-    """The waveforms, float32 ``[n]`` each, in their order. The longest are computed first, so that those
-    computed together are about as long as each other.
+class WaveCalls:
+    """Chunks on their way through token2wav.
 
     Args:
         most_waiting: at a time.
         done: called as each is there.
+    """
+
+    def __init__(self, router: WaveRouter, most_waiting: int, done: Done) -> None:
+        self._router = router
+        self._room = threading.BoundedSemaphore(most_waiting)
+        self._done = done
+        self._waves: dict[int, Future[WaveOutcome]] = {}
+
+    def submit(self, number: int, spoken: Spoken) -> None:
+        """Wait for room, then ask for a waveform; to be called by one thread."""
+        self._room.acquire()
+        self._waves[number] = Future()
+        self._router.submit(_whole(f"offline {number}", spoken), partial(self._deliver, number))
+
+    def results(self) -> list[Tensor]:
+        """Waveforms, float32 ``[n]`` each, by number.
+
+        Raises:
+            CosyVoiceError: that of the first that failed.
+        """
+        return [_samples(self._waves[number].result()) for number in range(len(self._waves))]
+
+    def _deliver(self, number: int, outcome: WaveOutcome) -> None:
+        self._room.release()
+        self._done()
+        self._waves[number].set_result(outcome)
+
+
+def speak_waves(calls: WaveCalls, spoken: Sequence[Spoken]) -> list[Tensor]:
+    """The waveforms, float32 ``[n]`` each, in their order. The longest are computed first, so that those
+    computed together are about as long as each other.
 
     Raises:
         CosyVoiceError: that of the first that failed.
     """
-    room = threading.BoundedSemaphore(most_waiting)
-    waves: dict[int, Future[WaveOutcome]] = {}
-
-    def deliver(number: int, outcome: WaveOutcome) -> None:
-        room.release()
-        done()
-        waves[number].set_result(outcome)
-
     for number in sorted(range(len(spoken)), key=lambda number: -len(spoken[number].tokens)):
-        room.acquire()
-        waves[number] = Future()
-        chunk = _whole(f"offline {number}", spoken[number])
-        router.submit(chunk, partial(deliver, number))
-    return [_samples(waves[number].result()) for number in range(len(spoken))]
+        calls.submit(number, spoken[number])
+    return calls.results()
+
+
+def speak_together(
+    scheduler: Scheduler,
+    prompts: Prompts,
+    calls: WaveCalls,
+    spoken: Callable[[int, Speech], Spoken],
+    done: Done,
+) -> tuple[list[Speech], list[Tensor]]:
+    """Tokens and waveforms of every prompt, in their order: token2wav computes what has all its tokens while
+    the speech LM speaks the others.
+
+    Args:
+        spoken: of a prompt's number and its tokens.
+        done: called as each prompt has all its tokens.
+
+    Raises:
+        CosyVoiceError: that of the first that failed.
+    """
+    ended: SimpleQueue[int] = SimpleQueue()
+    readers = _submitted(scheduler, prompts, ended.put)
+    for _ in prompts:
+        number = ended.get()
+        done()
+        calls.submit(number, spoken(number, readers[number].speech.result()))
+    return [reader.speech.result() for reader in readers], calls.results()
 
 
 def _whole(name: str, spoken: Spoken) -> WaveChunk:

@@ -20,12 +20,11 @@ from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, grouped
-from cosyvoice_runtime.lm.prompt import num_positions
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, LogitsStep
 from cosyvoice_runtime.transfer import Fetch, integers
 
-STEP_POSITIONS = 1024
+STEP_POSITIONS = 512
 """Of prompts that are fed between two steps while others speak, who wait; a longer prompt is fed alone."""
 
 
@@ -145,11 +144,12 @@ class DeviceSteps:
         return UnderWay(rows, Fetch(ids))
 
     def _prefill(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
-        whole: list[Prefill] = []
+        captured: list[Prefill] = []
         other: list[Prefill] = []
         for prefill in self._eager.ready(self._in_turn(running)):
-            (whole if self._is_captured(prefill) else other).append(prefill)
-        for group in grouped(whole, self._prefills.fits):
+            (captured if self._prefills.fits([prefill]) else other).append(prefill)
+        captured.sort(key=lambda prefill: prefill.start > 0)
+        for group in grouped(captured, self._prefills.fits):
             yield self._drawing(group, self._prefills.run(group))
         for group in grouped(other, self._eager.fits):
             yield self._drawing(group, self._fed(group))
@@ -165,15 +165,9 @@ class DeviceSteps:
             positions += waiting
             yield sequence
 
-    def _is_captured(self, prefill: Prefill) -> bool:
-        """Whether it is fed to an empty slot and a graph holds it."""
-        empty = self._cache.lengths[prefill.sequence.slot] == 0
-        return bool(empty) and self._prefills.fits(1, num_positions(prefill.parts))
-
     def _fed(self, group: list[Prefill]) -> Tensor:
         """Ids [sequences] drawn after a pass that is launched operation by operation."""
-        longest = max(num_positions(prefill.parts) for prefill in group)
-        self._uncaptured.add(f"a text that goes on, or a prompt of {longest} positions")
+        self._uncaptured.add(f"{max(prefill.positions for prefill in group)} positions of a prompt")
         sequences = [prefill.sequence for prefill in group]
         logits = self._eager.feed(group)
         slots = integers([sequence.slot for sequence in sequences], logits.device)
@@ -181,8 +175,5 @@ class DeviceSteps:
         return self._draw(logits, slots, torch.full_like(slots, Turn.DRAW), self._tables)
 
     def _drawing(self, group: list[Prefill], ids: Tensor) -> UnderWay:
-        rows = [
-            Row(sequence, place, int(self._cache.lengths[sequence.slot]), Turn.DRAW)
-            for place, (sequence, _) in enumerate(group)
-        ]
+        rows = [Row(prefill.sequence, place, prefill.end, Turn.DRAW) for place, prefill in enumerate(group)]
         return UnderWay(rows, Fetch(ids))

@@ -320,23 +320,26 @@ class SpeechLM(nn.Module):
         span = max(start + len(prompt) for start, prompt in zip(starts, prompts, strict=True))
         return self.logits(self(embeddings, positions, cache, span)[:, -1])
 
-    def prefill_codes(self, codes: Tensor, lengths: Tensor, starts: Tensor, cache: CacheView) -> Tensor:
-        """Feed whole prompts, padded to one length, each to a slot of ``cache``.
+    def prefill_codes(
+        self, codes: Tensor, lengths: Tensor, starts: Tensor, cache: CacheView, span: int | None
+    ) -> Tensor:
+        """Feed prompts, padded to one length, each to a slot of ``cache``.
 
-        Shapes depend on those of ``codes`` and ``cache`` alone and nothing is read back to the host, so it
-        can be captured. What padding leaves behind a prompt, or in a slot that has nothing to feed and
-        passes its next free position, is overwritten before it is ever attended to.
+        Shapes depend on those of ``codes`` and ``cache`` and on ``span`` alone and nothing is read back to
+        the host, so it can be captured. What padding leaves behind a prompt, or in a slot that has nothing
+        to feed and passes its next free position, is overwritten before it is ever attended to.
 
         Args:
             codes: [B, T] int64, `prompt_codes` and any codes behind them.
             lengths: [B] int64, codes of each prompt, at least 1.
-            starts: [B] int64, position of each first code: 0 for a prompt.
+            starts: [B] int64, position of each first code.
+            span: as :meth:`forward`; None for whole prompts.
 
         Returns:
             float32 logits [B, speech_rows] after the last code of each prompt.
         """
         positions = torch.arange(codes.shape[1], device=codes.device) + starts[:, None]
-        hidden = self(self.embed_codes(codes), positions.clamp(max=cache.max_len - 1), cache, None)
+        hidden = self(self.embed_codes(codes), positions.clamp(max=cache.max_len - 1), cache, span)
         return self.logits(hidden[torch.arange(len(codes), device=codes.device), lengths - 1])
 
     def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:

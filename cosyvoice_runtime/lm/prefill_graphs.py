@@ -1,4 +1,4 @@
-"""Prompts fed whole, with the draw after them, captured once as CUDA graphs and replayed.
+"""Prompts, with the draw after them, captured once as CUDA graphs and replayed.
 
 R: prompts of a graph, T: positions of each, S: slots.
 """
@@ -17,12 +17,16 @@ from torch import Tensor
 from cosyvoice_runtime.cuda_graphs import CapturedGraph, GraphCapture, batch_buckets
 from cosyvoice_runtime.lm.network import GatheredView, KVCache, SpeechLM
 from cosyvoice_runtime.lm.prefills import PREFILL_POSITIONS, Prefill
-from cosyvoice_runtime.lm.prompt import num_positions, prompt_codes
+from cosyvoice_runtime.lm.prompt import prompt_codes
 from cosyvoice_runtime.lm.slot_draws import Count, DrawSlots, Factor, SlotTables, Turn, slot_values
 from cosyvoice_runtime.transfer import moved
 
 PROMPT_SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
-"""Positions that prompts are padded to."""
+"""Positions that whole prompts are padded to."""
+TEXT_POSITIONS = 16
+"""Positions that a block of a text that goes on is padded to."""
+TEXT_SPANS = (512, 2048)
+"""Positions of the cache that it attends to; and all."""
 
 
 class Column(IntEnum):
@@ -40,20 +44,50 @@ class Column(IntEnum):
 
 
 class Shape(NamedTuple):
-    """Prompts of a graph, and positions of each."""
+    """Prompts of a graph, positions of each, and of the cache that they attend to; None for whole prompts."""
 
     rows: int
     positions: int
+    span: int | None = None
+
+    def holds(self, need: Need, max_len: int) -> bool:
+        """Whether these fit, and their padding into sequences of ``max_len`` positions."""
+        seen = need.whole if self.span is None else not need.whole and need.end <= self.span
+        fits = need.rows <= self.rows and need.positions <= self.positions
+        return seen and fits and need.start + self.positions <= max_len
+
+
+class Need(NamedTuple):
+    """What prompts need together: the most of each."""
+
+    rows: int
+    positions: int
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, group: Sequence[Prefill]) -> Need:
+        return cls(
+            len(group),
+            max(prefill.positions for prefill in group),
+            max(prefill.start for prefill in group),
+            max(prefill.end for prefill in group),
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing went before any of them."""
+        return self.start == 0
 
 
 class GraphedPrefills:
-    """Passes over whole prompts, one captured graph for each number of prompts and padded length.
+    """Passes over whole prompts, and over short texts that follow in sequences that have begun.
 
-    A pass feeds prompts to empty slots, sets their rows of the tables and draws their first ids. All graphs
-    are made at the start.
+    There is one captured graph for each number of prompts, padded length and span. A pass feeds, sets the
+    slots' rows of the tables and draws. All graphs are made at the start.
 
     Args:
-        cache: whose memory the graphs write; nobody may use it yet.
+        cache: whose memory the graphs read and write; nobody may use it yet.
         batch: prompts in one pass at most.
         draw: draws from the logits.
         tables: of the cache's slots.
@@ -74,7 +108,7 @@ class GraphedPrefills:
         self._tables = tables
         self._capture = capture
         self._shapes = list(prompt_shapes(min(batch, cache.slots), cache.max_len))
-        most = max((shape.rows * (Column.CODES + shape.positions) for shape in self._shapes), default=0)
+        most = max(shape.rows * (Column.CODES + shape.positions) for shape in self._shapes)
         self._fed = torch.zeros(most, dtype=torch.int64, device=cache.data.device)
         # Largest first: the smaller ones then find their memory in the pool.
         self._graphs = {shape: self._captured(shape) for shape in reversed(self._shapes)}
@@ -86,31 +120,31 @@ class GraphedPrefills:
         """That of a shape, as `prompt_shapes` gives it."""
         return self._graphs[shape]
 
-    def fits(self, rows: int, positions: int) -> bool:
-        """Whether a graph holds so many prompts, the longest with so many positions."""
-        return self._shape(rows, positions) is not None
+    def fits(self, group: Sequence[Prefill]) -> bool:
+        """Whether one pass may take these together."""
+        return self._shape(group) is not None
 
     def run(self, group: Sequence[Prefill]) -> Tensor:
-        """Launch the pass of prompts that fit, each into a slot without any position; waits for nothing.
+        """Launch the pass of prompts that fit; waits for nothing.
 
         Returns:
             ids [R] drawn, as `DrawSlots`, the prompts' first; overwritten by later passes.
         """
-        sequences = [prefill.sequence for prefill in group]
-        lengths = [num_positions(prefill.parts) for prefill in group]
-        shape = self._shape(len(group), max(lengths))
+        shape = self._shape(group)
         assert shape is not None
+        sequences = [prefill.sequence for prefill in group]
         self._tables.set_history(sequences)
-        self._cache.lengths[[sequence.slot for sequence in sequences]] = lengths
+        self._cache.lengths[[sequence.slot for sequence in sequences]] = [prefill.end for prefill in group]
         fed = self._table(shape)
         fed.copy_(moved(torch.from_numpy(self._rows(group, shape)), fed.device))
         graph = self._graphs[shape]
         graph.replay()
         return graph.result
 
-    def _shape(self, rows: int, positions: int) -> Shape | None:
-        fitting = (each for each in self._shapes if each.rows >= rows and each.positions >= positions)
-        return min(fitting, default=None)
+    def _shape(self, group: Sequence[Prefill]) -> Shape | None:
+        """The smallest."""
+        need, most = Need.of(group), self._cache.max_len
+        return next((shape for shape in self._shapes if shape.holds(need, most)), None)
 
     def _table(self, shape: Shape) -> Tensor:
         columns = Column.CODES + shape.positions
@@ -132,7 +166,7 @@ class GraphedPrefills:
     def _fill(self, row: npt.NDArray[np.int64], prefill: Prefill) -> None:
         codes = prompt_codes(prefill.parts, self._lm.config)
         counts, factors = slot_values(prefill.sequence, self._lm.config.speech_rows)
-        row[[Column.SLOT, Column.LENGTH, Column.TURN]] = prefill.sequence.slot, len(codes), Turn.DRAW
+        row[Column.SLOT : Column.COUNTS] = prefill.sequence.slot, len(codes), prefill.start, Turn.DRAW
         row[Column.COUNTS : Column.FACTORS] = counts
         row[Column.FACTORS : Column.CODES] = factors.view(np.int32)
         row[Column.CODES : Column.CODES + len(codes)] = codes
@@ -149,7 +183,7 @@ class GraphedPrefills:
         def prefill() -> Tensor:
             own, draws = slots.contiguous(), turns.contiguous()
             view = GatheredView(self._cache.data, own)
-            logits = self._lm.prefill_codes(codes, lengths, starts, view)
+            logits = self._lm.prefill_codes(codes, lengths, starts, view, shape.span)
             factors = bits.to(torch.int32).view(torch.float32)
             self._tables.begin(own, counts, factors, draws != Turn.IDLE)
             return self._draw(logits, own, draws, self._tables)
@@ -165,9 +199,15 @@ class GraphedPrefills:
 
 
 def prompt_shapes(batch: int, max_len: int) -> Iterator[Shape]:
-    """Of passes with up to ``batch`` prompts, each of the fewest rows first."""
+    """Of passes with up to ``batch`` prompts; those of the fewest rows, positions and span first."""
     for rows in batch_buckets(batch):
-        longest = min(max_len, PROMPT_SIZES[-1])
-        for positions in sorted({min(size, longest) for size in PROMPT_SIZES}):
+        for positions in _up_to(min(max_len, PROMPT_SIZES[-1]), PROMPT_SIZES):
             if rows == 1 or rows * positions <= PREFILL_POSITIONS:
                 yield Shape(rows, positions)
+        for span in _up_to(max_len, TEXT_SPANS):
+            yield Shape(rows, min(TEXT_POSITIONS, max_len), span)
+
+
+def _up_to(most: int, sizes: Sequence[int]) -> list[int]:
+    """Sizes below the last, which is ``most``."""
+    return [*(size for size in sizes if size < most), most]

@@ -16,14 +16,24 @@ PREFILL_POSITIONS = 2048
 
 
 class Prefill(NamedTuple):
-    """A sequence and the parts of its prompt to feed now."""
+    """A sequence, the parts of its prompt to feed now, and the position of the first."""
 
     sequence: Generation
     parts: Sequence[PromptPart]
+    start: int = 0
+
+    @property
+    def positions(self) -> int:
+        return num_positions(self.parts)
+
+    @property
+    def end(self) -> int:
+        """Positions of the sequence when this has been fed."""
+        return self.start + self.positions
 
 
-Fits = Callable[[int, int], bool]
-"""Whether one pass may take so many prompts, the longest with so many positions."""
+Fits = Callable[[Sequence[Prefill]], bool]
+"""Whether one pass may take these together."""
 
 
 class Prefills:
@@ -52,21 +62,23 @@ class Prefills:
             parts = sequence.take_feed()
             if parts is None:
                 continue
-            if self._cache.lengths[sequence.slot] + num_positions(parts) > self._cache.max_len:
+            prefill = Prefill(sequence, parts, int(self._cache.lengths[sequence.slot]))
+            if prefill.end > self._cache.max_len:
                 sequence.finish(FinishReason.LENGTH)
             else:
-                yield Prefill(sequence, parts)
+                yield prefill
 
-    def fits(self, rows: int, positions: int) -> bool:
-        """Whether one pass may take so many prompts, the longest with so many positions."""
-        return rows == 1 or (rows <= self._batch and rows * positions <= PREFILL_POSITIONS)
+    def fits(self, group: Sequence[Prefill]) -> bool:
+        """Whether one pass may take these together."""
+        padded = len(group) * max(prefill.positions for prefill in group)
+        return len(group) == 1 or (len(group) <= self._batch and padded <= PREFILL_POSITIONS)
 
     def feed(self, group: Sequence[Prefill]) -> Tensor:
         """Logits [sequences, V] after one pass."""
         embeddings = [self._lm.embed(prefill.parts) for prefill in group]
         slots = [prefill.sequence.slot for prefill in group]
-        starts = self._cache.lengths[slots].tolist()
-        self._cache.lengths[slots] += [len(embedded) for embedded in embeddings]
+        starts = [prefill.start for prefill in group]
+        self._cache.lengths[slots] = [prefill.end for prefill in group]
         if len(group) == 1:
             view = self._cache.view(slots[0], slots[0] + 1)
             return self._lm.prefill(embeddings[0], starts[0], view)[None]
@@ -77,8 +89,7 @@ def grouped(prefills: Iterable[Prefill], fits: Fits) -> Iterator[list[Prefill]]:
     """Consecutive ones that one pass may take."""
     group: list[Prefill] = []
     for prefill in prefills:
-        longest = max(num_positions(other.parts) for other in [*group, prefill])
-        if group and not fits(len(group) + 1, longest):
+        if group and not fits([*group, prefill]):
             yield group
             group = []
         group.append(prefill)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.settings.machine import Machine
 
 
-NETWORK_GIB = 2.5
+NETWORK_GIB = 2.7
 """Weights, CUDA graphs and the driver's context of engine torch in bfloat16 on an H200, without the cache."""
 POSITION_BYTES = 12_288
 """Keys and values of a position in 16 bits: 24 layers of two heads of 64."""

@@ -40,8 +40,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def run(folder, checkpoint, batch_size):
-    out = folder / f"batch{batch_size}"
+def run(folder, checkpoint, batch_size, *more):
+    out = folder / f"batch{batch_size}{len(more)}"
     arguments = [
         "--manifest",
         str(folder / "set.txt"),
@@ -50,7 +50,7 @@ def run(folder, checkpoint, batch_size):
         "--token2wav-path",
         str(checkpoint),
     ]
-    arguments += ["--batch-size", str(batch_size), "--token2wav-batch-size", str(batch_size)]
+    arguments += ["--batch-size", str(batch_size), "--token2wav-batch-size", str(batch_size), *more]
     assert offline_inference.main([*arguments, "--sampling-strategy", "greedy"]) == 0
     audio = {name: soundfile.read(out / f"{name}.wav")[0] for name in TEXTS}
     return audio, json.loads((out / "log.txt").read_text())
@@ -81,6 +81,17 @@ def test_batch_gives_the_same_speech_as_a_synthesizer(folder, tiny_checkpoint):
     }
     assert times["llm"] + times["token2wav"] < times["pipeline"]
     assert log["llm_rtf"] == times["llm"] / log["total_audio_duration_seconds"]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_both_stages_at_once_give_the_same_speech(folder, tiny_checkpoint, batch_size):
+    expected, in_turn = run(folder, tiny_checkpoint, batch_size)
+    audio, log = run(folder, tiny_checkpoint, batch_size, "--together")
+    for name, samples in expected.items():
+        assert audio[name].shape == samples.shape
+        assert np.abs(audio[name] - samples).max() < 1e-3
+    assert log["speech_tokens"] == in_turn["speech_tokens"]
+    assert log["llm_time_seconds"] < log["token2wav_time_seconds"] < log["pipeline_time_seconds"]
 
 
 @pytest.mark.parametrize("backend", ["hf", "trtllm-serve"])

@@ -11,7 +11,7 @@ from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills, prompt_shapes
 from cosyvoice_runtime.lm.prefills import Prefill
-from cosyvoice_runtime.lm.prompt import Prompt, num_positions
+from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import SlotTables, draw_plain
 
@@ -22,6 +22,7 @@ SIZES = (16, 24, 64)
 @pytest.fixture(autouse=True)
 def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefill_graphs, "PROMPT_SIZES", SIZES)
+    monkeypatch.setattr(prefill_graphs, "TEXT_SPANS", (48,))
 
 
 class Passes:
@@ -38,35 +39,61 @@ class Passes:
             self.cache.lengths[slot] = length
 
     def prefill(self, slot: int, positions: int, seed: int = 0) -> Prefill:
+        """Of a prompt; in a slot that has spoken, of what follows."""
         prompt = Prompt([(7 * i) % 80 for i in range(positions - 4)], prompt_speech=[slot, 69])
         options = SamplingOptions(seed=seed, repetition_penalty=1.2 if slot % 2 else 1.0)
         sequence = Generation(self.lm.config, options, prompt.prompt_speech, TokenLimits(9, 9))
         sequence.slot = slot
-        return Prefill(sequence, prompt.parts())
+        return Prefill(sequence, prompt.parts(), int(self.cache.lengths[slot]))
 
 
-@pytest.mark.parametrize("capture", [play_back, TracingCapture()], ids=["kept", "traced"])
 @pytest.mark.parametrize("sizes", [[15], [16], [17], [5, 24], [24, 9, 25], [64], [60, 5, 33, 16]], ids=str)
 @torch.inference_mode()
-def test_captured_passes_feed_and_draw_as_the_network_does(lm: SpeechLM, sizes: list[int], capture) -> None:
+def test_captured_passes_feed_and_draw_as_the_network_does(lm: SpeechLM, sizes: list[int]) -> None:
     spoken = {1: 7, 3: MAX_LEN}
     slots = [0, 5, 2, 4][: len(sizes)]
+    compare(lm, spoken, dict(zip(slots, sizes, strict=True)), play_back)
+
+
+@pytest.mark.parametrize("sizes", [{1: 5}, {1: 16, 2: 6}, {4: 7}, {4: 8, 2: 5, 0: 9}], ids=str)
+@torch.inference_mode()
+def test_captured_passes_continue_as_the_network_does(lm: SpeechLM, sizes: dict[int, int]) -> None:
+    """Spans end at 48 and 96 positions; slot 0 begins with the others."""
+    compare(lm, {1: 7, 2: 20, 3: MAX_LEN, 4: 41}, sizes, play_back)
+
+
+@pytest.mark.parametrize("sizes", [{0: 20, 2: 9}, {0: 6, 1: 5}], ids=["whole", "continued"])
+@torch.inference_mode()
+def test_captured_passes_read_nothing_on_the_host(
+    lm: SpeechLM, sizes: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traced, they repeat the operations alone; what the host decided while capturing stays."""
+    monkeypatch.setattr(prefill_graphs, "PROMPT_SIZES", (24,))
+    compare(lm, {1: 7}, sizes, TracingCapture())
+
+
+def compare(lm: SpeechLM, spoken: dict[int, int], sizes: dict[int, int], capture) -> None:
+    """One pass for slots of these sizes, and each fed and drawn for alone."""
     captured, eager = Passes(lm, spoken, capture), Passes(lm, spoken)
-    group = [captured.prefill(slot, size, slot) for slot, size in zip(slots, sizes, strict=True)]
+    group = [captured.prefill(slot, size, slot) for slot, size in sizes.items()]
     ids = captured.passes.run(group)
-    for row, (slot, prefill) in enumerate(zip(slots, group, strict=True)):
-        embeddings = lm.embed(prefill.parts)
-        logits = lm.prefill(embeddings, 0, eager.cache.view(slot, slot + 1))
+    for row, (slot, prefill) in enumerate(zip(sizes, group, strict=True)):
+        view = eager.cache.view(slot, slot + 1)
+        logits = lm.prefill(lm.embed(prefill.parts), prefill.start, view)
         slot_of = torch.tensor([slot])
         eager.tables.set(slot_of, [prefill.sequence])
         assert ids[row] == draw_plain(logits[None], slot_of, torch.ones_like(slot_of), eager.tables)
-        size = num_positions(prefill.parts)
-        assert captured.cache.lengths[slot] == size
-        fed = [each.cache.data[:, :, slot, :, :size] for each in (captured, eager)]
+        assert captured.cache.lengths[slot] == prefill.end
+        fed = [each.cache.data[:, :, slot, :, : prefill.end] for each in (captured, eager)]
         torch.testing.assert_close(*fed, rtol=0, atol=1e-4)
-    names = ("counts", "factors", "tokens", "history", "seen")
-    for name in names:
+    for name in ("counts", "factors", "tokens", "history", "seen"):
         assert torch.equal(getattr(captured.tables, name), getattr(eager.tables, name)), name
+
+
+def test_padding_that_ends_behind_the_cache_takes_no_graph(lm: SpeechLM) -> None:
+    passes = Passes(lm, {2: MAX_LEN - 17, 3: MAX_LEN - 15})
+    assert passes.passes.fits([passes.prefill(2, 6)])
+    assert not passes.passes.fits([passes.prefill(3, 6)])
 
 
 @torch.inference_mode()
@@ -84,7 +111,12 @@ def test_who_is_not_fed_keeps_what_it_has_said(lm: SpeechLM) -> None:
 
 def test_shapes_grow_to_all_prompts_and_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefill_graphs, "PREFILL_POSITIONS", 64)
-    assert list(prompt_shapes(3, 40)) == [(1, 16), (1, 24), (1, 40), (2, 16), (2, 24), (3, 16)]
+    shapes = list(prompt_shapes(3, 60))
+    whole = [(shape.rows, shape.positions) for shape in shapes if shape.span is None]
+    assert whole == [(1, 16), (1, 24), (1, 60), (2, 16), (2, 24), (3, 16)]
+    assert [shape for shape in shapes if shape.span] == [
+        (rows, 16, span) for rows in (1, 2, 3) for span in (48, 60)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +134,7 @@ def test_a_pass_takes_the_next_larger_graph(lm: SpeechLM, sizes, shape) -> None:
     passes = Passes(lm, capture=capture)
     passes.passes.run([passes.prefill(slot, max(size, 5)) for slot, size in enumerate(sizes)])
     shapes = list(reversed(list(prompt_shapes(4, MAX_LEN))))
-    assert [shapes[place] for place in replayed] == [shape]
+    assert [shapes[place] for place in replayed] == [(*shape, None)]
 
 
 def tokens(decoder: BatchDecoder, generations: list[Generation]) -> list[list[int]]:
