@@ -32,8 +32,8 @@ from cosyvoice_runtime.supervisor import Server
 
 LEAK_SHARE = 0.5
 """Of the waveforms of a round, which is how much memory grows if they alone are kept."""
-LEAK_UTTERANCES = 40
-"""Of a round, one after the other, and as many together."""
+LEAK_UTTERANCES, ALONE = 80, 10
+"""Of a round, and how many of them come one after the other before the others come together."""
 LEAK_ROUNDS = 3
 """What leaks grows in each of them; an allocator may still grow in the first."""
 SEED_OF_FOUR_FATES = "1"
@@ -176,13 +176,13 @@ def test_requests_leave_no_memory_behind(server):
     request = SpeechRequest(TEXT, reference(), seed=4, max_tokens=50)
 
     def load(count: int) -> None:
-        for _ in range(count):
+        for _ in range(ALONE):
             spoken(server, request)
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda _: spoken(server, request), range(count)))
+            list(pool.map(lambda _: spoken(server, request), range(count - ALONE)))
 
-    load(16)  # until the allocators have what eight utterances at a time need
-    kept_mib = 2 * LEAK_UTTERANCES * spoken(server, request).nbytes / 2**20
+    load(LEAK_UTTERANCES)  # until the allocators have what eight utterances at a time need
+    kept_mib = LEAK_UTTERANCES * spoken(server, request).nbytes / 2**20
     growths = []
     for _ in range(LEAK_ROUNDS):
         before = footprint_mib(server)

@@ -68,7 +68,7 @@ def test_the_demo_speaks_serves_and_leaves_nothing_behind(tmp_path: Path) -> Non
         sessions = {each.session for each in processes.living() if each.parent == demo.pid}
         os.killpg(demo.pid, signal.SIGINT)  # as Ctrl-C does
         assert demo.wait(TIMEOUT_S) == 0
-    assert len(sessions) == 2, "its own, and tritonserver's"
+    assert len(sessions) > 1, "its own, and those of what it started"
     assert not [each for session in sessions for each in processes.session_members(session)]
     log = (tmp_path / "log").read_text()
     assert "server stopped, every request answered" in log
