@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, host_steps
-from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
+from cosyvoice_runtime.serving.lm.engine import LmEngine, TextEngine, prepare_engine
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from counted_draws import counted_sample_batch
 
@@ -78,3 +78,28 @@ def test_replayed_steps_give_the_tokens_of_eager_steps(eager, graphed, prompts, 
 
 def test_sequence_that_joins_later_gets_its_own_tokens(eager, graphed):
     assert decoded(graphed, [30, 7, 60], "ras", joins=20) == decoded(eager, [30, 7, 60], "ras")
+
+
+def spoken_in_pieces(engine: TextEngine, seed: int) -> list[int]:
+    """Tokens of a text of 44 ids that comes in pieces, each when the one before is spoken."""
+    options = SamplingOptions(seed=seed, min_tokens=60, max_tokens=130)
+    handle = engine.add_open(Prompt([1], prompt_text=range(3), prompt_speech=range(20)), options)
+    tokens: list[int] = []
+    reasons = []
+    for piece in ([*range(5, 12)], [*range(12, 40)], [*range(40, 49)], None):
+        engine.end_text(handle) if piece is None else engine.push_text(handle, piece)
+        while not (reasons or engine.waits_for_text(handle)):
+            for progress in engine.step():
+                assert progress.error is None
+                tokens += progress.tokens
+                reasons += [progress.finish_reason] if progress.finish_reason else []
+    return tokens
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_replayed_texts_that_arrive_give_the_tokens_of_eager_ones(eager, graphed, replays, seed):
+    expected = spoken_in_pieces(eager, seed)
+    assert not replays
+    assert spoken_in_pieces(graphed, seed) == expected
+    assert len(expected) >= 60
+    assert len(replays) > len(expected)
