@@ -21,7 +21,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -282,9 +282,7 @@ def read_utterances(options: argparse.Namespace) -> list[Utterance]:
         utterances = read_split(options.split_name)
     else:
         return built_in(reference)
-    if reference is None:
-        return utterances
-    return [Utterance(utterance.name, utterance.text, reference) for utterance in utterances]
+    return [replace(each, reference=reference or each.reference) for each in utterances]
 
 
 def speak_all(
