@@ -7,7 +7,7 @@ from typing import Any
 
 MOST_LEARNED = 128
 """Most utterances at a time without a limit in the settings; ``token2wav.max_states`` keeps as many."""
-FIRST_MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.5, 1.5, 4.0
+FIRST_MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.0, 1.5, 4.0
 """Speed that a listener is given, in seconds of speech a second: at the start, and what it may become. One is
 what he hears; the rest makes up for those who begin, whose first chunk goes before."""
 LATE, IN_TIME = 1.03, 0.99997

@@ -99,7 +99,7 @@ def test_places_of_a_killed_process_are_free(file, clock, places):
 
 def test_learned_speed_is_known_to_whoever_comes_later(file):
     Admission(None, file).capacity.start(15.0)
-    assert Admission(None, file).capacity.limit == 6
+    assert Admission(None, file).capacity.limit == 7
 
 
 def test_refused_client_is_told_when_the_utterances_before_it_will_have_ended(clock, places):

@@ -81,8 +81,8 @@ def test_quiet_hour_does_not_lower_the_limit(capacity):
 
 def test_machine_that_others_slow_down_admits_fewer(capacity):
     speak(capacity, cpu, wanted=50)
-    speak(capacity, lambda crowd: 6.0, wanted=50)
-    assert capacity.limit == int(6.0 / FIRST_MARGIN)
+    speak(capacity, lambda crowd: 7.0, wanted=50)
+    assert capacity.limit == int(7.0 / FIRST_MARGIN)
 
 
 def test_late_chunks_lower_the_limit_and_chunks_in_time_raise_it_again(capacity):

@@ -45,7 +45,7 @@ def test_one_of_two_models_that_start_together_measures_for_both(file):
     models = [(Service(), Admission(None, file)) for _ in range(2)]
     asyncio.run(start())
     assert sorted(one.measured for one, _ in models) == [0, 1]
-    assert [admission.capacity.limit for _, admission in models] == [6, 6]
+    assert [admission.capacity.limit for _, admission in models] == [7, 7]
     assert models[0][1].count == 0
 
 
@@ -53,7 +53,7 @@ def test_model_that_takes_the_place_of_a_dead_one_knows_the_speed(file):
     Admission(None, file).capacity.start(30.0)
     service, admission = Service(), Admission(None, file)
     asyncio.run(learn_speed(service, admission))
-    assert (service.measured, admission.capacity.limit) == (0, 12)
+    assert (service.measured, admission.capacity.limit) == (0, 15)
 
 
 @pytest.mark.parametrize("error", [CosyVoiceError("no voice"), TimeoutError()])
