@@ -100,10 +100,10 @@ def row_conv(
     rows, steps, width = shaped.shape
     taps, channels, _ = weights.weight.shape
     columns, depth = _divisor(width, tile.columns), _divisor(channels, tile.depth)
-    unused = weights.bias
     _row_conv[(width // columns, triton.cdiv(rows * steps, tile.rows))](
-        x, weights.weight, weights.bias, _or(residual, unused), _or(alpha, unused), lengths,
-        _or(out, unused), _or(active, unused),
+        # In an unused place stands a tensor of the same type, so that one compiled kernel serves all.
+        x, weights.weight, weights.bias, _or(residual, shaped), _or(alpha, weights.bias), lengths,
+        _or(out, shaped), _or(active, shaped),
         rows * steps, steps, x.shape[1], taps, weights.first, weights.dilation,
         int(residual is not None), int(out is not None), int(active is not None),
         channels, width, tile.rows, columns, depth, tile.stages, chained,

@@ -16,8 +16,7 @@ from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.vocoder import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
 
-ON_GPU = torch.cuda.is_available()
-DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PUBLISHED = replace(
     TINY.vocoder,
     base_channels=32,
@@ -38,9 +37,9 @@ OTHER = replace(
 )
 
 
-def hift_of(config: VocoderConfig, dtype: torch.dtype = torch.float32) -> HiFT:
+def hift_of(config: VocoderConfig) -> HiFT:
     tensors = dict(random_tensors("hift", replace(TINY, vocoder=config), seed=5))
-    return HiFT.from_tensors(config, tensors, DEVICE, dtype)
+    return HiFT.from_tensors(config, tensors, DEVICE)
 
 
 def inputs(config: VocoderConfig, frames: Sequence[int]) -> tuple[Tensor, Tensor, Rows]:
