@@ -89,13 +89,15 @@ def serve(grpc_url: str) -> None:
     """Run the front before this server, with the voices of the server's own directory, until Ctrl-C.
 
     Raises:
-        DemoError: the front ends by itself.
+        DemoError: its port is taken, or it ends by itself.
     """
     given = [f"front.grpc_url={grpc_url}", f"front.voices_dir={BUILD / 'voices'}"]
     front = Settings.read(given, os.environ).front
+    if listens(front.host, front.port):
+        raise DemoError(f"front.port: something else listens on {front.host}:{front.port} already")
     with subprocess.Popen([sys.executable, "-m", "cosyvoice_front", *given], cwd=ROOT) as process:
         try:
-            while process.poll() is None and not listens(front.host, front.port):
+            while process.poll() is None and front.port and not listens(front.host, front.port):
                 time.sleep(POLL_S)
             if process.poll() is None:
                 tell_address(front)

@@ -38,6 +38,7 @@ SERVER_PLACES = ("deployment/test_container_start.py", "models/", "server/")
 SERVER_FIXTURES = {"server", "serve", "serve_all"}
 SLOW = (
     "benchmarks/test_offline_inference.py::test_batch_gives_the_same_speech_as_a_synthesizer",
+    "benchmarks/test_offline_inference.py::test_cosyvoice3_speaks_what_has_no_instruction",
     "checkpoint/test_making.py",
     "compiled/test_engine_loading.py::test_token2wav_on_",
     "compiled/test_engine_parts.py::test_streamed_mel_equals_that_of_torch",

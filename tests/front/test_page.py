@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import runpy
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
 from raw_http import send
 
 from cosyvoice_front.page_files import FOLDER
+from cosyvoice_runtime.settings import Settings
 
 FILES = sorted(path.name for path in FOLDER.iterdir())
 SCRIPTS = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
@@ -189,11 +189,9 @@ def test_addresses_are_relative_so_that_a_proxy_may_put_the_page_anywhere(html):
 
 
 @pytest.mark.parametrize("page", ["true", "false"])
-def test_demo_says_where_the_page_is(monkeypatch, capsys, page):
-    monkeypatch.setenv("COSYVOICE_FRONT__PAGE", page)
-    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: None)  # the front itself
+def test_demo_says_where_the_page_is(capsys, page):
     demo = runpy.run_path(str(FOLDER.parents[1] / "scripts" / "demo.py"))
-    demo["serve"]("127.0.0.1:8001")
+    demo["tell_address"](Settings.read([f"front.page={page}"]).front)
     shown = capsys.readouterr().out
     assert ("http://127.0.0.1:8080/\n" in shown) == (page == "true")
     assert "http://127.0.0.1:8080/v1 " in shown

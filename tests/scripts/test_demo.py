@@ -24,7 +24,15 @@ def demo() -> ModuleType:
     return module
 
 
-def test_front_whose_port_is_taken_is_no_success(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_that_somebody_listens_on_is_named(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setenv("COSYVOICE_FRONT__PORT", str(port))
+        with pytest.raises(demo.DemoError, match=rf"front\.port: .* 127\.0\.0\.1:{port} already"):
+            demo.serve("127.0.0.1:1")
+
+
+def test_front_that_ends_by_itself_is_no_success(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("COSYVOICE_FRONT__PORT", str(taken.getsockname()[1]))

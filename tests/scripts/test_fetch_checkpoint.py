@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import runpy
 import shutil
 import sys
 from fnmatch import fnmatch
@@ -56,10 +57,17 @@ def test_another_family_has_no_demo_voice(
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_family_of_a_made_checkpoint_is_chosen(fetching: ModuleType, tmp_path: Path) -> None:
+def test_family_of_a_made_checkpoint_is_chosen_and_its_instruction_told(
+    fetching: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "checkpoint"
     assert fetching.main([str(out), "--source", "made", "--family", "cosyvoice3"]) == 0
     assert Layout(out).family is COSYVOICE3
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["usual_instruction.py", str(out)])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_path(str(ROOT / "scripts/usual_instruction.py"), run_name="__main__")
+    assert capsys.readouterr().out == COSYVOICE3.usual_instruction + "\n"
 
 
 @pytest.mark.parametrize("source", ["huggingface", "modelscope"])
