@@ -68,6 +68,10 @@ class FakeModels:
         self.is_idle = True
         self.on_reload: Callable[[Check], None] = lambda check: None
         self.on_probe: Callable[[str, Check], None] = lambda model, check: None
+        self.homes: dict[str, str] = {}
+
+    def home(self, model: str) -> str:
+        return self.homes.get(model, model)
 
     def in_order(self, names: Collection[str]) -> list[str]:
         return sorted(names)
@@ -243,6 +247,20 @@ def test_of_two_silent_models_the_one_that_the_other_calls_is_reloaded(watched):
     one.start()
     assert one.models.reloading.wait(TIMEOUT_S)
     assert one.models.reloads == ["a"]
+
+
+def test_process_that_computes_for_a_silent_model_is_reloaded(watched):
+    one = watched(probe_interval_s=0.01, max_failed_probes=2)
+    one.models.homes = {"a": "b"}
+
+    def probe(model: str, check: Check) -> None:
+        if model == "a" and not one.models.reloading.is_set():
+            raise ProbeError("no answer")
+
+    one.models.on_probe = probe
+    one.start()
+    assert one.models.reloading.wait(TIMEOUT_S)
+    assert one.models.reloads == ["b"]
 
 
 def test_good_probe_between_two_bad_ones_starts_the_count_again(watched):
