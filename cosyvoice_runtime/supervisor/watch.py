@@ -102,11 +102,14 @@ class Watch:
         return set(self._expected - self._process.count_stubs())
 
     def _end_silent(self, probed: str) -> None:
-        model = self._models.home(probed)
-        # Else Triton waits for the requests of the stuck process before it loads the model again.
-        self._process.kill_stubs(model)
+        """Whether it or the process that computes for it is stuck can't be told, so both are replaced."""
+        models = self._models.in_order({self._models.home(probed), probed})
+        for model in models:
+            # Else Triton waits for the requests of the stuck process before it loads the model again.
+            self._process.kill_stubs(model)
         self._require_no_request_lost()
-        self._replace(model, f"{probed} failed {self._settings.max_failed_probes} probes in a row")
+        for model in models:
+            self._replace(model, f"{probed} failed {self._settings.max_failed_probes} probes in a row")
 
     def _require_no_request_lost(self) -> None:
         """Raises when clients wait for answers that a dead process owed: no reload ends their streams."""

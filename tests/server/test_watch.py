@@ -249,18 +249,20 @@ def test_of_two_silent_models_the_one_that_the_other_calls_is_reloaded(watched):
     assert one.models.reloads == ["a"]
 
 
-def test_process_that_computes_for_a_silent_model_is_reloaded(watched):
+def test_process_that_computes_for_a_silent_model_is_reloaded_with_it(watched):
     one = watched(probe_interval_s=0.01, max_failed_probes=2)
     one.models.homes = {"a": "b"}
+    both = threading.Event()
 
     def probe(model: str, check: Check) -> None:
-        if model == "a" and not one.models.reloading.is_set():
+        if model == "a" and not both.is_set():
             raise ProbeError("no answer")
 
     one.models.on_probe = probe
+    one.models.on_reload = lambda check: both.set() if len(one.models.reloads) == 2 else None
     one.start()
-    assert one.models.reloading.wait(TIMEOUT_S)
-    assert one.models.reloads == ["b"]
+    assert both.wait(TIMEOUT_S)
+    assert one.models.reloads == ["a", "b"]
 
 
 def test_good_probe_between_two_bad_ones_starts_the_count_again(watched):

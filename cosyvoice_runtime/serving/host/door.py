@@ -14,7 +14,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
-from cosyvoice_runtime.errors import StageError, split_status
+from cosyvoice_runtime.errors import ClientGoneError, StageError, split_status
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
 from cosyvoice_runtime.serving.host.hosted_request import read_array
@@ -22,6 +22,9 @@ from cosyvoice_runtime.serving.triton.grpc_calls import CHANNEL_OPTIONS
 from cosyvoice_runtime.serving.triton.request import Reply
 
 logger = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""Time between two looks whether a client is still there."""
 
 
 class Door:
@@ -45,8 +48,13 @@ class Door:
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
             self._count.enter()
-            message = self._message(request)
-            self._loop.start(self._answer(message, Reply(request, self._model)))
+            reply = Reply(request, self._model)
+            try:
+                message = self._message(request)
+            except Exception as error:
+                self._end(reply, error)
+            else:
+                self._loop.start(self._answer(message, reply))
 
     def finalize(self) -> None:
         self._loop.run(self._channel.close())
@@ -54,10 +62,15 @@ class Door:
 
     async def _answer(self, message: Any, reply: Reply) -> None:
         try:
-            with reply:
-                await self._pass_on(message, reply)
-        except Exception:
-            logger.exception("a request of %s could not be answered", self._model)
+            await self._pass_on(message, reply)
+        except Exception as error:
+            self._end(reply, error)
+        else:
+            self._end(reply)
+
+    def _end(self, reply: Reply, error: Exception | None = None) -> None:
+        try:
+            reply.finish(error)
         finally:
             self._count.leave()
 
@@ -68,15 +81,22 @@ class Door:
                 await call.write(message)
                 await call.done_writing()
                 await call.initial_metadata()
-            async for response in call:
+            while (response := await _next(call, reply)) is not grpc.aio.EOF:
                 if response.error_message:
                     status, text = split_status(response.error_message)
                     raise StageError(text, status)
                 reply.send(**_outputs(response.infer_response))
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise StageError(f"{self._model}: its process is away; try again later", "UNAVAILABLE") from error
+        except asyncio.InvalidStateError as error:  # of a call that ended before it was written to
+            raise self._away() from error
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                raise self._away() from error
+            raise StageError(f"{self._model}: {error.details()}", error.code().name) from error
         finally:
             call.cancel()
+
+    def _away(self) -> StageError:
+        return StageError(f"{self._model}: its process is away; try again later", "UNAVAILABLE")
 
     @asynccontextmanager
     async def _turn(self, name: str) -> AsyncIterator[None]:
@@ -105,6 +125,22 @@ class Door:
                 serialize_byte_tensor(array).item() if text else array.tobytes()
             )
         return message
+
+
+async def _next(call: Any, reply: Reply) -> Any:
+    """The next response, or EOF.
+
+    Raises:
+        ClientGoneError: the client has gone meanwhile, which nobody tells.
+    """
+    reading = asyncio.ensure_future(call.read())
+    try:
+        while not (await asyncio.wait({reading}, timeout=LOOK_S))[0]:
+            if reply.cancelled:
+                raise ClientGoneError
+        return reading.result()
+    finally:
+        reading.cancel()
 
 
 async def _connect(url: str) -> grpc.aio.Channel:

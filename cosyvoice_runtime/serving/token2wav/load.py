@@ -22,7 +22,7 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.served_family import require_backend
 from cosyvoice_runtime.serving.token2wav.device import as_current
-from cosyvoice_runtime.serving.token2wav.memory import captured_rows, page_count
+from cosyvoice_runtime.serving.token2wav.memory import page_count, turn_rows
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
 from cosyvoice_runtime.serving.token2wav.service import WaveMetrics, WaveService
 from cosyvoice_runtime.serving.token2wav.utterances import VoiceCache
@@ -71,7 +71,7 @@ def load_warm(settings: Token2WavSettings) -> Token2Wav:
         if on_gpu and settings.backend == "torch":
             capture_graphs(token2wav, settings)
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
-        warm_up(token2wav, settings.most_batch if on_gpu else 1)
+        warm_up(token2wav, turn_rows(token2wav.flow.flow, settings) if on_gpu else 1)
     return token2wav
 
 
@@ -100,7 +100,7 @@ def start_scheduler(token2wav: Token2Wav, settings: Token2WavSettings, metrics: 
     service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, metrics.show)
     return WaveScheduler(
         service,
-        settings.most_batch,
+        turn_rows(token2wav.flow.flow, settings),
         settings.max_queue_size,
         settings.max_turn_ms / 1e3,
         token2wav.flow.flow.config.encoder.chunk_tokens,
@@ -130,7 +130,7 @@ def capture_graphs(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
     flow, vocoder = token2wav.flow.flow.device, token2wav.vocoder.device
     captures = {device: CudaGraphCapture(device) for device in {flow, vocoder}}
     fused = _fused_solver(token2wav.flow.flow, settings)
-    buckets = CallBuckets.up_to(captured_rows(flow, settings.most_batch), any_past=fused is not None)
+    buckets = CallBuckets.up_to(turn_rows(token2wav.flow.flow, settings), any_past=fused is not None)
     _fuse_decoder(token2wav.vocoder, settings)
     calls = token2wav.capture(buckets, captures[flow], fused, captures[vocoder])
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)

@@ -10,6 +10,7 @@ import torch
 
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.pages import PagePool
+from cosyvoice_runtime.kernels.choice import solver_obstacle
 from cosyvoice_runtime.settings import Token2WavSettings
 
 logger = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ WORK_BYTES, MEDIUM_WORK_BYTES, LARGE_WORK_BYTES = 6 * GIB, 9 * GIB, 12 * GIB
 """Of a GPU's free memory, what the pages leave for CUDA graphs and for calls that none holds: with batches of
 up to 8 (measured: 2 to 3 GB of graphs), of up to 16 (4 to 6), and of more (not measured)."""
 LARGE_GPU_BYTES = 40 * GIB
-"""Memory of a GPU from which calls of more are captured."""
+"""Memory of a GPU from which turns have more."""
 OWN_BYTES = 2 * GIB
 """What this process holds of a GPU when it plans: the driver's context, weights, and what loading left."""
 TYPICAL_S = 15.0
@@ -31,7 +32,7 @@ TYPICAL_S = 15.0
 def page_count(flow: Flow, settings: Token2WavSettings) -> int:
     """Pages that the settings allow and the flow's device has room for."""
     page_bytes = PagePool(flow, 0).page_bytes
-    work = work_bytes(captured_rows(flow.device, settings.most_batch))
+    work = work_bytes(turn_rows(flow, settings))
     bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
     count = min(settings.most_flow_pages, bytes_ // page_bytes)
     seconds = count * flow.config.encoder.chunk_tokens / flow.config.token_rate
@@ -55,10 +56,23 @@ def work_bytes(rows: int) -> int:
     return MEDIUM_WORK_BYTES if rows <= MEDIUM_BATCH else LARGE_WORK_BYTES
 
 
-def captured_rows(device: torch.device, max_batch: int) -> int:
-    """Most utterances of a captured call: fewer on a GPU whose memory is better spent on pages."""
-    small = device.type == "cuda" and torch.cuda.mem_get_info(device)[1] < LARGE_GPU_BYTES
-    return min(max_batch, SMALL_BATCH) if small else max_batch
+def turn_rows(flow: Flow, settings: Token2WavSettings) -> int:
+    """Most utterances in a turn: fewer than ``max_batch`` where the memory is better spent on pages.
+
+    Plain modules gain little from more than 16, and take more memory for them.
+    """
+    rows = settings.most_batch
+    if flow.device.type != "cuda" or settings.backend != "torch":
+        return rows
+    if torch.cuda.mem_get_info(flow.device)[1] < LARGE_GPU_BYTES:
+        rows = min(rows, SMALL_BATCH)
+    if not settings.cuda_graphs or settings.kernels == "plain" or _plain_alone(flow):
+        rows = min(rows, MEDIUM_BATCH)
+    return rows
+
+
+def _plain_alone(flow: Flow) -> bool:
+    return solver_obstacle(flow.device, flow.dtype, flow.config.estimator) is not None
 
 
 def room(device: torch.device, share: float, reserve_gib: float = 0.0, work_bytes: int = WORK_BYTES) -> int:

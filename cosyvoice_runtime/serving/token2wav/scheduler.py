@@ -346,10 +346,12 @@ class WaveRouter:
 
     def __init__(self, schedulers: Sequence[WaveScheduler]) -> None:
         self._schedulers = schedulers
+        self._choosing = threading.Lock()
 
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
-        """See `WaveScheduler.submit`. To be called by one thread."""
-        self._home(chunk.utterance_id).submit(chunk, deliver)
+        """See `WaveScheduler.submit`."""
+        with self._choosing:  # two threads must not find two homes for one utterance
+            self._home(chunk.utterance_id).submit(chunk, deliver)
 
     def close(self) -> None:
         """Compute what waits, then stop and free everything."""

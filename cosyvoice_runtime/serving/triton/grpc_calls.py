@@ -31,6 +31,12 @@ CHANNEL_OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
 
+HOME_OPTIONS = [
+    *CHANNEL_OPTIONS,
+    # A process that is back is reached at once: a call waits for the connection and not for the next try.
+    ("grpc.service_config", '{"methodConfig":[{"name":[{}],"waitForReady":true}]}'),
+]
+
 
 @dataclass(frozen=True)
 class Home:
@@ -65,7 +71,7 @@ class GrpcCalls:
         self._homes = homes or {}
         self._server = triton.InferenceServerClient(url, channel_args=CHANNEL_OPTIONS)
         self._clients = {
-            home.url: triton.InferenceServerClient(home.url, channel_args=CHANNEL_OPTIONS)
+            home.url: triton.InferenceServerClient(home.url, channel_args=HOME_OPTIONS)
             for home in set(self._homes.values())
         }
         self.stages = StageWatch(self._ready, lambda model: find(self._process(model)))

@@ -32,12 +32,16 @@ class StageLife:
     Args:
         ended: called once, when it ends.
 
+    Attributes:
+        pid: its process id.
+
     Raises:
         ProcessLookupError: it has ended already.
         OSError: this machine has no way to watch a process.
     """
 
     def __init__(self, model: str, pid: int, ended: Callable[[], None]) -> None:
+        self.pid = pid
         self._model = model
         self._tell = ended
         self._loop = asyncio.get_running_loop()
@@ -137,7 +141,8 @@ class StageWatch:
         life = self._lives.get(model)
         if life is None or status_of(error) != "UNAVAILABLE":
             return False
-        return await life.ends_within(ENDING_S)
+        # One with a GPU takes seconds to end after its connections; it has no name any more by then.
+        return await asyncio.to_thread(self._find, model) != life.pid or await life.ends_within(ENDING_S)
 
     async def close(self) -> None:
         for life in self._lives.values():

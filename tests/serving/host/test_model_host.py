@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -101,9 +102,11 @@ def url(tmp_path: Path, lm: CountingLm):
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[GrpcCalls]:
+async def opened(
+    url: str, find: Callable[[str], int | None] = lambda _: os.getpid()
+) -> AsyncIterator[GrpcCalls]:
     homes = {name: Home(url, "token2wav") for name in ("tensorrt_llm", "token2wav")}
-    calls = GrpcCalls("127.0.0.1:9", PATIENCE_S, lambda _: os.getpid(), homes)
+    calls = GrpcCalls("127.0.0.1:9", PATIENCE_S, find, homes)
     try:
         yield calls
     finally:
@@ -203,6 +206,46 @@ def test_model_sees_that_its_caller_has_left(url, lm):
     assert run(url, use) is False
 
 
+def test_process_that_is_back_is_reached_by_every_call(tmp_path, lm):
+    url = f"unix:{tmp_path}/networks"
+
+    async def use() -> list[bool]:
+        found = []
+        async with opened(url) as calls:
+            for _ in range(4):
+                host = await asyncio.to_thread(ModelHost, url, {"token2wav": EchoWave()})
+                outputs = await asyncio.gather(*(calls.call(TOKEN2WAV, WAVE) for _ in range(3)))
+                found += ["waveform" in each for each in outputs]
+                await asyncio.to_thread(host.close)
+                Path(url.removeprefix("unix:")).unlink(missing_ok=True)
+                late = [asyncio.ensure_future(calls.call(TOKEN2WAV, WAVE)) for _ in range(3)]
+                await asyncio.sleep(0.05)
+                host = await asyncio.to_thread(ModelHost, url, {"token2wav": EchoWave()})
+                found += ["waveform" in each for each in await asyncio.gather(*late)]
+                await asyncio.to_thread(host.close)
+        return found
+
+    assert asyncio.run(asyncio.wait_for(use(), PATIENCE_S)) == [True] * 24
+
+
+def test_process_that_is_about_to_end_is_lost_though_it_still_runs(tmp_path, lm):
+    """Its connections close before it has given back its GPU."""
+    url = f"unix:{tmp_path}/networks"
+    host = ModelHost(url, {"tensorrt_llm": lm})
+    named = [True]
+
+    async def use() -> None:
+        async with opened(url, lambda _: os.getpid() if named else None) as calls:
+            waiting = asyncio.ensure_future(ids(calls, LM | {"text_open": True}))
+            assert await asyncio.to_thread(lm.began.acquire, timeout=PATIENCE_S)
+            named.clear()
+            await asyncio.to_thread(host.close)
+            await waiting
+
+    with pytest.raises(StageError, match="tensorrt_llm is being started again"):
+        asyncio.run(asyncio.wait_for(use(), PATIENCE_S))
+
+
 def test_host_takes_the_place_of_a_dead_one(tmp_path):
     path = tmp_path / "networks"
     path.touch()
@@ -231,9 +274,10 @@ class FinalSender:
     def __init__(self) -> None:
         self.responses: list[Any] = []
         self.final = threading.Event()
+        self.gone = False
 
     def is_cancelled(self) -> bool:
-        return False
+        return self.gone
 
     def send(self, response: Any = None, flags: int = 0) -> None:
         if response is not None:
@@ -273,6 +317,17 @@ def test_door_keeps_the_order_of_requests_with_one_id(door, lm):
         assert lm.began.acquire(timeout=PATIENCE_S)
     assert lm.texts == list(range(30))
     lm.replies[0].finish()
+
+
+def test_door_lets_go_of_a_request_whose_client_has_left(door, lm):
+    request = door.ask("id", **LM, text_open=True)
+    assert lm.began.acquire(timeout=PATIENCE_S)
+    request.sender.gone = True
+    assert request.sender.final.wait(PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while not lm.replies[0].cancelled:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_door_without_a_process_behind_it_says_so(tmp_path):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from cosyvoice_runtime.serving.token2wav import memory
+from cosyvoice_runtime.settings import Token2WavSettings
 
 GIB = 2**30
 GPU = torch.device("cuda:0")
@@ -35,11 +38,18 @@ def test_gpu_gives_a_share_of_its_memory_unless_others_need_it(
 
 
 def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(device: torch.device, obstacle: str | None = None, **settings: object) -> int:
+        monkeypatch.setattr(memory, "solver_obstacle", lambda *_: obstacle)
+        flow = SimpleNamespace(device=device, dtype=torch.float16, config=SimpleNamespace(estimator=None))
+        return memory.turn_rows(flow, Token2WavSettings(device="cuda", **settings))
+
     gpu(monkeypatch, 22, 24)
-    assert memory.captured_rows(GPU, 32) == 8
+    assert rows(GPU) == 8
+    assert rows(GPU, max_batch=4) == 4
     gpu(monkeypatch, 78, 80)
-    assert memory.captured_rows(GPU, 32) == 32
-    assert memory.captured_rows(torch.device("cpu"), 32) == 32
+    assert rows(GPU) == 32
+    assert rows(GPU, "no fused kernels") == rows(GPU, kernels="plain") == rows(GPU, cuda_graphs=False) == 16
+    assert rows(torch.device("cpu"), max_batch=32) == 32
 
 
 def test_larger_batches_leave_fewer_pages() -> None:

@@ -115,6 +115,8 @@ class TorchEngine:
         self._decoder.cancel(cast(Generation, handle))
 
     def close(self) -> None:
+        if self._stream is not None:
+            self._stream.synchronize()  # steps under way write into memory that is free after this
         del self._decoder
 
 
