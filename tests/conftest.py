@@ -9,7 +9,7 @@ times as many (``examples``). A failure prints a line that reproduces it, and it
 ``.hypothesis`` and tried first from then on. An example that found a fault goes into its test as
 ``@example``.
 
-``pytest -m "not slow and not server"`` takes less than two and a half minutes; ``pytest -m gpu``
+``pytest -m "not slow and not server"`` takes less than three minutes on two cores; ``pytest -m gpu``
 needs a GPU.
 """
 

@@ -64,6 +64,7 @@ def test_captured_passes_continue_as_the_network_does(lm: SpeechLM, sizes: dict[
 
 @pytest.mark.parametrize("sizes", [{0: 20, 2: 9}, {0: 6, 1: 5}], ids=["whole", "continued"])
 @torch.inference_mode()
+@pytest.mark.slow
 def test_captured_passes_read_nothing_on_the_host(
     lm: SpeechLM, sizes: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
