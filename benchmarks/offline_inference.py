@@ -21,7 +21,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +36,17 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline import SpeechRequest
 from cosyvoice_runtime.pipeline.request import derived_seed, lm_prompts
-from cosyvoice_runtime.serving.lm.engine import prepare_engine
-from cosyvoice_runtime.serving.lm.scheduler import Scheduler
-from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
-from measuring.batches import Speech, Spoken, WaveCalls, speak_together, speak_tokens, speak_waves
+from measuring.batches import Speech
 from measuring.machine import provenance
 from measuring.progress import Progress
+from measuring.scheduled_stages import ScheduledStages, TextSegment
 from measuring.stopwatch import Stopwatch
 from measuring.workload import (
     Utterance,
@@ -65,20 +62,6 @@ BACKENDS = {"trtllm": "tensorrt_llm"}
 """CosyVoice's names of engines, where the settings have others."""
 UNHURRIED = {"token2wav.max_turn_ms": "60000", "tensorrt_llm.idle_timeout_s": "3600"}
 """Nobody waits for a first chunk: batches may be as large as they can."""
-UNLIMITED = 10**9
-QUEUED_BATCHES = 2
-"""Of token2wav: the next one waits while one is computed."""
-
-
-@dataclass(frozen=True)
-class TextSegment:
-    """A stretch of an utterance's text, and what it takes to speak it."""
-
-    utterance: str
-    voice: Voice
-    prompt: Prompt
-    sampling: SamplingOptions
-    noise_seed: int
 
 
 class FrontEnd:
@@ -106,59 +89,6 @@ class FrontEnd:
     def prompts(self, text: str, voice: Voice) -> Sequence[Prompt]:
         """One for each segment of the text."""
         return lm_prompts(SpeechRequest(text, voice), self._text, self._tokenizer)
-
-
-class ServedStages:
-    """Schedulers as in the server, each with the machine's threads while it works."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        lm = settings.tensorrt_llm
-        self._lm = Scheduler(prepare_engine(lm), UNLIMITED, lm.idle_timeout_s, lambda _: None)
-        try:
-            self._token2wav = load_wave_service(settings.token2wav, Metrics(settings.token2wav.name))
-        except BaseException:
-            self._lm.close()
-            raise
-
-    def speak(self, segments: Sequence[TextSegment], done: Callable[[], None]) -> list[Speech]:
-        """Speech tokens of all."""
-        return speak_tokens(self._lm, _prompts(segments), done)
-
-    def voice(
-        self, segments: Sequence[TextSegment], speech: Sequence[Speech], done: Callable[[], None]
-    ) -> list[Tensor]:
-        """Waveforms of all tokens."""
-        return speak_waves(self._calls(done), list(map(_spoken, segments, speech)))
-
-    def speak_and_voice(
-        self, segments: Sequence[TextSegment], spoken: Callable[[], None], done: Callable[[], None]
-    ) -> tuple[list[Speech], list[Tensor]]:
-        """Both at once."""
-        return speak_together(
-            self._lm,
-            _prompts(segments),
-            self._calls(done),
-            lambda number, speech: _spoken(segments[number], speech),
-            spoken,
-        )
-
-    def _calls(self, done: Callable[[], None]) -> WaveCalls:
-        settings = self._settings.token2wav
-        waiting = min(QUEUED_BATCHES * settings.max_batch * len(settings.devices), settings.max_queue_size)
-        return WaveCalls(self._token2wav, waiting, done)
-
-    def close(self) -> None:
-        self._lm.close()
-        self._token2wav.close()
-
-
-def _prompts(segments: Sequence[TextSegment]) -> list[tuple[Prompt, SamplingOptions]]:
-    return [(segment.prompt, segment.sampling) for segment in segments]
-
-
-def _spoken(segment: TextSegment, speech: Speech) -> Spoken:
-    return Spoken(segment.voice, speech.tokens, segment.noise_seed)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -255,7 +185,7 @@ def run(options: argparse.Namespace) -> None:
     utterances = read_utterances(options)
     torch.set_num_threads(settings.token2wav.threads)
     front_end = FrontEnd(settings.token2wav.checkpoint_dir, settings.token2wav.threads)
-    with closing(ServedStages(settings)) as stages:
+    with closing(ScheduledStages(settings)) as stages:
         options.output_dir.mkdir(parents=True, exist_ok=True)
         for number in range(1, options.runs + 1):
             print(f"run {number} of {options.runs}, {len(utterances)} texts", file=sys.stderr)
@@ -286,7 +216,7 @@ def read_utterances(options: argparse.Namespace) -> list[Utterance]:
 
 
 def speak_all(
-    options: argparse.Namespace, utterances: Sequence[Utterance], front_end: FrontEnd, stages: ServedStages
+    options: argparse.Namespace, utterances: Sequence[Utterance], front_end: FrontEnd, stages: ScheduledStages
 ) -> dict[str, Any]:
     """One run; returns its log."""
     watch = Stopwatch()
@@ -300,7 +230,7 @@ def speak_all(
 
 
 def in_turn(
-    segments: Sequence[TextSegment], stages: ServedStages, watch: Stopwatch
+    segments: Sequence[TextSegment], stages: ScheduledStages, watch: Stopwatch
 ) -> tuple[list[Speech], list[Tensor]]:
     """All tokens, then all audio."""
     with watch("llm"), shown("speech LM", len(segments)) as done:
@@ -310,7 +240,7 @@ def in_turn(
 
 
 def together(
-    segments: Sequence[TextSegment], stages: ServedStages, watch: Stopwatch
+    segments: Sequence[TextSegment], stages: ScheduledStages, watch: Stopwatch
 ) -> tuple[list[Speech], list[Tensor]]:
     """Tokens and audio at once; each stage's time is that from the begin to its last result."""
     left = [len(segments)]

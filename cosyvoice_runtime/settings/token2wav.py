@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SAME = "same"
 CUDA = "cuda"
-CPU_BATCH, GPU_BATCH = 8, 32
+CPU_BATCH, GPU_BATCH = 8, 16
 Devices = Annotated[
     str,
     Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
@@ -61,7 +61,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     )
     max_batch: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Utterances in one call; auto is 32 with backend torch on a GPU and 8 elsewhere.",
+        description="Utterances in one call; auto is 16 with backend torch on a GPU and 8 elsewhere.",
     )
     max_queue_delay_us: int = Field(
         0,

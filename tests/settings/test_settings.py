@@ -89,7 +89,7 @@ def test_token2wav_leaves_the_speech_lm_its_memory_on_a_gpu_of_both(assignments,
 @pytest.mark.parametrize(
     ("assignments", "machine", "batch"),
     [
-        ([], GPU, 32),
+        ([], GPU, 16),
         ([], CPU, 8),
         (["token2wav.device=cpu"], GPU, 8),
         (["token2wav.backend=tensorrt"], GPU, 8),
