@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,6 +106,8 @@ class Program(Output):
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stderr=self._said, start_new_session=True
         )
+        # At the end of this process too: Ctrl-C may come where no block of code has been entered yet.
+        self._end = weakref.finalize(self, _end, self._process)
 
     def write(self, samples: Samples) -> None:
         assert self._process.stdin is not None
@@ -119,8 +122,7 @@ class Program(Output):
         self._require_success()
 
     def abort(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._end()
 
     def _require_success(self) -> None:
         self._process.communicate()  # closes its input, which is the end of the speech
@@ -129,6 +131,11 @@ class Program(Output):
             lines = self._said.read().decode(errors="replace").split("\n")
             reason = next((line for line in reversed(lines) if line.strip()), "it doesn't say why")
             raise InvalidArgumentError(f"{self.name} can't play here: {reason.strip()}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
 
 
 class Player:
@@ -169,8 +176,8 @@ class Player:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._waiting.put(None)
         try:
+            self._waiting.put(None)
             if exc_type is None:
                 self._heard.wait()
         finally:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from itertools import repeat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,3 +88,24 @@ def test_error_of_the_caller_is_silence_at_once():
     with pytest.raises(KeyError):
         play(output, parts())
     assert output.aborted
+
+
+def test_no_player_is_left_when_the_program_ends_without_warning(tmp_path):
+    """An interrupt may come where no block of code has been entered that could stop it."""
+    pid, player = tmp_path / "pid", tmp_path / "aplay"
+    player.write_text(f"#!/bin/sh\necho $$ > {pid}; exec sleep 600")
+    player.chmod(0o755)
+    program = (
+        "import sys, time, pathlib\n"
+        "from cosyvoice_client.player import Player, Program\n"
+        "kept = Player(Program('aplay', 24000))\n"
+        "while not pathlib.Path(sys.argv[1]).is_file(): time.sleep(0.01)\n"
+        "while not pathlib.Path(sys.argv[1]).read_text().endswith('\\n'): time.sleep(0.01)\n"
+        "raise KeyboardInterrupt"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    done = subprocess.run(
+        [sys.executable, "-c", program, pid], env=os.environ | {"PATH": path}, stderr=subprocess.PIPE
+    )
+    assert b"KeyboardInterrupt" in done.stderr
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
