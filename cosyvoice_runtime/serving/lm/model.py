@@ -11,7 +11,7 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import end_of_prompt_id
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics import Metrics, moments
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.request import (
@@ -73,6 +73,7 @@ class SpeechLmModel:
             self.scheduler.push_text(request_id, read_text(ids, self.vocabulary), end_text)
             reply.finish()
             return
+        moments.note("the speech LM has the request")
         request = self._read(inputs, request_id)
         reply.echo = request.echo
         self.scheduler.submit(request, reply)
@@ -98,6 +99,7 @@ class TokenReply:
         return self._reply.cancelled
 
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
+        moments.note("the speech LM sends tokens")
         ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
         reason = "" if finish_reason is None else finish_reason.value
         self._reply.send(

@@ -19,7 +19,7 @@ from cosyvoice_runtime.errors import (
     WithdrawnError,
 )
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics import Metrics, moments
 from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
 from cosyvoice_runtime.serving.lm.job import Delivery, Job, Reader
 from cosyvoice_runtime.serving.lm.request import Request
@@ -320,6 +320,7 @@ class Scheduler:
         if progress.finish_reason is not None:
             self._finish(job, progress.finish_reason, progress.error, progress.tokens)
         elif job.put(progress.tokens, self._clock()):
+            moments.note("a token is drawn")
             self._delivery.tell(job)
 
     def _finish(

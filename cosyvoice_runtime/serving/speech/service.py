@@ -19,6 +19,7 @@ from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostErr
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.pipeline.head_start import with_head_start
 from cosyvoice_runtime.pipeline.incoming_text import IncomingText
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
@@ -300,11 +301,15 @@ class SpeechService:
     async def _speak_once(
         self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, stay: Stay
     ) -> None:
+        moments.note("cosyvoice2 has the request")
         request, prompts = await self._read(inputs)
+        moments.note("text and voice are ready")
         kept_s = 0.0
         async with aclosing(self._heard(self._chunks(request, prompts, timer.playback))) as chunks:
             async for chunk in chunks:
+                moments.note("the first chunk may leave")
                 await listener.send(chunk)
+                moments.note("cosyvoice2 has sent audio")
                 stay.spoke(chunk.seconds)
                 kept_s += chunk.seconds
                 if self._streaming:

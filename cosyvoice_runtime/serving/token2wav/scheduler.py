@@ -17,6 +17,7 @@ import torch
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
+from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import on_own_stream
 from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveService
@@ -191,6 +192,7 @@ class WaveScheduler:
             OverloadedError: too many wait.
             CosyVoiceError: the GPU is lost.
         """
+        moments.note("token2wav has the chunk")
         chunk.check()
         if chunk.cancel:
             self._withdraw(chunk.utterance_id)
@@ -294,7 +296,9 @@ class WaveScheduler:
         return plan_turn(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
 
     def _take_turn(self, shares: list[Share]) -> None:
+        moments.note("a turn begins")
         outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
+        moments.note("a turn ends")
         for outcome in outcomes:
             if isinstance(outcome, Exception) and is_fatal(outcome):
                 raise outcome
