@@ -67,7 +67,7 @@ def serve(folder: Path, assignments: Sequence[str]) -> Server:
     settings = Settings.read([f"voices_dir={folder}/voices", *assignments], os.environ)
     repository = folder / "repository"
     write(render(TEMPLATES, settings.resolved(Machine.here())), repository)
-    ports = {name: 0 for name in ("http_port", "grpc_port", "metrics_port", "model_metrics_port")}
+    ports = dict.fromkeys(("http_port", "grpc_port", "metrics_port", "model_metrics_port"), 0)
     return Server(repository, ServerSettings(log_file=folder / "server.log", probe_interval_s=0.0, **ports))
 
 
