@@ -88,7 +88,7 @@ class HopPolicy:
         return cls(
             block_tokens=flow.encoder.chunk_tokens,
             lookahead_tokens=flow.waits_for(settings.flow_lookahead),
-            min_first_tokens=settings.first_hop_tokens,
+            min_first_tokens=settings.first_hop,
             hop_tokens=settings.hop_tokens,
             max_hop_tokens=settings.max_hop_tokens,
             token_rate=flow.token_rate,

@@ -102,7 +102,7 @@ def start_scheduler(token2wav: Token2Wav, settings: Token2WavSettings, metrics: 
         service,
         turn_rows(token2wav.flow.flow, settings),
         settings.max_queue_size,
-        settings.max_turn_ms / 1e3,
+        settings.longest_turn_ms / 1e3,
         token2wav.flow.flow.config.encoder.chunk_tokens,
         metrics.show_waiting,
         token2wav.flow.flow.device,

@@ -113,28 +113,32 @@ def _cut(tokens: int, most: int, block_tokens: int) -> int:
 class TurnBudget:
     """How many tokens fit into a turn, learned from the turns before.
 
-    It starts with one block and at most doubles with each turn that had room to spare: the first turns of a
+    It starts with the least and at most doubles with each turn that had room to spare: the first turns of a
     slow machine stay short, and a fast one soon takes everything at once.
 
     Args:
         limit_s: seconds a turn should last at most.
+        least_tokens: that a turn may always have, for a device that computes them in little more time than
+            fewer.
     """
 
-    def __init__(self, limit_s: float, block_tokens: int) -> None:
+    def __init__(self, limit_s: float, least_tokens: int) -> None:
         self._limit_s = limit_s
-        self._block_tokens = block_tokens
-        self.tokens = block_tokens
+        self._least_tokens = least_tokens
+        self.tokens = least_tokens
 
     def learn(self, tokens: int, seconds: float) -> None:
         """Note a turn of ``tokens`` tokens, padding included, that took ``seconds``."""
         fitting = int(tokens * self._limit_s / max(seconds, 1e-6))
         if seconds > self._limit_s:
-            self.tokens = max(self._block_tokens, min(fitting, self.tokens))
+            self.tokens = max(self._least_tokens, min(fitting, self.tokens))
         elif 2 * tokens >= self.tokens:
             self.tokens = max(self.tokens, min(fitting, 2 * self.tokens))
 
 
 CPU = torch.device("cpu")
+GPU_BLOCKS = 8
+"""Blocks of a turn that a GPU computes in about twice the time of one."""
 
 
 class WaveScheduler:
@@ -170,7 +174,7 @@ class WaveScheduler:
         self._max_rows = max_rows
         self._max_waiting = max_waiting
         self._block_tokens = block_tokens
-        self._budget = TurnBudget(turn_s, block_tokens)
+        self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if device.type == "cuda" else 1))
         self._on_waiting = on_waiting
         self._device = device
         self._clock = clock
