@@ -2,7 +2,7 @@
 """Measure servers on this machine's CPU: start, memory by process, first audio, and what many clients get.
 
     python benchmarks/cpu.py
-    python benchmarks/cpu.py --variant own:tensorrt_llm.process=own --variant shared:tensorrt_llm.process=shared
+    python benchmarks/cpu.py --variant own:process=own --variant shared:process=shared --rounds 5
     python benchmarks/cpu.py --checkpoint checkpoints/CosyVoice2-0.5B --clients 1,4 --requests 4 --demos 0
 
 A variant is a name and settings, with commas between them. Every variant has a server of its own. All of
@@ -10,6 +10,8 @@ them run side by side and are asked in turn, one after another at each level of 
 else the machine does meets them all; the figures are medians over the rounds. Spoken are held-out sentences
 of the demo voice. Before, each variant's `./run.sh demo` is timed --demos times, with its settings as
 variables, while no other server is there. The output directory gets cpu.json and cpu.md.
+
+The servers have places for 64 utterances, so that figures of many clients are not those of the admission.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ DEMO_VOICE = ROOT / "demo_voice"
 UP = "all models answer"
 QUIET = ("http_port=0", "grpc_port=0", "metrics_port=0", "model_metrics_port=0", "server.probe_interval_s=0")
 """Ports that are free, and no probes of servers that wait for their turn."""
+PLACES = ("cosyvoice2.max_inflight_utterances=64",)
 START_TIMEOUT_S = 300.0
 LEAST_WORDS = 5
 FIGURES: dict[str, Callable[[dict[str, Any]], float | None]] = {
@@ -89,7 +92,7 @@ class CpuServer:
     def __init__(self, variant: Variant, checkpoint: Path, folder: Path) -> None:
         repository = folder / "model_repo"
         given = [f"checkpoint_dir={checkpoint}", f"cosyvoice2.voices_dir={folder / 'voices'}"]
-        settings = Settings.read([*given, *variant.settings]).resolved(Machine.here())
+        settings = Settings.read([*PLACES, *given, *variant.settings]).resolved(Machine.here())
         write(render(ROOT / "model_repo", settings), repository)
         self._command = [sys.executable, "-m", "cosyvoice_runtime.supervisor", str(repository), *QUIET]
         self._command += [f"log_file={folder / 'tritonserver.log'}"]

@@ -22,9 +22,9 @@ from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
-from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, CosyVoice2Settings
+from cosyvoice_runtime.settings.rendered import HOST, guests_of
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice.build import prompt_mel
@@ -37,15 +37,18 @@ MEASURE_TIMEOUT_S = 60.0
 logger = logging.getLogger(__name__)
 
 
-def open_stages(settings: CosyVoice2Settings) -> StageClient:
+def open_stages(settings: CosyVoice2Settings, repository: Path) -> StageClient:
     """The other models; to be called in the service's event loop.
 
     Through the server's own gRPC port, or past it where one process computes for several models.
+
+    Args:
+        repository: the rendered one that the server runs.
     """
     layout, config = _checkpoint(settings.checkpoint_dir)
     vocabulary = MergedVocabulary.of(layout, config.speech_lm)
     url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
-    homes = open_homes()
+    homes = open_homes(repository)
     logger.info("stages are called through gRPC at %s", url)
     for model, home in homes.items():
         logger.info("%s is called in the process of %s at %s", model, home.model, home.url)
@@ -56,12 +59,12 @@ def open_stages(settings: CosyVoice2Settings) -> StageClient:
     )
 
 
-def open_homes() -> dict[str, Home]:
+def open_homes(repository: Path) -> dict[str, Home]:
     """Models that share a process, if there is one: its socket is open before an entry model is loaded."""
     url = socket_url()
     if url is None or not Path(url.removeprefix("unix:")).exists():
         return {}
-    return {model: Home(url, TOKEN2WAV.name) for model in (TENSORRT_LLM.name, TOKEN2WAV.name)}
+    return {model: Home(url, HOST) for model in (HOST, *guests_of(repository))}
 
 
 def load_speech_service(

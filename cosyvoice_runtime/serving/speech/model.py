@@ -6,11 +6,12 @@ import json
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
+from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
 from cosyvoice_runtime.serving.speech.load import (
     learn_speed,
     load_speech_service,
@@ -19,7 +20,7 @@ from cosyvoice_runtime.serving.speech.load import (
 )
 from cosyvoice_runtime.serving.speech.service import ChunkListener, SpeechService, WholeListener
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
-from cosyvoice_runtime.serving.triton.load import read_settings
+from cosyvoice_runtime.serving.triton.load import read_settings, use_threads
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
@@ -32,6 +33,8 @@ class SpeechModel:
 
     def initialize(self, arguments: Mapping[str, str]) -> None:
         self._settings = read_settings(arguments, CosyVoice2Settings)
+        use_threads(self._settings.threads)
+        self._repository = Path(arguments["model_repository"]).parent
         self._name = arguments["model_name"]
         self._streaming = json.loads(arguments["model_config"])["model_transaction_policy"]["decoupled"]
         self._requests = RequestCount(self._name)
@@ -57,7 +60,7 @@ class SpeechModel:
 
     def open_stages(self) -> StageClient:
         """The other models, as utterances call them; called in the event loop."""
-        return open_stages(self._settings)
+        return open_stages(self._settings, self._repository)
 
     async def _load(self) -> SpeechService:
         self._stages = self.open_stages()

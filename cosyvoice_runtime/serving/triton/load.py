@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-import torch
-
 from cosyvoice_runtime.settings.model import ModelSettings
 
 Settings = TypeVar("Settings", bound=ModelSettings)
@@ -31,7 +29,7 @@ def close_shared_memory() -> None:
 
 
 def read_settings(arguments: Mapping[str, str], section: type[Settings]) -> Settings:
-    """The model's settings, with logging and torch's threads set up as they say.
+    """The model's settings, with logging set up as they say.
 
     Args:
         arguments: of ``TritonPythonModel.initialize``.
@@ -42,5 +40,11 @@ def read_settings(arguments: Mapping[str, str], section: type[Settings]) -> Sett
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
-    torch.set_num_threads(settings.threads)
     return settings
+
+
+def use_threads(count: int) -> None:
+    """Threads of one operation of torch, in the whole process."""
+    import torch  # takes seconds, and memory that a door does without
+
+    torch.set_num_threads(count)

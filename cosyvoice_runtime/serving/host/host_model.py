@@ -1,0 +1,39 @@
+"""What token2wav's ``model.py`` calls ``TritonPythonModel``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cosyvoice_runtime.serving.host.guests import open_guests
+from cosyvoice_runtime.serving.host.model_host import ModelHost, socket_url
+from cosyvoice_runtime.serving.token2wav.model import WaveModel
+from cosyvoice_runtime.serving.triton.load import read_settings, use_threads
+from cosyvoice_runtime.settings import Token2WavSettings
+
+
+class Token2WavModel:
+    """token2wav and, if the settings say so, other models beside it.
+
+    A GPU serves one process at a time; threads of one process compute side by side on streams of their own.
+    On a CPU, one process has the libraries in memory once.
+    """
+
+    def initialize(self, arguments: dict[str, str]) -> None:
+        settings = read_settings(arguments, Token2WavSettings)
+        use_threads(settings.threads)
+        url = socket_url()
+        self._guests = {} if url is None else open_guests(Path(arguments["model_repository"]).parent)
+        self._wave = WaveModel(settings)
+        self._host = None
+        if url is not None and self._guests:
+            self._host = ModelHost(url, {settings.name: self._wave, **self._guests})
+
+    def execute(self, requests: list[Any]) -> list[None]:
+        return self._wave.execute(requests)
+
+    def finalize(self) -> None:
+        for model in (self._wave, *self._guests.values()):
+            model.finalize()
+        if self._host is not None:
+            self._host.close()
