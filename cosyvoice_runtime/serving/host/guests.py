@@ -1,39 +1,33 @@
-"""Models that compute in a process of their own or, behind a door, in token2wav's."""
+"""Models that compute in a process of their own or, behind a door, in token2wav's.
+
+A door loads neither torch nor the settings' library: what computes is imported where it is opened.
+"""
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cosyvoice_runtime.serving.host.batches import Batches
 from cosyvoice_runtime.serving.host.door import Door
 from cosyvoice_runtime.serving.host.model_host import socket_url
-from cosyvoice_runtime.serving.triton.load import read_settings, use_threads
-from cosyvoice_runtime.settings import AudioTokenizerSettings, SpeakerEmbeddingSettings, TensorrtLlmSettings
-from cosyvoice_runtime.settings.model import ModelSettings
-from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
+from cosyvoice_runtime.serving.triton.load import read_parameters
+
+HOST, SHARED = "token2wav", "shared"
 
 
-class GuestModel(ABC):
+class GuestModel:
     """What the ``model.py`` of such a model calls ``TritonPythonModel``.
 
     Attributes:
-        section: its settings.
+        name: of the model.
     """
 
-    section: ClassVar[type[ModelSettings]]
+    name: ClassVar[str]
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        settings = read_settings(arguments, self.section)
-        url = socket_url()
-        if url is not None and settings.name in guests_of(Path(arguments["model_repository"]).parent):
-            policy = json.loads(arguments["model_config"]).get("model_transaction_policy", {})
-            self._model: Any = Door(settings.name, url, streamed=policy.get("decoupled", False))
-        else:
-            use_threads(settings.threads)
-            self._model = self.open(settings)
+        url = home_url(arguments)
+        self._model = self._opened(arguments) if url is None else self._door(arguments, url)
 
     def execute(self, requests: list[Any]) -> Any:
         return self._model.execute(requests)
@@ -41,71 +35,37 @@ class GuestModel(ABC):
     def finalize(self) -> None:
         self._model.finalize()
 
-    @staticmethod
-    @abstractmethod
-    def open(settings: Any) -> Any:
-        """The model that computes. What it needs is imported here: a door does without torch."""
+    def _opened(self, arguments: dict[str, str]) -> Any:
+        from cosyvoice_runtime.serving.host.computing import open_alone
 
-    @classmethod
-    def open_hosted(cls, settings: Any) -> Any:
-        """The same for a process that Triton forms no batches for."""
-        return cls.open(settings)
+        return open_alone(self.name, arguments)
+
+    def _door(self, arguments: dict[str, str], url: str) -> Door:
+        read_parameters(arguments)
+        policy = json.loads(arguments["model_config"]).get("model_transaction_policy", {})
+        return Door(self.name, url, streamed=policy.get("decoupled", False))
 
 
 class TensorrtLlmModel(GuestModel):
     """The speech LM."""
 
-    section = TensorrtLlmSettings
-
-    @staticmethod
-    def open(settings: TensorrtLlmSettings) -> Any:
-        from cosyvoice_runtime.serving.lm.model import SpeechLmModel
-
-        return SpeechLmModel(settings)
+    name = "tensorrt_llm"
 
 
 class AudioTokenizerModel(GuestModel):
     """Reference to speech tokens."""
 
-    section = AudioTokenizerSettings
-
-    @staticmethod
-    def open(settings: AudioTokenizerSettings) -> Any:
-        from cosyvoice_runtime.serving.extractors import AudioTokenizer
-
-        return AudioTokenizer(settings)
-
-    @classmethod
-    def open_hosted(cls, settings: AudioTokenizerSettings) -> Batches:
-        return Batches(cls.open(settings), settings)
+    name = "audio_tokenizer"
 
 
 class SpeakerEmbeddingModel(GuestModel):
     """Reference to the vector of its speaker."""
 
-    section = SpeakerEmbeddingSettings
-
-    @staticmethod
-    def open(settings: SpeakerEmbeddingSettings) -> Any:
-        from cosyvoice_runtime.serving.extractors import SpeakerEmbedding
-
-        return SpeakerEmbedding(settings)
-
-    @classmethod
-    def open_hosted(cls, settings: SpeakerEmbeddingSettings) -> Batches:
-        return Batches(cls.open(settings), settings)
+    name = "speaker_embedding"
 
 
-MODELS: dict[str, type[GuestModel]] = {
-    model.section.name: model for model in (TensorrtLlmModel, AudioTokenizerModel, SpeakerEmbeddingModel)
-}
-
-
-def open_guests(repository: Path) -> dict[str, Any]:
-    """The models that compute in token2wav's process beside it, by name."""
-    return {
-        name: MODELS[name].open_hosted(
-            MODELS[name].section.from_parameters(read_parameters(repository / name))
-        )
-        for name in guests_of(repository)
-    }
+def home_url(arguments: dict[str, str]) -> str | None:
+    """Where the model computes; None in this process: ``rendered.home_of`` from the inside."""
+    process = json.loads(arguments["model_config"])["parameters"]["process"]["string_value"]
+    has_host = (Path(arguments["model_repository"]).parent / HOST).exists()
+    return socket_url() if process == SHARED and has_host else None

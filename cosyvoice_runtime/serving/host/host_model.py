@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.serving.host.guests import open_guests
+from cosyvoice_runtime.serving.host.computing import open_guests
 from cosyvoice_runtime.serving.host.model_host import ModelHost, socket_url
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
-from cosyvoice_runtime.serving.triton.load import read_settings, use_threads
+from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.settings import Token2WavSettings
 
 
@@ -21,7 +21,6 @@ class Token2WavModel:
 
     def initialize(self, arguments: dict[str, str]) -> None:
         settings = read_settings(arguments, Token2WavSettings)
-        use_threads(settings.threads)
         url = socket_url()
         self._guests = {} if url is None else open_guests(Path(arguments["model_repository"]).parent)
         self._wave = WaveModel(settings)

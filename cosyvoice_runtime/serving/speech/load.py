@@ -16,6 +16,7 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark
+from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
 from cosyvoice_runtime.serving.host.model_host import socket_url
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
@@ -23,7 +24,7 @@ from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
-from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, CosyVoice2Settings
+from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.settings.rendered import HOST, guests_of
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import VoiceStore

@@ -20,7 +20,7 @@ from cosyvoice_runtime.serving.speech.load import (
 )
 from cosyvoice_runtime.serving.speech.service import ChunkListener, SpeechService, WholeListener
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
-from cosyvoice_runtime.serving.triton.load import read_settings, use_threads
+from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
@@ -33,7 +33,6 @@ class SpeechModel:
 
     def initialize(self, arguments: Mapping[str, str]) -> None:
         self._settings = read_settings(arguments, CosyVoice2Settings)
-        use_threads(self._settings.threads)
         self._repository = Path(arguments["model_repository"]).parent
         self._name = arguments["model_name"]
         self._streaming = json.loads(arguments["model_config"])["model_transaction_policy"]["decoupled"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.load import learn_speed
-from cosyvoice_runtime.settings import GRPC_URL_VARIABLE
 
 
 class Service:
