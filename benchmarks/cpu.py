@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 DEMO_VOICE = ROOT / "demo_voice"
+Level = dict[str, Any]
 UP = "all models answer"
 QUIET = ("http_port=0", "grpc_port=0", "metrics_port=0", "model_metrics_port=0", "server.probe_interval_s=0")
 """Ports that are free, and no probes of servers that wait for their turn."""
@@ -56,6 +57,7 @@ FIGURES: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "RTF": lambda figures: figures["rtf"],
     "audio s/s": lambda figures: figures["audio_s_per_s"],
     "continuous %": lambda figures: 100 * figures["continuous_share"],
+    "CPU s for a second of audio": lambda figures: figures["cpu_s"] / figures["audio_s"],
 }
 
 
@@ -108,7 +110,7 @@ class CpuServer:
                 raise RuntimeError(f"the server does not start: {self._said.read_text()}")
             time.sleep(0.02)
         self.start_s = time.monotonic() - started
-        self.start_cpu_s = sum(map(cpu_seconds, descendants(self._process.pid)))
+        self.start_cpu_s = self.cpu_seconds()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -118,6 +120,10 @@ class CpuServer:
     @property
     def url(self) -> str:
         return re.findall(r"gRPC (\S+),", self._said.read_text())[-1]
+
+    def cpu_seconds(self) -> float:
+        """What all its processes have computed."""
+        return sum(map(cpu_seconds, descendants(self._process.pid)))
 
     def memory(self) -> dict[str, dict[str, float]]:
         """MiB of each process by its name."""
@@ -135,7 +141,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             (folder / one.name).mkdir()
             server = CpuServer(one, options.checkpoint.absolute(), folder / one.name)
             servers[one.name] = stack.enter_context(server)
-        levels = asyncio.run(measure(servers, options))
+        levels: dict[str, list[Level]] = {name: [] for name in servers}
+        try:
+            asyncio.run(measure(servers, options, levels))
+        except KeyboardInterrupt:
+            print("stopped: these are the figures so far", file=sys.stderr)
         results = [
             {
                 "variant": one.name,
@@ -200,17 +210,19 @@ def time_demo(environment: Mapping[str, str]) -> float:
 
 
 async def measure(
-    servers: Mapping[str, CpuServer], options: argparse.Namespace
-) -> dict[str, list[dict[str, Any]]]:
-    """Figures of each level of each round, by variant."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in servers}
+    servers: Mapping[str, CpuServer], options: argparse.Namespace, found: dict[str, list[Level]]
+) -> None:
+    """Add the figures of each level of each round, by variant."""
     texts = held_out()
+    for server in servers.values():
+        await ask(server.url, texts, max(options.clients), options)  # fills caches
     for number in range(options.rounds):
         for clients in options.clients:
             for name, server in _turned(servers, number):
-                [level] = await ask(server.url, texts, clients, options, warmup=0 if number else 4)
+                before_s = server.cpu_seconds()
+                [level] = await ask(server.url, texts, clients, options)
+                level["figures"]["cpu_s"] = server.cpu_seconds() - before_s
                 found[name].append({"clients": clients, "round": number, **level["figures"]})
-    return found
 
 
 def _turned(servers: Mapping[str, CpuServer], number: int) -> list[tuple[str, CpuServer]]:
@@ -218,19 +230,11 @@ def _turned(servers: Mapping[str, CpuServer], number: int) -> list[tuple[str, Cp
     return list(servers.items())[:: -1 if number % 2 else 1]
 
 
-async def ask(
-    url: str, texts: list[Utterance], clients: int, options: argparse.Namespace, warmup: int
-) -> list[dict[str, Any]]:
+async def ask(url: str, texts: list[Utterance], clients: int, options: argparse.Namespace) -> list[Level]:
     """One level, as ``client_server.py`` measures it."""
-    level = {
-        "concurrency": clients,
-        "requests": options.requests,
-        "seconds": options.seconds,
-        "warmup": warmup,
-    }
-    given = [f"--{name}={value}" for name, value in level.items()]
-    load = client_server.parse([f"--url={url}", "--no-plot", *given])
-    levels: list[dict[str, Any]] = []
+    limits = [f"--requests={options.requests}", f"--seconds={options.seconds}", "--warmup=0"]
+    load = client_server.parse([f"--url={url}", f"--concurrency={clients}", "--seed=1", "--no-plot", *limits])
+    levels: list[Level] = []
     requests = {utterance.name: client_server.request(load, utterance) for utterance in texts}
     await client_server.benchmark(load, texts, requests, levels)
     return levels

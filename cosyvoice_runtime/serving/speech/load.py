@@ -61,11 +61,9 @@ def open_stages(settings: CosyVoice2Settings, repository: Path) -> StageClient:
 
 
 def open_homes(repository: Path) -> dict[str, Home]:
-    """Models that share a process, if there is one: its socket is open before an entry model is loaded."""
-    url = socket_url()
-    if url is None or not Path(url.removeprefix("unix:")).exists():
-        return {}
-    return {model: Home(url, HOST) for model in (HOST, *guests_of(repository))}
+    """Models that share a process, if there is one."""
+    url, guests = socket_url(), guests_of(repository)
+    return {model: Home(url, HOST) for model in (HOST, *guests)} if url is not None and guests else {}
 
 
 def load_speech_service(
@@ -125,8 +123,8 @@ def open_admission(settings: CosyVoice2Settings) -> Admission:
     return Admission(settings.max_inflight_utterances or None, directory / PLACES)
 
 
-async def learn_speed(service: SpeechService, admission: Admission) -> None:
-    """Measure how fast the machine speaks, unless that is known or the limit is fixed.
+async def learn_speed(service: SpeechService, admission: Admission, stages: StageClient) -> None:
+    """Measure how fast the machine speaks as soon as it can, unless that is known or the limit is fixed.
 
     One of the entry models does it; a process that takes the place of a dead one finds what is known. Without
     the supervisor the stages can't be called while models load: one utterance at a time is admitted then
@@ -136,6 +134,7 @@ async def learn_speed(service: SpeechService, admission: Admission) -> None:
         return
     with admission.alone() as first:
         if first:
+            await stages.loaded()
             await _measure_speed(service, admission)
         else:
             logger.info("the other entry model measures how fast this machine speaks")

@@ -68,7 +68,7 @@ class SpeechModel:
         service = load_speech_service(
             self._settings, self._stages, metrics, admission, streaming=self._streaming
         )
-        await learn_speed(service, admission)
+        await learn_speed(service, admission, self._stages)
         metrics.admits(admission.capacity)
         return service
 
