@@ -150,7 +150,8 @@ def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavS
 def _housed(section: Section, token2wav: Token2WavSettings) -> Section:
     """The section with its process chosen.
 
-    Two processes on one GPU would take turns, and on a CPU each would have the libraries for itself.
+    Two processes on one GPU would take turns. On a CPU one process saves memory, but the speech LM and
+    token2wav compute at the same time and would wait for each other's Python.
     """
     if not isinstance(section, TensorrtLlmSettings | ExtractorSettings) or section.process != AUTO:
         return section
@@ -160,11 +161,9 @@ def _housed(section: Section, token2wav: Token2WavSettings) -> Section:
 def _shares(section: TensorrtLlmSettings | ExtractorSettings, token2wav: Token2WavSettings) -> bool:
     if token2wav.backend != "torch":
         return False
-    on_cpu = token2wav.device.startswith(CPU)
     if isinstance(section, ExtractorSettings):
-        return section.backend == "onnx" and on_cpu
-    on_one = _on_one_gpu(token2wav, section) or (on_cpu and section.device.startswith(CPU))
-    return section.engine == "torch" and on_one
+        return section.backend == "onnx" and token2wav.device.startswith(CPU)
+    return section.engine == "torch" and _on_one_gpu(token2wav, section)
 
 
 def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> CosyVoice2Settings:

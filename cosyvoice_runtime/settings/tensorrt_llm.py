@@ -33,8 +33,8 @@ class TensorrtLlmSettings(NetworkSettings):
     process: Process = Field(
         AUTO,
         description="Engine torch: the process that computes. shared is token2wav's, with token2wav.threads: "
-        "on a GPU both work at the same time and not in turns, on a CPU the libraries are in memory once; "
-        "auto takes it where both are on a CPU or have a GPU in common.",
+        "on a GPU both work at the same time and not in turns, on a CPU it saves memory and costs time "
+        "with several clients; auto takes it where they have a GPU in common.",
     )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),

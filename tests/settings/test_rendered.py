@@ -19,7 +19,7 @@ GUESTS = ["tensorrt_llm", "audio_tokenizer", "speaker_embedding"]
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    settings = Settings.read(["tensorrt_llm.process=own"]).resolved(Machine(cores=2, gpu=False))
+    settings = Settings.read([]).resolved(Machine(cores=2, gpu=False))
     write(render(MODEL_REPO, settings), tmp_path / "repository")
     return tmp_path / "repository"
 
