@@ -18,6 +18,7 @@ import torch
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import on_own_stream
 from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveService
@@ -154,6 +155,7 @@ class WaveScheduler:
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         on_waiting: told the number of chunks that wait, whenever it has changed.
         device: of the networks; the thread works on no other.
+        shifts: of a GPU that the speech LM computes on in this process.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -167,6 +169,7 @@ class WaveScheduler:
         block_tokens: int,
         on_waiting: Callable[[int], None] = lambda _: None,
         device: torch.device = CPU,
+        shifts: GpuShifts | None = None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -177,6 +180,7 @@ class WaveScheduler:
         self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if device.type == "cuda" else 1))
         self._on_waiting = on_waiting
         self._device = device
+        self._shifts = shifts or GpuShifts()
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
@@ -301,7 +305,8 @@ class WaveScheduler:
 
     def _take_turn(self, shares: list[Share]) -> None:
         moments.note("a turn begins")
-        outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
+        with self._shifts.turn():
+            outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
         moments.note("a turn ends")
         for outcome in outcomes:
             if isinstance(outcome, Exception) and is_fatal(outcome):
