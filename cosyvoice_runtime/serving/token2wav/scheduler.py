@@ -85,25 +85,21 @@ def priority(job: WaveJob) -> float:
 
 
 def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:
-    """The next turn: the most urgent job, and others as far as the budget goes.
+    """The next turn: as many of the most urgent jobs as the budget has blocks, and equal parts of it for all.
 
     A turn can't be interrupted, so whoever comes meanwhile waits for its end. Long chunks are therefore cut
-    into whole blocks of the flow; rows are padded to the longest, and count as long.
+    into whole blocks of the flow, and none is longer than the most urgent one. Many short rows cost little
+    more than a few: so many jobs get a block each, and a few get several.
 
     Args:
         jobs: at most one of each utterance, not empty, most urgent first.
         budget_tokens: rows times the longest of them; the first job gets at least a block.
     """
-    room = max(budget_tokens, block_tokens)
-    longest = _cut(jobs[0].tokens_left, room, block_tokens)
-    shares = [Share(jobs[0], longest)]
-    for job in jobs[1:max_rows]:
-        tokens = _cut(job.tokens_left, max(longest, block_tokens), block_tokens)
-        if (len(shares) + 1) * max(longest, tokens) > room:
-            break
-        longest = max(longest, tokens)
-        shares.append(Share(job, tokens))
-    return shares
+    blocks = max(budget_tokens // block_tokens, 1)
+    rows = min(len(jobs), max_rows, blocks)
+    first = _cut(jobs[0].tokens_left, blocks // rows * block_tokens, block_tokens)
+    most = max(first, block_tokens)
+    return [Share(job, _cut(job.tokens_left, most, block_tokens)) for job in jobs[:rows]]
 
 
 def _cut(tokens: int, most: int, block_tokens: int) -> int:
