@@ -50,8 +50,6 @@ class CudaGraphCapture:
     whoever keeps a result clones it first.
     """
 
-    WARM_UPS = 2
-
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
@@ -71,9 +69,8 @@ class CudaGraphCapture:
 
     def _capture(self, compute: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
         self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):  # libraries set themselves up in their first calls
-            for _ in range(self.WARM_UPS):
-                compute()
+        with torch.cuda.stream(self._stream):  # libraries set themselves up in a first call
+            compute()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             result = compute()

@@ -73,7 +73,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     max_turn_ms: Annotated[float, Field(ge=1.0, le=60_000.0), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Longest computation that an urgent chunk may wait for; shorter is smoother, longer is "
-        "faster. auto is 60 on a GPU, 8 blocks of the flow taking longer if they do, and 200 on a CPU.",
+        "faster. auto is 100 on a GPU, longer for 8 blocks of the flow if need be, and 200 on a CPU.",
     )
     ode_steps: int = Field(10, ge=1, le=100, description="Euler steps of the flow.")
     lookahead_frames: Lookahead = Field(
@@ -202,7 +202,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     @property
     def longest_turn_ms(self) -> float:
         """``max_turn_ms`` as it is given, or for the kind of the device."""
-        return self.max_turn_ms or (60.0 if self.device.startswith(CUDA) else 200.0)
+        return self.max_turn_ms or (100.0 if self.device.startswith(CUDA) else 200.0)
 
     @property
     def most_flow_pages(self) -> int:

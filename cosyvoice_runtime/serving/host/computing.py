@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS, GpuShifts, ShiftsByGpu
 from cosyvoice_runtime.serving.host.batches import Batches
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.settings import AudioTokenizerSettings, SpeakerEmbeddingSettings, TensorrtLlmSettings
-from cosyvoice_runtime.settings.extractors import ExtractorSettings
-from cosyvoice_runtime.settings.model import ModelSettings
+from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings, gpu_number
 from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
 
 
@@ -20,15 +20,19 @@ def open_alone(name: str, arguments: dict[str, str]) -> Any:
     return kind.open(read_settings(arguments, kind.section))
 
 
-def open_guests(repository: Path) -> dict[str, Any]:
-    """The models that compute in token2wav's process beside it, by name."""
-    return {name: _open_guest(KINDS[name], repository / name) for name in guests_of(repository)}
-
-
-def _open_guest(kind: Kind, directory: Path) -> Any:
-    settings = kind.section.from_parameters(read_parameters(directory))
-    model = kind.open(settings)
-    return Batches(model, settings) if isinstance(settings, ExtractorSettings) else model
+def open_guests(repository: Path) -> tuple[dict[str, Any], ShiftsByGpu]:
+    """The models that compute in token2wav's process beside it, by name, and the shifts that it keeps."""
+    guests: dict[str, Any] = {}
+    shifts: ShiftsByGpu = NO_SHIFTS
+    for name in guests_of(repository):
+        settings = KINDS[name].section.from_parameters(read_parameters(repository / name))
+        if isinstance(settings, TensorrtLlmSettings):
+            gpu = gpu_number(settings.device)
+            shifts = NO_SHIFTS if gpu is None else {gpu: GpuShifts()}
+            guests[name] = _speech_lm(settings, shifts.get(gpu))
+        elif isinstance(settings, BatchedSettings):
+            guests[name] = Batches(KINDS[name].open(settings), settings)
+    return guests, shifts
 
 
 class Kind(NamedTuple):
@@ -41,10 +45,10 @@ class Kind(NamedTuple):
 # Imported where it is opened: a model alone needs no other's libraries.
 
 
-def _speech_lm(settings: TensorrtLlmSettings) -> Any:
+def _speech_lm(settings: TensorrtLlmSettings, shifts: GpuShifts | None = None) -> Any:
     from cosyvoice_runtime.serving.lm.model import SpeechLmModel
 
-    return SpeechLmModel(settings)
+    return SpeechLmModel(settings, shifts)
 
 
 def _audio_tokenizer(settings: AudioTokenizerSettings) -> Any:

@@ -18,6 +18,7 @@ import torch
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import on_own_stream
 from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveService
@@ -84,25 +85,21 @@ def priority(job: WaveJob) -> float:
 
 
 def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:
-    """The next turn: the most urgent job, and others as far as the budget goes.
+    """The next turn: as many of the most urgent jobs as the budget has blocks, and equal parts of it for all.
 
     A turn can't be interrupted, so whoever comes meanwhile waits for its end. Long chunks are therefore cut
-    into whole blocks of the flow; rows are padded to the longest, and count as long.
+    into whole blocks of the flow, and none is longer than the most urgent one. Many short rows cost little
+    more than a few: so many jobs get a block each, and a few get several.
 
     Args:
         jobs: at most one of each utterance, not empty, most urgent first.
         budget_tokens: rows times the longest of them; the first job gets at least a block.
     """
-    room = max(budget_tokens, block_tokens)
-    longest = _cut(jobs[0].tokens_left, room, block_tokens)
-    shares = [Share(jobs[0], longest)]
-    for job in jobs[1:max_rows]:
-        tokens = _cut(job.tokens_left, max(longest, block_tokens), block_tokens)
-        if (len(shares) + 1) * max(longest, tokens) > room:
-            break
-        longest = max(longest, tokens)
-        shares.append(Share(job, tokens))
-    return shares
+    blocks = max(budget_tokens // block_tokens, 1)
+    rows = min(len(jobs), max_rows, blocks)
+    first = _cut(jobs[0].tokens_left, blocks // rows * block_tokens, block_tokens)
+    most = max(first, block_tokens)
+    return [Share(job, _cut(job.tokens_left, most, block_tokens)) for job in jobs[:rows]]
 
 
 def _cut(tokens: int, most: int, block_tokens: int) -> int:
@@ -154,6 +151,7 @@ class WaveScheduler:
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         on_waiting: told the number of chunks that wait, whenever it has changed.
         device: of the networks; the thread works on no other.
+        shifts: of a GPU that the speech LM computes on in this process.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -167,6 +165,7 @@ class WaveScheduler:
         block_tokens: int,
         on_waiting: Callable[[int], None] = lambda _: None,
         device: torch.device = CPU,
+        shifts: GpuShifts | None = None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -177,6 +176,7 @@ class WaveScheduler:
         self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if device.type == "cuda" else 1))
         self._on_waiting = on_waiting
         self._device = device
+        self._shifts = shifts or GpuShifts()
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
@@ -301,7 +301,8 @@ class WaveScheduler:
 
     def _take_turn(self, shares: list[Share]) -> None:
         moments.note("a turn begins")
-        outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
+        with self._shifts.turn():
+            outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
         moments.note("a turn ends")
         for outcome in outcomes:
             if isinstance(outcome, Exception) and is_fatal(outcome):

@@ -38,6 +38,12 @@ def test_rows_count_as_long_as_the_longest():
     assert tokens(13, 100, budget=40) == [13]
 
 
+def test_many_jobs_get_a_block_each_and_few_several():
+    assert tokens(100, 100, 100, 100, budget=100) == [25, 25, 25, 25]
+    assert tokens(100, 100, budget=100) == [50, 50]
+    assert tokens(100, 100, 100, 100, 100, budget=100) == [25, 25, 25, 25]
+
+
 def test_no_more_rows_than_allowed():
     assert tokens(1, 1, 1, budget=1000, rows=2) == [1, 1]
 
