@@ -90,11 +90,13 @@ def descendants(pid: int) -> list[Process]:
 
 
 def memory_by_process(pid: int) -> dict[str, dict[str, float]]:
-    """MiB of each of these processes: ``pss``, a share of what it shares with others, and ``rss``."""
-    return {
-        name_of(process): {kind: _rolled_up_mib(process.pid, kind) for kind in ("pss", "rss")}
-        for process in descendants(pid)
-    }
+    """MiB of these processes by name: ``pss``, a share of what they share with others, and ``rss``."""
+    found: dict[str, dict[str, float]] = {}
+    for process in descendants(pid):
+        held = found.setdefault(name_of(process), {"pss": 0.0, "rss": 0.0})
+        for kind in held:
+            held[kind] += _rolled_up_mib(process.pid, kind)
+    return found
 
 
 def name_of(process: Process) -> str:
