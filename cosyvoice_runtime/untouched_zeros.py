@@ -14,6 +14,6 @@ def untouched_zeros(*shape: int, device: torch.device | str, dtype: torch.dtype)
 
     ``torch.zeros`` writes every byte; numpy asks the system for pages that are zero when they are first read.
     """
-    if torch.device(device).type != "cpu":
+    if torch.device(device).type != "cpu" or 0 in shape:
         return torch.zeros(shape, device=device, dtype=dtype)
     return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)).view(dtype).view(shape)
