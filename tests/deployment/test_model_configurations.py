@@ -182,6 +182,12 @@ def load(model: str) -> ModuleType:
     return module
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_model_file_has_what_triton_calls(model):
+    made = load(model).TritonPythonModel()
+    assert all(callable(getattr(made, name)) for name in ("initialize", "execute", "finalize"))
+
+
 def read_speech(request: InferenceRequest) -> Any:
     TextMessage.read(Inputs(request))
     return SpeechInputs.read(Inputs(request), SamplingOptions(), 1000)
