@@ -18,8 +18,9 @@ LONGEST_S = 2.0
 """A machine that is slower still can't be made up for."""
 MEAN_SHARE, DEVIATION_SHARE = 1 / 8, 1 / 4
 """Of the latest utterance in what is expected, as in TCP's estimate of a round trip (RFC 6298)."""
-DEVIATIONS = 2.0
-"""Mean deviations above the mean. RFC 6298 takes four: a packet sent twice costs more than a short pause."""
+DEVIATIONS = 1.0
+"""Mean deviations above the mean. RFC 6298 takes four: a packet sent twice costs more than a pause of
+a few milliseconds, which some listeners may hear."""
 
 
 class SecondChunk:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.lm.engine import EngineError
-from cosyvoice_runtime.serving.lm.scheduler import Load, Scheduler
+from cosyvoice_runtime.serving.lm.load_metrics import Load
+from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 
 ENDLESS = 10**7
 """Tokens of a request that only a stop ends."""
