@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 
 from cosyvoice_runtime.pipeline.request import AudioChunk
+from cosyvoice_runtime.pipeline.utterance import UNHEARD_S
 
 LONGEST_S = 2.0
 """A machine that is slower still can't be made up for."""
@@ -60,9 +61,10 @@ async def with_head_start(
         first = await anext(chunks, None)
         if first is None:
             return
+        longest_s = next_chunk_s() - first.seconds - UNHEARD_S
         second = asyncio.ensure_future(_timed(anext(chunks, None), took))
         try:
-            await asyncio.wait({second}, timeout=min(max(next_chunk_s() - first.seconds, 0.0), LONGEST_S))
+            await asyncio.wait({second}, timeout=min(max(longest_s, 0.0), LONGEST_S))
             yield first
             chunk = await second
         finally:
