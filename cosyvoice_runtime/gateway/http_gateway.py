@@ -12,11 +12,13 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, U
 from aiohttp.http_exceptions import HttpProcessingError
 
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
+from cosyvoice_runtime.gateway.load_shedder import LoadShedder
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
 from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
-from cosyvoice_runtime.gateway.wording import RESTARTING, reworded, reworded_in_stream
+from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
 from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class HttpGateway:
         self._options = options
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
+        self._shedder = LoadShedder.of(options)
         self._departures = Departures(self._stop)
         app = web.Application(client_max_size=options.max_request_bytes, middlewares=[_errors_as_json])
         for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats"):
@@ -103,12 +106,16 @@ class HttpGateway:
         path = self._checked_path(request)
         body = await self._body(request)
         call_id = new_call_id()
-        said = _client(request) | {CALL_HEADER: call_id}
+        model, client = request.match_info["model"], _client(request)
+        said = client | {CALL_HEADER: call_id}
         headers = _passed_on(request.headers) | said
         if path.endswith("/infer"):
-            check_http(body, _header_bytes(request))
+            asked = check_http(body, _header_bytes(request))
+            self._shed(UtteranceRequest.of_infer(model, asked, client.get(CLIENT_HEADER)))
         else:  # of which tritonserver hands no headers to the model
-            body = json.dumps(check_generate(body) | said).encode()
+            asked = check_generate(body)
+            self._shed(UtteranceRequest.of_generate(model, asked, client.get(CLIENT_HEADER)))
+            body = json.dumps(asked | said).encode()
         if path.endswith("/generate"):
             await self._require_one_answer(path)
         taken = self._pending.take(len(body))
@@ -120,6 +127,10 @@ class HttpGateway:
         finally:
             if not _is_read(asking):
                 self._departures.see_off(call_id, [path], _drain(asking))
+
+    def _shed(self, request: UtteranceRequest) -> None:
+        if self._shedder is not None:
+            self._shedder.check(request)
 
     async def _asked(self, path: str, body: bytes, headers: dict[str, str], taken: int) -> ClientResponse:
         try:
@@ -225,12 +236,13 @@ def _refusal(refusal: RefusedError) -> web.Response:
 async def _require_success(answer: ClientResponse) -> None:
     if answer.status != 200:
         status = STATUS_OF.get(answer.status, "INTERNAL")
-        raise RefusedError(*reworded(status, _error_text(await answer.read())))
+        raise RefusedError(*reworded(*models_status(status, _error_text(await answer.read()))))
 
 
 def _error_text(body: bytes) -> str:
+    """Of an error, or of an event with one."""
     try:
-        return str(json.loads(body)["error"])
+        return str(json.loads(body.removeprefix(b"data: "))["error"])
     except (ValueError, KeyError, TypeError):
         return body.decode(errors="replace")
 

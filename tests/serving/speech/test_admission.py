@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.errors import OverloadedError
-from cosyvoice_runtime.serving.speech.admission import LONGEST_WAIT_S, Admission
+from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.places import SharedPlaces
+from cosyvoice_runtime.serving.speech.turns import LONGEST_WAIT_S
 from standing_clock import StandingClock
 
 HOLDER = """
