@@ -62,6 +62,7 @@ class HttpGateway:
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
         self._shedder = LoadShedder.of(options)
+        self._answered_once: set[str] = set()
         self._departures = Departures(self._stop)
         app = web.Application(client_max_size=options.max_request_bytes, middlewares=[_errors_as_json])
         for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats"):
@@ -106,18 +107,13 @@ class HttpGateway:
         path = self._checked_path(request)
         body = await self._body(request)
         call_id = new_call_id()
-        model, client = request.match_info["model"], _client(request)
-        said = client | {CALL_HEADER: call_id}
-        headers = _passed_on(request.headers) | said
-        if path.endswith("/infer"):
-            asked = check_http(body, _header_bytes(request))
-            self._shed(UtteranceRequest.of_infer(model, asked, client.get(CLIENT_HEADER)))
-        else:  # of which tritonserver hands no headers to the model
-            asked = check_generate(body)
-            self._shed(UtteranceRequest.of_generate(model, asked, client.get(CLIENT_HEADER)))
-            body = json.dumps(asked | said).encode()
+        said = _client(request) | {CALL_HEADER: call_id}
+        body, asked = _checked(request, body, said)
         if path.endswith("/generate"):
             await self._require_one_answer(path)
+        if self._shedder is not None:
+            self._shedder.check(asked)
+        headers = _passed_on(request.headers) | said
         taken = self._pending.take(len(body))
         asking = asyncio.create_task(self._asked(path, body, headers, taken))
         try:
@@ -127,10 +123,6 @@ class HttpGateway:
         finally:
             if not _is_read(asking):
                 self._departures.see_off(call_id, [path], _drain(asking))
-
-    def _shed(self, request: UtteranceRequest) -> None:
-        if self._shedder is not None:
-            self._shedder.check(request)
 
     async def _asked(self, path: str, body: bytes, headers: dict[str, str], taken: int) -> ClientResponse:
         try:
@@ -163,10 +155,24 @@ class HttpGateway:
 
     async def _require_one_answer(self, path: str) -> None:
         """A model that streams would compute everything and then fail to tell it in one answer."""
+        if path in self._answered_once:
+            return
         async with self._server.get(path.removesuffix("/generate") + "/config") as answer:
             await _require_success(answer)
             if (await answer.json()).get(DECOUPLED, {}).get("decoupled"):
                 raise RefusedError("UNIMPLEMENTED", "generate: this model streams; use generate_stream")
+        self._answered_once.add(path)
+
+
+def _checked(request: web.Request, body: bytes, said: dict[str, str]) -> tuple[bytes, UtteranceRequest]:
+    """The body for the server and what it asks for."""
+    model, client = request.match_info["model"], said.get(CLIENT_HEADER)
+    if request.path.endswith("/infer"):
+        checked = check_http(body, _header_bytes(request))
+        return body, UtteranceRequest.of_infer(model, checked, client)
+    asked = check_generate(body)
+    # tritonserver hands no headers to the model here
+    return json.dumps(asked | said).encode(), UtteranceRequest.of_generate(model, asked, client)
 
 
 def _is_read(asking: asyncio.Task[ClientResponse]) -> bool:

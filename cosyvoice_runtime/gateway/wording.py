@@ -48,7 +48,7 @@ def reworded_in_stream(message: str) -> str:
 
 
 def models_status(status: str, message: str) -> tuple[str, str]:
-    """Status and text of an error of ``generate``, which tritonserver calls bad input whatever the model said.
+    """Status and text of a model's error that came by ``generate``, where tritonserver always says 400.
 
     Args:
         status: what tritonserver calls it.
