@@ -14,6 +14,11 @@ from cosyvoice_runtime.serving.speech.tickets import UNNAMED, Tickets
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 30.0
 """Of what a refused client is told."""
+SPREAD_S = 10.0
+"""Who has to wait for longer is told up to so much more, so that those who came together do not come back
+together."""
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Steps of this length, modulo one, are spread evenly after any number of them."""
 FIRST_WAIT_S = 0.4
 """Longest wait that the next in turn is told, so that it is there soon after a place has become free."""
 KEPT_S = 0.5
@@ -44,6 +49,7 @@ class Turns:
         self._places = places
         self._board = places.board
         self._tickets = Tickets(places.board["tickets"])
+        self._step = 0.0
 
     @property
     def count(self) -> int:
@@ -102,7 +108,10 @@ class Turns:
             wait_s = self._turn_s * (ahead + 0.5)  # the next place becomes free at any time of a turn
         else:
             wait_s = min(0.5 * self._turn_s, FIRST_WAIT_S)
-        return math.ceil(10 * min(max(wait_s, SHORTEST_WAIT_S), LONGEST_WAIT_S)) / 10
+        if wait_s > LONGEST_WAIT_S:
+            self._step = (self._step + GOLDEN) % 1
+            wait_s = LONGEST_WAIT_S + SPREAD_S * self._step
+        return math.ceil(10 * max(wait_s, SHORTEST_WAIT_S)) / 10
 
 
 def client_number(name: str | None) -> int:
