@@ -12,9 +12,9 @@ from cosyvoice_runtime.serving.speech.capacity import Capacity
 from cosyvoice_runtime.serving.speech.places import SharedPlaces
 from cosyvoice_runtime.serving.speech.tickets import UNNAMED, Tickets
 
-SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 30.0
-"""Of what a refused client is told."""
-SPREAD_S = 10.0
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 15.0
+"""Of what a refused client is told. When a crowd has left, those who stay wait for it no longer than that."""
+SPREAD_S = 5.0
 """Who has to wait for longer is told up to so much more, so that those who came together do not come back
 together."""
 GOLDEN = (math.sqrt(5) - 1) / 2

@@ -213,11 +213,16 @@ def test_named_client_waits_behind_one_of_the_crowd_without_names_and_not_behind
 
 def served_in_turn(clock: StandingClock, limit: int, names: list[str | None], rounds: int) -> list[int]:
     """How often clients are spoken to who come back when told, and at once when their 2 s have ended."""
-    admission = Admission(limit, now=clock)
+    return served_by(Admission(limit, now=clock), clock, names, rounds * 2.0 * len(names) / limit)
+
+
+def served_by(
+    admission: Admission, clock: StandingClock, names: list[str | None], seconds: float
+) -> list[int]:
     served = [0] * len(names)
     arrivals = [(clock.time + 0.001 * client, client) for client in range(len(names))]
     speaking: list[tuple[float, int, ExitStack]] = []
-    until = clock.time + rounds * 2.0 * len(names) / limit
+    until = clock.time + seconds
     while clock.time < until:
         if not arrivals or (speaking and speaking[0][0] <= arrivals[0][0]):
             clock.time, client, place = speaking.pop(0)
@@ -251,6 +256,16 @@ def test_client_with_many_requests_gets_no_more_turns_than_one_with_few(clock):
     served = served_in_turn(clock, 3, ["greedy"] * 60 + ["a"] * 4 + ["b"] * 4, rounds=6)
     greedy, a, b = sum(served[:60]), sum(served[60:64]), sum(served[64:])
     assert max(greedy, a, b) <= 1.5 * min(greedy, a, b)
+
+
+def test_those_who_stay_when_a_crowd_leaves_soon_have_their_turns(clock):
+    """Fifty turns for four; the crowd was refused by the first of them, and does not come back."""
+    admission = Admission(1, now=clock)
+    with admission.place("first"):
+        for number in range(300):
+            refusal(admission, f"client {number}")
+    served = served_by(admission, clock, ["first", "second", "third", "fourth"], seconds=100.0)
+    assert min(served) >= 7
 
 
 TAKER = """
