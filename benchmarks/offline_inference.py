@@ -60,6 +60,8 @@ from measuring.workload import (
 
 BACKENDS = {"trtllm": "tensorrt_llm"}
 """CosyVoice's names of engines, where the settings have others."""
+COPY = "@"
+"""Between the name of an utterance and the number of its copy."""
 UNHURRIED = {"token2wav.max_turn_ms": "60000", "tensorrt_llm.idle_timeout_s": "3600"}
 """Nobody waits for a first chunk: batches may be as large as they can."""
 
@@ -124,6 +126,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same audio")
     parser.add_argument(
         "--together", action="store_true", help="audio of texts that are spoken while others still are"
+    )
+    parser.add_argument(
+        "--copies", type=positive, default=1, help="of each text, with seeds of their own (1)"
     )
     parser.add_argument("--runs", type=positive, default=1, help="the last one is logged")
     add_settings(parser.add_argument_group("settings, under the names of CosyVoice's script"))
@@ -211,8 +216,13 @@ def read_utterances(options: argparse.Namespace) -> list[Utterance]:
     elif options.split_name is not None:
         utterances = read_split(options.split_name)
     else:
-        return built_in(reference)
-    return [replace(each, reference=reference or each.reference) for each in utterances]
+        utterances = built_in(reference)
+    named = [
+        (f"{each.name}{COPY}{copy}" if copy else each.name, each)
+        for copy in range(options.copies)
+        for each in utterances
+    ]
+    return [replace(each, name=name, reference=reference or each.reference) for name, each in named]
 
 
 def speak_all(
@@ -299,16 +309,23 @@ def cut(
     options: argparse.Namespace, utterance: str, text: str, voice: Voice, front_end: FrontEnd
 ) -> list[TextSegment]:
     """The segments of an utterance, with the seeds that a Synthesizer would use."""
+    seed = options.seed + copy_number(utterance)
     return [
         TextSegment(
             utterance,
             voice,
             prompt,
-            sampling(options, derived_seed(options.seed, "sampling", segment)),
-            derived_seed(options.seed, "noise", segment),
+            sampling(options, derived_seed(seed, "sampling", segment)),
+            derived_seed(seed, "noise", segment),
         )
         for segment, prompt in enumerate(front_end.prompts(text, voice))
     ]
+
+
+def copy_number(utterance: str) -> int:
+    """0 for a text itself."""
+    number = utterance.rpartition(COPY)[2]
+    return int(number) if COPY in utterance and number.isdigit() else 0
 
 
 def sampling(options: argparse.Namespace, seed: int) -> SamplingOptions:

@@ -48,18 +48,13 @@ class CudaGraphCapture:
 
     They share a pool of memory: a result is valid until a graph captured before its own is replayed, so
     whoever keeps a result clones it first.
-
-    Args:
-        priority: of the kernels in the graphs, as ``torch.cuda.Stream`` counts: lower is earlier.
     """
 
-    WARM_UPS = 2
-
-    def __init__(self, device: torch.device, priority: int = 0) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
         # One for all: libraries keep a workspace for every stream they have seen.
-        self._stream = torch.cuda.Stream(device, priority=priority)
+        self._stream = torch.cuda.Stream(device)
 
     def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]:
         with torch.cuda.device(self._device):
@@ -74,9 +69,8 @@ class CudaGraphCapture:
 
     def _capture(self, compute: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
         self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):  # libraries set themselves up in their first calls
-            for _ in range(self.WARM_UPS):
-                compute()
+        with torch.cuda.stream(self._stream):  # libraries set themselves up in a first call
+            compute()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             result = compute()

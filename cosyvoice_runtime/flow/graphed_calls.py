@@ -26,6 +26,8 @@ MOST_ROWS = 32
 """More utterances are computed in several calls: a GPU gains little from more, and graphs take memory."""
 
 
+MOST_PADDING = 8
+"""Blocks of padding that a call may have, all rows together: more cost as much as another call."""
 FEW_PASTS = (4, 16, 64)
 """Finished blocks that calls look back on, where only what comes before the solver pays for more."""
 
@@ -65,6 +67,20 @@ class CallBuckets:
             for blocks in reversed(self.blocks)
         ]
 
+    def blocks_of(self, left: Sequence[int]) -> int:
+        """New blocks of each row of the next call, where rows have so many left.
+
+        Rows with fewer are padded, and those with more go on in the next call: one long row among many short
+        ones must not make them all as long.
+        """
+        longest = max(left, default=0)
+        enough = next((blocks for blocks in self.blocks if blocks >= longest), self.blocks[-1])
+        return max(
+            blocks
+            for blocks in self.blocks
+            if blocks == self.blocks[0] or (blocks <= enough and _padding(left, blocks) <= MOST_PADDING)
+        )
+
     def fitting(self, shape: BatchShape, chunk_tokens: int) -> BatchShape | None:
         """The smallest that holds a call; None if it is too large for all."""
         blocks = -(-shape.tokens // chunk_tokens)
@@ -72,6 +88,10 @@ class CallBuckets:
             return None
         tokens = chunk_tokens * bucket_for(self.blocks, blocks)
         return BatchShape(bucket_for(self.rows, shape.rows), tokens, bucket_for(self.before, shape.before))
+
+
+def _padding(left: Sequence[int], blocks: int) -> int:
+    return sum(max(blocks - each, 0) for each in left)
 
 
 class FusedSteps:
@@ -215,12 +235,21 @@ class GraphedCalls:
         bucket = self._buckets.fitting(shape, self._chunk)
         return None if bucket is None else self._calls[bucket]
 
-    def first_part(self, span: TokenSpan) -> TokenSpan:
-        """As much of a stretch as a captured call holds; all of it if none looks back that far.
+    def first_parts(self, spans: Sequence[TokenSpan]) -> list[TokenSpan]:
+        """As much of stretches side by side as the next call takes, all of one that no call looks back to.
 
         Stretches that follow each other give what one call would: attention is block-causal.
         """
-        count = self._chunk * self._buckets.blocks[-1]
-        if span.count <= count or span.start // self._chunk > self._buckets.before[-1]:
-            return span
+        captured = [self._looks_back(span) for span in spans]
+        left = [-(-span.count // self._chunk) for span, fits in zip(spans, captured, strict=True) if fits]
+        count = self._chunk * self._buckets.blocks_of(left)
+        return [
+            self._cut(span, count) if fits and span.count > count else span
+            for span, fits in zip(spans, captured, strict=True)
+        ]
+
+    def _looks_back(self, span: TokenSpan) -> bool:
+        return span.start // self._chunk <= self._buckets.before[-1]
+
+    def _cut(self, span: TokenSpan, count: int) -> TokenSpan:
         return dataclasses.replace(span, count=count, tokens=span.tokens[: count + self._lookahead])

@@ -216,14 +216,15 @@ class FlowStream:
         return [torch.cat(mel, dim=1) if len(mel) > 1 else next(iter(mel), nothing) for mel in mels]
 
     def _next_work(self, states: Sequence[FlowState]) -> list[FlowWork]:
-        """What can be computed now: of a state with pages, at most what a captured graph holds."""
-        graphs, work = self._graphs, []
-        for row, state in enumerate(states):
-            span = state.next_span()
-            if span is not None:
-                cut = graphs is not None and state.pages is not None
-                work.append(FlowWork(row, state, graphs.first_part(span) if graphs and cut else span))
-        return work
+        """What can be computed now: of states with pages, at most what a captured graph holds."""
+        spans = [(row, state, state.next_span()) for row, state in enumerate(states)]
+        work = [FlowWork(row, state, span) for row, state, span in spans if span is not None]
+        if self._graphs is None:
+            return work
+        paged = [item for item in work if item.state.pages is not None]
+        parts = self._graphs.first_parts([item.span for item in paged])
+        whole = [item for item in work if item.state.pages is None]
+        return [*(item._replace(span=part) for item, part in zip(paged, parts, strict=True)), *whole]
 
     def _calls(self, work: Sequence[FlowWork]) -> Iterator[Call]:
         """The calls that the work takes, once its pages are reserved."""

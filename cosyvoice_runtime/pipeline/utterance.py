@@ -17,6 +17,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.pipeline.flow_prompt import cut_prompt
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, derived_seed, fresh_seed
 from cosyvoice_runtime.pipeline.stages import Stages, TokenGroup, WaveSettings
@@ -87,7 +88,7 @@ class HopPolicy:
         return cls(
             block_tokens=flow.encoder.chunk_tokens,
             lookahead_tokens=flow.waits_for(settings.flow_lookahead),
-            min_first_tokens=settings.first_hop_tokens,
+            min_first_tokens=settings.first_hop,
             hop_tokens=settings.hop_tokens,
             max_hop_tokens=settings.max_hop_tokens,
             token_rate=flow.token_rate,
@@ -172,6 +173,7 @@ class TokenFeed:
         try:
             async with aclosing(self._groups) as groups:
                 async for group in groups:
+                    moments.note("cosyvoice2 has tokens")
                     self.tokens += group.tokens
                     self._news.set()
                     if group.finish_reason is not None:
@@ -314,6 +316,7 @@ class SegmentSpeech:
         except StageError:
             self._open = position > 0  # a refused opening leaves nothing behind
             raise
+        moments.note("cosyvoice2 has audio")
         self._open = not last
         self._passed_on = end
         return samples

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.cosyvoice2 import CosyVoice2Settings
+from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, CosyVoice2Settings
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.machine import Machine
@@ -98,6 +98,7 @@ class Settings(BaseModel):
         """
         sections: dict[str, Any] = {name: each.resolved(machine) for name, each in self.sections().items()}
         sections["token2wav"] = _beside(sections["token2wav"], sections["tensorrt_llm"])
+        sections["cosyvoice2"] = _begun(sections["cosyvoice2"], sections["token2wav"])
         sections["tensorrt_llm"] = _housed(sections["tensorrt_llm"], sections["token2wav"])
         for name, section in self.sections().items():
             chosen = sections[name].placeholders()
@@ -147,6 +148,14 @@ def _housed(lm: TensorrtLlmSettings, token2wav: Token2WavSettings) -> TensorrtLl
         return lm
     shared = lm.engine == "torch" and token2wav.backend == "torch" and _on_one_gpu(token2wav, lm)
     return lm.replace(process="shared" if shared else "own")
+
+
+def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> CosyVoice2Settings:
+    """How short a first chunk may be: a GPU has the next one ready sooner than a short one is heard."""
+    if cosyvoice2.first_hop_tokens:
+        return cosyvoice2
+    on_gpu = all(gpu_number(device) is not None for device in token2wav.devices)
+    return cosyvoice2.replace(first_hop_tokens=GPU_FIRST_HOP if on_gpu else cosyvoice2.first_hop)
 
 
 def _on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:

@@ -63,5 +63,9 @@ class GraphedWindows:
 
     def fitting(self, windows: Sequence[Window]) -> GraphedWindow:
         """The smallest for a call of up to :attr:`max_rows` windows."""
-        width = max(window.frames for window in windows)
-        return self._windows[bucket_for(self._rows, len(windows)), bucket_for(self._frames, width)]
+        width = max(self.width(window) for window in windows)
+        return self._windows[bucket_for(self._rows, len(windows)), width]
+
+    def width(self, window: Window) -> int:
+        """Frames of the call that a window would have for itself."""
+        return bucket_for(self._frames, window.frames)

@@ -109,12 +109,26 @@ def _vocode(
 ) -> Iterator[tuple[int, Tensor]]:
     """Rows that emit something, and their new samples."""
     emitting = [row for row, window in windows.items() if window.emit]
-    for rows in split_rows(emitting, graphs.max_rows if graphs else max(1, len(emitting))):
+    for rows in _calls(emitting, windows, graphs):
         outputs = _compute(hift, [states[row] for row in rows], [windows[row] for row in rows], graphs)
         carried = outputs.carried.rows()
         for index, row in enumerate(rows):
             wave = outputs.wave[index]
             yield row, _advance(states[row], windows[row], hift.config.hop, wave, carried[index])
+
+
+def _calls(
+    rows: Sequence[int], windows: Mapping[int, Window], graphs: GraphedWindows | None
+) -> Iterator[Sequence[int]]:
+    """Rows of each call. Captured calls pad to their own width, so windows of another go in another call."""
+    if graphs is None:
+        yield from [rows] if rows else []
+        return
+    widths: dict[int, list[int]] = {}
+    for row in rows:
+        widths.setdefault(graphs.width(windows[row]), []).append(row)
+    for alike in widths.values():
+        yield from split_rows(alike, graphs.max_rows)
 
 
 def _compute(

@@ -94,6 +94,16 @@ def test_both_stages_at_once_give_the_same_speech(folder, tiny_checkpoint, batch
     assert log["llm_time_seconds"] < log["token2wav_time_seconds"] < log["pipeline_time_seconds"]
 
 
+def test_copies_of_a_text_are_spoken_with_seeds_of_their_own(folder, tiny_checkpoint):
+    out = folder / "copies"
+    line = ["--manifest", str(folder / "set.txt"), "--output-dir", str(out), "--copies", "2"]
+    line += ["--token2wav-path", str(tiny_checkpoint), "--sampling-strategy", "ras"]
+    assert offline_inference.main(line) == 0
+    audio = {path.stem: soundfile.read(path)[0] for path in out.glob("*.wav")}
+    assert sorted(audio) == ["one", "one@1", "two", "two@1"]
+    assert not np.array_equal(audio["one"], audio["one@1"])
+
+
 @pytest.mark.parametrize("backend", ["hf", "trtllm-serve"])
 def test_engine_that_there_is_not_is_refused_with_those_there_are(folder, tiny_checkpoint, capsys, backend):
     arguments = ["--token2wav-path", str(tiny_checkpoint), "--backend", backend]

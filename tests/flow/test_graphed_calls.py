@@ -191,3 +191,38 @@ def test_utterance_that_looks_back_further_than_all_graphs_runs_eagerly_and_is_c
 def test_the_smallest_bucket_that_holds_a_call_is_taken(needed, bucket):
     buckets = CallBuckets(rows=(1, 3), blocks=(1, 4), before=(3, 5))
     assert buckets.fitting(needed, 25) == bucket
+
+
+@pytest.mark.parametrize(
+    ("left", "blocks"),
+    [
+        ([2], 2),
+        ([1, 2], 2),
+        ([1] * 15 + [2], 1),
+        ([4, 4, 4, 4, 2, 2], 4),
+        ([4] + [1] * 4, 2),
+        ([9] * 16, 4),
+        ([1] * 16, 1),
+        ([3] * 16, 2),
+        ([3] * 8, 4),
+        ([], 1),
+    ],
+)
+def test_one_long_row_does_not_make_many_short_ones_as_long(left, blocks):
+    assert CallBuckets(rows=(1, 16)).blocks_of(left) == blocks
+
+
+def test_long_row_among_many_short_ones_goes_on_in_a_call_of_its_own(capture):
+    stream = FlowStream(FLOW, num_pages=60)
+    stream.capture(CallBuckets(rows=(1, 12), blocks=(1, 4), before=(7,)), capture)
+    prompt = random_prompt(0, 0)
+    states = [stream.open(prompt) for _ in range(12)]
+    tokens = [random_tokens(78 if row == 5 else 28, row) for row in range(12)]
+    for state, row in zip(states, tokens, strict=True):
+        state.push(row)
+    before = capture.replays
+    mels = stream.advance(states)
+    assert capture.replays == before + 2 * (1 + FLOW.solver.num_steps)
+    for mel, row in zip(mels, tokens, strict=True):
+        [whole] = FLOW.generate([prompt], [row], finalize=False)
+        torch.testing.assert_close(mel, whole, atol=TOLERANCE, rtol=0)

@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 import torch
 
-from cosyvoice_runtime.pipeline.head_start import with_head_start
+from cosyvoice_runtime.pipeline.head_start import SecondChunk, with_head_start
 from cosyvoice_runtime.pipeline.request import AudioChunk
 
 RATE = 10
@@ -108,3 +108,39 @@ def test_first_chunk_is_heard_before_an_error():
         return heard
 
     assert numbers(asyncio.run(run())) == [0]
+
+
+def test_nothing_is_expected_before_the_first_utterance():
+    assert SecondChunk().expected_s == 0
+
+
+def test_even_times_are_expected_as_they_were_and_uneven_ones_longer():
+    even, uneven = SecondChunk(), SecondChunk()
+    for number in range(60):
+        even.took(0.1)
+        uneven.took(0.05 if number % 2 else 0.15)
+    assert even.expected_s == pytest.approx(0.1, abs=1e-3)
+    assert uneven.expected_s > 0.15
+
+
+def test_machine_that_is_free_again_is_soon_known_to_be():
+    second = SecondChunk()
+    for _ in range(20):
+        second.took(1.0)
+    for _ in range(60):
+        second.took(0.1)
+    assert second.expected_s < 0.15
+
+
+def test_time_of_the_second_chunk_is_told_and_of_an_only_one_is_not():
+    async def run(count: int) -> list[float]:
+        told: list[float] = []
+        speech = Speech(count)
+        speech.let_go.set()
+        async for _ in with_head_start(speech.chunks(), lambda: 0.0, told.append):
+            pass
+        return told
+
+    [seconds] = asyncio.run(run(3))
+    assert seconds >= 0
+    assert asyncio.run(run(1)) == []

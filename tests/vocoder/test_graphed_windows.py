@@ -92,3 +92,20 @@ def test_guessed_frames_equal_those_that_are_launched(graphed):
         waves = [stream(small_hift(OTHER), [state], [part], [last], how)[0] for part, last in parts]
         heard[how] = torch.cat(waves)
     torch.testing.assert_close(heard[graphed], heard[None], atol=ROUNDING, rtol=0)
+
+
+def test_a_wide_window_does_not_widen_the_others(capture):
+    narrow = AROUND.left + AROUND.lookahead + 10
+    graphed = GraphedWindows(small_hift(OTHER), (1, 3), (narrow, LONGEST), capture)
+    mels = [random_mel(frames, frames, OTHER) for frames in (8, 40, 9)]
+    states = [VocoderState(OTHER, SourceNoise(row, OTHER.hop)) for row in range(3)]
+    calls = []
+    for size, window in graphed._windows.items():
+        window.run = lambda states, windows, size=size, run=window.run: (
+            calls.append(size),
+            run(states, windows),
+        )[1]
+    waves = stream(small_hift(OTHER), states, mels, [True] * 3, graphed)
+    assert sorted(calls) == [(1, LONGEST), (3, narrow)]
+    for row, (mel, wave) in enumerate(zip(mels, waves, strict=True)):
+        torch.testing.assert_close(wave, whole(small_hift(OTHER), mel, row), atol=ROUNDING, rtol=0)

@@ -6,12 +6,14 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS, GpuShifts, ShiftsByGpu
 from cosyvoice_runtime.serving.host.door import Door
 from cosyvoice_runtime.serving.host.model_host import ModelHost, socket_url
 from cosyvoice_runtime.serving.lm.model import SpeechLmModel
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
+from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.settings.rendered import read_parameters
 
 logger = logging.getLogger(__name__)
@@ -35,16 +37,19 @@ class TensorrtLlmModel:
 class Token2WavModel:
     """token2wav and, if the settings say so, the speech LM beside it.
 
-    A GPU serves one process at a time; threads of one process compute side by side on streams of their own.
+    A GPU serves one process at a time, and two take turns of its own; within one process they are ours.
     """
 
     def initialize(self, arguments: dict[str, str]) -> None:
         settings = read_settings(arguments, Token2WavSettings)
         self._lm = self._host = None
+        shifts: ShiftsByGpu = NO_SHIFTS
         url, lm = socket_url(), speech_lm_beside(Path(arguments["model_repository"]))
         if url is not None and lm is not None:
-            self._lm = SpeechLmModel(lm)
-        self._wave = WaveModel(settings)
+            gpu = gpu_number(lm.device)
+            shifts = NO_SHIFTS if gpu is None else {gpu: GpuShifts()}
+            self._lm = SpeechLmModel(lm, shifts.get(gpu))
+        self._wave = WaveModel(settings, shifts)
         if url is not None and self._lm is not None:
             self._host = ModelHost(url, {settings.name: self._wave, TensorrtLlmSettings.name: self._lm})
 

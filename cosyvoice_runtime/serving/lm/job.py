@@ -102,6 +102,11 @@ class Job:
             self._sent += len(tokens)
             return Unread(tokens, self.finish_reason, self._error)
 
+    @property
+    def awaits_first(self) -> bool:
+        """Whether a stream's reader has got nothing yet."""
+        return self.request.streaming and not self._sent
+
     def unread_s(self, now: float) -> float:
         """Seconds for which the reader has not looked although there was something new."""
         with self._lock:

@@ -11,8 +11,9 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import end_of_prompt_id
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics import Metrics, moments
 from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.request import (
     FIELDS,
@@ -29,9 +30,13 @@ NAME = TensorrtLlmSettings.name
 
 
 class SpeechLmModel:
-    """The model over an engine that it opens."""
+    """The model over an engine that it opens.
 
-    def __init__(self, settings: TensorrtLlmSettings) -> None:
+    Args:
+        shifts: of a GPU that token2wav computes on in this process.
+    """
+
+    def __init__(self, settings: TensorrtLlmSettings, shifts: GpuShifts | None = None) -> None:
         layout = Layout(settings.checkpoint_dir)
         self.vocabulary = MergedVocabulary.of(layout, load_config(settings.checkpoint_dir).speech_lm)
         self.reader = RequestReader(
@@ -48,6 +53,7 @@ class SpeechLmModel:
             settings.idle_timeout_s,
             LoadMetrics(Metrics(NAME)),
             settings.text_timeout_s,
+            shifts,
         )
 
     def execute(self, requests: list[Any]) -> None:
@@ -73,6 +79,7 @@ class SpeechLmModel:
             self.scheduler.push_text(request_id, read_text(ids, self.vocabulary), end_text)
             reply.finish()
             return
+        moments.note("the speech LM has the request")
         request = self._read(inputs, request_id)
         reply.echo = request.echo
         self.scheduler.submit(request, reply)
@@ -98,6 +105,7 @@ class TokenReply:
         return self._reply.cancelled
 
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
+        moments.note("the speech LM sends tokens")
         ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
         reason = "" if finish_reason is None else finish_reason.value
         self._reply.send(

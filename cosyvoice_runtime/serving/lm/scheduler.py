@@ -19,7 +19,8 @@ from cosyvoice_runtime.errors import (
     WithdrawnError,
 )
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics import Metrics, moments
+from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
 from cosyvoice_runtime.serving.lm.job import Delivery, Job, Reader
 from cosyvoice_runtime.serving.lm.request import Request
@@ -64,6 +65,7 @@ class Scheduler:
         idle_timeout_s: longest time that a reader may take over its tokens before the request loses its slot.
         watch: told the load whenever the readers have everything, by one thread.
         text_timeout_s: longest time that a request may wait for further text before it loses its slot.
+        shifts: of a GPU that token2wav shares; None for one that it does not.
         clock: seconds.
         end_process: told why this process can't go on.
     """
@@ -75,6 +77,7 @@ class Scheduler:
         idle_timeout_s: float,
         watch: Callable[[Load], None],
         text_timeout_s: float = 30.0,
+        shifts: GpuShifts | None = None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -83,6 +86,7 @@ class Scheduler:
         self._max_waiting = max_waiting
         self._idle_timeout_s = idle_timeout_s
         self._text_timeout_s = text_timeout_s
+        self._shifts = shifts or GpuShifts()
         self._clock = clock
         self._end_process = end_process
         self._changed = threading.Condition()
@@ -177,8 +181,15 @@ class Scheduler:
             self._changed.notify()
 
     def _run(self) -> None:
+        try:
+            self._serve_and_mend()
+        finally:
+            self._shifts.rest()
+
+    def _serve_and_mend(self) -> None:
         broken = self._serve()
         while broken:
+            self._shifts.rest()
             try:
                 self._engine.close()
                 self._engine = self._open_engine()
@@ -209,6 +220,8 @@ class Scheduler:
     def _wait_for_work(self) -> bool:
         """Sleep until there is something to do; False when there never will be again."""
         with self._changed:
+            if not self._can_go_on():
+                self._shifts.rest()
             self._changed.wait_for(self._can_go_on, LOOK_S if self._starved else None)
             return bool(self._running or self._waiting or self._cancelled)
 
@@ -306,7 +319,8 @@ class Scheduler:
     def _step(self) -> None:
         if len(self._starved) == len(self._running):
             return
-        progress = self._engine.step()
+        with self._shifts.step(hurried=any(job.awaits_first for job in self._running.values())):
+            progress = self._engine.step()
         self._tokens_per_step = sum(len(each.tokens) for each in progress)
         self._tokens += self._tokens_per_step
         for each in progress:
@@ -320,6 +334,8 @@ class Scheduler:
         if progress.finish_reason is not None:
             self._finish(job, progress.finish_reason, progress.error, progress.tokens)
         elif job.put(progress.tokens, self._clock()):
+            if job.awaits_first:
+                moments.note("a token is drawn")
             self._delivery.tell(job)
 
     def _finish(

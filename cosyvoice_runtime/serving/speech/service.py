@@ -19,7 +19,8 @@ from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostErr
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.pipeline.head_start import with_head_start
+from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.pipeline.head_start import SecondChunk, with_head_start
 from cosyvoice_runtime.pipeline.incoming_text import IncomingText
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
@@ -211,6 +212,7 @@ class SpeechService:
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
         self._head_start = head_start and streaming
+        self._second = SecondChunk()
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -300,11 +302,15 @@ class SpeechService:
     async def _speak_once(
         self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, stay: Stay
     ) -> None:
+        moments.note("cosyvoice2 has the request")
         request, prompts = await self._read(inputs)
+        moments.note("text and voice are ready")
         kept_s = 0.0
         async with aclosing(self._heard(self._chunks(request, prompts, timer.playback))) as chunks:
             async for chunk in chunks:
+                moments.note("the first chunk may leave")
                 await listener.send(chunk)
+                moments.note("cosyvoice2 has sent audio")
                 stay.spoke(chunk.seconds)
                 kept_s += chunk.seconds
                 if self._streaming:
@@ -322,7 +328,9 @@ class SpeechService:
         await listener.send(AudioChunk(torch.zeros(0), self._sample_rate, 0))  # the utterance is open
         rate, playback = self._sample_rate, timer.playback
         spoken = speak_arriving(request, feeder, self._stages, self._hop, rate, lambda: playback.cushion_s)
-        async with aclosing(beside(self._stages.lost(), self._heard(self._marked(spoken)))) as chunks:
+        async with aclosing(
+            beside(self._stages.lost(), self._heard(self._marked(spoken), learns=False))
+        ) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
                 timer.sent(chunk.seconds)
@@ -337,12 +345,23 @@ class SpeechService:
     def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         return spoken if self._watermark is None else marked(spoken, self._watermark(self._sample_rate))
 
-    def _heard(self, chunks: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
-        """The chunks, as they are sent to a listener."""
+    def _heard(
+        self, chunks: AsyncGenerator[AudioChunk, None], learns: bool = True
+    ) -> AsyncGenerator[AudioChunk, None]:
+        """The chunks, as they are sent to a listener.
+
+        Args:
+            learns: the time to the second chunk is the machine's, not that of whoever writes the text.
+        """
         if not self._head_start:
             return chunks
+        took = self._second.took if learns else lambda _: None
+        return with_head_start(chunks, self._second_chunk_s, took)
+
+    def _second_chunk_s(self) -> float:
+        """Seconds from the first chunk to the second: as of late, or as the machine is shared now."""
         next_s = self._hop.hop_tokens / self._hop.token_rate
-        return with_head_start(chunks, lambda: self._admission.expected_s(next_s))
+        return max(self._admission.expected_s(next_s), self._second.expected_s)
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
         request = await self._request(inputs)

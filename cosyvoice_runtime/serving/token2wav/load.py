@@ -20,6 +20,7 @@ from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS, GpuShifts, ShiftsByGpu
 from cosyvoice_runtime.serving.served_family import require_backend
 from cosyvoice_runtime.serving.token2wav.device import as_current
 from cosyvoice_runtime.serving.token2wav.memory import page_count, turn_rows
@@ -27,6 +28,7 @@ from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveSchedu
 from cosyvoice_runtime.serving.token2wav.service import WaveMetrics, WaveService
 from cosyvoice_runtime.serving.token2wav.utterances import VoiceCache
 from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.vocoder.hift import HiFT
 
 if TYPE_CHECKING:
@@ -38,8 +40,13 @@ FUSED_HELP = "Whether fused kernels take the flow's steps: 1, or 0 for the plain
 FUSED_VOCODER_HELP = "Whether fused kernels take the vocoder's decoder: 1, or 0 for the plain modules."
 
 
-def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRouter:
+def load_wave_service(
+    settings: Token2WavSettings, metrics: Metrics, shifts: ShiftsByGpu = NO_SHIFTS
+) -> WaveRouter:
     """Schedulers at work, one for each device, with all limits of the settings each.
+
+    Args:
+        shifts: of GPUs that another network computes on in this process, by number.
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -55,7 +62,7 @@ def load_wave_service(settings: Token2WavSettings, metrics: Metrics) -> WaveRout
         vocoder.set(token2wav.vocoder.fused)
     return WaveRouter(
         [
-            start_scheduler(token2wav, settings, WaveMetrics(metrics, device))
+            start_scheduler(token2wav, settings, WaveMetrics(metrics, device), shifts.get(gpu_number(device)))
             for token2wav, device in zip(warm, settings.devices, strict=True)
         ]
     )
@@ -94,7 +101,12 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     return Token2Wav(FlowStream(flow, pages, eager), vocoder, settings.lookahead)
 
 
-def start_scheduler(token2wav: Token2Wav, settings: Token2WavSettings, metrics: WaveMetrics) -> WaveScheduler:
+def start_scheduler(
+    token2wav: Token2Wav,
+    settings: Token2WavSettings,
+    metrics: WaveMetrics,
+    shifts: GpuShifts | None = None,
+) -> WaveScheduler:
     """A scheduler at work over networks that are loaded."""
     voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
     service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, metrics.show)
@@ -102,10 +114,11 @@ def start_scheduler(token2wav: Token2Wav, settings: Token2WavSettings, metrics: 
         service,
         turn_rows(token2wav.flow.flow, settings),
         settings.max_queue_size,
-        settings.max_turn_ms / 1e3,
+        settings.longest_turn_ms / 1e3,
         token2wav.flow.flow.config.encoder.chunk_tokens,
         metrics.show_waiting,
         token2wav.flow.flow.device,
+        shifts,
     )
 
 

@@ -17,6 +17,8 @@ import torch
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
+from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import on_own_stream
 from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveService
@@ -83,25 +85,21 @@ def priority(job: WaveJob) -> float:
 
 
 def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:
-    """The next turn: the most urgent job, and others as far as the budget goes.
+    """The next turn: as many of the most urgent jobs as the budget has blocks, and equal parts of it for all.
 
     A turn can't be interrupted, so whoever comes meanwhile waits for its end. Long chunks are therefore cut
-    into whole blocks of the flow; rows are padded to the longest, and count as long.
+    into whole blocks of the flow, and none is longer than the most urgent one. Many short rows cost little
+    more than a few: so many jobs get a block each, and a few get several.
 
     Args:
         jobs: at most one of each utterance, not empty, most urgent first.
         budget_tokens: rows times the longest of them; the first job gets at least a block.
     """
-    room = max(budget_tokens, block_tokens)
-    longest = _cut(jobs[0].tokens_left, room, block_tokens)
-    shares = [Share(jobs[0], longest)]
-    for job in jobs[1:max_rows]:
-        tokens = _cut(job.tokens_left, max(longest, block_tokens), block_tokens)
-        if (len(shares) + 1) * max(longest, tokens) > room:
-            break
-        longest = max(longest, tokens)
-        shares.append(Share(job, tokens))
-    return shares
+    blocks = max(budget_tokens // block_tokens, 1)
+    rows = min(len(jobs), max_rows, blocks)
+    first = _cut(jobs[0].tokens_left, blocks // rows * block_tokens, block_tokens)
+    most = max(first, block_tokens)
+    return [Share(job, _cut(job.tokens_left, most, block_tokens)) for job in jobs[:rows]]
 
 
 def _cut(tokens: int, most: int, block_tokens: int) -> int:
@@ -112,28 +110,32 @@ def _cut(tokens: int, most: int, block_tokens: int) -> int:
 class TurnBudget:
     """How many tokens fit into a turn, learned from the turns before.
 
-    It starts with one block and at most doubles with each turn that had room to spare: the first turns of a
+    It starts with the least and at most doubles with each turn that had room to spare: the first turns of a
     slow machine stay short, and a fast one soon takes everything at once.
 
     Args:
         limit_s: seconds a turn should last at most.
+        least_tokens: that a turn may always have, for a device that computes them in little more time than
+            fewer.
     """
 
-    def __init__(self, limit_s: float, block_tokens: int) -> None:
+    def __init__(self, limit_s: float, least_tokens: int) -> None:
         self._limit_s = limit_s
-        self._block_tokens = block_tokens
-        self.tokens = block_tokens
+        self._least_tokens = least_tokens
+        self.tokens = least_tokens
 
     def learn(self, tokens: int, seconds: float) -> None:
         """Note a turn of ``tokens`` tokens, padding included, that took ``seconds``."""
         fitting = int(tokens * self._limit_s / max(seconds, 1e-6))
         if seconds > self._limit_s:
-            self.tokens = max(self._block_tokens, min(fitting, self.tokens))
+            self.tokens = max(self._least_tokens, min(fitting, self.tokens))
         elif 2 * tokens >= self.tokens:
             self.tokens = max(self.tokens, min(fitting, 2 * self.tokens))
 
 
 CPU = torch.device("cpu")
+GPU_BLOCKS = 8
+"""Blocks of a turn that a GPU computes in about twice the time of one."""
 
 
 class WaveScheduler:
@@ -149,6 +151,7 @@ class WaveScheduler:
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         on_waiting: told the number of chunks that wait, whenever it has changed.
         device: of the networks; the thread works on no other.
+        shifts: of a GPU that the speech LM computes on in this process.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -162,6 +165,7 @@ class WaveScheduler:
         block_tokens: int,
         on_waiting: Callable[[int], None] = lambda _: None,
         device: torch.device = CPU,
+        shifts: GpuShifts | None = None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -169,9 +173,10 @@ class WaveScheduler:
         self._max_rows = max_rows
         self._max_waiting = max_waiting
         self._block_tokens = block_tokens
-        self._budget = TurnBudget(turn_s, block_tokens)
+        self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if device.type == "cuda" else 1))
         self._on_waiting = on_waiting
         self._device = device
+        self._shifts = shifts or GpuShifts()
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
@@ -191,6 +196,7 @@ class WaveScheduler:
             OverloadedError: too many wait.
             CosyVoiceError: the GPU is lost.
         """
+        moments.note("token2wav has the chunk")
         chunk.check()
         if chunk.cancel:
             self._withdraw(chunk.utterance_id)
@@ -294,7 +300,10 @@ class WaveScheduler:
         return plan_turn(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
 
     def _take_turn(self, shares: list[Share]) -> None:
-        outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
+        moments.note("a turn begins")
+        with self._shifts.turn():
+            outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
+        moments.note("a turn ends")
         for outcome in outcomes:
             if isinstance(outcome, Exception) and is_fatal(outcome):
                 raise outcome

@@ -38,6 +38,12 @@ def test_rows_count_as_long_as_the_longest():
     assert tokens(13, 100, budget=40) == [13]
 
 
+def test_many_jobs_get_a_block_each_and_few_several():
+    assert tokens(100, 100, 100, 100, budget=100) == [25, 25, 25, 25]
+    assert tokens(100, 100, budget=100) == [50, 50]
+    assert tokens(100, 100, 100, 100, 100, budget=100) == [25, 25, 25, 25]
+
+
 def test_no_more_rows_than_allowed():
     assert tokens(1, 1, 1, budget=1000, rows=2) == [1, 1]
 
@@ -53,20 +59,20 @@ def test_turn_makes_progress_and_stays_within_its_budget(lengths, budget, rows):
 
 
 def test_budget_settles_where_turns_last_as_long_as_they_may():
-    budget = TurnBudget(limit_s=0.2, block_tokens=BLOCK)
+    budget = TurnBudget(limit_s=0.2, least_tokens=BLOCK)
     for _ in range(10):
         budget.learn(budget.tokens, seconds=0.05 + budget.tokens * 0.001)
     assert 100 <= budget.tokens <= 200
 
 
 def test_slow_machine_gets_single_blocks():
-    budget = TurnBudget(limit_s=0.2, block_tokens=BLOCK)
+    budget = TurnBudget(limit_s=0.2, least_tokens=BLOCK)
     budget.learn(100, seconds=2.0)
     assert budget.tokens == BLOCK
 
 
 def test_small_turns_teach_nothing_about_large_ones():
-    budget = TurnBudget(limit_s=0.2, block_tokens=BLOCK)
+    budget = TurnBudget(limit_s=0.2, least_tokens=BLOCK)
     budget.learn(25, 0.01)
     for _ in range(10):
         budget.learn(5, 0.01)

@@ -33,9 +33,6 @@ logger = logging.getLogger(__name__)
 
 FUSED_HELP = "Whether fused kernels take the speech LM's decode steps: 1, or 0 for the plain modules."
 NOT_CAPTURED = "steps are not captured"
-BEFORE_OTHERS = -1
-"""Priority of the speech LM's kernels. They are small and each waits for the one before: behind token2wav's
-large ones a step would take ten times as long, and first audio waits for the steps."""
 GPU_PREFILL_BATCH = 16
 """Prompts in one pass: 16 of usual length take three times as long as one."""
 
@@ -63,9 +60,9 @@ class TorchEngine:
         self.slots = slots
         on_gpu = lm.device.type == "cuda"
         # Of its own: in one process token2wav's thread works on the same GPU.
-        self._stream = torch.cuda.Stream(lm.device, priority=BEFORE_OTHERS) if on_gpu else None
+        self._stream = torch.cuda.Stream(lm.device) if on_gpu else None
         self.prefill_batch = GPU_PREFILL_BATCH if on_gpu else 1
-        capture = CudaGraphCapture(lm.device, BEFORE_OTHERS) if on_gpu and graphs else None
+        capture = CudaGraphCapture(lm.device) if on_gpu and graphs else None
         started = time.monotonic()
         self._decoder = BatchDecoder(
             lm,

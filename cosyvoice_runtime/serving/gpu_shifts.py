@@ -1,0 +1,90 @@
+"""Who computes on a GPU that the speech LM and token2wav share in one process: one of them at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+SHIFT_S = 0.025
+"""Time for steps after a turn: some 30 of 16 sequences on an H200."""
+FIRST_TOKENS_S = 0.04
+"""The same while a listener waits for the first tokens."""
+
+
+class GpuShifts:
+    """Steps of the speech LM and turns of token2wav, never both.
+
+    Side by side they take longer than one after the other: a step is 150 small kernels in a row, each of
+    which waits for room between large ones. Sixteen sequences need 0.8 ms alone and 3.7 beside a turn, which
+    takes longer itself; and a listener's first audio waits for sixteen steps. So steps stand still during a
+    turn, and go first for a while when it has ended. Neither waits for one that has nothing to do.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._turning = self._stepping = self._has_steps = self._hurried = False
+        self._turns_wanted = 0
+        self._turn_end = -FIRST_TOKENS_S
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """In which token2wav computes."""
+        with self._changed:
+            self._turns_wanted += 1
+            while (wait_s := self._wait_s()) > 0 or self._stepping or self._turning:
+                self._changed.wait(wait_s if wait_s > 0 else None)
+            self._turns_wanted -= 1
+            self._turning = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._turning = False
+                self._turn_end = self._clock()
+                self._changed.notify_all()
+
+    @contextmanager
+    def step(self, hurried: bool) -> Iterator[None]:
+        """In which the speech LM makes a step.
+
+        Args:
+            hurried: a listener waits for the first tokens.
+        """
+        with self._changed:
+            self._has_steps, self._hurried = True, hurried
+            self._changed.wait_for(self._may_step)
+            self._stepping = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._stepping = False
+                self._changed.notify_all()
+
+    def rest(self) -> None:
+        """The speech LM has no step to make for now."""
+        with self._changed:
+            self._has_steps = False
+            self._changed.notify_all()
+
+    def _may_step(self) -> bool:
+        return not self._turning and not (self._turns_wanted and self._wait_s() <= 0)
+
+    def _wait_s(self) -> float:
+        """How long a turn has to wait for steps, that which is being made apart."""
+        if not self._has_steps:
+            return 0.0
+        shift_s = FIRST_TOKENS_S if self._hurried else SHIFT_S
+        return self._turn_end + shift_s - self._clock()
+
+
+ShiftsByGpu = Mapping[int | None, GpuShifts]
+"""By the GPU's number."""
+NO_SHIFTS: ShiftsByGpu = MappingProxyType({})
