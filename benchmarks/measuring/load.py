@@ -86,7 +86,8 @@ async def closed_loop(
 ) -> list[Sample]:
     """``clients`` users who ask again as soon as they have their answer, or when they were told to.
 
-    Ends after ``requests``, or when the seconds are over and the answers under way are there.
+    Ends after ``requests``, or when the seconds are over and the answers under way are there. Nobody waits
+    for a time that lies after the end: a rate over such a wait would say that the server stood still.
 
     Args:
         arrive_s: seconds over which they come, one after another.
@@ -107,7 +108,9 @@ async def closed_loop(
             samples.append(sample)
             report(sample.error is not None)
             if sample.retry_after_s is not None:
-                await asyncio.sleep(min(sample.retry_after_s, seconds))
+                if time.perf_counter() + sample.retry_after_s - start >= seconds:
+                    return
+                await asyncio.sleep(sample.retry_after_s)
 
     await asyncio.gather(*(user(number) for number in range(clients)))
     return samples

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple
 
 import grpc
@@ -14,6 +15,7 @@ from tritonclient.utils import serialize_byte_tensor
 
 from cosyvoice_runtime.errors import STATUSES, ClientGoneError, with_status
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
+from cosyvoice_runtime.gateway.load_shedder import LoadShedder
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import (
@@ -27,6 +29,7 @@ from cosyvoice_runtime.gateway.policy import (
     closed,
 )
 from cosyvoice_runtime.gateway.tensor_check import check_grpc
+from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
 from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
@@ -42,6 +45,8 @@ NAMES_A_MODEL = {
 UNLIMITED = ("grpc.max_receive_message_length", -1)
 SETTLE_S = 2.0
 """Longest wait at the end for calls that clients have left."""
+FINAL = "triton_final_response"
+"""Parameter of a response, by which clients know a request's last one."""
 MAX_CALLS = 4096
 """In progress at once; more are refused."""
 
@@ -94,6 +99,7 @@ class _Calls(grpc.GenericRpcHandler):
         self._channel = channel
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
+        self._shedder = LoadShedder.of(options)
         self._departures = departures
         self._stages = frozenset(options.stages)
 
@@ -117,7 +123,7 @@ class _Calls(grpc.GenericRpcHandler):
 
     async def _ask(self, method: str, message: bytes, named: Metadata) -> bytes:
         """One answer for one request. A client that leaves takes its request along."""
-        admitted, call_id = self._admit(method, message), new_call_id()
+        admitted, call_id = self._admit(method, message, named), new_call_id()
         call = self._channel.unary_unary(method)(message, metadata=[*named, (CALL_HEADER, call_id)])
         answering = asyncio.create_task(self._answer(call, admitted.size))
         try:
@@ -135,30 +141,37 @@ class _Calls(grpc.GenericRpcHandler):
         finally:
             self._pending.give_back(size)
 
-    def _admit(self, method: str, message: bytes) -> Admitted:
+    def _admit(self, method: str, message: bytes, named: Metadata) -> Admitted:
         name = method.rpartition("/")[2]
         if method == INFER:
-            return self._admit_inference(message)
+            return self._admit_inference(message, named)
         if name in NAMES_A_MODEL:
             request = _parsed(NAMES_A_MODEL[name], message)
             self._policy.check_model(request.name, request.version)
         return Admitted(0, frozenset())
 
-    def _admit_inference(self, message: bytes) -> Admitted:
+    def _admit_inference(self, message: bytes, named: Metadata) -> Admitted:
         request = _parsed(service_pb2.ModelInferRequest, message)
         check_grpc(request, self._policy)
+        if self._shedder is not None:
+            self._shedder.check(UtteranceRequest.of_grpc(request, dict(named).get(CLIENT_HEADER)))
         return Admitted(self._pending.take(len(message)), frozenset([request.model_name]))
 
     async def _stream(
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> None:
-        call_id = new_call_id()
-        upstream = self._channel.stream_stream(STREAM_INFER)(
-            metadata=[*_named(context), (CALL_HEADER, call_id)]
-        )
-        stream = _Stream(upstream, context, self._pending)
+        named, call_id = _named(context), new_call_id()
+        client = _Client(requests, context, partial(self._admit_inference, named=named))
         try:
-            await stream.run(requests, self._admit_inference)
+            first = await client.next()
+        except ClientGoneError:
+            return
+        if first is None:
+            return  # nothing got through, of which the server need not know
+        upstream = self._channel.stream_stream(STREAM_INFER)(metadata=[*named, (CALL_HEADER, call_id)])
+        stream = _Stream(upstream, client, self._pending)
+        try:
+            await stream.run(first)
         except ClientGoneError:
             return
         except grpc.aio.AioRpcError as error:
@@ -184,30 +197,73 @@ class Admitted(NamedTuple):
     models: frozenset[str]
 
 
+class _Client:
+    """A client's side of a stream. What is wrong with one request is told in its place.
+
+    Args:
+        admit: looks at a request; raises RefusedError.
+    """
+
+    def __init__(
+        self, requests: AsyncIterator[bytes], context: Any, admit: Callable[[bytes], Admitted]
+    ) -> None:
+        self._requests = aiter(requests)
+        self._context = context
+        self._admit = admit
+        self._telling = asyncio.Lock()
+
+    async def next(self) -> tuple[bytes, Admitted] | None:
+        """The next request that gets through; None when the client has said all.
+
+        Raises:
+            ClientGoneError: it has left.
+        """
+        async for message in self._requests:
+            try:
+                return message, self._admit(message)
+            except RefusedError as refusal:
+                await self.tell(_error(refusal, message))
+        return None
+
+    async def tell(self, response: bytes) -> None:
+        """
+        Raises:
+            ClientGoneError: it has left.
+        """
+        async with self._telling:
+            try:
+                await self._context.write(response)
+            except grpc.aio.InternalError as error:
+                raise ClientGoneError from error
+
+
 class _Stream:
-    """A client's stream and the server's behind it. What is wrong with one request is told in its place.
+    """A client's stream and the server's behind it.
 
     Attributes:
         models: that were asked.
     """
 
-    def __init__(self, upstream: Any, context: Any, pending: PendingBytes) -> None:
+    def __init__(self, upstream: Any, client: _Client, pending: PendingBytes) -> None:
         self._upstream = upstream
-        self._context = context
+        self._client = client
         self._pending = pending
         self._taken = 0
-        self._telling = asyncio.Lock()
         self._reading: asyncio.Future[Any] | None = None
         self._sending: asyncio.Future[None] | None = None
         self.models: frozenset[str] = frozenset()
 
-    async def run(self, requests: AsyncIterator[bytes], admit: Callable[[bytes], Admitted]) -> None:
-        """Pass on what comes from either side, until the server has ended the stream."""
-        passing = asyncio.create_task(self._pass_requests(requests, admit))
+    async def run(self, first: tuple[bytes, Admitted]) -> None:
+        """Pass on what comes from either side, from the first request until the server has ended the stream.
+
+        Raises:
+            ClientGoneError: the client has left.
+        """
+        passing = asyncio.create_task(self._pass_requests(first))
         try:
             while (response := await self._next()) is not grpc.aio.EOF:
                 self._give_back()
-                await self._tell(_told_in_stream(response))
+                await self._client.tell(_told_in_stream(response))
         finally:
             passing.cancel()
             await asyncio.gather(passing, return_exceptions=True)
@@ -225,18 +281,14 @@ class _Stream:
         finally:
             self._give_back()
 
-    async def _pass_requests(
-        self, requests: AsyncIterator[bytes], admit: Callable[[bytes], Admitted]
-    ) -> None:
-        async for message in requests:
-            try:
-                admitted = admit(message)
-            except RefusedError as refusal:
-                await self._tell(_error(refusal, message))
-                continue
+    async def _pass_requests(self, first: tuple[bytes, Admitted]) -> None:
+        request: tuple[bytes, Admitted] | None = first
+        while request is not None:
+            message, admitted = request
             self._taken += admitted.size
             self.models |= admitted.models
             await self._send(self._upstream.write(message))
+            request = await self._client.next()
         await self._send(self._upstream.done_writing())
 
     async def _next(self) -> Any:
@@ -250,13 +302,6 @@ class _Stream:
         """The same for what goes to the server."""
         self._sending = asyncio.ensure_future(sending)
         await asyncio.shield(self._sending)
-
-    async def _tell(self, response: bytes) -> None:
-        async with self._telling:
-            try:
-                await self._context.write(response)
-            except grpc.aio.InternalError as error:
-                raise ClientGoneError from error
 
     def _give_back(self) -> None:
         """The server has begun to answer, so it has copied what was sent."""
@@ -310,13 +355,16 @@ def _told_in_stream(response: bytes) -> bytes:
 
 
 def _error(refusal: RefusedError, message: bytes) -> bytes:
-    """The response of a stream to a request that was refused, with the request's id if it can be read."""
+    """The response of a stream to a request that was refused: its last one, as of the models' own errors."""
     status = refusal.status if refusal.status in STATUSES else "INTERNAL"
     response = service_pb2.ModelStreamInferResponse(error_message=with_status(status, str(refusal)))
     try:
-        response.infer_response.id = service_pb2.ModelInferRequest.FromString(message).id
+        request = service_pb2.ModelInferRequest.FromString(message)
     except Exception:
         logger.debug("a request that can't be parsed", exc_info=True)
+    else:
+        response.infer_response.model_name, response.infer_response.id = request.model_name, request.id
+        response.infer_response.parameters[FINAL].bool_param = True
     return bytes(response.SerializeToString())
 
 

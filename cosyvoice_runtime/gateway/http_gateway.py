@@ -12,11 +12,13 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, U
 from aiohttp.http_exceptions import HttpProcessingError
 
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
+from cosyvoice_runtime.gateway.load_shedder import LoadShedder
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
 from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
-from cosyvoice_runtime.gateway.wording import RESTARTING, reworded, reworded_in_stream
+from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
 from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,8 @@ class HttpGateway:
         self._options = options
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
+        self._shedder = LoadShedder.of(options)
+        self._answered_once: set[str] = set()
         self._departures = Departures(self._stop)
         app = web.Application(client_max_size=options.max_request_bytes, middlewares=[_errors_as_json])
         for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats"):
@@ -104,13 +108,12 @@ class HttpGateway:
         body = await self._body(request)
         call_id = new_call_id()
         said = _client(request) | {CALL_HEADER: call_id}
-        headers = _passed_on(request.headers) | said
-        if path.endswith("/infer"):
-            check_http(body, _header_bytes(request))
-        else:  # of which tritonserver hands no headers to the model
-            body = json.dumps(check_generate(body) | said).encode()
+        body, asked = _checked(request, body, said)
         if path.endswith("/generate"):
             await self._require_one_answer(path)
+        if self._shedder is not None:
+            self._shedder.check(asked)
+        headers = _passed_on(request.headers) | said
         taken = self._pending.take(len(body))
         asking = asyncio.create_task(self._asked(path, body, headers, taken))
         try:
@@ -152,10 +155,24 @@ class HttpGateway:
 
     async def _require_one_answer(self, path: str) -> None:
         """A model that streams would compute everything and then fail to tell it in one answer."""
+        if path in self._answered_once:
+            return
         async with self._server.get(path.removesuffix("/generate") + "/config") as answer:
             await _require_success(answer)
             if (await answer.json()).get(DECOUPLED, {}).get("decoupled"):
                 raise RefusedError("UNIMPLEMENTED", "generate: this model streams; use generate_stream")
+        self._answered_once.add(path)
+
+
+def _checked(request: web.Request, body: bytes, said: dict[str, str]) -> tuple[bytes, UtteranceRequest]:
+    """The body for the server and what it asks for."""
+    model, client = request.match_info["model"], said.get(CLIENT_HEADER)
+    if request.path.endswith("/infer"):
+        checked = check_http(body, _header_bytes(request))
+        return body, UtteranceRequest.of_infer(model, checked, client)
+    asked = check_generate(body)
+    # tritonserver hands no headers to the model here
+    return json.dumps(asked | said).encode(), UtteranceRequest.of_generate(model, asked, client)
 
 
 def _is_read(asking: asyncio.Task[ClientResponse]) -> bool:
@@ -225,12 +242,13 @@ def _refusal(refusal: RefusedError) -> web.Response:
 async def _require_success(answer: ClientResponse) -> None:
     if answer.status != 200:
         status = STATUS_OF.get(answer.status, "INTERNAL")
-        raise RefusedError(*reworded(status, _error_text(await answer.read())))
+        raise RefusedError(*reworded(*models_status(status, _error_text(await answer.read()))))
 
 
 def _error_text(body: bytes) -> str:
+    """Of an error, or of an event with one."""
     try:
-        return str(json.loads(body)["error"])
+        return str(json.loads(body.removeprefix(b"data: "))["error"])
     except (ValueError, KeyError, TypeError):
         return body.decode(errors="replace")
 

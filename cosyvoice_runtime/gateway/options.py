@@ -18,6 +18,8 @@ class GatewayOptions:
         stages: models that can't be told of a client that has left; open to clients for development only.
         max_pending_bytes: size of all requests together that tritonserver has not begun to answer; it copies
             them into shared memory, which never shrinks.
+        shared: directory that the processes of the server's run share; empty for a gateway that leaves
+            refusals to the models.
     """
 
     address: str
@@ -26,6 +28,7 @@ class GatewayOptions:
     max_request_bytes: int
     max_pending_bytes: int
     stages: tuple[str, ...] = ()
+    shared: str = ""
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -51,8 +51,8 @@ def check_grpc(request: Any, policy: Policy) -> None:
             _check_content(tensor.name, tensor.datatype, elements, raw[index])
 
 
-def check_http(body: bytes, header_bytes: int | None) -> None:
-    """Check the body of a request for inference.
+def check_http(body: bytes, header_bytes: int | None) -> dict[str, Any]:
+    """The body of a request for inference, checked, without its binary tensors.
 
     Args:
         header_bytes: length of the JSON before the binary tensors; None if there are none.
@@ -75,6 +75,7 @@ def check_http(body: bytes, header_bytes: int | None) -> None:
         binary = _check_input(_typed("inputs", tensor, dict), binary)
     if binary:
         raise invalid("binary tensors", f"{len(binary)} bytes", "they belong to no input")
+    return request
 
 
 def read_json(text: bytes) -> dict[str, Any]:

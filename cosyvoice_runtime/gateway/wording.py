@@ -30,6 +30,8 @@ NOT_NOW = {
     r"maximum queue size|request timeout expired": CROWDED,
 }
 """Texts of tritonserver, and of gRPC between it and here, that mean: try again."""
+TRY_AGAIN = re.compile(r"; try again (?:later|in [\d.]+ s)$")
+"""The end of what a model says that has no room, or waits for another one."""
 NO_SUCH_VERSION = re.compile(r"version (\d+) is not found")
 FAULT_OF_THE_REQUEST = re.compile(r"input|output|shape|batch|datatype|data type|parse|parameter", re.I)
 TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?:cc|cpp|h|py):\d+")
@@ -43,6 +45,18 @@ def reworded_in_stream(message: str) -> str:
     if text != message and not _is_suspect(text):
         return message
     return with_status(*reworded(status, text))
+
+
+def models_status(status: str, message: str) -> tuple[str, str]:
+    """Status and text of a model's error that came by ``generate``, where tritonserver always says 400.
+
+    Args:
+        status: what tritonserver calls it.
+    """
+    said, text = split_status(message)
+    if text != message:
+        return said, text
+    return ("UNAVAILABLE" if TRY_AGAIN.search(message) else status), message
 
 
 def reworded(status: str, message: str) -> tuple[str, str]:

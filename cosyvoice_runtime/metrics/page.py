@@ -16,6 +16,9 @@ from cosyvoice_runtime.processes import is_alive
 
 COUNTERS = ("_total", "_count")
 """How names of numbers end that only grow."""
+REQUESTS, REQUESTS_ABOUT = "cosyvoice_requests_total", "Requests by how they ended."
+REFUSED = "refused"
+"""Label ``ending`` of requests for which there was no room; most are counted by gateways, for the model."""
 
 
 class ModelMetrics(Collector):
@@ -40,12 +43,12 @@ def read_samples(directory: Path) -> list[Sample]:
 
 
 def sum_of_counters(directory: Path, model: str) -> float:
-    """The sum of all numbers of a model that only grow."""
-    samples = read_samples(directory)
+    """The sum of all numbers of a model that only grow, but refusals, which are no work."""
+    samples = [each for each in read_samples(directory) if each.labels.get("model") == model]
     return sum(
         sample.value
         for sample in samples
-        if sample.labels.get("model") == model and sample.name.endswith(COUNTERS)
+        if sample.name.endswith(COUNTERS) and sample.labels.get("ending") != REFUSED
     )
 
 

@@ -36,7 +36,7 @@ from cosyvoice_runtime.supervisor.interpreter import Interpreter
 from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
 from cosyvoice_runtime.supervisor.models import Models
 from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
-from cosyvoice_runtime.supervisor.process import ServerProcess
+from cosyvoice_runtime.supervisor.process import METRICS, ServerProcess
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from cosyvoice_runtime.supervisor.server_sockets import ServerSockets
 from cosyvoice_runtime.supervisor.triton import find_triton
@@ -261,6 +261,7 @@ class Server:
                 stages=self._stages(),
                 max_request_bytes=self.settings.max_request_mib << 20,
                 max_pending_bytes=(shared_memory.free_mib() << 20) // PENDING_SHARE,
+                shared=str(self._run_dir / METRICS),
             )
             self._gateways.append(GatewayProcess(protocol, options, self._python, self.settings.log_file))
         for gateway in self._gateways:

@@ -76,6 +76,16 @@ def test_user_who_was_refused_comes_back_when_told():
     assert asked[2] - asked[1] >= 0.01
 
 
+def test_closed_loop_does_not_wait_for_who_is_told_to_come_back_after_its_end():
+    async def run():
+        async def speak(utterance, due_s, sample):
+            return replace(sample, retry_after_s=1000.0)
+
+        return await closed_loop(speak, itertools.cycle(TEXTS), 3, 100, 900.0, ignore)
+
+    assert len(asyncio.run(run())) == 3
+
+
 def test_users_may_come_one_after_another():
     async def run():
         asked = []

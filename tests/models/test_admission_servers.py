@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +115,43 @@ def test_client_is_known_by_its_name_however_it_asks(full):
     whole(full, http, headers={"X-Client-Id": "first"})
     fourth = streamed(full, "fourth").retry_after_s
     assert fourth - third == pytest.approx(third - second, abs=0.25)
+
+
+def test_refusal_needs_nothing_of_the_models(full, metric):
+    """They are stopped meanwhile: the gateways refuse, count, and know whose turn it is."""
+    labels = {"model": "cosyvoice2", "ending": "refused"}
+    before = metric(full, "cosyvoice_requests_total", **labels)
+    with stopped(full, "cosyvoice2", "cosyvoice2_offline"):
+        first, second = (streamed(full, name).retry_after_s for name in ("one", "other"))
+        assert first < second
+        for module in (grpc, http):
+            assert "1 utterances are in progress, the limit; try again in " in whole(full, module)
+        for path in ("cosyvoice2/generate_stream", "cosyvoice2_offline/generate_stream"):
+            assert generated(full, path) == 503
+        assert metric(full, "cosyvoice_requests_total", **labels) == before + 3
+    full_again = streamed(full, "one")  # the models are the same and as full as before
+    assert full_again.retry_after_s > 0
+
+
+@contextmanager
+def stopped(server: Server, *models: str) -> Iterator[None]:
+    pids = [each.pid for each in processes.session_members(server.session) if each.model in models]
+    assert len(pids) == len(models)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def generated(server: Server, path: str) -> int:
+    """The status of an answer to ``generate_stream``."""
+    body = json.dumps({"target_text": TEXT}).encode()
+    with closing(HTTPConnection(server.http_url, timeout=60.0)) as connection:
+        connection.request("POST", f"/v2/models/{path}", body)
+        return connection.getresponse().status
 
 
 def environment_of(server: Server, model: str) -> dict[str, str]:

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from hashlib import blake2b
 from pathlib import Path
 
-from cosyvoice_runtime.errors import OverloadedError
-from cosyvoice_runtime.serving.speech.capacity import Capacity
 from cosyvoice_runtime.serving.speech.places import SharedPlaces
-from cosyvoice_runtime.serving.speech.tickets import UNNAMED, Tickets
+from cosyvoice_runtime.serving.speech.tickets import UNNAMED
+from cosyvoice_runtime.serving.speech.turns import Turns, client_number
 
-SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 30.0
-"""Of what a refused client is told."""
-FIRST_WAIT_S = 0.4
-"""Longest wait that the next in turn is told, so that it is there soon after a place has become free."""
-KEPT_S = 0.5
-"""How long a place that has become free is kept for those whose turn it is. Many who were refused never come
-back, so it is anybody's then."""
-USUAL_STAY_S = 2.0
-"""How long an utterance takes before the first has ended."""
 STAY_SHARE = 0.1
 """Share of the latest utterance in the mean of how long they take."""
 
 
 class Admission:
-    """SharedPlaces for utterances, for all processes with the same file.
-
-    Refusing at once, and not after a wait, tells a client to try elsewhere; a queue would only hide that the
-    machine is full, and its first audio would come late for everybody.
-
-    Clients take turns: who was refused and comes back when told goes before those who come later, or again;
-    a place that has become free is kept a moment for them.
-    A named client waits once, however many requests it has, so that one with many does not get more.
+    """Places for utterances, for all processes with the same file.
 
     Args:
-        limit: places; None for as many as the machine keeps up with.
+        limit: places; None for as many as the machine keeps up with. Whoever opens the file last decides.
         path: file that the processes share; None for a limit of this process alone.
         now: monotonic seconds, the same for all processes.
     """
@@ -47,16 +28,16 @@ class Admission:
         self, limit: int | None, path: Path | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._places = SharedPlaces(path)
-        board = self._places.board
-        self.capacity = Capacity(board["learned"], limit)
-        self._tickets = Tickets(board["tickets"])
-        self._board = board
+        self._turns = Turns(self._places, now)
+        self._board = self._places.board
+        self.capacity = self._turns.capacity
+        self.capacity.fix(limit)
         self.now = now
 
     @property
     def count(self) -> int:
         """Utterances in progress."""
-        return self._places.held().total()
+        return self._turns.count
 
     def expected_s(self, audio_s: float) -> float:
         """Seconds until so much more speech of one utterance is there, as those in progress share the
@@ -96,39 +77,12 @@ class Admission:
                 self._places.leave(number)
 
     def _take(self, client: int) -> int:
-        now, limit, held = self.now(), self.capacity.limit, self.count
-        ticket = self._tickets.find(client, now)
-        kept_until_s = float(self._board["freed_s"]) + KEPT_S
-        kept = self._tickets.ahead(client, ticket, now, kept_until_s) if now < kept_until_s else 0
-        place = self._places.take(limit, client) if held + kept < limit else None
-        if place is None:
-            ahead = self._tickets.ahead(client, ticket, now)
-            wait_s = self._wait_s(ahead, self._tickets.others(ticket, now))
-            wait_s = min(wait_s, KEPT_S) if held < limit else wait_s
-            self._tickets.issue(client, ticket, now, now + wait_s)
-            raise OverloadedError(_reason(held, limit), wait_s)
-        if ticket is not None:
-            self._tickets.drop(ticket)
+        self._turns.require(client)
+        place = self._places.take(self.capacity.limit, client)
+        if place is None:  # another process was faster
+            raise self._turns.refusal(client)
+        self._turns.over(client)
         return place
-
-    @property
-    def _turn_s(self) -> float:
-        """Seconds from one place that becomes free to the next."""
-        return (float(self._board["stay_s"]) or USUAL_STAY_S) / self.capacity.limit
-
-    def _wait_s(self, ahead: int, others_s: float) -> float:
-        """When those ahead will have had their places, in tenths of a second.
-
-        Args:
-            others_s: until the client's own other requests come back; each has to wait for a turn of its own.
-        """
-        if others_s:
-            wait_s = others_s + self._turn_s * (ahead + 1)
-        elif ahead:
-            wait_s = self._turn_s * (ahead + 0.5)  # the next place becomes free at any time of a turn
-        else:
-            wait_s = min(0.5 * self._turn_s, FIRST_WAIT_S)
-        return math.ceil(10 * min(max(wait_s, SHORTEST_WAIT_S), LONGEST_WAIT_S)) / 10
 
     def _leave(self, place: int, since_s: float) -> None:
         now = self.now()
@@ -166,16 +120,3 @@ class Stay:
         """Note whether its listener got a chunk too late."""
         if self._learns:
             self._admission.capacity.played(late, self._admission.now())
-
-
-def client_number(name: str | None) -> int:
-    """A number for a client's name, by which processes know it."""
-    if not name:
-        return UNNAMED
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") | 2
-
-
-def _reason(held: int, limit: int) -> str:
-    if held >= limit:
-        return f"{held} utterances are in progress, the limit"
-    return f"{held} utterances are in progress, and others were here before"

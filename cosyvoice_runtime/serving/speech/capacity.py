@@ -30,19 +30,26 @@ class Capacity:
 
     Args:
         learned: field of that name of ``BOARD``, shared by all processes.
-        fixed: the limit; None to learn it.
     """
 
-    def __init__(self, learned: Any, fixed: int | None = None) -> None:
+    def __init__(self, learned: Any) -> None:
         self._learned = learned
-        self._fixed = fixed
+
+    def fix(self, limit: int | None) -> None:
+        """Set the limit, for all processes; None to learn it."""
+        self._learned["fixed"] = limit or 0
 
     @property
     def limit(self) -> int:
         """Utterances that may be spoken at a time; at least one."""
-        if self._fixed is not None:
-            return self._fixed
+        if not self.learns:
+            return int(self._learned["fixed"])
         return min(max(int(self.speed / self._margin), 1), MOST_LEARNED)
+
+    @property
+    def known(self) -> bool:
+        """Whether the limit is more than a guess."""
+        return not self.learns or self.speed > 0
 
     @property
     def speed(self) -> float:
@@ -52,7 +59,7 @@ class Capacity:
     @property
     def learns(self) -> bool:
         """Whether the limit depends on the speed."""
-        return self._fixed is None
+        return not self._learned["fixed"]
 
     def start(self, speed: float) -> None:
         """Begin with a speed measured before anybody is admitted."""

@@ -19,6 +19,7 @@ from cosyvoice_runtime.pipeline.watermark import find_watermark
 from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
 from cosyvoice_runtime.serving.host.model_host import socket_url
 from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.places import PLACES_FILE
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
@@ -32,8 +33,6 @@ from cosyvoice_runtime.voice.build import prompt_mel
 from cosyvoice_runtime.voice.extractors import checkpoint_id
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
-PLACES = "places"
-"""Name of the file that the entry models share."""
 MEASURE_TIMEOUT_S = 60.0
 logger = logging.getLogger(__name__)
 
@@ -120,7 +119,7 @@ def open_admission(settings: CosyVoice2Settings) -> Admission:
     if directory is None:
         logger.warning("a server without the supervisor: max_inflight_utterances counts for each entry model")
         return Admission(settings.max_inflight_utterances or None)
-    return Admission(settings.max_inflight_utterances or None, directory / PLACES)
+    return Admission(settings.max_inflight_utterances or None, directory / PLACES_FILE)
 
 
 async def learn_speed(service: SpeechService, admission: Admission, stages: StageClient) -> None:

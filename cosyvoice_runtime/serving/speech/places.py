@@ -15,10 +15,13 @@ import numpy as np
 
 from cosyvoice_runtime.serving.speech.tickets import MOST_TICKETS, TICKETS
 
+PLACES_FILE = "places"
+"""Name of the file in the directory of the server's run."""
 MOST_PLACES = 4096
+LEARNED = ("fixed", "speed", "margin", "audio_s", "held_s", "crowd_s", "late_s")
 BOARD = np.dtype(
     [
-        ("learned", [(name, "f8") for name in ("speed", "margin", "audio_s", "held_s", "crowd_s", "late_s")]),
+        ("learned", [(name, "f8") for name in LEARNED]),
         ("stay_s", "f8"),
         ("freed_s", "f8"),
         ("holders", "u8", MOST_PLACES),

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from cosyvoice_runtime.errors import ClientGoneError, StageLostError, StageSilentError, status_of
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics.page import REFUSED, REQUESTS, REQUESTS_ABOUT
 from cosyvoice_runtime.pipeline.utterance import Playback
 from cosyvoice_runtime.serving.speech.capacity import Capacity
 
@@ -22,7 +23,7 @@ class Ending(Enum):
 
     COMPLETED = "completed"
     INVALID = "invalid"
-    REFUSED = "refused"
+    REFUSED = REFUSED
     CANCELLED = "cancelled"
     FAILED = "failed"
 
@@ -72,8 +73,9 @@ class SpeechMetrics:
             "cosyvoice_underruns_total", "Chunks that left after the audio before them had been played."
         )
         self.audio_seconds = metrics.counter("cosyvoice_audio_seconds_total", "Seconds of speech sent.")
-        about = "cosyvoice_requests_total", "Requests by how they ended."
-        self._endings = {ending: metrics.counter(*about, ending=ending.value) for ending in Ending}
+        self._endings = {
+            ending: metrics.counter(REQUESTS, REQUESTS_ABOUT, ending=ending.value) for ending in Ending
+        }
         about = "cosyvoice_voice_lookups_total", "References by whether their voice was known."
         self._lookups = {hit: metrics.counter(*about, result=name) for hit, name in LOOKUPS.items()}
 

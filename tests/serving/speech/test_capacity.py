@@ -41,9 +41,9 @@ def test_one_utterance_is_admitted_when_nothing_is_known(capacity):
 
 
 def test_fixed_limit_stays(capacity):
-    fixed = Capacity(SharedPlaces(None).board["learned"], 7)
-    speak(fixed, cpu, wanted=50)
-    assert (fixed.limit, fixed.learns) == (7, False)
+    capacity.fix(7)
+    speak(capacity, cpu, wanted=50)
+    assert (capacity.limit, capacity.learns) == (7, False)
 
 
 def test_measured_speed_is_where_it_starts(capacity):

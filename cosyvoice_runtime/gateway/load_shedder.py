@@ -1,0 +1,67 @@
+"""Load shedding: a gateway refuses what the models have no room for.
+
+A refusal by the model costs the machine that is full more: a stream to tritonserver, a request through shared
+memory, an answer from the event loop in which others are spoken to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from pathlib import Path
+
+from cosyvoice_runtime.errors import OverloadedError
+from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.gateway.policy import RefusedError
+from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.metrics import Metric, Metrics
+from cosyvoice_runtime.metrics.page import REFUSED, REQUESTS, REQUESTS_ABOUT
+from cosyvoice_runtime.serving.speech.places import PLACES_FILE, SharedPlaces
+from cosyvoice_runtime.serving.speech.turns import Turns, client_number
+
+
+class LoadShedder:
+    """Decides by the table that the models admit by. The model has the last word: between a look at the table
+    and the request's arrival another one may take the place.
+
+    Args:
+        directory: that the processes of the server's run share.
+        models: that take a place for an utterance.
+    """
+
+    def __init__(self, directory: Path, models: Collection[str]) -> None:
+        self._turns = Turns(SharedPlaces(directory / PLACES_FILE))
+        self._refusals = {model: RefusalCount(model, directory) for model in models}
+
+    @classmethod
+    def of(cls, options: GatewayOptions) -> LoadShedder | None:
+        """None for a gateway that knows of no table."""
+        if not options.shared:
+            return None
+        return cls(Path(options.shared), [name for name in options.open_models if name not in options.stages])
+
+    def check(self, request: UtteranceRequest) -> None:
+        """
+        Raises:
+            RefusedError: in the model's words; who comes back when told has its turn.
+        """
+        count = self._refusals.get(request.model)
+        if count is None or not request.takes_place or not self._turns.capacity.known:
+            return
+        try:
+            self._turns.require(client_number(request.client))
+        except OverloadedError as error:
+            count.metric.add(1)
+            raise RefusedError("UNAVAILABLE", str(error)) from None
+
+
+class RefusalCount:
+    """The refusals among a model's requests, shown from the first one on."""
+
+    def __init__(self, model: str, directory: Path) -> None:
+        self._model = model
+        self._directory = directory
+
+    @cached_property
+    def metric(self) -> Metric:
+        return Metrics(self._model, self._directory).counter(REQUESTS, REQUESTS_ABOUT, ending=REFUSED)

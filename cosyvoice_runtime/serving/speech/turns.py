@@ -1,0 +1,127 @@
+"""Whether there is room for one more, whose turn it is, and what the others are told."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+
+from cosyvoice_runtime.errors import OverloadedError
+from cosyvoice_runtime.serving.speech.capacity import Capacity
+from cosyvoice_runtime.serving.speech.places import SharedPlaces
+from cosyvoice_runtime.serving.speech.tickets import UNNAMED, Tickets
+
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 15.0
+"""Of what a refused client is told. When a crowd has left, those who stay wait for it no longer than that."""
+SPREAD_S = 5.0
+"""Who has to wait for longer is told up to so much more, so that those who came together do not come back
+together."""
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Steps of this length, modulo one, are spread evenly after any number of them."""
+FIRST_WAIT_S = 0.4
+"""Longest wait that the next in turn is told, so that it is there soon after a place has become free."""
+KEPT_S = 0.5
+"""How long a place that has become free is kept for those whose turn it is. Many who were refused never come
+back, so it is anybody's then."""
+USUAL_STAY_S = 2.0
+"""How long an utterance takes before the first has ended."""
+
+
+class Turns:
+    """Decides whether a client may take a place; takes none itself.
+
+    Refusing at once, and not after a wait, tells a client to try elsewhere; a queue would only hide that the
+    machine is full, and its first audio would come late for everybody.
+
+    Clients take turns: who was refused and comes back when told goes before those who come later, or again;
+    a place that has become free is kept a moment for them.
+    A named client waits once, however many requests it has, so that one with many does not get more.
+
+    Args:
+        places: of all processes that have opened the same file; so are the turns.
+        now: monotonic seconds, the same for all processes.
+    """
+
+    def __init__(self, places: SharedPlaces, now: Callable[[], float] = time.monotonic) -> None:
+        self.capacity = Capacity(places.board["learned"])
+        self.now = now
+        self._places = places
+        self._board = places.board
+        self._tickets = Tickets(places.board["tickets"])
+        self._step = 0.0
+
+    @property
+    def count(self) -> int:
+        """Utterances in progress."""
+        return self._places.held().total()
+
+    def require(self, client: int) -> None:
+        """Find room for one more utterance.
+
+        Args:
+            client: see :func:`client_number`.
+
+        Raises:
+            OverloadedError: there is none, or it is kept for others; it says when to come back, and who does
+                then has its turn.
+        """
+        now, limit, held = self.now(), self.capacity.limit, self.count
+        ticket = self._tickets.find(client, now)
+        kept_until_s = float(self._board["freed_s"]) + KEPT_S
+        kept = self._tickets.ahead(client, ticket, now, kept_until_s) if now < kept_until_s else 0
+        if held + kept >= limit:
+            raise self._refusal(client, ticket, held)
+
+    def refusal(self, client: int) -> OverloadedError:
+        """What a client is told whose place somebody else has just taken."""
+        return self._refusal(client, self._tickets.find(client, self.now()), self.count)
+
+    def over(self, client: int) -> None:
+        """The client has had its turn."""
+        ticket = self._tickets.find(client, self.now())
+        if ticket is not None:
+            self._tickets.drop(ticket)
+
+    def _refusal(self, client: int, ticket: int | None, held: int) -> OverloadedError:
+        now, limit = self.now(), self.capacity.limit
+        ahead = self._tickets.ahead(client, ticket, now)
+        wait_s = self._wait_s(ahead, self._tickets.others(ticket, now))
+        wait_s = min(wait_s, KEPT_S) if held < limit else wait_s
+        self._tickets.issue(client, ticket, now, now + wait_s)
+        return OverloadedError(_reason(held, limit), wait_s)
+
+    @property
+    def _turn_s(self) -> float:
+        """Seconds from one place that becomes free to the next."""
+        return (float(self._board["stay_s"]) or USUAL_STAY_S) / self.capacity.limit
+
+    def _wait_s(self, ahead: int, others_s: float) -> float:
+        """When those ahead will have had their places, in tenths of a second.
+
+        Args:
+            others_s: until the client's own other requests come back; each has to wait for a turn of its own.
+        """
+        if others_s:
+            wait_s = others_s + self._turn_s * (ahead + 1)
+        elif ahead:
+            wait_s = self._turn_s * (ahead + 0.5)  # the next place becomes free at any time of a turn
+        else:
+            wait_s = min(0.5 * self._turn_s, FIRST_WAIT_S)
+        if wait_s > LONGEST_WAIT_S:
+            self._step = (self._step + GOLDEN) % 1
+            wait_s = LONGEST_WAIT_S + SPREAD_S * self._step
+        return math.ceil(10 * max(wait_s, SHORTEST_WAIT_S)) / 10
+
+
+def client_number(name: str | None) -> int:
+    """A number for a client's name, by which processes know it."""
+    if not name:
+        return UNNAMED
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") | 2
+
+
+def _reason(held: int, limit: int) -> str:
+    if held >= limit:
+        return f"{held} utterances are in progress, the limit"
+    return f"{held} utterances are in progress, and others were here before"
