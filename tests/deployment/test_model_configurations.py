@@ -28,8 +28,8 @@ from cosyvoice_runtime.serving.extractors import (
 )
 from cosyvoice_runtime.serving.lm.model import SpeechLmModel, TokenReply
 from cosyvoice_runtime.serving.lm.request import RequestReader
+from cosyvoice_runtime.serving.speech.listeners import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.open_utterances import TextMessage
-from cosyvoice_runtime.serving.speech.service import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.token2wav.model import WaveModel, decode
 from cosyvoice_runtime.serving.triton.request import Inputs

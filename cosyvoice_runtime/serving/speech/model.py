@@ -12,13 +12,14 @@ from typing import Any
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.speech.listeners import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.speech.load import (
     learn_speed,
     load_speech_service,
     open_admission,
     open_stages,
 )
-from cosyvoice_runtime.serving.speech.service import ChunkListener, SpeechService, WholeListener
+from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
