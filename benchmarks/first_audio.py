@@ -57,8 +57,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ[moments.DIRECTORY_VARIABLE] = folder
         with serve(Path(folder), options.settings) as server:
+            client = SpeechClient(server.grpc_url)
             traces = [
-                trace(server, Path(folder), options.voice, number) for number in range(options.requests)
+                trace(client, Path(folder), options.voice, number) for number in range(options.requests)
             ]
     print_table(traces[len(traces) // 4 :])  # the first ones fill caches
 
@@ -71,12 +72,12 @@ def serve(folder: Path, assignments: Sequence[str]) -> Server:
     return Server(repository, ServerSettings(log_file=folder / "server.log", probe_interval_s=0.0, **ports))
 
 
-def trace(server: Server, folder: Path, voice: str | None, number: int) -> dict[str, float]:
+def trace(client: SpeechClient, folder: Path, voice: str | None, number: int) -> dict[str, float]:
     """Seconds of each step of one request, its first audio heard."""
     texts = list(SENTENCES.values())
     request = SpeechRequest(texts[number % len(texts)], seed=number, voice=voice)
     asked = time.clock_gettime(time.CLOCK_MONOTONIC)
-    chunks = SpeechClient(server.grpc_url).speak(request)
+    chunks = client.speak(request)
     next(chunks)
     at = {"asked": asked, "heard": time.clock_gettime(time.CLOCK_MONOTONIC)}
     for _ in chunks:

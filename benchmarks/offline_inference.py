@@ -309,7 +309,7 @@ def cut(
     options: argparse.Namespace, utterance: str, text: str, voice: Voice, front_end: FrontEnd
 ) -> list[TextSegment]:
     """The segments of an utterance, with the seeds that a Synthesizer would use."""
-    seed = options.seed + copy_number(utterance)
+    seed = options.seed + copy_number(options, utterance)
     return [
         TextSegment(
             utterance,
@@ -322,8 +322,10 @@ def cut(
     ]
 
 
-def copy_number(utterance: str) -> int:
+def copy_number(options: argparse.Namespace, utterance: str) -> int:
     """0 for a text itself."""
+    if options.copies == 1:
+        return 0
     number = utterance.rpartition(COPY)[2]
     return int(number) if COPY in utterance and number.isdigit() else 0
 

@@ -9,12 +9,10 @@ from torch import Tensor
 
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS, GpuShifts, ShiftsByGpu
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.settings import Settings
-from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.voice import Voice
 from measuring.batches import Speech, Spoken, WaveCalls, speak_together, speak_tokens, speak_waves
 
@@ -35,18 +33,17 @@ class TextSegment:
 
 
 class ScheduledStages:
-    """Schedulers as in the server, each with the machine's threads while it works."""
+    """Schedulers as in the server, each with the machine's threads while it works.
+
+    On one GPU they work side by side and not in shifts: nobody waits for first audio.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         lm = settings.tensorrt_llm
-        gpu = gpu_number(lm.device)
-        shifts: ShiftsByGpu = NO_SHIFTS if gpu is None else {gpu: GpuShifts()}
-        engine = prepare_engine(lm)
-        self._lm = Scheduler(engine, UNLIMITED, lm.idle_timeout_s, lambda _: None, shifts=shifts.get(gpu))
+        self._lm = Scheduler(prepare_engine(lm), UNLIMITED, lm.idle_timeout_s, lambda _: None)
         try:
-            metrics = Metrics(settings.token2wav.name)
-            self._token2wav = load_wave_service(settings.token2wav, metrics, shifts)
+            self._token2wav = load_wave_service(settings.token2wav, Metrics(settings.token2wav.name))
         except BaseException:
             self._lm.close()
             raise

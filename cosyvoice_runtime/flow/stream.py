@@ -231,11 +231,15 @@ class FlowStream:
     def _calls(self, work: Sequence[FlowWork]) -> Iterator[Call]:
         """The calls that the work takes, once its pages are reserved."""
         paged = [item for item in work if self._reserve(item.state, item.span)]
-        recomputed = [item for item in work if item.state.pages is None]
+        recomputed = [self._whole(item) for item in work if item.state.pages is None]
         for batch in self._batches(paged):
             yield batch, self._continue
         if recomputed:
             yield recomputed, self._recompute
+
+    def _whole(self, item: FlowWork) -> FlowWork:
+        """All that can be computed: recomputing part by part would begin anew for each."""
+        return item._replace(span=item.state.next_span() or item.span)
 
     def _batches(self, work: Sequence[FlowWork]) -> Iterator[Sequence[FlowWork]]:
         graphs = self._graphs

@@ -1,8 +1,8 @@
 """A first chunk that waits until the second will follow in time.
 
-The first chunk is short, so that it is there soon: a third of a second in the published model. A machine that
-needs longer than that for the next one would be heard to stop right after it began. Sent a little later,
-while the next one is being made, the same audio is heard without a gap.
+The first chunk is short, so that it is there soon: a third of a second and less is heard of it. A machine
+that needs longer than that for the next one would be heard to stop right after it began. Sent a little
+later, while the next one is being made, the same audio is heard without a gap.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice.voice import Voice
 
 UNHEARD_S = 0.05
-"""A pause within speech that nobody notices: the closure of a plosive is longer."""
+"""Pauses within speech that are no underrun until they add up to more: a plosive's closure is as long."""
 
 
 class Playback:
@@ -39,10 +39,12 @@ class Playback:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._end: float | None = None
+        self._paused_s = 0.0
         self.seconds = 0.0
         """Seconds of audio sent."""
         self.underruns = 0
-        """Times that a chunk came more than ``UNHEARD_S`` after the audio before it had been played."""
+        """Times that the pauses since the last one, of chunks that came after the audio before them had been
+        played, added up to more than ``UNHEARD_S``."""
 
     @property
     def cushion_s(self) -> float:
@@ -53,7 +55,9 @@ class Playback:
         """Note a chunk that was sent just now."""
         self.seconds += seconds
         now = self._now()
-        if self._end is not None and now > self._end + UNHEARD_S:
+        self._paused_s += 0.0 if self._end is None else max(now - self._end, 0.0)
+        if self._paused_s > UNHEARD_S:
+            self._paused_s = 0.0
             self.underruns += 1
         self._end = seconds + (now if self._end is None else max(self._end, now))
 

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
-SHIFT_S = 0.025
-"""Time for steps after a turn: some 30 of 16 sequences on an H200."""
-FIRST_TOKENS_S = 0.04
+SHIFT_S, SHIFT_OF_TURN = 0.025, 0.5
+"""Least time for steps after a turn, some 30 of 16 sequences on an H200; and in turns, for slower GPUs."""
+FIRST_TOKENS_S, FIRST_TOKENS_OF_TURN = 0.04, 0.8
 """The same while a listener waits for the first tokens."""
 
 
 class GpuShifts:
     """Steps of the speech LM and turns of token2wav, never both.
+
+    What a step has launched for the next one ends beside a turn.
 
     Side by side they take longer than one after the other: a step is 150 small kernels in a row, each of
     which waits for room between large ones. Sixteen sequences need 0.8 ms alone and 3.7 beside a turn, which
@@ -31,23 +33,27 @@ class GpuShifts:
         self._changed = threading.Condition()
         self._turning = self._stepping = self._has_steps = self._hurried = False
         self._turns_wanted = 0
-        self._turn_end = -FIRST_TOKENS_S
+        self._turn_s, self._turn_end = 0.0, -FIRST_TOKENS_S
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """In which token2wav computes."""
         with self._changed:
             self._turns_wanted += 1
-            while (wait_s := self._wait_s()) > 0 or self._stepping or self._turning:
-                self._changed.wait(wait_s if wait_s > 0 else None)
-            self._turns_wanted -= 1
+            try:
+                while (wait_s := self._wait_s()) > 0 or self._stepping or self._turning:
+                    self._changed.wait(wait_s if wait_s > 0 else None)
+            finally:
+                self._turns_wanted -= 1
             self._turning = True
+        begun = self._clock()
         try:
             yield
         finally:
             with self._changed:
                 self._turning = False
                 self._turn_end = self._clock()
+                self._turn_s = self._turn_end - begun
                 self._changed.notify_all()
 
     @contextmanager
@@ -68,6 +74,11 @@ class GpuShifts:
                 self._stepping = False
                 self._changed.notify_all()
 
+    @property
+    def turn_is_wanted(self) -> bool:
+        """Whether a turn waits."""
+        return self._turns_wanted > 0
+
     def rest(self) -> None:
         """The speech LM has no step to make for now."""
         with self._changed:
@@ -81,7 +92,10 @@ class GpuShifts:
         """How long a turn has to wait for steps, that which is being made apart."""
         if not self._has_steps:
             return 0.0
-        shift_s = FIRST_TOKENS_S if self._hurried else SHIFT_S
+        if self._hurried:
+            shift_s = max(FIRST_TOKENS_S, FIRST_TOKENS_OF_TURN * self._turn_s)
+        else:
+            shift_s = max(SHIFT_S, SHIFT_OF_TURN * self._turn_s)
         return self._turn_end + shift_s - self._clock()
 
 

@@ -34,6 +34,9 @@ def test_pause_that_nobody_notices_is_no_underrun():
     clock.time += 1.0 + 0.9 * UNHEARD_S
     playback.sent(1.0)
     assert playback.underruns == 0
-    clock.time += 1.0 + 1.1 * UNHEARD_S
+    clock.time += 1.0 + 0.9 * UNHEARD_S
+    playback.sent(1.0)
+    assert playback.underruns == 1, "but pauses add up"
+    clock.time += 1.0 + 0.9 * UNHEARD_S
     playback.sent(1.0)
     assert playback.underruns == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -85,17 +86,23 @@ def test_steps_go_first_for_a_while_after_a_turn(hurried, shift_s):
 def test_turn_that_is_due_goes_before_the_next_step():
     """However soon the next step follows the one before."""
     shifts = GpuShifts()
-    stop = threading.Event()
+    order: list[str] = []
+    go_on = threading.Event()
 
-    def steps() -> None:
-        while not stop.is_set():
-            step(shifts)()
+    def due_turn() -> None:
+        with shifts.turn():
+            order.append("turn")
+            go_on.wait(TIMEOUT_S)
 
-    ended = beside(steps)
-    for _ in range(5):
-        assert beside(turn(shifts)).wait(TIMEOUT_S)
-    stop.set()
-    assert ended.wait(TIMEOUT_S)
+    with shifts.step(hurried=False):
+        turned = beside(due_turn)
+        while not shifts.turn_is_wanted:
+            time.sleep(0.001)
+    go_on.set()
+    with shifts.step(hurried=False):  # comes at once
+        order.append("step")
+    assert turned.wait(TIMEOUT_S)
+    assert order == ["turn", "step"]
 
 
 def test_turn_does_not_wait_for_a_speech_lm_that_rests():

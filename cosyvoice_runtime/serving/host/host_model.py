@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ from cosyvoice_runtime.serving.host.model_host import ModelHost, socket_url
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.settings import Token2WavSettings
+
+SWITCH_S = 0.5e-3
+"""Longest time that one thread keeps Python from the others, where the speech LM steps on a GPU. Python's own
+5 ms are longer than a step, of which a listener's first audio needs sixteen."""
 
 
 class Token2WavModel:
@@ -26,6 +31,8 @@ class Token2WavModel:
         self._guests, shifts = (
             ({}, NO_SHIFTS) if url is None else open_guests(Path(arguments["model_repository"]).parent)
         )
+        if shifts:
+            sys.setswitchinterval(SWITCH_S)
         self._wave = WaveModel(settings, shifts)
         self._host = None
         if url is not None and self._guests:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,9 +20,6 @@ logger = logging.getLogger(__name__)
 
 SOCKET = "networks"
 UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-SWITCH_S = 0.5e-3
-"""Longest time that one thread of the host keeps Python from the others. Python's own 5 ms are longer than a
-step of the speech LM, of which a listener's first audio needs sixteen."""
 END_S = 1.0
 """For calls in progress, when the host ends: the models have answered their requests before."""
 
@@ -52,7 +48,6 @@ class ModelHost:
     """
 
     def __init__(self, url: str, models: Mapping[str, HostedModel]) -> None:
-        sys.setswitchinterval(SWITCH_S)
         Path(url.removeprefix("unix:")).unlink(missing_ok=True)
         self._loop = EventLoopThread("networks")
         self._server = self._loop.run(_serve(url, models))

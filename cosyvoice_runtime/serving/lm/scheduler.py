@@ -304,7 +304,7 @@ class Scheduler:
     def _step(self) -> None:
         if len(self._starved) == len(self._running):
             return
-        with self._shifts.step(hurried=any(job.awaits_first for job in self._running.values())):
+        with self._shifts.step(hurried=self._someone_waits()):
             started = self._clock()
             progress = self._engine.step()
             self._step_s += self._clock() - started
@@ -317,6 +317,10 @@ class Scheduler:
         for job in list(self._running.values()):
             if job.unread_s(now) > self._idle_timeout_s:
                 self._remove(job, CosyVoiceError(f"nobody took new tokens for {self._idle_timeout_s:g} s"))
+
+    def _someone_waits(self) -> bool:
+        """Whether a listener waits for first tokens, and not for text."""
+        return any(job.awaits_first and job not in self._starved for job in self._running.values())
 
     def _advance(self, job: Job, progress: Progress) -> None:
         if progress.finish_reason is not None:

@@ -85,21 +85,50 @@ def priority(job: WaveJob) -> float:
 
 
 def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:
-    """The next turn: as many of the most urgent jobs as the budget has blocks, and equal parts of it for all.
+    """The next turn: the most urgent job, and others as far as the budget goes.
 
     A turn can't be interrupted, so whoever comes meanwhile waits for its end. Long chunks are therefore cut
-    into whole blocks of the flow, and none is longer than the most urgent one. Many short rows cost little
-    more than a few: so many jobs get a block each, and a few get several.
+    into whole blocks of the flow; rows are padded to the longest, and count as long.
 
     Args:
         jobs: at most one of each utterance, not empty, most urgent first.
         budget_tokens: rows times the longest of them; the first job gets at least a block.
     """
+    room = max(budget_tokens, block_tokens)
+    longest = _cut(jobs[0].tokens_left, room, block_tokens)
+    shares = [Share(jobs[0], longest)]
+    for job in jobs[1:max_rows]:
+        tokens = _cut(job.tokens_left, max(longest, block_tokens), block_tokens)
+        if (len(shares) + 1) * max(longest, tokens) > room:
+            break
+        longest = max(longest, tokens)
+        shares.append(Share(job, tokens))
+    return shares
+
+
+FIRST_BLOCKS = 2
+"""Of a first chunk at most: it ends with the first block of the flow that has enough of it."""
+
+
+def plan_turn_of_gpu(
+    jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int
+) -> list[Share]:
+    """The same where many short rows cost little more than a few, and a long one goes on by itself.
+
+    As many of the most urgent jobs as the budget has blocks, and equal parts of it for all; the first gets
+    what a first chunk needs.
+
+    Args:
+        jobs: at most one of each utterance, not empty, most urgent first.
+        budget_tokens: of all rows together, that of the first apart.
+    """
     blocks = max(budget_tokens // block_tokens, 1)
     rows = min(len(jobs), max_rows, blocks)
-    first = _cut(jobs[0].tokens_left, blocks // rows * block_tokens, block_tokens)
-    most = max(first, block_tokens)
-    return [Share(job, _cut(job.tokens_left, most, block_tokens)) for job in jobs[:rows]]
+    most = blocks // rows
+    first = _cut(jobs[0].tokens_left, max(most, FIRST_BLOCKS) * block_tokens, block_tokens)
+    others = min(most, max(-(-first // block_tokens), 1)) * block_tokens
+    rest = [Share(job, _cut(job.tokens_left, others, block_tokens)) for job in jobs[1:rows]]
+    return [Share(jobs[0], first), *rest]
 
 
 def _cut(tokens: int, most: int, block_tokens: int) -> int:
@@ -175,7 +204,8 @@ class WaveScheduler:
         self._max_rows = max_rows
         self._max_waiting = max_waiting
         self._block_tokens = block_tokens
-        self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if device.type == "cuda" else 1))
+        self._on_gpu = device.type == "cuda"
+        self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if self._on_gpu else 1))
         self._on_waiting = on_waiting
         self._on_turn = on_turn
         self._device = device
@@ -251,6 +281,10 @@ class WaveScheduler:
         """The first job of each utterance; none at the end."""
         with self._wake:
             self._wake.wait_for(lambda: self._jobs or self._closed)
+            return self._first_jobs()
+
+    def _first_jobs(self) -> list[WaveJob]:
+        with self._wake:
             first: dict[str, WaveJob] = {}
             for job in self._jobs:
                 first.setdefault(job.chunk.utterance_id, job)
@@ -261,7 +295,13 @@ class WaveScheduler:
         try:
             self._service.touch(job.chunk.utterance_id for job in jobs)
             self._forget([job for job in jobs if job.chunk.cancel])
-            self._compute(self._with_voices(job for job in jobs if not job.chunk.cancel))
+            if all(job.chunk.cancel for job in jobs):
+                return
+            with self._shifts.turn():
+                jobs = self._first_jobs()  # with those who came while others had the GPU
+                ended = self._compute(self._with_voices(job for job in jobs if not job.chunk.cancel))
+            for job, outcome in ended:
+                self._end(job, outcome)
         except Exception as error:
             if is_fatal(error):
                 raise
@@ -286,37 +326,45 @@ class WaveScheduler:
                 known.append(job)
         return sorted(known, key=priority)
 
-    def _compute(self, jobs: list[WaveJob]) -> None:
-        """A new voice is computed in a turn of its own, which says nothing about how long turns are."""
+    def _compute(self, jobs: list[WaveJob]) -> list[tuple[WaveJob, WaveOutcome]]:
+        """Jobs that came to their end, and their outcomes.
+
+        A new voice is computed in a turn of its own, which says nothing about how long turns are.
+        """
         if not jobs:
-            return
+            return []
         if jobs[0].needs_voice:
-            self._take_turn(self._plan(jobs[:1]))
-            return
+            return self._take_turn(self._plan(jobs[:1]))
         shares = self._plan([job for job in jobs if not job.needs_voice])
         started = self._clock()
-        self._take_turn(shares)
-        padded = len(shares) * max(share.tokens for share in shares)
-        self._budget.learn(padded, self._clock() - started)
+        ended = self._take_turn(shares)
+        self._budget.learn(self._size(shares), self._clock() - started)
+        return ended
+
+    def _size(self, shares: list[Share]) -> int:
+        """Tokens of a turn, as its plan counts them."""
+        tokens = [share.tokens for share in shares]
+        return sum(tokens) if self._on_gpu else len(tokens) * max(tokens)
 
     def _plan(self, jobs: list[WaveJob]) -> list[Share]:
-        return plan_turn(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
+        plan = plan_turn_of_gpu if self._on_gpu else plan_turn
+        return plan(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
 
-    def _take_turn(self, shares: list[Share]) -> None:
+    def _take_turn(self, shares: list[Share]) -> list[tuple[WaveJob, WaveOutcome]]:
         moments.note("a turn begins")
-        with self._shifts.turn():
-            started = self._clock()
-            outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
-            took_s = self._clock() - started
+        started = self._clock()
+        outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
+        self._on_turn(self._clock() - started)
         moments.note("a turn ends")
         for outcome in outcomes:
             if isinstance(outcome, Exception) and is_fatal(outcome):
                 raise outcome
+        ended = []
         for share, outcome in zip(shares, outcomes, strict=True):
             whole = share.job.take(share.tokens, outcome)
             if whole is not None:
-                self._end(share.job, whole)
-        self._on_turn(took_s)
+                ended.append((share.job, whole))
+        return ended
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:

@@ -6,7 +6,7 @@ from coded_waves import chunk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.serving.token2wav.scheduler import TurnBudget, WaveJob, plan_turn
+from cosyvoice_runtime.serving.token2wav.scheduler import TurnBudget, WaveJob, plan_turn, plan_turn_of_gpu
 
 BLOCK = 25
 
@@ -38,12 +38,6 @@ def test_rows_count_as_long_as_the_longest():
     assert tokens(13, 100, budget=40) == [13]
 
 
-def test_many_jobs_get_a_block_each_and_few_several():
-    assert tokens(100, 100, 100, 100, budget=100) == [25, 25, 25, 25]
-    assert tokens(100, 100, budget=100) == [50, 50]
-    assert tokens(100, 100, 100, 100, 100, budget=100) == [25, 25, 25, 25]
-
-
 def test_no_more_rows_than_allowed():
     assert tokens(1, 1, 1, budget=1000, rows=2) == [1, 1]
 
@@ -56,6 +50,31 @@ def test_turn_makes_progress_and_stays_within_its_budget(lengths, budget, rows):
     assert all(share.tokens > 0 or share.job.tokens_left == 0 for share in shares)
     assert len(shares) * max(share.tokens for share in shares) <= max(budget, BLOCK)
     assert all(share.tokens == share.job.tokens_left or (share.tokens % BLOCK == 0) for share in shares)
+
+
+def gpu_tokens(*lengths: int, budget: int, rows: int = 16) -> list[int]:
+    return [share.tokens for share in plan_turn_of_gpu(jobs(*lengths), rows, budget, BLOCK)]
+
+
+def test_many_jobs_of_a_gpu_get_a_block_each_and_few_several():
+    assert gpu_tokens(25, 100, 100, 100, budget=100) == [25, 25, 25, 25]
+    assert gpu_tokens(100, 100, budget=100) == [50, 50]
+    assert gpu_tokens(100, 100, 100, 100, 100, budget=100) == [50, 25, 25, 25]
+
+
+def test_most_urgent_job_of_a_gpu_gets_the_blocks_of_a_first_chunk():
+    assert gpu_tokens(41, 100, 100, 100, budget=100) == [41, 25, 25, 25]
+    assert gpu_tokens(16, 41, budget=1000) == [16, 25]
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=20), st.integers(1, 2000), st.integers(1, 16))
+def test_turn_of_a_gpu_makes_progress_and_stays_within_its_budget(lengths, budget, rows):
+    shares = plan_turn_of_gpu(jobs(*lengths), rows, budget, BLOCK)
+    assert 1 <= len(shares) <= rows
+    assert [share.job.deadline for share in shares] == list(range(len(shares)))
+    assert all(share.tokens > 0 or share.job.tokens_left == 0 for share in shares)
+    assert sum(share.tokens for share in shares) <= max(budget, BLOCK) + BLOCK
+    assert all(share.tokens == share.job.tokens_left or share.tokens % BLOCK == 0 for share in shares)
 
 
 def test_budget_settles_where_turns_last_as_long_as_they_may():
