@@ -62,7 +62,13 @@ def serve(folder: Path, *assignments: str) -> Server:
     """The repository as it is rendered, with instant models in place of two, and with further settings."""
     checkpoint = make_checkpoint(folder / "checkpoint", "tiny", seed=0)
     settings = Settings.read(
-        [f"checkpoint_dir={checkpoint}", f"voices_dir={folder}/voices", "max_hop_tokens=25", *assignments]
+        [
+            f"checkpoint_dir={checkpoint}",
+            f"voices_dir={folder}/voices",
+            "max_hop_tokens=25",
+            "process=own",
+            *assignments,
+        ]
     )
     repository = folder / "repository"
     write(render(TEMPLATES, settings.resolved(Machine.here())), repository)

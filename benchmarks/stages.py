@@ -29,10 +29,10 @@ import torch
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
+from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens
 from cosyvoice_runtime.pipeline.request import SpeechRequest
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav, WaveState

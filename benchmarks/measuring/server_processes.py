@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
@@ -79,6 +80,42 @@ class ServerProcesses:
         raise LookupError(f"no tritonserver of this machine is behind port {self._port}")
 
 
+def descendants(pid: int) -> list[Process]:
+    """A process and all that it, or one of them, has started."""
+    processes = living()
+    found = {pid}
+    while more := {each.pid for each in processes if each.parent in found} - found:
+        found |= more
+    return [each for each in processes if each.pid in found]
+
+
+def memory_by_process(pid: int) -> dict[str, dict[str, float]]:
+    """MiB of these processes by name: ``pss``, a share of what they share with others, and ``rss``."""
+    found: dict[str, dict[str, float]] = {}
+    for process in descendants(pid):
+        held = found.setdefault(name_of(process), {"pss": 0.0, "rss": 0.0})
+        for kind in held:
+            held[kind] += _rolled_up_mib(process.pid, kind)
+    return found
+
+
+def name_of(process: Process) -> str:
+    """The model, or what the command line says: a module, with a gateway's protocol."""
+    if process.model:
+        return process.model
+    if "-m" not in process.command:
+        return Path(process.command[0]).name
+    module = process.command.index("-m") + 1
+    [protocol] = [word for word in process.command[module + 1 :] if word in ("grpc", "http")][:1] or [""]
+    return f"{process.command[module].removeprefix('cosyvoice_runtime.')} {protocol}".strip()
+
+
+def cpu_seconds(process: Process) -> float:
+    """Time that a process, and those that it has waited for, have computed."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def growths(series: Sequence[Holding]) -> list[str]:
     """What grew from the second third of the series to the last, beyond what may be chance.
 
@@ -103,6 +140,12 @@ def _memory_mib(pid: int) -> float:
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _rolled_up_mib(pid: int, kind: str) -> float:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    [kib] = re.findall(rf"^{kind}: +([0-9]+) kB$", text, re.MULTILINE | re.IGNORECASE)
+    return round(int(kib) / 1024, 1)
 
 
 def _entries(pid: int, folder: str) -> list[str]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import Before, PastLayout, Tail
+from cosyvoice_runtime.untouched_zeros import untouched_zeros
 
 GUIDANCE_ROWS = 2
 ZERO_PAGE = 0
@@ -77,7 +78,7 @@ class PagePool:
         )
         total = num_pages + FIRST_PAGE
         self.token_pages, self.frame_pages, self.estimator_pages = (
-            torch.zeros(total, *geometry.page_shape, device=flow.device, dtype=flow.dtype)
+            untouched_zeros(total, *geometry.page_shape, device=flow.device, dtype=flow.dtype)
             for geometry in self._geometries
         )
         self.num_pages = num_pages

@@ -130,6 +130,7 @@ class FlowStream:
 
     Attributes:
         recomputing: utterances so far that ran out of pages.
+        calls: of the network so far.
         eager: calls so far that no captured graph held.
         fused: whether captured calls take the solver's steps in fused kernels.
     """
@@ -143,7 +144,7 @@ class FlowStream:
             )
         self.flow = flow
         self.pool = PagePool(flow, num_pages)
-        self.recomputing = 0
+        self.recomputing = self.calls = 0
         self.eager = eager or EagerCalls()
         self.fused = False
         self._graphs: GraphedCalls | None = None
@@ -210,6 +211,7 @@ class FlowStream:
         mels: list[list[Tensor]] = [[] for _ in states]
         while work := self._next_work(states):
             for batch, compute in self._calls(work):
+                self.calls += 1
                 for (row, state, span), frames in zip(batch, compute(batch), strict=True):
                     mels[row].append(self._emit(state, span, frames))
         nothing = torch.zeros(self.flow.config.mel_bins, 0, device=self.flow.device)

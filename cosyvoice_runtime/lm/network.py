@@ -20,6 +20,7 @@ from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 from cosyvoice_runtime.lm.published_tensors import check_tensors, fused_tensors
 from cosyvoice_runtime.transfer import integers
+from cosyvoice_runtime.untouched_zeros import untouched_zeros
 
 
 class CacheFullError(CosyVoiceError):
@@ -82,7 +83,7 @@ class KVCache:
     ) -> None:
         shape = (config.num_layers, 2, slots, config.num_kv_heads, max_len, config.head_dim)
         # Zeros, not empty: attention weighs a masked position by 0, and 0 * nan is nan.
-        self.data = torch.zeros(shape, device=device, dtype=dtype)
+        self.data = untouched_zeros(*shape, device=device, dtype=dtype)
         self.slots = slots
         self.max_len = max_len
         self.lengths = np.zeros(slots, dtype=np.int64)

@@ -13,13 +13,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 
 from cosyvoice_runtime.pipeline.request import AudioChunk
+from cosyvoice_runtime.pipeline.utterance import UNHEARD_S
 
 LONGEST_S = 2.0
 """A machine that is slower still can't be made up for."""
 MEAN_SHARE, DEVIATION_SHARE = 1 / 8, 1 / 4
 """Of the latest utterance in what is expected, as in TCP's estimate of a round trip (RFC 6298)."""
-DEVIATIONS = 2.0
-"""Mean deviations above the mean. RFC 6298 takes four: a packet sent twice costs more than a short pause."""
+DEVIATIONS = 1.0
+"""Mean deviations above the mean. RFC 6298 takes four: a packet sent twice costs more than a pause of
+a few milliseconds, which some listeners may hear."""
 
 
 class SecondChunk:
@@ -59,9 +61,10 @@ async def with_head_start(
         first = await anext(chunks, None)
         if first is None:
             return
+        longest_s = next_chunk_s() - first.seconds - UNHEARD_S
         second = asyncio.ensure_future(_timed(anext(chunks, None), took))
         try:
-            await asyncio.wait({second}, timeout=min(max(next_chunk_s() - first.seconds, 0.0), LONGEST_S))
+            await asyncio.wait({second}, timeout=min(max(longest_s, 0.0), LONGEST_S))
             yield first
             chunk = await second
         finally:

@@ -17,11 +17,11 @@ from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers, load_tensors
+from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.flow.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SpeechLM
-from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
 from cosyvoice_runtime.pipeline.incoming_text import GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts

@@ -25,6 +25,9 @@ from cosyvoice_runtime.pipeline.text_segment import TextPieces
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice.voice import Voice
 
+UNHEARD_S = 0.05
+"""A pause within speech that nobody notices: the closure of a plosive is longer."""
+
 
 class Playback:
     """A clock that starts with the first chunk and runs dry when chunks come late.
@@ -39,7 +42,7 @@ class Playback:
         self.seconds = 0.0
         """Seconds of audio sent."""
         self.underruns = 0
-        """Times that a chunk came after the audio before it had been played."""
+        """Times that a chunk came more than ``UNHEARD_S`` after the audio before it had been played."""
 
     @property
     def cushion_s(self) -> float:
@@ -50,7 +53,7 @@ class Playback:
         """Note a chunk that was sent just now."""
         self.seconds += seconds
         now = self._now()
-        if self._end is not None and now > self._end:
+        if self._end is not None and now > self._end + UNHEARD_S:
             self.underruns += 1
         self._end = seconds + (now if self._end is None else max(self._end, now))
 

@@ -16,9 +16,7 @@ from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, respond
-from cosyvoice_runtime.settings import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.voice.extract import extract_rows
 from cosyvoice_runtime.voice.onnx_model import ExtractorModel
@@ -40,16 +38,13 @@ class ReferenceModel(ABC):
     """A model of Triton's python backend around an extractor; see its config.pbtxt.
 
     Attributes:
-        section: its settings.
         output: name of its tensor.
     """
 
-    section: ClassVar[type[ExtractorSettings]]
     output: ClassVar[str]
 
-    def initialize(self, args: dict[str, str]) -> None:
-        settings = read_settings(args, self.section)
-        self._name = args["model_name"]
+    def __init__(self, settings: ExtractorSettings) -> None:
+        self._name = settings.name
         self._count = RequestCount(self._name)
         self._extractor = self.open(settings)
         self._extractor(torch.zeros(WARM_UP_SAMPLES))
@@ -66,15 +61,18 @@ class ReferenceModel(ABC):
                 for outcome in outcomes
             ]
 
+    def finalize(self) -> None:
+        """Give the network's memory back."""
+        del self._extractor
+
     def encoded(self, features: Tensor) -> dict[str, np.ndarray[Any, Any]]:
         """The output tensor, with a batch dimension."""
         return {self.output: features.numpy()[None]}
 
 
-class AudioTokenizerModel(ReferenceModel):
+class AudioTokenizer(ReferenceModel):
     """Reference to speech tokens."""
 
-    section = AudioTokenizerSettings
     output = "prompt_speech_tokens"
 
     def open(self, settings: ExtractorSettings) -> Extractor:
@@ -82,10 +80,9 @@ class AudioTokenizerModel(ReferenceModel):
         return SpeechTokenizer(path, threads=settings.threads, engine=engine_of(settings, "speech_tokenizer"))
 
 
-class SpeakerEmbeddingModel(ReferenceModel):
+class SpeakerEmbedding(ReferenceModel):
     """Reference to the vector of its speaker."""
 
-    section = SpeakerEmbeddingSettings
     output = "prompt_spk_embedding"
 
     def open(self, settings: ExtractorSettings) -> Extractor:

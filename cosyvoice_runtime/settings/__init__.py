@@ -5,17 +5,11 @@ from cosyvoice_runtime.settings.deployment import Settings
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.machine import Machine
-from cosyvoice_runtime.settings.server import (
-    GRPC_URL_VARIABLE,
-    PROBE_KEY_VARIABLE,
-    ServerSettings,
-)
+from cosyvoice_runtime.settings.server import ServerSettings
 from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
 from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 __all__ = [
-    "GRPC_URL_VARIABLE",
-    "PROBE_KEY_VARIABLE",
     "AudioTokenizerSettings",
     "CosyVoice2Settings",
     "FrontSettings",

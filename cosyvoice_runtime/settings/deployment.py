@@ -11,10 +11,14 @@ from pydantic import BaseModel, ConfigDict
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, CosyVoice2Settings
-from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
+from cosyvoice_runtime.settings.extractors import (
+    AudioTokenizerSettings,
+    ExtractorSettings,
+    SpeakerEmbeddingSettings,
+)
 from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.machine import Machine
-from cosyvoice_runtime.settings.model import gpu_number
+from cosyvoice_runtime.settings.model import CPU, OWN, SHARED, gpu_number
 from cosyvoice_runtime.settings.rule import AUTO
 from cosyvoice_runtime.settings.section import Section, unknown_key
 from cosyvoice_runtime.settings.server import ServerSettings
@@ -99,7 +103,8 @@ class Settings(BaseModel):
         sections: dict[str, Any] = {name: each.resolved(machine) for name, each in self.sections().items()}
         sections["token2wav"] = _beside(sections["token2wav"], sections["tensorrt_llm"])
         sections["cosyvoice2"] = _begun(sections["cosyvoice2"], sections["token2wav"])
-        sections["tensorrt_llm"] = _housed(sections["tensorrt_llm"], sections["token2wav"])
+        for name, section in sections.items():
+            sections[name] = _housed(section, sections["token2wav"])
         for name, section in self.sections().items():
             chosen = sections[name].placeholders()
             for key, before in section.placeholders().items():
@@ -142,12 +147,23 @@ def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavS
     return token2wav.replace(gpu_reserve_gib=OTHERS_GIB + (lm.gpu_gib if shared else 0.0))
 
 
-def _housed(lm: TensorrtLlmSettings, token2wav: Token2WavSettings) -> TensorrtLlmSettings:
-    """The speech LM with its process chosen: two processes on one GPU would take turns."""
-    if lm.process != AUTO:
-        return lm
-    shared = lm.engine == "torch" and token2wav.backend == "torch" and _on_one_gpu(token2wav, lm)
-    return lm.replace(process="shared" if shared else "own")
+def _housed(section: Section, token2wav: Token2WavSettings) -> Section:
+    """The section with its process chosen.
+
+    Two processes on one GPU would take turns. On a CPU one process saves memory, but the speech LM and
+    token2wav compute at the same time and would wait for each other's Python.
+    """
+    if not isinstance(section, TensorrtLlmSettings | ExtractorSettings) or section.process != AUTO:
+        return section
+    return section.replace(process=SHARED if _shares(section, token2wav) else OWN)
+
+
+def _shares(section: TensorrtLlmSettings | ExtractorSettings, token2wav: Token2WavSettings) -> bool:
+    if token2wav.backend != "torch":
+        return False
+    if isinstance(section, ExtractorSettings):
+        return section.backend == "onnx" and token2wav.device.startswith(CPU)
+    return section.engine == "torch" and _on_one_gpu(token2wav, section)
 
 
 def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> CosyVoice2Settings:

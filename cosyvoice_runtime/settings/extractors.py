@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.model import (
     BACKEND_DIR,
+    SHARED,
     BatchedSettings,
     Contexts,
     Device,
+    Process,
     require_device,
     resolved_device,
 )
@@ -32,6 +35,11 @@ class ExtractorSettings(BatchedSettings):
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend onnx."
     )
+    process: Process = Field(
+        AUTO,
+        description="Backend onnx: the process that computes. shared is token2wav's, which saves memory; "
+        "auto takes it where that one is on a CPU.",
+    )
     device: Device = Field(AUTO, description="Where backend tensorrt runs the network.")
     tensorrt_contexts: Contexts = 1
 
@@ -39,6 +47,13 @@ class ExtractorSettings(BatchedSettings):
     def _tensorrt_runs_on_a_gpu(self) -> Self:
         if self.backend == "tensorrt":
             require_device(self, self.device, "cuda", self.backend)
+        return self
+
+    @model_validator(mode="after")
+    def _onnx_shares_a_process(self) -> Self:
+        if self.process == SHARED and self.backend != "onnx":
+            limit = f"auto or own with backend {self.backend}"
+            raise InvalidInput(f"{self.name}.process", self.process, limit)
         return self
 
     def resolved(self, machine: Machine) -> Self:

@@ -29,6 +29,10 @@ FlowLookahead = Annotated[
     Accepted(f"{EXACT}, or a whole number from 0 to 9"),
 ]
 BACKEND_DIR = Path("engines/networks")
+Process = Literal["auto", "own", "shared"]
+OWN: Literal["own"] = "own"
+SHARED: Literal["shared"] = "shared"
+"""The process that computes: the model's own, or token2wav's."""
 
 
 Contexts = Annotated[

@@ -7,9 +7,15 @@ from pathlib import Path
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
+from cosyvoice_runtime.settings.model import SHARED
 from cosyvoice_runtime.settings.repository import CONFIGURATION
 from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
 from cosyvoice_runtime.settings.token2wav import Token2WavSettings
+
+HOST = Token2WavSettings.name
+GUESTS = (TensorrtLlmSettings.name, AudioTokenizerSettings.name, SpeakerEmbeddingSettings.name)
+"""Models that may compute in the host's process."""
 
 
 def read_parameters(model: Path) -> dict[str, dict[str, str]]:
@@ -23,10 +29,17 @@ def read_parameters(model: Path) -> dict[str, dict[str, str]]:
     return {key: {"string_value": value.string_value} for key, value in config.parameters.items()}
 
 
+def guests_of(repository: Path) -> list[str]:
+    """Models that compute in token2wav's process beside it."""
+    if not (repository / HOST).exists():
+        return []
+    return [model for model in GUESTS if (repository / model).exists() and _is_shared(repository / model)]
+
+
 def home_of(repository: Path, model: str) -> str:
     """The model in whose process a model computes, itself as a rule."""
-    lm = TensorrtLlmSettings.name
-    if model != lm or not (repository / lm).exists():
-        return model
-    process = read_parameters(repository / lm).get("process", {}).get("string_value")
-    return Token2WavSettings.name if process == "shared" else model
+    return HOST if model in guests_of(repository) else model
+
+
+def _is_shared(model: Path) -> bool:
+    return read_parameters(model).get("process", {}).get("string_value") == SHARED

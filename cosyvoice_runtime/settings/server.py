@@ -10,10 +10,6 @@ from pydantic import Field
 from cosyvoice_runtime.settings.rule import Names
 from cosyvoice_runtime.settings.section import Section
 
-GRPC_URL_VARIABLE = "SUPERVISOR_GRPC_URL"
-"""Environment variable by which the supervisor tells the models the server's own gRPC port."""
-PROBE_KEY_VARIABLE = "SUPERVISOR_PROBE_KEY"
-"""Environment variable with a secret of the run, by which the entry models know the supervisor's probes."""
 EVERY_MODEL = ("*",)
 """In place of the names of open models: all of them."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.model import NetworkSettings, require_order
+from cosyvoice_runtime.settings.model import SHARED, NetworkSettings, Process, require_order
 from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, OR_AUTO, Flag
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ class TensorrtLlmSettings(NetworkSettings):
     AUTO_GPU_DTYPE: ClassVar[str] = "bfloat16"
 
     engine: Literal["torch", "tensorrt_llm", "vllm"] = Field("torch", description="What runs the network.")
-    process: Literal["auto", "own", "shared"] = Field(
+    process: Process = Field(
         AUTO,
-        description="Engine torch: the process that computes. shared is token2wav's, where both work on one "
-        "GPU at the same time and not in turns; auto takes it where they have a GPU in common.",
+        description="Engine torch: the process that computes. shared is token2wav's, with token2wav.threads: "
+        "on a GPU both work at the same time and not in turns, on a CPU it saves memory and costs time "
+        "with several clients; auto takes it where they have a GPU in common.",
     )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),
@@ -115,7 +116,7 @@ class TensorrtLlmSettings(NetworkSettings):
 
     @model_validator(mode="after")
     def _engine_shares_a_process(self) -> Self:
-        if self.process == "shared" and self.engine != "torch":
+        if self.process == SHARED and self.engine != "torch":
             raise InvalidInput(f"{self.name}.process", self.process, f"auto or own with engine {self.engine}")
         return self
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.headers import HANDED_ON, PROBE_HEADER
-from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE, ServerSettings
+from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
+from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.rendered import home_of
 from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory

@@ -20,11 +20,16 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.extractors import references
+from cosyvoice_runtime.serving.extractors import (
+    AudioTokenizer,
+    ReferenceModel,
+    SpeakerEmbedding,
+    references,
+)
 from cosyvoice_runtime.serving.lm.model import SpeechLmModel, TokenReply
 from cosyvoice_runtime.serving.lm.request import RequestReader
+from cosyvoice_runtime.serving.speech.listeners import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.open_utterances import TextMessage
-from cosyvoice_runtime.serving.speech.service import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.token2wav.model import WaveModel, decode
 from cosyvoice_runtime.serving.triton.request import Inputs
@@ -177,6 +182,12 @@ def load(model: str) -> ModuleType:
     return module
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_model_file_has_what_triton_calls(model):
+    made = load(model).TritonPythonModel()
+    assert all(callable(getattr(made, name)) for name in ("initialize", "execute", "finalize"))
+
+
 def read_speech(request: InferenceRequest) -> Any:
     TextMessage.read(Inputs(request))
     return SpeechInputs.read(Inputs(request), SamplingOptions(), 1000)
@@ -264,16 +275,19 @@ def sent(write: Callable[[InferenceRequest], None]) -> list[dict[str, Any]]:
     ]
 
 
+def encoded(kind: type[ReferenceModel], features: torch.Tensor) -> dict[str, Any]:
+    """What a model makes of its network's output."""
+    return kind.__new__(kind).encoded(features)
+
+
 WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "cosyvoice2": lambda: [
         speech_outputs(torch.zeros(5), None),
         speech_outputs(torch.zeros(0), FinishReason.STOP),
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
-    "audio_tokenizer": lambda: [
-        load("audio_tokenizer").TritonPythonModel().encoded(torch.zeros(3, dtype=torch.int32))
-    ],
-    "speaker_embedding": lambda: [load("speaker_embedding").TritonPythonModel().encoded(torch.zeros(192))],
+    "audio_tokenizer": lambda: [encoded(AudioTokenizer, torch.zeros(3, dtype=torch.int32))],
+    "speaker_embedding": lambda: [encoded(SpeakerEmbedding, torch.zeros(192))],
     "token2wav": lambda: sent(sent_wave),
 }
 WRITERS["cosyvoice2_offline"] = WRITERS["cosyvoice2"]

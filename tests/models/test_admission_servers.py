@@ -21,7 +21,7 @@ from tritonclient.utils import InferenceServerException
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, UnavailableError
 from cosyvoice_runtime import processes
-from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
+from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.supervisor.probe import Probe
 

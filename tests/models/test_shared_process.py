@@ -1,4 +1,4 @@
-"""The speech LM in token2wav's process on a real server: it speaks, answers at its door, and comes back."""
+"""All stages in token2wav's process on a real server: they speak, answer at their doors, and come back."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from conftest import ALL_MODELS
-from speaking import TEXT, assert_same_audio
+from speaking import TEXT, assert_same_audio, reference
 from supervised import Supervised
 from token_stream import TokenStream
+from wave_client import Client
 
 from cosyvoice_client import SpeechClient, SpeechRequest, UnavailableError
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
+from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 
 REQUEST = SpeechRequest(TEXT, voice="default", seed=1)
 LONG = SpeechRequest(f"{TEXT} " * 60, voice="default", seed=1)
@@ -26,7 +30,7 @@ def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
     texts = {
         "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
         "token2wav.max_flow_pages": 64,
-        "tensorrt_llm.process": "shared",
+        "process": "shared",
     }
     repository = render_models(ALL_MODELS, **texts)
     with Supervised(repository, "server.open_models=*", "server.max_reloads=100") as server:
@@ -52,7 +56,19 @@ def test_speech_lm_answers_through_its_door_as_the_library_generates(server, tin
     assert answer.finish_reasons[-1] in ("stop", "length")
 
 
-@pytest.mark.parametrize("name", ["token2wav", "tensorrt_llm"])
+def test_extractors_answer_at_their_doors(server, tiny_checkpoint):
+    samples = 0.1 * np.random.default_rng(7).standard_normal(27_200).astype(np.float32)
+    layout = Layout(tiny_checkpoint)
+    for model, output, extract in (
+        ("audio_tokenizer", "prompt_speech_tokens", SpeechTokenizer(layout.speech_tokenizer)),
+        ("speaker_embedding", "prompt_spk_embedding", SpeakerEncoder(layout.speaker_encoder)),
+    ):
+        with Client(server) as client:
+            answer = client.call(model, {"reference_wav": samples[None]}, output)
+        np.testing.assert_allclose(answer, extract(torch.from_numpy(samples)).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["token2wav", "tensorrt_llm", "audio_tokenizer"])
 def test_process_or_door_that_dies_is_back(server, before, name):
     repairs = server.said(" is back after ")
     server.signal(name)
@@ -60,6 +76,13 @@ def test_process_or_door_that_dies_is_back(server, before, name):
     assert_same_audio(server.spoken_within(REQUEST, max(60.0, 3 * server.start_s)), before)
     server.wait_for(lambda: server.said(" is back after ") > repairs)
     assert_same_audio(server.spoken(REQUEST), before)
+
+
+def test_new_voice_is_made_by_a_process_that_is_back(server):
+    request = SpeechRequest(TEXT, reference(210), seed=1)
+    server.signal("token2wav")
+    fresh = server.spoken_within(request, max(60.0, 3 * server.start_s))
+    assert_same_audio(server.spoken(request), fresh)
 
 
 def test_death_of_the_process_ends_what_is_heard_with_try_again(server, before):

@@ -19,9 +19,10 @@ from cosyvoice_runtime.supervisor import Server
 
 @pytest.fixture(scope="module")
 def server(serve_all, tmp_path_factory) -> Iterator[Server]:
-    """One that loses its stages, and has brought all of them back before the next test."""
+    """One that loses its stages, each a process, and has brought all of them back before the next test."""
     voices = tmp_path_factory.mktemp("voices")
-    with serve_all(**{"cosyvoice2.voices_dir": voices, "cosyvoice2.child_timeout_s": 5}) as server:
+    texts = {"cosyvoice2.voices_dir": voices, "cosyvoice2.child_timeout_s": 5, "process": "own"}
+    with serve_all(**texts) as server:
         yield server
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cosyvoice_runtime.pipeline.utterance import Playback
+from cosyvoice_runtime.pipeline.utterance import UNHEARD_S, Playback
 from standing_clock import StandingClock
 
 
@@ -25,3 +25,15 @@ def test_late_chunk_is_one_underrun_and_playing_goes_on_from_it():
     playback.sent(1.0)
     assert playback.underruns == 1
     assert playback.cushion_s == 1.0
+
+
+def test_pause_that_nobody_notices_is_no_underrun():
+    clock = StandingClock()
+    playback = Playback(clock)
+    playback.sent(1.0)
+    clock.time += 1.0 + 0.9 * UNHEARD_S
+    playback.sent(1.0)
+    assert playback.underruns == 0
+    clock.time += 1.0 + 1.1 * UNHEARD_S
+    playback.sent(1.0)
+    assert playback.underruns == 1

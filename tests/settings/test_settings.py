@@ -146,6 +146,33 @@ def test_ras_with_engine_tensorrt_llm_is_told_when_the_settings_are_read(caplog)
     assert not caplog.text
 
 
+def processes(machine: Machine, *texts: str) -> dict[str, str]:
+    """Where each model that has a choice computes."""
+    settings = Settings.read(texts).resolved(machine)
+    return {
+        name: section.process for name, section in settings.sections().items() if hasattr(section, "process")
+    }
+
+
+def test_extractors_of_a_cpu_share_a_process_unless_told_otherwise():
+    models = ("tensorrt_llm", "audio_tokenizer", "speaker_embedding")
+    assert processes(CPU) == dict.fromkeys(models, "shared") | {"tensorrt_llm": "own"}
+    assert processes(CPU, "process=own") == dict.fromkeys(models, "own")
+    assert processes(CPU, "process=shared") == dict.fromkeys(models, "shared")
+    assert processes(CPU, "token2wav.backend=onnx") == dict.fromkeys(models, "own")
+
+
+def test_on_a_gpu_the_speech_lm_shares_a_process_where_the_gpu_is_one():
+    assert processes(GPU) == {"tensorrt_llm": "shared", "audio_tokenizer": "own", "speaker_embedding": "own"}
+    assert processes(GPU, "token2wav.device=cuda:1")["tensorrt_llm"] == "own"
+    assert processes(GPU, "token2wav.device=cpu")["tensorrt_llm"] == "own"
+
+
+def test_extractor_with_an_engine_has_a_process_of_its_own():
+    with pytest.raises(InvalidInput, match=r"audio_tokenizer\.process: 'shared'.*own with backend tensorrt"):
+        Settings.read(["audio_tokenizer.process=shared", "audio_tokenizer.backend=tensorrt"])
+
+
 def test_both_models_wait_for_the_same_lookahead():
     assert Settings.read(["lookahead_tokens=1"]).resolved(CPU).token2wav.flow_lookahead == 1
     with pytest.raises(InvalidInput, match=r"cosyvoice2\.lookahead_tokens: 'exact'.*which is 1"):

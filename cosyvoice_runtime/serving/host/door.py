@@ -15,8 +15,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
 from cosyvoice_runtime.errors import ClientGoneError, StageError, split_status
+from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
 from cosyvoice_runtime.serving.host.hosted_request import read_array
 from cosyvoice_runtime.serving.triton.grpc_calls import CHANNEL_OPTIONS
 from cosyvoice_runtime.serving.triton.request import Reply
@@ -28,15 +28,17 @@ LOOK_S = 0.5
 
 
 class Door:
-    """Passes requests of a decoupled model on. Those with one id reach the model in the order they came.
+    """Passes requests of a model on. Those with one id reach the model in the order they came.
 
     Args:
         model: its name.
         url: of the :class:`~cosyvoice_runtime.serving.host.model_host.ModelHost`.
+        streamed: whether the model is decoupled; others answer once.
     """
 
-    def __init__(self, model: str, url: str) -> None:
+    def __init__(self, model: str, url: str, streamed: bool = True) -> None:
         self._model = model
+        self._streamed = streamed
         self._count = RequestCount(model)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._users: Counter[str] = Counter()
@@ -45,16 +47,17 @@ class Door:
         self._calls = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         logger.info("%s is computed in another model's process, at %s", model, url)
 
-    def execute(self, requests: list[Any]) -> None:
+    def execute(self, requests: list[Any]) -> list[None] | None:
         for request in requests:
             self._count.enter()
-            reply = Reply(request, self._model)
+            reply = Reply(request, self._model, self._streamed)
             try:
                 message = self._message(request)
             except Exception as error:
                 self._end(reply, error)
             else:
                 self._loop.start(self._answer(message, reply))
+        return None if self._streamed else [None] * len(requests)  # as Triton wants it of each kind
 
     def finalize(self) -> None:
         self._loop.run(self._channel.close())
@@ -76,6 +79,7 @@ class Door:
 
     async def _pass_on(self, message: Any, reply: Reply) -> None:
         call = self._calls.ModelStreamInfer()
+        send = reply.send if self._streamed else reply.send_only
         try:
             async with self._turn(message.id):
                 await call.write(message)
@@ -85,7 +89,7 @@ class Door:
                 if response.error_message:
                     status, text = split_status(response.error_message)
                     raise StageError(text, status)
-                reply.send(**_outputs(response.infer_response))
+                send(**_outputs(response.infer_response))
         except asyncio.InvalidStateError as error:  # of a call that ended before it was written to
             raise self._away() from error
         except grpc.aio.AioRpcError as error:

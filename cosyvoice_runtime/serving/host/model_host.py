@@ -13,8 +13,8 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from cosyvoice_runtime.errors import status_of, with_status
+from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.metrics.metrics import shared_directory
-from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
 from cosyvoice_runtime.serving.host.hosted_request import Answers, HostedRequest, ModelAnswer, write_response
 
 logger = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from cosyvoice_runtime.metrics import Metrics, moments
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
+from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
 from cosyvoice_runtime.serving.lm.request import (
     FIELDS,
     TEXT_FIELDS,
@@ -22,7 +23,7 @@ from cosyvoice_runtime.serving.lm.request import (
     RequestReader,
     read_text,
 )
-from cosyvoice_runtime.serving.lm.scheduler import LoadMetrics, Scheduler
+from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 

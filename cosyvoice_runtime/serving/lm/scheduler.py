@@ -7,8 +7,8 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import (
@@ -19,10 +19,11 @@ from cosyvoice_runtime.errors import (
     WithdrawnError,
 )
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.metrics import Metrics, moments
+from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
 from cosyvoice_runtime.serving.lm.job import Delivery, Job, Reader
+from cosyvoice_runtime.serving.lm.load_metrics import Load
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.text_inbox import NewText, TextInbox
 
@@ -32,24 +33,6 @@ LAST_WORDS_S = 2.0
 """Longest time for handing over errors before the process ends: a reader that is stuck must not keep it."""
 LOOK_S = 0.5
 """Time between two looks at sequences that wait for text: for how long, and whether a reader is there."""
-
-
-class Load(NamedTuple):
-    """What the scheduler is busy with.
-
-    Attributes:
-        active: requests that hold a slot.
-        waiting: requests that wait for one.
-        tokens_per_step: drawn in the last step; 0 when idle.
-        tokens: speech tokens drawn so far.
-        finished: requests ended so far, by reason.
-    """
-
-    active: int
-    waiting: int
-    tokens_per_step: int
-    tokens: int
-    finished: Mapping[FinishReason, int]
 
 
 class Scheduler:
@@ -99,7 +82,8 @@ class Scheduler:
         self._refusal: CosyVoiceError | None = None
         self._closing = False
         self._tokens_per_step = 0
-        self._tokens = 0
+        self._tokens = self._steps = 0
+        self._step_s = 0.0
         self._finished: Counter[FinishReason] = Counter()
         self._delivery = Delivery(self._cancel, lambda: watch(self.load))
         self._thread = threading.Thread(target=self._run, name="speech-lm-scheduler")
@@ -109,7 +93,8 @@ class Scheduler:
     def load(self) -> Load:
         active = len(self._running)
         per_step = self._tokens_per_step if active else 0
-        return Load(active, len(self._waiting), per_step, self._tokens, Counter(self._finished))
+        finished = Counter(self._finished)
+        return Load(active, len(self._waiting), per_step, self._tokens, finished, self._steps, self._step_s)
 
     def submit(self, request: Request, reader: Reader) -> None:
         """Queue a request; everything further goes to the reader, its end included.
@@ -320,7 +305,10 @@ class Scheduler:
         if len(self._starved) == len(self._running):
             return
         with self._shifts.step(hurried=any(job.awaits_first for job in self._running.values())):
+            started = self._clock()
             progress = self._engine.step()
+            self._step_s += self._clock() - started
+        self._steps += 1
         self._tokens_per_step = sum(len(each.tokens) for each in progress)
         self._tokens += self._tokens_per_step
         for each in progress:
@@ -380,33 +368,3 @@ def _reader_failure(error: Exception) -> CosyVoiceError:
 
 def _breakdown(error: Exception) -> EngineError:
     return EngineError(f"the speech LM's engine broke down ({type(error).__name__})")
-
-
-class LoadMetrics:
-    """Gauges of the batch, and counters that grow while streams run.
-
-    A scheduler calls it with its load; one object serves one scheduler, from one thread at a time.
-    """
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._active = metrics.gauge("cosyvoice_lm_active_slots", "Requests being decoded.")
-        self._waiting = metrics.gauge("cosyvoice_lm_waiting_requests", "Requests that wait for a slot.")
-        self._per_step = metrics.gauge("cosyvoice_lm_tokens_per_step", "Speech tokens of the last step.")
-        self._tokens = metrics.counter("cosyvoice_lm_tokens_total", "Speech tokens drawn.")
-        self._finished = {
-            reason: metrics.counter("cosyvoice_lm_finished_total", "Ended requests.", reason=reason.value)
-            for reason in FinishReason
-        }
-        self._told_tokens = 0
-        self._told_finished: Counter[FinishReason] = Counter()
-
-    def __call__(self, load: Load) -> None:
-        self._active.set(load.active)
-        self._waiting.set(load.waiting)
-        self._per_step.set(load.tokens_per_step)
-        # Counters get what is new, so that they go on from where an earlier scheduler left them.
-        self._tokens.add(load.tokens - self._told_tokens)
-        self._told_tokens = load.tokens
-        for reason, count in load.finished.items():
-            self._finished[reason].add(count - self._told_finished[reason])
-            self._told_finished[reason] = count

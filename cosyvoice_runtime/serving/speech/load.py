@@ -16,6 +16,7 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark
+from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
 from cosyvoice_runtime.serving.host.model_host import socket_url
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.places import PLACES_FILE
@@ -23,9 +24,9 @@ from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
-from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
-from cosyvoice_runtime.settings import GRPC_URL_VARIABLE, CosyVoice2Settings
+from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.settings.rendered import HOST, guests_of
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice.build import prompt_mel
@@ -36,15 +37,18 @@ MEASURE_TIMEOUT_S = 60.0
 logger = logging.getLogger(__name__)
 
 
-def open_stages(settings: CosyVoice2Settings) -> StageClient:
+def open_stages(settings: CosyVoice2Settings, repository: Path) -> StageClient:
     """The other models; to be called in the service's event loop.
 
     Through the server's own gRPC port, or past it where one process computes for several models.
+
+    Args:
+        repository: the rendered one that the server runs.
     """
     layout, config = _checkpoint(settings.checkpoint_dir)
     vocabulary = MergedVocabulary.of(layout, config.speech_lm)
     url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
-    homes = open_homes()
+    homes = open_homes(repository)
     logger.info("stages are called through gRPC at %s", url)
     for model, home in homes.items():
         logger.info("%s is called in the process of %s at %s", model, home.model, home.url)
@@ -55,12 +59,10 @@ def open_stages(settings: CosyVoice2Settings) -> StageClient:
     )
 
 
-def open_homes() -> dict[str, Home]:
-    """Models that share a process, if there is one: its socket is open before an entry model is loaded."""
-    url = socket_url()
-    if url is None or not Path(url.removeprefix("unix:")).exists():
-        return {}
-    return {model: Home(url, TOKEN2WAV.name) for model in (TENSORRT_LLM.name, TOKEN2WAV.name)}
+def open_homes(repository: Path) -> dict[str, Home]:
+    """Models that share a process, if there is one."""
+    url, guests = socket_url(), guests_of(repository)
+    return {model: Home(url, HOST) for model in (HOST, *guests)} if url is not None and guests else {}
 
 
 def load_speech_service(
@@ -120,8 +122,8 @@ def open_admission(settings: CosyVoice2Settings) -> Admission:
     return Admission(settings.max_inflight_utterances or None, directory / PLACES_FILE)
 
 
-async def learn_speed(service: SpeechService, admission: Admission) -> None:
-    """Measure how fast the machine speaks, unless that is known or the limit is fixed.
+async def learn_speed(service: SpeechService, admission: Admission, stages: StageClient) -> None:
+    """Measure how fast the machine speaks as soon as it can, unless that is known or the limit is fixed.
 
     One of the entry models does it; a process that takes the place of a dead one finds what is known. Without
     the supervisor the stages can't be called while models load: one utterance at a time is admitted then
@@ -131,6 +133,7 @@ async def learn_speed(service: SpeechService, admission: Admission) -> None:
         return
     with admission.alone() as first:
         if first:
+            await stages.loaded()
             await _measure_speed(service, admission)
         else:
             logger.info("the other entry model measures how fast this machine speaks")

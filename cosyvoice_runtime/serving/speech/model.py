@@ -6,18 +6,20 @@ import json
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
+from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.pipeline.event_loop import EventLoopThread
+from cosyvoice_runtime.serving.speech.listeners import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.speech.load import (
     learn_speed,
     load_speech_service,
     open_admission,
     open_stages,
 )
-from cosyvoice_runtime.serving.speech.service import ChunkListener, SpeechService, WholeListener
+from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
@@ -32,6 +34,7 @@ class SpeechModel:
 
     def initialize(self, arguments: Mapping[str, str]) -> None:
         self._settings = read_settings(arguments, CosyVoice2Settings)
+        self._repository = Path(arguments["model_repository"]).parent
         self._name = arguments["model_name"]
         self._streaming = json.loads(arguments["model_config"])["model_transaction_policy"]["decoupled"]
         self._requests = RequestCount(self._name)
@@ -57,7 +60,7 @@ class SpeechModel:
 
     def open_stages(self) -> StageClient:
         """The other models, as utterances call them; called in the event loop."""
-        return open_stages(self._settings)
+        return open_stages(self._settings, self._repository)
 
     async def _load(self) -> SpeechService:
         self._stages = self.open_stages()
@@ -66,7 +69,7 @@ class SpeechModel:
         service = load_speech_service(
             self._settings, self._stages, metrics, admission, streaming=self._streaming
         )
-        await learn_speed(service, admission)
+        await learn_speed(service, admission, self._stages)
         metrics.admits(admission.capacity)
         return service
 

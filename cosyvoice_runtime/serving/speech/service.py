@@ -6,17 +6,14 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, aclosing
-from functools import partial
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
-from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import moments
@@ -29,107 +26,15 @@ from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.pipeline.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.speech.admission import Admission, Stay
+from cosyvoice_runtime.serving.speech.listeners import ChunkListener
 from cosyvoice_runtime.serving.speech.open_utterances import OpenUtterances, TextEvent, TextMessage
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
-from cosyvoice_runtime.serving.triton.request import Inputs, Reply
-from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
+from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 
 logger = logging.getLogger(__name__)
-
-REASONS_BEST_FIRST = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
-"""Why a segment ends."""
-
-
-class ChunkListener:
-    """A client that gets every chunk.
-
-    Args:
-        sender: sends one response at a time, so that the event loop does not wait for the server.
-        call: the one that the request came by, if that is known.
-    """
-
-    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
-        self.call = call
-        self._reply = reply
-        self._sender = sender
-        self._heard = False
-
-    @property
-    def gone(self) -> bool:
-        """Whether the client has left or has cancelled."""
-        return self._reply.cancelled
-
-    async def send(self, chunk: AudioChunk) -> None:
-        """
-        Raises:
-            ClientGoneError: the client has left.
-        """
-        self._heard = True
-        made = outputs(chunk.samples, chunk.finish_reason, chunk.spoken_characters)
-        send = partial(self._reply.send, **made)
-        await asyncio.get_running_loop().run_in_executor(self._sender, send)
-
-    def begin_again(self) -> bool:
-        """Whether the client has heard nothing yet, so that the utterance may start anew."""
-        return not self._heard
-
-    async def complete(self) -> None:
-        """Send what is left when all has been spoken.
-
-        Raises:
-            ClientGoneError: the client has left.
-        """
-
-    async def acknowledge(self) -> None:
-        """Answer a request that was no more than a message."""
-        empty = outputs(torch.empty(0), None)
-        await asyncio.get_running_loop().run_in_executor(
-            self._sender, partial(self._reply.send_only, **empty)
-        )
-
-    async def finish(self, error: BaseException | None) -> None:
-        """End the answer, once, with an error if there is one."""
-        await asyncio.get_running_loop().run_in_executor(self._sender, self._reply.finish, error)
-
-
-class WholeListener(ChunkListener):
-    """A client that gets everything at once; of several segments the worst reason."""
-
-    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
-        super().__init__(reply, sender, call)
-        self._chunks: list[AudioChunk] = []
-
-    async def send(self, chunk: AudioChunk) -> None:
-        self._chunks.append(chunk)
-
-    def begin_again(self) -> bool:
-        self._chunks.clear()
-        return True
-
-    async def complete(self) -> None:
-        send = partial(self._reply.send_only, **self._whole())
-        await asyncio.get_running_loop().run_in_executor(self._sender, send)
-
-    def _whole(self) -> Tensors:
-        reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]
-        samples = torch.cat([chunk.samples for chunk in self._chunks])
-        reason = max(reasons, key=REASONS_BEST_FIRST.index)
-        return outputs(samples, reason, self._chunks[-1].spoken_characters)
-
-
-def outputs(
-    samples: Tensor, finish_reason: FinishReason | None, spoken_characters: int | None = None
-) -> Tensors:
-    """A chunk as the models' outputs."""
-    return COSYVOICE2.encode_outputs(
-        waveform=samples.numpy(),
-        finish_reason="" if finish_reason is None else finish_reason.value,
-        spoken_characters=-1 if spoken_characters is None else spoken_characters,
-    )
-
 
 LOOK_FOR_CLIENTS_S = 0.1
 """Time between two looks whether clients are still there: Triton has no way to be told."""

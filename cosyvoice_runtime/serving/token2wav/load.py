@@ -117,6 +117,7 @@ def start_scheduler(
         settings.longest_turn_ms / 1e3,
         token2wav.flow.flow.config.encoder.chunk_tokens,
         metrics.show_waiting,
+        metrics.show_turn,
         token2wav.flow.flow.device,
         shifts,
     )
@@ -190,5 +191,5 @@ def warm_up(token2wav: Token2Wav, rows: int) -> None:
     for state in states:
         token2wav.close(state)
     flow.close(prefix)
-    flow.recomputing = flow.eager.count = 0
+    flow.recomputing = flow.calls = flow.eager.count = 0
     logger.info("warm after %.1f s", time.monotonic() - started)

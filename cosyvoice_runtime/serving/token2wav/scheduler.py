@@ -150,6 +150,7 @@ class WaveScheduler:
         max_waiting: chunks that may wait.
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         on_waiting: told the number of chunks that wait, whenever it has changed.
+        on_turn: told the seconds that a turn took.
         device: of the networks; the thread works on no other.
         shifts: of a GPU that the speech LM computes on in this process.
         clock: monotonic seconds.
@@ -164,6 +165,7 @@ class WaveScheduler:
         turn_s: float,
         block_tokens: int,
         on_waiting: Callable[[int], None] = lambda _: None,
+        on_turn: Callable[[float], None] = lambda _: None,
         device: torch.device = CPU,
         shifts: GpuShifts | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -175,6 +177,7 @@ class WaveScheduler:
         self._block_tokens = block_tokens
         self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if device.type == "cuda" else 1))
         self._on_waiting = on_waiting
+        self._on_turn = on_turn
         self._device = device
         self._shifts = shifts or GpuShifts()
         self._clock = clock
@@ -302,7 +305,9 @@ class WaveScheduler:
     def _take_turn(self, shares: list[Share]) -> None:
         moments.note("a turn begins")
         with self._shifts.turn():
+            started = self._clock()
             outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
+            took_s = self._clock() - started
         moments.note("a turn ends")
         for outcome in outcomes:
             if isinstance(outcome, Exception) and is_fatal(outcome):
@@ -311,6 +316,7 @@ class WaveScheduler:
             whole = share.job.take(share.tokens, outcome)
             if whole is not None:
                 self._end(share.job, whole)
+        self._on_turn(took_s)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:

@@ -36,6 +36,7 @@ class Usage:
         pages_in_use: pages held by voices and utterances.
         pages: all there are.
         recomputes: utterances so far that found no free page and recompute their earlier chunks.
+        flow_calls: calls of the flow so far.
         eager_calls: calls of the flow and of TensorRT engines so far that no CUDA graph held, where there
             are graphs.
         batches: calls of the networks so far, by number of utterances.
@@ -49,6 +50,7 @@ class Usage:
     pages_in_use: int
     pages: int
     recomputes: int
+    flow_calls: int
     eager_calls: int
     batches: Mapping[int, int]
     voice_hits: int
@@ -56,6 +58,8 @@ class Usage:
 
 
 ROWS = (*range(1, 9), 12, 16, 24, 32, 48, 64)
+TURN_S = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
+"""Bounds of the histograms."""
 
 
 class WaveMetrics:
@@ -75,6 +79,7 @@ class WaveMetrics:
             "pages_in_use": gauge("cosyvoice_token2wav_pages_in_use", "Flow pages in use."),
             "pages": gauge("cosyvoice_token2wav_pages", "Flow pages there are."),
             "recomputes": counter("cosyvoice_token2wav_recomputes_total", "Utterances without a free page."),
+            "flow_calls": counter("cosyvoice_token2wav_flow_calls_total", "Calls of the flow."),
             "eager_calls": counter("cosyvoice_token2wav_eager_calls_total", "Calls that no CUDA graph held."),
             "voice_hits": counter(*lookups, result="hit"),
             "voice_misses": counter(*lookups, result="miss"),
@@ -82,6 +87,9 @@ class WaveMetrics:
         self._waiting = gauge("cosyvoice_token2wav_waiting", "Chunks that wait or are being computed.")
         self._rows = metrics.histogram(
             "cosyvoice_token2wav_turn_rows", "Utterances computed in one turn.", ROWS, device=device
+        )
+        self._turn_s = metrics.histogram(
+            "cosyvoice_token2wav_turn_seconds", "Time of a turn.", TURN_S, device=device
         )
         self._observed: Counter[int] = Counter()
 
@@ -92,6 +100,9 @@ class WaveMetrics:
             for _ in range(count - self._observed[rows]):
                 self._rows.observe(rows)
         self._observed = Counter(usage.batches)
+
+    def show_turn(self, seconds: float) -> None:
+        self._turn_s.observe(seconds)
 
     def show_waiting(self, chunks: int) -> None:
         self._waiting.set(chunks)
@@ -183,6 +194,7 @@ class WaveService:
                 pages_in_use=flow.pool.num_pages - flow.pool.free_pages,
                 pages=flow.pool.num_pages,
                 recomputes=flow.recomputing,
+                flow_calls=flow.calls,
                 eager_calls=flow.eager.count,
                 batches=dict(self._batches),
                 voice_hits=self._voices.hits,

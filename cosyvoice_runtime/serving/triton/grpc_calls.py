@@ -23,6 +23,8 @@ from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
 from cosyvoice_runtime.serving.triton.stage_watch import StageLife, StageWatch, answer_of, find_stub
 
 READY_TIMEOUT_S = 5.0
+LOADED_INTERVAL_S = 0.1
+"""Time between two looks whether a model is loaded, which takes seconds."""
 CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -178,6 +180,12 @@ class GrpcCalls:
         """The model in whose process it computes."""
         home = self._homes.get(model)
         return model if home is None else home.model
+
+    async def loaded(self, models: Sequence[str]) -> None:
+        """Wait until the server has all of these."""
+        for model in models:
+            while not await self._ready(model):
+                await asyncio.sleep(LOADED_INTERVAL_S)
 
     async def close(self) -> None:
         await self.stages.close()

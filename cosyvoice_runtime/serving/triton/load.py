@@ -1,4 +1,4 @@
-"""What a model reads when it is loaded."""
+"""What a model reads and sets up when it is loaded."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import torch
+if TYPE_CHECKING:
+    from cosyvoice_runtime.settings.model import ModelSettings
 
-from cosyvoice_runtime.settings.model import ModelSettings
-
-Settings = TypeVar("Settings", bound=ModelSettings)
+Settings = TypeVar("Settings", bound="ModelSettings")
 
 
 MAPPED_MEMORY = re.compile(r"(/dev/shm/\S+)$", re.MULTILINE)
@@ -30,17 +29,27 @@ def close_shared_memory() -> None:
             os.chmod(path, 0o600)
 
 
+def read_parameters(arguments: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The model's parameters as they are configured, with logging set up as they say.
+
+    Args:
+        arguments: of ``TritonPythonModel.initialize``.
+    """
+    close_shared_memory()
+    parameters: dict[str, dict[str, str]] = json.loads(arguments["model_config"])["parameters"]
+    level = parameters["log_level"]["string_value"].upper()
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    return parameters
+
+
 def read_settings(arguments: Mapping[str, str], section: type[Settings]) -> Settings:
     """The model's settings, with logging and torch's threads set up as they say.
 
     Args:
         arguments: of ``TritonPythonModel.initialize``.
     """
-    close_shared_memory()
-    parameters = json.loads(arguments["model_config"])["parameters"]
-    settings = section.from_parameters(parameters)
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    import torch  # takes seconds, and memory: a door reads no more than the parameters
+
+    settings = section.from_parameters(read_parameters(arguments))
     torch.set_num_threads(settings.threads)
     return settings

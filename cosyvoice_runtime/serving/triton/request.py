@@ -29,7 +29,7 @@ from cosyvoice_runtime.errors import (
     with_status,
 )
 from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, PROBE_HEADER
-from cosyvoice_runtime.settings import PROBE_KEY_VARIABLE
+from cosyvoice_runtime.run_variables import PROBE_KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
 

@@ -65,6 +65,10 @@ class StageClient:
         self._waves: dict[str, asyncio.Future[Tensors]] = {}
         self._cleanups: set[asyncio.Task[None]] = set()
 
+    async def loaded(self) -> None:
+        """Wait until the server has the models that every utterance needs."""
+        await self._calls.loaded([TENSORRT_LLM.name, TOKEN2WAV.name])
+
     def require(self) -> None:
         """
         Raises:

@@ -339,6 +339,16 @@ def test_door_without_a_process_behind_it_says_so(tmp_path):
     assert response.error().message().startswith("UNAVAILABLE: tensorrt_llm: its process is away")
 
 
+def test_models_behind_doors_are_imported_without_torch():
+    program = (
+        "import sys, cosyvoice_runtime.serving.host.guests\n"
+        "heavy = {'torch', 'onnxruntime', 'transformers', 'pydantic'} & set(sys.modules)\n"
+        "sys.exit(f'{heavy} is imported' if heavy else 0)"
+    )
+    path = os.pathsep.join(sys.path)
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": path})
+
+
 CODE = """
 import sys, time
 sys.path[:0] = {path!r}

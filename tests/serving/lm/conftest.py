@@ -16,7 +16,8 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, ConversionOptions, convert
 from cosyvoice_runtime.serving.lm.engines.vllm.export import DTYPES, export
-from cosyvoice_runtime.serving.lm.scheduler import Load, Scheduler
+from cosyvoice_runtime.serving.lm.load_metrics import Load
+from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from trtllm_fake import FakeTrtllm, install
 from vllm_fake import FakeVllm

@@ -8,7 +8,7 @@ import pytest
 
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics, read_samples
-from cosyvoice_runtime.serving.lm.scheduler import Load, LoadMetrics
+from cosyvoice_runtime.serving.lm.load_metrics import Load, LoadMetrics
 
 
 @pytest.fixture
@@ -33,10 +33,12 @@ def test_counters_grow_with_every_load_and_gauges_follow_it(load_metrics, tmp_pa
         "cosyvoice_lm_tokens_per_step": 2,
         "cosyvoice_lm_tokens_total": 10,
     }
-    load_metrics(Load(1, 0, 1, 25, {FinishReason.STOP: 1}))
-    load_metrics(Load(0, 0, 0, 30, {FinishReason.STOP: 1, FinishReason.ERROR: 1}))
+    load_metrics(Load(1, 0, 1, 25, {FinishReason.STOP: 1}, steps=8, step_s=0.5))
+    load_metrics(Load(0, 0, 0, 30, {FinishReason.STOP: 1, FinishReason.ERROR: 1}, steps=12, step_s=0.75))
     assert shown(tmp_path) == {
         "cosyvoice_lm_tokens_total": 30,
+        "cosyvoice_lm_steps_total": 12,
+        "cosyvoice_lm_step_seconds_total": 0.75,
         "cosyvoice_lm_finished_total stop": 1,
         "cosyvoice_lm_finished_total error": 1,
     }

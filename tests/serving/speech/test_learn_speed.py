@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.load import learn_speed
-from cosyvoice_runtime.settings import GRPC_URL_VARIABLE
 
 
 class Service:
@@ -28,6 +28,21 @@ class Service:
         return 15.0
 
 
+class Stages:
+    """Loaded when they are let."""
+
+    def __init__(self, are_loaded: bool = True) -> None:
+        self.load = asyncio.Event()
+        if are_loaded:
+            self.load.set()
+
+    async def loaded(self) -> None:
+        await self.load.wait()
+
+
+STAGES = Stages()
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "places"
@@ -40,7 +55,7 @@ def _supervised(monkeypatch):
 
 def test_one_of_two_models_that_start_together_measures_for_both(file):
     async def start() -> None:
-        await asyncio.gather(*(learn_speed(one, admission) for one, admission in models))
+        await asyncio.gather(*(learn_speed(one, admission, STAGES) for one, admission in models))
 
     models = [(Service(), Admission(None, file)) for _ in range(2)]
     asyncio.run(start())
@@ -52,25 +67,39 @@ def test_one_of_two_models_that_start_together_measures_for_both(file):
 def test_model_that_takes_the_place_of_a_dead_one_knows_the_speed(file):
     Admission(None, file).capacity.start(30.0)
     service, admission = Service(), Admission(None, file)
-    asyncio.run(learn_speed(service, admission))
+    asyncio.run(learn_speed(service, admission, STAGES))
     assert (service.measured, admission.capacity.limit) == (0, 15)
 
 
 @pytest.mark.parametrize("error", [CosyVoiceError("no voice"), TimeoutError()])
 def test_model_starts_with_one_place_when_nothing_can_be_measured(file, error):
     admission = Admission(None, file)
-    asyncio.run(learn_speed(Service(error), admission))
+    asyncio.run(learn_speed(Service(error), admission, STAGES))
     assert (admission.capacity.limit, admission.count) == (1, 0)
+
+
+def test_nothing_is_measured_before_the_stages_are_loaded(file):
+    async def start() -> list[int]:
+        service, stages, found = Service(), Stages(are_loaded=False), []
+        learning = asyncio.ensure_future(learn_speed(service, Admission(None, file), stages))
+        for _ in range(9):
+            await asyncio.sleep(0)
+        found.append(service.measured)
+        stages.load.set()
+        await learning
+        return [*found, service.measured]
+
+    assert asyncio.run(start()) == [0, 1]
 
 
 def test_fixed_limit_needs_no_measurement(file):
     service = Service()
-    asyncio.run(learn_speed(service, Admission(5, file)))
+    asyncio.run(learn_speed(service, Admission(5, file), STAGES))
     assert service.measured == 0
 
 
 def test_without_the_supervisor_nothing_is_measured_while_models_load(file, monkeypatch):
     monkeypatch.delenv(GRPC_URL_VARIABLE)
     service = Service()
-    asyncio.run(learn_speed(service, Admission(None, file)))
+    asyncio.run(learn_speed(service, Admission(None, file), STAGES))
     assert service.measured == 0

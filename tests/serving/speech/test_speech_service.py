@@ -20,12 +20,12 @@ from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.stages import TokenGroup
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.run_variables import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
-from cosyvoice_runtime.settings import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice, VoiceStore
 

@@ -19,7 +19,8 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark, marked
-from cosyvoice_runtime.serving.speech.service import Admission, SpeechService
+from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs

@@ -36,7 +36,10 @@ class CodedWaves:
         self.open_states: set[CodedState] = set()
         self.batches: list[list[list[int]]] = []
         self.flow = SimpleNamespace(
-            pool=SimpleNamespace(num_pages=0, free_pages=0), recomputing=0, eager=SimpleNamespace(count=0)
+            pool=SimpleNamespace(num_pages=0, free_pages=0),
+            recomputing=0,
+            calls=0,
+            eager=SimpleNamespace(count=0),
         )
 
     def open(self, voice: object, noise_seed: int, speed: float) -> CodedState:

@@ -1,0 +1,41 @@
+"""What token2wav's ``model.py`` calls ``TritonPythonModel``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS
+from cosyvoice_runtime.serving.host.computing import open_guests
+from cosyvoice_runtime.serving.host.model_host import ModelHost, socket_url
+from cosyvoice_runtime.serving.token2wav.model import WaveModel
+from cosyvoice_runtime.serving.triton.load import read_settings
+from cosyvoice_runtime.settings import Token2WavSettings
+
+
+class Token2WavModel:
+    """token2wav and, if the settings say so, other models beside it.
+
+    A GPU serves one process at a time, and two take turns of its own; within one process they are ours. On a
+    CPU, one process has the libraries in memory once.
+    """
+
+    def initialize(self, arguments: dict[str, str]) -> None:
+        settings = read_settings(arguments, Token2WavSettings)
+        url = socket_url()
+        self._guests, shifts = (
+            ({}, NO_SHIFTS) if url is None else open_guests(Path(arguments["model_repository"]).parent)
+        )
+        self._wave = WaveModel(settings, shifts)
+        self._host = None
+        if url is not None and self._guests:
+            self._host = ModelHost(url, {settings.name: self._wave, **self._guests})
+
+    def execute(self, requests: list[Any]) -> list[None]:
+        return self._wave.execute(requests)
+
+    def finalize(self) -> None:
+        for model in (self._wave, *self._guests.values()):
+            model.finalize()
+        if self._host is not None:
+            self._host.close()

@@ -1,0 +1,106 @@
+"""Who hears an utterance: chunk by chunk, or everything at once."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.pipeline.request import AudioChunk
+from cosyvoice_runtime.serving.triton.request import Reply
+from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
+
+REASONS_BEST_FIRST = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
+"""Why a segment ends."""
+
+
+class ChunkListener:
+    """A client that gets every chunk.
+
+    Args:
+        sender: sends one response at a time, so that the event loop does not wait for the server.
+        call: the one that the request came by, if that is known.
+    """
+
+    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
+        self.call = call
+        self._reply = reply
+        self._sender = sender
+        self._heard = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has left or has cancelled."""
+        return self._reply.cancelled
+
+    async def send(self, chunk: AudioChunk) -> None:
+        """
+        Raises:
+            ClientGoneError: the client has left.
+        """
+        self._heard = True
+        made = outputs(chunk.samples, chunk.finish_reason, chunk.spoken_characters)
+        send = partial(self._reply.send, **made)
+        await asyncio.get_running_loop().run_in_executor(self._sender, send)
+
+    def begin_again(self) -> bool:
+        """Whether the client has heard nothing yet, so that the utterance may start anew."""
+        return not self._heard
+
+    async def complete(self) -> None:
+        """Send what is left when all has been spoken.
+
+        Raises:
+            ClientGoneError: the client has left.
+        """
+
+    async def acknowledge(self) -> None:
+        """Answer a request that was no more than a message."""
+        empty = outputs(torch.empty(0), None)
+        await asyncio.get_running_loop().run_in_executor(
+            self._sender, partial(self._reply.send_only, **empty)
+        )
+
+    async def finish(self, error: BaseException | None) -> None:
+        """End the answer, once, with an error if there is one."""
+        await asyncio.get_running_loop().run_in_executor(self._sender, self._reply.finish, error)
+
+
+class WholeListener(ChunkListener):
+    """A client that gets everything at once; of several segments the worst reason."""
+
+    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
+        super().__init__(reply, sender, call)
+        self._chunks: list[AudioChunk] = []
+
+    async def send(self, chunk: AudioChunk) -> None:
+        self._chunks.append(chunk)
+
+    def begin_again(self) -> bool:
+        self._chunks.clear()
+        return True
+
+    async def complete(self) -> None:
+        send = partial(self._reply.send_only, **self._whole())
+        await asyncio.get_running_loop().run_in_executor(self._sender, send)
+
+    def _whole(self) -> Tensors:
+        reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]
+        samples = torch.cat([chunk.samples for chunk in self._chunks])
+        reason = max(reasons, key=REASONS_BEST_FIRST.index)
+        return outputs(samples, reason, self._chunks[-1].spoken_characters)
+
+
+def outputs(
+    samples: Tensor, finish_reason: FinishReason | None, spoken_characters: int | None = None
+) -> Tensors:
+    """A chunk as the models' outputs."""
+    return COSYVOICE2.encode_outputs(
+        waveform=samples.numpy(),
+        finish_reason="" if finish_reason is None else finish_reason.value,
+        spoken_characters=-1 if spoken_characters is None else spoken_characters,
+    )
