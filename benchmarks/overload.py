@@ -41,6 +41,7 @@ TEXTS = (
     "Turn left at the second light and park behind the house.",
     "Nobody had expected so many guests.",
 )
+SHORT_TEXTS = ("Yes.", "Thank you.", "Not yet.", "Good night.", "Come in.", "Of course.")
 MEASURING_USERS = 8
 UNLIMITED = 1_000_000
 ARRIVE_SHARE = 0.25
@@ -85,6 +86,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--capacity", type=float, help="requests a second, instead of measuring it")
     parser.add_argument("--timeout", type=float, default=60.0, help="longest silence of the server")
     parser.add_argument("--seed", type=int, default=0, help="of texts and arrivals (%(default)s)")
+    parser.add_argument(
+        "--short", action="store_true", help="texts of a second: a crowd has its turns in less time"
+    )
     add_instruction(parser)
     return parser.parse_args(arguments)
 
@@ -101,7 +105,8 @@ def numbers(kind: type) -> Callable[[str], list[Any]]:
 
 async def run(options: argparse.Namespace) -> list[Level]:
     """The figures of every level."""
-    texts = [Utterance(text, options.instruction + text) for text in TEXTS]
+    spoken = SHORT_TEXTS if options.short else TEXTS
+    texts = [Utterance(text, options.instruction + text) for text in spoken]
     utterances = endless(texts, options.seed)
     async with Users(options) as users:
         capacity = options.capacity
