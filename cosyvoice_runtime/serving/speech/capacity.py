@@ -82,7 +82,7 @@ class Capacity:
             self._conclude(learned["crowd_s"] / learned["held_s"])
 
     def played(self, late: bool, now_s: float) -> None:
-        """Learn whether a listener got a chunk after the audio before it had been played.
+        """Learn whether a listener heard a pause before a chunk (`Playback.underruns`).
 
         Args:
             now_s: monotonic, the same for all processes.

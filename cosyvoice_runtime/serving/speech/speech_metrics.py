@@ -70,7 +70,7 @@ class SpeechMetrics:
             REAL_TIME_FACTORS,
         )
         self.underruns = metrics.counter(
-            "cosyvoice_underruns_total", "Chunks that left after the audio before them had been played."
+            "cosyvoice_underruns_total", "Pauses before chunks that came too late, more than 50 ms together."
         )
         self.audio_seconds = metrics.counter("cosyvoice_audio_seconds_total", "Seconds of speech sent.")
         self._endings = {

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.lm.engine import EngineError
 from cosyvoice_runtime.serving.lm.load_metrics import Load
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
@@ -396,3 +397,35 @@ def test_failing_watcher_disturbs_nobody(engine, caplog):
     assert submit(scheduler, 2, 20).wait().tokens == coded_tokens(2, 20)
     scheduler.close()
     assert "metrics are down" in caplog.text
+
+
+def test_steps_stand_still_while_others_have_the_gpu_and_claim_nothing_without_work(make_scheduler, engine):
+    shifts = GpuShifts()
+    scheduler = make_scheduler(lambda: engine, shifts=shifts)
+    with shifts.turn():
+        reader = submit(scheduler, 1, 3)
+        assert not reader.ended.wait(0.2)
+    reader.wait()
+    begun = threading.Event()
+
+    def turn() -> None:
+        with shifts.turn():
+            begun.set()
+
+    threading.Thread(target=turn, daemon=True).start()
+    assert begun.wait(TIMEOUT_S)
+
+
+def test_broken_engine_does_not_keep_the_gpu(make_scheduler, engine):
+    shifts = GpuShifts()
+    scheduler = make_scheduler(lambda: engine, shifts=shifts)
+    engine.failure = RuntimeError("told to fail")
+    submit(scheduler, 1, 3).ended.wait(TIMEOUT_S)
+    begun = threading.Event()
+
+    def turn() -> None:
+        with shifts.turn():
+            begun.set()
+
+    threading.Thread(target=turn, daemon=True).start()
+    assert begun.wait(TIMEOUT_S)
