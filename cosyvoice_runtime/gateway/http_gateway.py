@@ -242,7 +242,10 @@ def _refusal(refusal: RefusedError) -> web.Response:
 async def _require_success(answer: ClientResponse) -> None:
     if answer.status != 200:
         status = STATUS_OF.get(answer.status, "INTERNAL")
-        raise RefusedError(*reworded(*models_status(status, _error_text(await answer.read()))))
+        text = _error_text(await answer.read())
+        # By infer the status is the model's own, and its text may begin as a client's does.
+        said = (status, text) if answer.url.path.endswith("/infer") else models_status(status, text)
+        raise RefusedError(*reworded(*said))
 
 
 def _error_text(body: bytes) -> str:
