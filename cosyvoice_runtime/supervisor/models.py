@@ -65,7 +65,7 @@ class Models:
         return self.in_order(self._probes)
 
     def load_all(self, check: Check) -> None:
-        """Load every model, beginning with those that others call, then probe every model in that order.
+        """Load every model, the ones that call others last, then probe every model in the same order.
 
         Raises:
             StartError: a model does not load or does not answer.
@@ -81,9 +81,10 @@ class Models:
         for name in (*self._children, *self._entries):
             if name not in self._probes:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
-        # Side by side: entry models wait for the stages only to measure how fast these are.
-        for name, seconds in _side_by_side(load, "load", (*self._children, *self._entries), check):
-            logger.info("%s loaded after %.1f s", name, seconds)
+        # Not all at once: this tritonserver has aborted when a slow machine started so many processes.
+        for group in (self._children, self._entries):
+            for name, seconds in _side_by_side(load, "load", group, check):
+                logger.info("%s loaded after %.1f s", name, seconds)
         # Entry models one by one: a slow machine has a place for one utterance, and refuses another.
         for group in (self._children, *([name] for name in self._entries)):
             for name, seconds in _side_by_side(probe, "answer", group, check):
