@@ -399,6 +399,18 @@ def test_failing_watcher_disturbs_nobody(engine, caplog):
     assert "metrics are down" in caplog.text
 
 
+def gets_the_gpu(shifts: GpuShifts) -> bool:
+    """Whether a turn begins."""
+    begun = threading.Event()
+
+    def turn() -> None:
+        with shifts.turn():
+            begun.set()
+
+    threading.Thread(target=turn, daemon=True).start()
+    return begun.wait(TIMEOUT_S)
+
+
 def test_steps_stand_still_while_others_have_the_gpu_and_claim_nothing_without_work(make_scheduler, engine):
     shifts = GpuShifts()
     scheduler = make_scheduler(lambda: engine, shifts=shifts)
@@ -406,14 +418,7 @@ def test_steps_stand_still_while_others_have_the_gpu_and_claim_nothing_without_w
         reader = submit(scheduler, 1, 3)
         assert not reader.ended.wait(0.2)
     reader.wait()
-    begun = threading.Event()
-
-    def turn() -> None:
-        with shifts.turn():
-            begun.set()
-
-    threading.Thread(target=turn, daemon=True).start()
-    assert begun.wait(TIMEOUT_S)
+    assert gets_the_gpu(shifts)
 
 
 def test_broken_engine_does_not_keep_the_gpu(make_scheduler, engine):
@@ -421,11 +426,4 @@ def test_broken_engine_does_not_keep_the_gpu(make_scheduler, engine):
     scheduler = make_scheduler(lambda: engine, shifts=shifts)
     engine.failure = RuntimeError("told to fail")
     submit(scheduler, 1, 3).ended.wait(TIMEOUT_S)
-    begun = threading.Event()
-
-    def turn() -> None:
-        with shifts.turn():
-            begun.set()
-
-    threading.Thread(target=turn, daemon=True).start()
-    assert begun.wait(TIMEOUT_S)
+    assert gets_the_gpu(shifts)

@@ -6,7 +6,7 @@ from coded_waves import chunk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.serving.token2wav.scheduler import TurnBudget, WaveJob, plan_turn, plan_turn_of_gpu
+from cosyvoice_runtime.serving.token2wav.turn import TurnBudget, WaveJob, plan_turn, plan_turn_of_gpu
 
 BLOCK = 25
 

@@ -1,0 +1,149 @@
+"""What one turn computes: whose chunks, and how much of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
+from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome
+
+
+@dataclass(eq=False)
+class WaveJob:
+    """
+    Attributes:
+        deliver: takes the outcome, once.
+        deadline: when the listener runs dry, by the scheduler's clock.
+        needs_voice: the networks have to run over the prompt of its voice first.
+    """
+
+    chunk: WaveChunk
+    deliver: Callable[[WaveOutcome], None]
+    deadline: float
+    needs_voice: bool = False
+    _done: int = 0
+    _waves: list[Waveform] = field(default_factory=list)
+
+    @property
+    def tokens_left(self) -> int:
+        return len(self.chunk.tokens) - self._done
+
+    def part(self, tokens: int) -> WaveChunk:
+        """The next ``tokens`` tokens as a chunk of their own: any cut gives the same audio."""
+        start, end = self._done, self._done + tokens
+        whole = self.chunk
+        last = whole.last and end == len(whole.tokens)
+        return dataclasses.replace(
+            whole,
+            tokens=whole.tokens[start:end],
+            rest=() if start else whole.tokens[end:],
+            position=whole.position + start,
+            last=last,
+        )
+
+    def take(self, tokens: int, outcome: WaveOutcome) -> WaveOutcome | None:
+        """Note what came of the last part; the whole chunk's outcome, or None while parts are left."""
+        if isinstance(outcome, Exception):
+            return outcome
+        self._done += tokens
+        self._waves.append(outcome)
+        return None if self.tokens_left else np.concatenate(self._waves)
+
+
+NEW_VOICE_DELAY_S = 0.5
+"""How much later a new voice's first chunk is due: computing its prompt makes everybody else wait."""
+
+
+class Share(NamedTuple):
+    """What the next turn computes of a job: its next ``tokens`` tokens."""
+
+    job: WaveJob
+    tokens: int
+
+
+def priority(job: WaveJob) -> float:
+    """When a job is due, by the scheduler's clock; the earliest comes first."""
+    return job.deadline + NEW_VOICE_DELAY_S if job.needs_voice else job.deadline
+
+
+def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:
+    """The next turn: the most urgent job, and others as far as the budget goes.
+
+    A turn can't be interrupted, so whoever comes meanwhile waits for its end. Long chunks are therefore cut
+    into whole blocks of the flow; rows are padded to the longest, and count as long.
+
+    Args:
+        jobs: at most one of each utterance, not empty, most urgent first.
+        budget_tokens: rows times the longest of them; the first job gets at least a block.
+    """
+    room = max(budget_tokens, block_tokens)
+    longest = _cut(jobs[0].tokens_left, room, block_tokens)
+    shares = [Share(jobs[0], longest)]
+    for job in jobs[1:max_rows]:
+        tokens = _cut(job.tokens_left, max(longest, block_tokens), block_tokens)
+        if (len(shares) + 1) * max(longest, tokens) > room:
+            break
+        longest = max(longest, tokens)
+        shares.append(Share(job, tokens))
+    return shares
+
+
+FIRST_BLOCKS = 2
+"""Of a first chunk at most: it ends with the first block of the flow that has enough of it."""
+
+
+def plan_turn_of_gpu(
+    jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int
+) -> list[Share]:
+    """The same where many short rows cost little more than a few, and a long one goes on by itself.
+
+    As many of the most urgent jobs as the budget has blocks, and equal parts of it for all; the first gets
+    what a first chunk needs.
+
+    Args:
+        jobs: at most one of each utterance, not empty, most urgent first.
+        budget_tokens: of all rows together, that of the first apart.
+    """
+    blocks = max(budget_tokens // block_tokens, 1)
+    rows = min(len(jobs), max_rows, blocks)
+    most = blocks // rows
+    first = _cut(jobs[0].tokens_left, max(most, FIRST_BLOCKS) * block_tokens, block_tokens)
+    others = min(most, max(-(-first // block_tokens), 1)) * block_tokens
+    rest = [Share(job, _cut(job.tokens_left, others, block_tokens)) for job in jobs[1:rows]]
+    return [Share(jobs[0], first), *rest]
+
+
+def _cut(tokens: int, most: int, block_tokens: int) -> int:
+    """All of the tokens, or as many whole blocks of them as fit."""
+    return tokens if tokens <= most else most // block_tokens * block_tokens
+
+
+class TurnBudget:
+    """How many tokens fit into a turn, learned from the turns before.
+
+    It starts with the least and at most doubles with each turn that had room to spare: the first turns of a
+    slow machine stay short, and a fast one soon takes everything at once.
+
+    Args:
+        limit_s: seconds a turn should last at most.
+        least_tokens: that a turn may always have, for a device that computes them in little more time than
+            fewer.
+    """
+
+    def __init__(self, limit_s: float, least_tokens: int) -> None:
+        self._limit_s = limit_s
+        self._least_tokens = least_tokens
+        self.tokens = least_tokens
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Note a turn of ``tokens`` tokens, padding included, that took ``seconds``."""
+        fitting = int(tokens * self._limit_s / max(seconds, 1e-6))
+        if seconds > self._limit_s:
+            self.tokens = max(self._least_tokens, min(fitting, self.tokens))
+        elif 2 * tokens >= self.tokens:
+            self.tokens = max(self.tokens, min(fitting, 2 * self.tokens))
