@@ -25,8 +25,8 @@ from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 from stages import DTYPES, SIZES, machine, random_voice
 
 SECOND = 25

@@ -10,7 +10,7 @@ import torch
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, batch_buckets, bucket_for
 from cosyvoice_runtime.flow.estimator import Conditions
-from cosyvoice_runtime.flow.flow import Flow, TokenSpan
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.paged_call import (
     BatchShape,
     Continued,
@@ -19,8 +19,9 @@ from cosyvoice_runtime.flow.paged_call import (
     PagedSolver,
     batch_tails,
 )
-from cosyvoice_runtime.flow.pages import PagePool, Tails
+from cosyvoice_runtime.flow.pages import FlowTails, PagePool
 from cosyvoice_runtime.flow.places import Places
+from cosyvoice_runtime.wave.prompt import TokenSpan
 
 MOST_ROWS = 32
 """More utterances are computed in several calls: a GPU gains little from more, and graphs take memory."""
@@ -110,8 +111,8 @@ class FusedSteps:
         flow: Flow,
         pool: PagePool,
         shape: BatchShape,
-        old_tails: Tails,
-        new_tails: Tails,
+        old_tails: FlowTails,
+        new_tails: FlowTails,
         capture: GraphCapture,
         solver: PagedSolver,
     ) -> None:
@@ -156,8 +157,8 @@ class GraphedCall:
         flow: Flow,
         pool: PagePool,
         shape: BatchShape,
-        old_tails: Tails,
-        new_tails: Tails,
+        old_tails: FlowTails,
+        new_tails: FlowTails,
         capture: GraphCapture,
         fused: FusedSteps | None = None,
     ) -> None:
@@ -177,7 +178,7 @@ class GraphedCall:
         self._inputs.copy_(inputs)
         for replay in self._replays:
             replay()
-        tails = Tails(*(part.clone() for part in self._call.new_tails.parts))
+        tails = FlowTails(*(part.clone() for part in self._call.new_tails.parts))
         return Continued(self._call.mel.clone(), tails)
 
     def _start(self, fused: FusedSteps) -> None:

@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
-from cosyvoice_runtime.flow import weights, weights_cosyvoice3
 from cosyvoice_runtime.flow.dit import DiT
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
+from cosyvoice_runtime.wave import flow_weights, flow_weights_cosyvoice3
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class FlowParts:
     encoder: Callable[[Any, int, int, int], FlowEncoder | LookAheadEncoder]
     projection: Callable[[FlowConfig], nn.Module]
     estimator: Callable[[Any, int], Estimator | DiT]
-    from_published: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+    from_published: Callable[[Mapping[str, Array]], dict[str, Array]]
 
 
 def parts_of(config: FlowConfig) -> FlowParts:
@@ -48,6 +49,6 @@ def _no_projection(config: FlowConfig) -> nn.Module:  # noqa: ARG001
 
 
 _PARTS = {
-    EstimatorConfig: FlowParts(FlowEncoder, _linear_projection, Estimator, weights.from_published),
-    DiTConfig: FlowParts(LookAheadEncoder, _no_projection, DiT, weights_cosyvoice3.from_published),
+    EstimatorConfig: FlowParts(FlowEncoder, _linear_projection, Estimator, flow_weights.from_published),
+    DiTConfig: FlowParts(LookAheadEncoder, _no_projection, DiT, flow_weights_cosyvoice3.from_published),
 }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from cosyvoice_runtime.flow.flow import FlowPrompt
+import numpy as np
+
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
+from cosyvoice_runtime.wave.prompt import FlowPrompt
 
 
 def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
@@ -35,5 +37,7 @@ def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
 def flow_prompt(voice: Voice) -> FlowPrompt:
     """What the flow needs of a voice."""
     return FlowPrompt(
-        tokens=voice.speech_tokens.long(), mel=voice.prompt_mel, speaker=voice.speaker_embedding
+        tokens=np.asarray(voice.speech_tokens, np.int64),
+        mel=np.asarray(voice.prompt_mel),
+        speaker=np.asarray(voice.speaker_embedding),
     )

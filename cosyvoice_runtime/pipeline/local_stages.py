@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM, generate
@@ -14,7 +15,7 @@ from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 
 class LocalStages:
@@ -90,7 +91,7 @@ class LocalStages:
         [samples] = self._token2wav.advance([state])
         if last:
             self.drop(utterance_id)
-        return samples
+        return torch.from_numpy(samples)
 
     def drop(self, utterance_id: str) -> None:
         state = self._states.pop(utterance_id, None)

@@ -14,6 +14,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt, parted
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.speed import check_speed
 from cosyvoice_runtime.text import (
     TextFrontEnd,
     TextPrompt,
@@ -22,7 +23,6 @@ from cosyvoice_runtime.text import (
     instruct,
     zero_shot,
 )
-from cosyvoice_runtime.vocoder.stream import check_speed
 from cosyvoice_runtime.voice.voice import Voice
 
 

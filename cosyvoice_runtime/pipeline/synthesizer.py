@@ -28,14 +28,14 @@ from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_pro
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
-from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class Synthesizer:
             tokenizer,
             TextFrontEnd(tokenizer, family=family),
             SpeechLM.from_tensors(config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype),
-            Token2Wav(FlowStream(flow, FLOW_PAGES), vocoder, lookahead_frames),
+            Token2Wav(FlowStream(flow, FLOW_PAGES), HiFTStream(vocoder), lookahead_frames),
             _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
             import_speakers(load_speakers(layout), tokenizer.decode, extractors.checkpoint_id),

@@ -7,14 +7,17 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
+
+from cosyvoice_runtime.arrays import Array
 
 BLOCK_BYTES = 1 << 20
 KEY = re.compile(r"[0-9a-f]{64}")
 """What :func:`content_hash` returns."""
 
 
-def content_hash(*parts: str | int | Tensor) -> str:
+def content_hash(*parts: str | int | Tensor | Array) -> str:
     """SHA-256 over the parts' types, shapes and values; no two different lists of parts look alike."""
     digest = hashlib.sha256()
     for part in parts:
@@ -35,8 +38,8 @@ def file_hash(*paths: str | Path) -> str:
     return digest.hexdigest()
 
 
-def _encode(part: str | int | Tensor) -> tuple[str, bytes]:
-    if isinstance(part, Tensor):
-        array = part.detach().cpu().contiguous().numpy()
+def _encode(part: str | int | Tensor | Array) -> tuple[str, bytes]:
+    if not isinstance(part, str | int):
+        array = np.asarray(part)
         return f"{array.dtype.str}{array.shape}", array.tobytes()
     return type(part).__name__, str(part).encode()

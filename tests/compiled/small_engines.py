@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import onnx
 import torch
 from small_flow import CONFIG, random_flow
@@ -31,10 +32,14 @@ def graphs(dtype: str = "float32", vocoder: VocoderConfig = PUBLISHED) -> list[o
     """Encoder, estimator and decoder."""
     flow, hift = random_flow().network, small_hift(vocoder, torch.float32)
     return [
-        encoder_graph(flow.encoder, CONFIG, dtype),
-        estimator_graph(flow.estimator, CONFIG.estimator, CONFIG.mel_bins, dtype),
-        decoder_graph(hift.decoder, dtype),
+        encoder_graph(weights_of(flow.encoder), CONFIG, dtype),
+        estimator_graph(weights_of(flow.estimator), CONFIG.estimator, CONFIG.mel_bins, dtype),
+        decoder_graph(weights_of(hift.decoder), vocoder, dtype),
     ]
+
+
+def weights_of(module: torch.nn.Module) -> dict[str, np.ndarray]:
+    return {name: tensor.detach().float().numpy() for name, tensor in module.state_dict().items()}
 
 
 def write_graphs(directory: Path, dtype: str = "float32", vocoder: VocoderConfig = PUBLISHED) -> list[Path]:

@@ -8,6 +8,7 @@ import onnx
 import pytest
 import torch
 from dense_past import DensePast
+from small_engines import weights_of
 from small_flow import CONFIG, random_flow
 from torch import Tensor
 
@@ -34,12 +35,14 @@ def dtype(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def encoder(flow, dtype: str, tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
-    return network(encoder_graph(flow.network.encoder, CONFIG, dtype), tmp_path_factory.mktemp("encoder"))
+    return network(
+        encoder_graph(weights_of(flow.network.encoder), CONFIG, dtype), tmp_path_factory.mktemp("encoder")
+    )
 
 
 @pytest.fixture(scope="module")
 def estimator(flow, dtype: str, tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
-    model = estimator_graph(flow.network.estimator, CONFIG.estimator, CONFIG.mel_bins, dtype)
+    model = estimator_graph(weights_of(flow.network.estimator), CONFIG.estimator, CONFIG.mel_bins, dtype)
     return network(model, tmp_path_factory.mktemp("estimator"))
 
 
@@ -181,7 +184,7 @@ def test_rows_of_which_nothing_is_visible_stay_finite_and_alone(flow, estimator,
 def test_the_same_weights_give_the_same_bytes(flow) -> None:
     files = {
         estimator_graph(
-            flow.network.estimator, CONFIG.estimator, CONFIG.mel_bins, "float16"
+            weights_of(flow.network.estimator), CONFIG.estimator, CONFIG.mel_bins, "float16"
         ).SerializeToString()
         for _ in range(2)
     }

@@ -7,16 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
-
-import torch
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.device import on_own_stream
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import (
     Share,
@@ -30,7 +28,6 @@ from cosyvoice_runtime.serving.token2wav.turn import (
 logger = logging.getLogger(__name__)
 
 
-CPU = torch.device("cpu")
 GPU_BLOCKS = 8
 """Blocks of a turn that a GPU computes in about twice the time of one."""
 
@@ -48,7 +45,8 @@ class WaveScheduler:
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         on_waiting: told the number of chunks that wait, whenever it has changed.
         on_turn: told the seconds that a turn took.
-        device: of the networks; the thread works on no other.
+        on_gpu: many short rows cost little more than a few.
+        at_work: context that the thread computes in.
         shifts: of a GPU that the speech LM computes on in this process.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
@@ -63,7 +61,8 @@ class WaveScheduler:
         block_tokens: int,
         on_waiting: Callable[[int], None] = lambda _: None,
         on_turn: Callable[[float], None] = lambda _: None,
-        device: torch.device = CPU,
+        on_gpu: bool = False,
+        at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
         shifts: GpuShifts | None = None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
@@ -72,11 +71,11 @@ class WaveScheduler:
         self._max_rows = max_rows
         self._max_waiting = max_waiting
         self._block_tokens = block_tokens
-        self._on_gpu = device.type == "cuda"
+        self._on_gpu = on_gpu
         self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if self._on_gpu else 1))
         self._on_waiting = on_waiting
         self._on_turn = on_turn
-        self._device = device
+        self._at_work = at_work
         self._shifts = shifts or GpuShifts()
         self._clock = clock
         self._end_process = end_process
@@ -139,7 +138,7 @@ class WaveScheduler:
 
     def _run(self) -> None:
         try:
-            with on_own_stream(self._device):
+            with self._at_work():
                 while jobs := self._wait():
                     self._serve(jobs)
         except BaseException as error:

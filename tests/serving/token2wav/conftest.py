@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.serving.token2wav.load import load_token2wav
+from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 PAGES = 24
 

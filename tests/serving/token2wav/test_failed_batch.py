@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from spoken import chunks_of, prompt_tensors, speech_tokens
 
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveService
 from cosyvoice_runtime.vocoder import SourceNoise
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 BROKEN_SEED = 13
 ENDS = [30, 58, 85]
