@@ -22,9 +22,8 @@ from cosyvoice_runtime.flow.estimator import (
     start_noise,
 )
 from cosyvoice_runtime.flow.layers import NoPast, Past, visible_keys
-from cosyvoice_runtime.flow.parts import parts_of
+from cosyvoice_runtime.flow.parts import parts_of, state_dict
 from cosyvoice_runtime.wave.prompt import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
-from cosyvoice_runtime.wave.stored_arrays import as_arrays
 
 Part = TypeVar("Part", bound=nn.Module)
 
@@ -137,8 +136,7 @@ class Flow(FlowInputs):
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = FlowNetwork(config).eval().requires_grad_(False)
-        weights = parts_of(config).from_published(as_arrays(tensors))
-        network.load_state_dict({name: torch.tensor(array) for name, array in weights.items()}, assign=True)
+        network.load_state_dict(state_dict(config, tensors), assign=True)
         return cls(config, network.to(device, dtype), num_steps, compiled)
 
     def wait_for(self, tokens: int | None) -> None:

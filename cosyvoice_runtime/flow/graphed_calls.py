@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -245,12 +244,9 @@ class GraphedCalls:
         left = [-(-span.count // self._chunk) for span, fits in zip(spans, captured, strict=True) if fits]
         count = self._chunk * self._buckets.blocks_of(left)
         return [
-            self._cut(span, count) if fits and span.count > count else span
+            span.first(count, self._lookahead) if fits else span
             for span, fits in zip(spans, captured, strict=True)
         ]
 
     def _looks_back(self, span: TokenSpan) -> bool:
         return span.start // self._chunk <= self._buckets.before[-1]
-
-    def _cut(self, span: TokenSpan, count: int) -> TokenSpan:
-        return dataclasses.replace(span, count=count, tokens=span.tokens[: count + self._lookahead])

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig, FlowConfig
@@ -16,6 +17,7 @@ from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
 from cosyvoice_runtime.wave import flow_weights, flow_weights_cosyvoice3
+from cosyvoice_runtime.wave.stored_arrays import as_arrays
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,12 @@ class FlowParts:
 def parts_of(config: FlowConfig) -> FlowParts:
     """Those of the configuration's family."""
     return _PARTS[type(config.estimator)]
+
+
+def state_dict(config: FlowConfig, tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """State of the whole network out of published tensors, numpy's or torch's."""
+    weights = parts_of(config).from_published(as_arrays(tensors))
+    return {name: torch.tensor(array) for name, array in weights.items()}
 
 
 def _linear_projection(config: FlowConfig) -> nn.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,12 @@ class TokenSpan:
     start: int
     count: int
     tokens: Ids
+
+    def first(self, most: int, lookahead: int) -> TokenSpan:
+        """Its first ``most`` tokens, which the rest may follow: attention is block-causal."""
+        if self.count <= most:
+            return self
+        return dataclasses.replace(self, count=most, tokens=self.tokens[: most + lookahead])
 
 
 class FlowInputs:

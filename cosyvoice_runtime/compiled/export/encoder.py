@@ -24,29 +24,37 @@ LAYER_NORM_EPS = 1e-12
 
 
 def encoder_graph(weights: Mapping[str, Array], config: FlowConfig, dtype: str) -> onnx.ModelProto:
-    """Hidden states of new tokens after tokens done before.
+    """Hidden states of new tokens after tokens done before; the weights are those of the encoder.
 
     Inputs: ``x`` ``[B, T + lookahead, width_in]`` embeddings and ``present`` bool ``[B, T + lookahead]``;
     ``visible_tokens`` bool ``[B, 1, T, S + T]`` and ``visible_frames`` bool, both sizes times the frames of a
     token; ``ends`` int64 ``[B]``, valid new tokens; keys, values and tails of both stacks, ``token_...`` and
     ``frame_...``, as in :class:`Carried`. Outputs: ``hidden`` ``[B, frames, width]``, and what
     :class:`Carried` hands on.
+    """
+    graph = Graph(NAME, dtype, weights)
+    x = graph.input("x", graph.type, ("batch", "padded", config.token_width))
+    network = Conformer(graph, config)
+    graph.output("hidden", network.hidden(x), ("batch", "new_frames", config.conformer.width))
+    network.ports()
+    return graph.model()
+
+
+class Conformer:
+    """Adds the network to a graph.
 
     Args:
-        weights: of the encoder, by their names in it.
+        prefix: of its weights' names in the graph's.
     """
-    return _EncoderGraph(weights, config, dtype).build()
 
-
-class _EncoderGraph:
-    def __init__(self, weights: Mapping[str, Array], config: FlowConfig, dtype: str) -> None:
+    def __init__(self, graph: Graph, config: FlowConfig, prefix: str = "") -> None:
+        self.graph, self.prefix = graph, prefix
         self.config, self.encoder = config, config.conformer
-        self.graph = Graph(NAME, dtype, weights)
 
-    def build(self) -> onnx.ModelProto:
+    def hidden(self, x: Value) -> Value:
+        """``[B, frames, width]`` of embedded tokens ``[B, T + lookahead, width_in]``."""
         graph, config, encoder = self.graph, self.config, self.encoder
         rate, width = config.frames_per_token, encoder.width
-        x = graph.input("x", graph.type, ("batch", "padded", config.token_width))
         present = graph.input("present", BOOL, ("batch", "padded"))
         visible = graph.input("visible_tokens", BOOL, ("batch", 1, "new", "all"))
         visible_frames = graph.input("visible_frames", BOOL, ("batch", 1, "new_frames", "all_frames"))
@@ -58,30 +66,38 @@ class _EncoderGraph:
                 ("frame_", ("batch", "past_frames", "new_frames"), ends * rate),
             )
         )
+        self.tokens, self.frames = tokens, frames
         hidden = self._embed("embed", x)
         hidden = hidden * graph.unsqueeze(graph.cast(present, graph.type), 2)
         hidden = self._look_ahead(hidden, tokens)
         hidden = self._stack("layers", encoder.num_layers, hidden, visible, tokens)
         hidden = graph.reshape(graph.concat([hidden] * rate, 2), (0, -1, width))
         window = layers.windows(graph, frames.extend(hidden, UPSAMPLE_TAPS - 1, width), UPSAMPLE_TAPS)
-        hidden = self._embed("up_embed", layers.linear(graph, "upsample.window", window))
+        hidden = self._embed("up_embed", self._linear("upsample.window", window))
         hidden = self._stack("up_layers", encoder.num_up_layers, hidden, visible_frames, frames)
-        graph.output("hidden", layers.layer_norm(graph, "norm", hidden), ("batch", "new_frames", width))
-        tokens.ports()
-        frames.ports()
-        return graph.model()
+        return self._norm("norm", hidden)
+
+    def ports(self) -> None:
+        """Declare what both stacks carry."""
+        self.tokens.ports()
+        self.frames.ports()
+
+    def _linear(self, name: str, x: Value) -> Value:
+        return layers.linear(self.graph, f"{self.prefix}{name}", x)
+
+    def _norm(self, name: str, x: Value, eps: float = layers.NORM_EPS) -> Value:
+        return layers.layer_norm(self.graph, f"{self.prefix}{name}", x, eps)
 
     def _embed(self, name: str, x: Value) -> Value:
-        graph = self.graph
-        normed = layers.layer_norm(graph, f"{name}.norm", layers.linear(graph, f"{name}.linear", x))
+        normed = self._norm(f"{name}.norm", self._linear(f"{name}.linear", x))
         return normed * math.sqrt(self.encoder.width)
 
     def _look_ahead(self, x: Value, past: Carried) -> Value:
         graph, lookahead, width = self.graph, self.config.lookahead_tokens, self.encoder.width
-        ahead = layers.linear(graph, "look_ahead.right", layers.windows(graph, x, lookahead + 1))
+        ahead = self._linear("look_ahead.right", layers.windows(graph, x, lookahead + 1))
         ahead = graph.node("LeakyRelu", ahead, alpha=LOOKAHEAD_SLOPE)
         window = layers.windows(graph, past.extend(ahead, LEFT_TAPS - 1, width), LEFT_TAPS)
-        left = layers.linear(graph, "look_ahead.left.window", window)
+        left = self._linear("look_ahead.left.window", window)
         return left + graph.slice(x, 1, 0, graph.size(ahead, 1))
 
     def _stack(self, name: str, count: int, x: Value, visible: Value, past: Carried) -> Value:
@@ -94,16 +110,16 @@ class _EncoderGraph:
 
     def _layer(self, name: str, x: Value, hidden: Value, table: Value, past: Carried) -> Value:
         graph = self.graph
-        normed = layers.layer_norm(graph, f"{name}.norm_attention", x, LAYER_NORM_EPS)
+        normed = self._norm(f"{name}.norm_attention", x, LAYER_NORM_EPS)
         mixed = self._attention(name, normed, hidden, table, past)
-        x = x + layers.linear(graph, f"{name}.out", mixed)
-        normed = layers.layer_norm(graph, f"{name}.norm_feed_forward", x, LAYER_NORM_EPS)
-        widened = layers.silu(graph, layers.linear(graph, f"{name}.widen", normed))
-        return x + layers.linear(graph, f"{name}.narrow", widened)
+        x = x + self._linear(f"{name}.out", mixed)
+        normed = self._norm(f"{name}.norm_feed_forward", x, LAYER_NORM_EPS)
+        widened = layers.silu(graph, self._linear(f"{name}.widen", normed))
+        return x + self._linear(f"{name}.narrow", widened)
 
     def _attention(self, name: str, x: Value, hidden: Value, table: Value, past: Carried) -> Value:
         graph, encoder = self.graph, self.encoder
-        packed = layers.linear(graph, f"{name}.qkv", x)
+        packed = self._linear(f"{name}.qkv", x)
         queries, new_keys, new_values = layers.split_heads(graph, packed, encoder.num_heads, encoder.head_dim)
         keys, values = past.keys_values(new_keys, new_values)
         by_content = self._biased(f"{name}.content_bias", queries)
@@ -116,7 +132,7 @@ class _EncoderGraph:
     def _biased(self, name: str, queries: Value) -> Value:
         """Scaled queries of every head, ``[B, H, T, D]``."""
         scale = 1 / math.sqrt(self.encoder.head_dim)
-        return layers.heads_first(self.graph, (queries + self.graph.weight(name)) * scale)
+        return layers.heads_first(self.graph, (queries + self.graph.weight(f"{self.prefix}{name}")) * scale)
 
     def _relative_positions(self, queries: Value, keys: Value) -> Value:
         """Sinusoid of the distances from ``keys - 1`` down to ``-queries``: ``[keys + queries, width]``.
@@ -136,9 +152,9 @@ class _EncoderGraph:
         and folded again into rows one shorter, the keys line up.
         """
         graph, encoder = self.graph, self.encoder
-        weight = graph.weights[f"{name}.position.weight"]  # made for sines and cosines in turns
+        weight = graph.weights[f"{self.prefix}{name}.position.weight"]  # made for sines and cosines in turns
         ordered = np.concatenate([weight[:, 0::2], weight[:, 1::2]], axis=1)
-        distances = layers.affine(graph, f"{name}.position", ordered, None, table)
+        distances = layers.affine(graph, f"{self.prefix}{name}.position", ordered, None, table)
         distances = graph.reshape(distances, (0, encoder.num_heads, encoder.head_dim))
         scores = queries @ graph.transpose(distances, 1, 2, 0)
         rows, span = graph.size(scores, 2), graph.size(scores, 3)

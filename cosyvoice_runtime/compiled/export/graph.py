@@ -98,7 +98,8 @@ class Graph:
 
     def constant(self, value: float | Sequence[int] | np.ndarray[Any, Any], onnx_type: int) -> Value:
         array = np.asarray(value, dtype=NUMPY_TYPES[onnx_type])
-        label = "_".join(map(str, array.flatten().tolist())) if array.size <= 4 else str(len(self._constants))
+        few = "_".join(map(str, array.flatten().tolist()))
+        label = few if array.size <= 4 else f"number_{len(self._constants)}"
         return self._stored(f"const_{onnx_type}_{array.ndim}_{label}", array, onnx_type)
 
     def node(
@@ -177,10 +178,15 @@ class Graph:
             graph,
             producer_name="cosyvoice_runtime",
             ir_version=IR_VERSION,
-            opset_imports=[helper.make_opsetid("", OPSET)],
+            opset_imports=[helper.make_opsetid("", OPSET), *self._other_opsets()],
         )
         onnx.checker.check_model(model)
         return model
+
+    def _other_opsets(self) -> list[onnx.OperatorSetIdProto]:
+        """Of operators that are not ONNX's own."""
+        domains = sorted({node.domain for node in self._nodes} - {""})
+        return [helper.make_opsetid(domain, 1) for domain in domains]
 
     def _stored(self, name: str, array: np.ndarray[Any, Any], onnx_type: int) -> Value:
         if name not in self._constants:

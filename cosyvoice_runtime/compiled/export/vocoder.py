@@ -37,11 +37,11 @@ def decoder_graph(weights: Mapping[str, Array], config: VocoderConfig, dtype: st
     Args:
         weights: of the decoder, by their names in it.
     """
-    return _DecoderGraph(weights, config, dtype).build()
+    return DecoderGraph(weights, config, dtype).build()
 
 
 @dataclass(frozen=True)
-class Fourier:
+class FourierBases:
     """Bases of a centred STFT with a periodic Hann window.
 
     Attributes:
@@ -54,7 +54,7 @@ class Fourier:
     window: Array
 
     @classmethod
-    def of(cls, size: int) -> Fourier:
+    def of(cls, size: int) -> FourierBases:
         window = 0.5 - 0.5 * np.cos(2 * pi * np.arange(size) / size)
         angle = 2 * pi / size * np.outer(np.arange(size // 2 + 1), np.arange(size))
         basis = np.concatenate([np.cos(angle), -np.sin(angle)]) * window
@@ -63,7 +63,7 @@ class Fourier:
         return cls(basis, basis * np.tile(weight, 2)[:, None], window)
 
 
-class _Rows:
+class RowEnds:
     """Where each row ends; the counterpart of :class:`~cosyvoice_runtime.vocoder.rows.Rows`."""
 
     def __init__(self, graph: Graph, frames: Value, width: Value) -> None:
@@ -94,18 +94,26 @@ class _Rows:
         return self._within[key]
 
 
-class _DecoderGraph:
-    def __init__(self, weights: Mapping[str, Array], config: VocoderConfig, dtype: str) -> None:
+class DecoderGraph:
+    """Adds the network to a graph of its own.
+
+    Args:
+        name: of the graph.
+    """
+
+    def __init__(
+        self, weights: Mapping[str, Array], config: VocoderConfig, dtype: str, name: str = NAME
+    ) -> None:
         self.config, self.stages = config, stages(config)
-        self.graph = Graph(NAME, dtype, weights)
-        self.fourier = Fourier.of(config.istft_size)
+        self.graph = Graph(name, dtype, weights)
+        self.fourier = FourierBases.of(config.istft_size)
         self.spectral_rate = config.hop // config.istft_hop
 
     def build(self) -> onnx.ModelProto:
         graph, config = self.graph, self.config
         mel = graph.input("mel", FLOAT, ("batch", config.mel_bins, "frames"))
         source = graph.input("source", FLOAT, ("batch", "samples"))
-        self.rows = _Rows(graph, graph.input("frames", INT64, ("batch",)), graph.size(mel, 2))
+        self.rows = self._rows(mel)
         spectrum = graph.narrow(self._transform(source))
         trim = self.rows.trim()
         edge = EDGE_KERNEL // 2
@@ -118,6 +126,9 @@ class _DecoderGraph:
         wave = self._clip(self._invert(self._polar(head)), -limit, limit)
         graph.output("wave", graph.reshape(wave, (0, -1)), ("batch", "samples"))
         return graph.model()
+
+    def _rows(self, mel: Value) -> RowEnds:
+        return RowEnds(self.graph, self.graph.input("frames", INT64, ("batch",)), self.graph.size(mel, 2))
 
     def _stage(self, index: int, hidden: Value, spectrum: Value) -> Value:
         graph, config, stage = self.graph, self.config, self.stages[index]

@@ -33,6 +33,7 @@ def test_loaded_service_holds_nothing(settings, tmp_path):
     service.close()
     shown = numbers(tmp_path)
     assert shown.pop("pages") == settings.max_flow_pages
+    assert shown.pop("backend") == 1
     assert set(shown.values()) == {0}
 
 
