@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from coded_engine import CollectingReader
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine

@@ -10,7 +10,8 @@ from typing import cast
 
 import torch
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, step_obstacle
 from cosyvoice_runtime.lm import (
