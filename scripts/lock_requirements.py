@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write cpu.txt, torch.txt, front.txt and test.txt of requirements/ anew from the .in files beside them. Needs uv.
+"""Write the lock files of requirements/ anew from the .in files beside them. Needs uv.
 
 python3 scripts/lock_requirements.py             after a change of an .in file; other pins stay
 python3 scripts/lock_requirements.py --upgrade   newer versions of what the direct dependencies need
