@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 
 T = TypeVar("T", bound=Any)
 """A tensor of PyTorch or an array of numpy."""
-Join = Callable[[Sequence[T]], T]
+Join = Callable[[list[T]], T]
 """Of rows: ``torch.cat`` or ``numpy.concatenate``."""
 
 BACKBONE = "llm.model.model"
