@@ -31,6 +31,7 @@ from cosyvoice_runtime.compiled.export.extractors import ENCODER_NAME, PROFILE, 
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
 from cosyvoice_runtime.compiled.token2wav_engines import shapes_of
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError
+from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 from cosyvoice_runtime.preflight.__main__ import main as preflight
 from cosyvoice_runtime.preflight.outcome import FAILED
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build as build_speech_lm
@@ -91,6 +92,11 @@ def explain(settings: TensorrtLlmSettings, tp_size: int) -> None:
 def make_speech_lm(settings: TensorrtLlmSettings, tp_size: int) -> None:
     if settings.engine == "torch":
         print("tensorrt_llm: engine torch reads the checkpoint as it is, nothing to do")
+    elif settings.engine == "onnx":
+        tell(
+            settings.engine_dir,
+            export_lm(settings.checkpoint_dir, settings.engine_dir, settings.weight_format),
+        )
     elif settings.engine == "vllm":
         tell(settings.engine_dir, export(settings.checkpoint_dir, settings.engine_dir, settings.dtype))
         check_vllm()

@@ -107,7 +107,7 @@ def test_copies_of_a_text_are_spoken_with_seeds_of_their_own(folder, tiny_checkp
 def test_engine_that_there_is_not_is_refused_with_those_there_are(folder, tiny_checkpoint, capsys, backend):
     arguments = ["--token2wav-path", str(tiny_checkpoint), "--backend", backend]
     assert offline_inference.main([*arguments, "--output-dir", str(folder / "none")]) == 1
-    accepted = "one of torch, tensorrt_llm, vllm"
+    accepted = "one of torch, onnx, tensorrt_llm, vllm or auto"
     assert f"tensorrt_llm.engine: {backend!r} is not accepted; {accepted}" in capsys.readouterr().err
     assert not (folder / "none").exists()
 

@@ -43,6 +43,16 @@ def test_graphs_are_made_once_for_backend_onnx(
     ]
 
 
+def test_speech_lm_for_engine_onnx_is_written_once(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [f"checkpoint_dir={tiny_checkpoint}", f"tensorrt_llm.engine_dir={tmp_path / 'lm'}"]
+    make = main_of("build_engines")
+    for told in ("complete", "unchanged, nothing to do"):
+        assert make(["--only", "tensorrt_llm", "device=cpu", "engine=onnx", *settings]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == f"{tmp_path / 'lm'}: {told}"
+
+
 def test_only_the_named_models_are_made(
     tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
