@@ -150,3 +150,36 @@ assert not Machine.here().gpu
 assert Settings.read([]).resolved(Machine.here()).token2wav.device == "cpu"
 """
     run_without_torch(program, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "scripts/fetch_checkpoint.py", "scripts/build_engines.py", "scripts/render_model_repo.py",
+        "scripts/health.py", "scripts/demo.py", "client/grpc_client.py", "client/http_client.py",
+    ],
+)  # fmt: skip
+def test_programs_of_the_stages_start(tmp_path: Path, script: str) -> None:
+    program = f"""
+import runpy
+sys.argv = [{script!r}, "--help"]
+try:
+    runpy.run_path({str(ROOT / script)!r}, run_name="__main__")
+except SystemExit as end:
+    assert not end.code
+"""
+    run_without_torch(program, tmp_path)
+
+
+def test_the_speech_lm_for_onnx_runtime_is_made(tmp_path: Path) -> None:
+    program = f"""
+import runpy
+settings = ["checkpoint_dir={DEMO_VOICE}", "device=cpu", "engine=onnx", "tensorrt_llm.engine_dir=lm"]
+sys.argv = ["build_engines.py", "--only", "tensorrt_llm", *settings]
+try:
+    runpy.run_path({str(ROOT / "scripts" / "build_engines.py")!r}, run_name="__main__")
+except SystemExit as end:
+    assert not end.code
+"""
+    run_without_torch(program, tmp_path)
+    assert list((tmp_path / "lm").glob("*.onnx"))
