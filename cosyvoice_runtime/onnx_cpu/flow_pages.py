@@ -59,9 +59,8 @@ class CpuPages(PageStore):
             np.zeros((total, *shape), np.float32) for shape in self._shapes
         )
         tails = num_steps, GUIDANCE_ROWS, TAIL, sum(tail_channels(estimator))
-        self._empty = CpuTails(
-            *(np.zeros(size, np.float32) for size in tail_sizes), np.zeros(tails, np.float32)
-        )
+        of_tokens, of_frames = (np.zeros(size, np.float32) for size in tail_sizes)
+        self._empty = CpuTails(of_tokens, of_frames, np.zeros(tails, np.float32))
 
     @property
     def page_bytes(self) -> int:

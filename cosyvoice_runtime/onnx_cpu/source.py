@@ -28,7 +28,7 @@ class Phase(NamedTuple):
     cycles: Doubles
 
 
-class Source:
+class CpuSource:
     """Sines of all harmonics, merged to one signal by a learnt linear layer and tanh.
 
     Args:

@@ -57,7 +57,7 @@ class TorchRandom:
         self._state.set_state(mark)
 
 
-def _fused(a: Floats, b: Floats | float, c: Floats | float) -> Floats:
+def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
     """``a * b + c`` with one rounding."""
     return (a.astype(np.float64) * b + c).astype(np.float32)
 

@@ -13,7 +13,7 @@ from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.onnx_cpu import hift_decoder_graph, hift_f0_graph
 from cosyvoice_runtime.onnx_cpu.session import open_session
-from cosyvoice_runtime.onnx_cpu.source import Doubles, Phase, Source
+from cosyvoice_runtime.onnx_cpu.source import CpuSource, Doubles, Phase
 from cosyvoice_runtime.onnx_cpu.source_noise import CpuSourceNoise
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
 from cosyvoice_runtime.wave.context import context
@@ -65,7 +65,7 @@ class OnnxVocoder(WindowedVocoder):
         weights = self._f0.run(
             ["source_weight", "source_bias"], {"mel": np.zeros((1, config.mel_bins), np.float32)}
         )
-        self._source = Source(config, *weights)
+        self._source = CpuSource(config, *weights)
 
     def advance(
         self, states: Sequence[VocoderState], mels: Sequence[Floats], last: Sequence[bool]

@@ -7,8 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
@@ -87,7 +86,7 @@ class AudioChunk:
             when the text came in pieces, else of the last one.
     """
 
-    samples: Tensor
+    samples: Floats
     sample_rate: int
     segment: int
     finish_reason: FinishReason | None = None

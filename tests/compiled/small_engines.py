@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import onnx
 import torch
 from small_flow import CONFIG, random_flow
@@ -22,6 +21,7 @@ from cosyvoice_runtime.compiled.network import CompiledNetwork
 from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import Shapes
 from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
+from module_weights import weights_of
 
 MODEL = replace(TINY, flow=CONFIG, vocoder=PUBLISHED)
 SHAPES = Shapes(MODEL, max_rows=4, max_tokens=250)
@@ -36,10 +36,6 @@ def graphs(dtype: str = "float32", vocoder: VocoderConfig = PUBLISHED) -> list[o
         estimator_graph(weights_of(flow.estimator), CONFIG.estimator, CONFIG.mel_bins, dtype),
         decoder_graph(weights_of(hift.decoder), vocoder, dtype),
     ]
-
-
-def weights_of(module: torch.nn.Module) -> dict[str, np.ndarray]:
-    return {name: tensor.detach().float().numpy() for name, tensor in module.state_dict().items()}
 
 
 def write_graphs(directory: Path, dtype: str = "float32", vocoder: VocoderConfig = PUBLISHED) -> list[Path]:

@@ -17,12 +17,10 @@ from cosyvoice_runtime.compiled import engine_files, extractor, token2wav_engine
 from cosyvoice_runtime.compiled.engine_files import build
 from cosyvoice_runtime.compiled.export import extractors
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
-from cosyvoice_runtime.compiled.flow_parts import EngineEstimator
 from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.cuda_graphs import EagerCalls
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.serving.extractors import engine_of
-from cosyvoice_runtime.serving.token2wav.runtime import warm_up
 from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
 from cosyvoice_runtime.settings import (
     AudioTokenizerSettings,
@@ -123,13 +121,6 @@ def assert_same_speech(actual: Token2Wav, expected: Token2Wav) -> None:
     assert (spoken[0] - spoken[1]).norm() < 1e-2 * spoken[1].norm()
 
 
-def test_token2wav_on_onnx_speaks_as_on_torch(settings: Token2WavSettings) -> None:
-    compiled, modules = load_token2wav(settings), load_token2wav(settings.replace(backend="torch"))
-    assert isinstance(compiled.flow.flow.solver.estimator, EngineEstimator)
-    warm_up(compiled, rows=2)
-    assert_same_speech(compiled, modules)
-
-
 def test_token2wav_on_tensorrt_speaks_as_on_torch(
     settings: Token2WavSettings, gpu: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +159,6 @@ def test_graphs_of_other_weights_are_written_again(settings: Token2WavSettings, 
     ("change", "reason"),
     [
         ({"backend_dir": Path("/nowhere")}, r"manifest\.json is missing"),
-        ({"dtype": "float16"}, "option dtype was 'float32' when built, now 'float16'"),
     ],
 )
 def test_missing_or_stale_graphs_are_refused(settings: Token2WavSettings, change, reason: str) -> None:
@@ -220,14 +210,14 @@ def test_extractors_on_tensorrt_make_the_same_voices(settings: Token2WavSettings
         build(settings.backend_dir, name, [extractors.PROFILE], gpu)
     tokens = extractor.open_extractor(AudioTokenizerSettings(**given), names[0])
     embeddings = extractor.open_extractor(SpeakerEmbeddingSettings(**given), names[1])
-    recordings = [torch.randn(16_000, generator=torch.Generator().manual_seed(row)) for row in range(10)]
+    recordings = [np.random.default_rng(row).standard_normal(16_000, np.float32) for row in range(10)]
     pairs = [
         (SpeechTokenizer(layout.speech_tokenizer, engine=tokens), SpeechTokenizer(layout.speech_tokenizer)),
         (SpeakerEncoder(layout.speaker_encoder, engine=embeddings), SpeakerEncoder(layout.speaker_encoder)),
     ]
     for ours, published in pairs:
         for actual, expected in zip(ours.batch(recordings), published.batch(recordings), strict=True):
-            assert torch.allclose(actual.float(), expected.float(), atol=1e-5)
+            assert np.allclose(actual, expected, atol=1e-5)
     assert engine_of(AudioTokenizerSettings(), names[0]) is None
 
 

@@ -8,7 +8,6 @@ import onnx
 import pytest
 import torch
 from dense_past import DensePast
-from small_engines import weights_of
 from small_flow import CONFIG, random_flow
 from torch import Tensor
 
@@ -16,6 +15,7 @@ from cosyvoice_runtime.compiled.export.encoder import encoder_graph
 from cosyvoice_runtime.compiled.export.estimator import estimator_graph
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.flow.layers import NoPast, visible_keys
+from module_weights import weights_of
 
 TOLERANCE = {"float32": 1e-4, "float16": 3e-2}
 RATE, LOOKAHEAD = CONFIG.frames_per_token, CONFIG.lookahead_tokens

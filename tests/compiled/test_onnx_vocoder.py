@@ -8,12 +8,12 @@ import onnx
 import pytest
 import torch
 import torch.nn.functional as F
-from small_engines import weights_of
 from small_hift import CONFIGS, random_mel, small_hift
 
 from cosyvoice_runtime.compiled.export.vocoder import decoder_graph
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.vocoder.rows import Rows
+from module_weights import weights_of
 
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
 

@@ -171,17 +171,21 @@ class Graph:
 
     def model(self) -> onnx.ModelProto:
         """The finished, checked model."""
+        model = self.unchecked_model()
+        onnx.checker.check_model(model)
+        return model
+
+    def unchecked_model(self) -> onnx.ModelProto:
+        """The finished model. Operators of other domains than ONNX's own are of their first version."""
         graph = helper.make_graph(
             self._nodes, self.name, self._inputs, self._outputs, list(self._constants.values())
         )
-        model = helper.make_model(
+        return helper.make_model(
             graph,
             producer_name="cosyvoice_runtime",
             ir_version=IR_VERSION,
             opset_imports=[helper.make_opsetid("", OPSET), *self._other_opsets()],
         )
-        onnx.checker.check_model(model)
-        return model
 
     def _other_opsets(self) -> list[onnx.OperatorSetIdProto]:
         """Of operators that are not ONNX's own."""

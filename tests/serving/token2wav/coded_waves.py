@@ -125,7 +125,7 @@ class FakeClock:
         return self.now
 
 
-PROMPT = PromptTensors(np.zeros(0), np.zeros((0, 20)), np.zeros(12))
+PROMPT = PromptTensors(np.zeros(0, np.int32), np.zeros((0, 20), np.float32), np.zeros(12, np.float32))
 
 
 def chunk(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
@@ -74,8 +73,8 @@ def test_hash_names_the_voice_that_has_it_and_no_other(token2wav, voices):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"tokens": np.array([6561] * 30)}, "prompt_speech_tokens: .*6561.* tokens are 0 to 6560"),
-        ({"tokens": np.array([-1] * 30)}, "prompt_speech_tokens: "),
+        ({"tokens": np.full(30, 6561)}, "prompt_speech_tokens: .*6561.* tokens are 0 to 6560"),
+        ({"tokens": np.full(30, -1)}, "prompt_speech_tokens: "),
         (
             {"mel": np.zeros((59, 80), np.float32)},
             r"prompt_speech_feat: .*59, 80.* its shape must be \(60, 80\)",
