@@ -20,6 +20,7 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.lm import Prompt
+from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.pipeline.incoming_text import GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
@@ -186,7 +187,12 @@ class Synthesizer:
         return self._chunks(request, [Prompt([])], GivenTokens(tokens, self.token2wav))
 
     def _stages(self) -> LocalStages:
-        return LocalStages(self.lm, self.token2wav, self.family.silent_tokens)
+        return LocalStages(self._open_batch, self.token2wav, self.family.silent_tokens)
+
+    def _open_batch(self, positions: int) -> RunningBatch:
+        from cosyvoice_runtime.lm import BatchDecoder  # torch's, like the network
+
+        return BatchDecoder(self.lm, slots=1, max_len=positions)
 
     def _chunks(
         self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS, GpuShifts, ShiftsByGpu
 from cosyvoice_runtime.serving.served_family import require_backend
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
 from cosyvoice_runtime.serving.token2wav.service import WaveMetrics, WaveService
 from cosyvoice_runtime.serving.token2wav.utterances import VoiceCache
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.settings.model import gpu_number
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.gpu_parts import GpuParts
 
 logger = logging.getLogger(__name__)
 
@@ -22,12 +26,12 @@ FUSED_VOCODER_HELP = "Whether fused kernels take the vocoder's decoder: 1, or 0 
 
 
 def load_wave_service(
-    settings: Token2WavSettings, metrics: Metrics, shifts: ShiftsByGpu = NO_SHIFTS
+    settings: Token2WavSettings, metrics: Metrics, shared: SharedGpus = NOT_SHARED
 ) -> WaveRouter:
     """Schedulers at work, one for each device, with all limits of the settings each.
 
     Args:
-        shifts: of GPUs that another network computes on in this process, by number.
+        shared: of GPUs that another network computes on in this process, by number.
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -35,33 +39,41 @@ def load_wave_service(
         InvalidInput: a setting does not fit the checkpoint.
     """
     require_backend(settings)
-    ready = [open_runtime(placed) for placed in settings.on_each_device()]
+    gpus = [shared.get(gpu_number(device)) for device in settings.devices]
+    ready = [
+        open_runtime(placed, None if gpu is None else gpu.parts)
+        for placed, gpu in zip(settings.on_each_device(), gpus, strict=True)
+    ]
     for runtime, device in zip(ready, settings.devices, strict=True):
         _show(runtime, metrics, device)
     return WaveRouter(
         [
-            start_scheduler(runtime, settings, WaveMetrics(metrics, device), shifts.get(gpu_number(device)))
-            for runtime, device in zip(ready, settings.devices, strict=True)
+            start_scheduler(runtime, settings, WaveMetrics(metrics, device), gpu)
+            for runtime, device, gpu in zip(ready, settings.devices, gpus, strict=True)
         ]
     )
 
 
-def open_runtime(settings: Token2WavSettings) -> WaveRuntime:
-    """The networks on the one device of the settings, ready to be fast."""
+def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
+    """The networks on the one device of the settings, ready to be fast.
+
+    Args:
+        parts: of the device, which is a GPU, if turns have only the large one.
+    """
     if settings.backend == "onnx":
         from cosyvoice_runtime.serving.token2wav import onnx_runtime
 
         return onnx_runtime.open_runtime(settings)
     from cosyvoice_runtime.serving.token2wav import torch_runtime  # a CPU's deployment has no torch
 
-    return torch_runtime.open_runtime(settings)
+    return torch_runtime.open_runtime(settings, parts)
 
 
 def start_scheduler(
     runtime: WaveRuntime,
     settings: Token2WavSettings,
     metrics: WaveMetrics,
-    shifts: GpuShifts | None = None,
+    shared: SharedGpu | None = None,
 ) -> WaveScheduler:
     """A scheduler at work over networks that are loaded."""
     token2wav = runtime.token2wav
@@ -77,7 +89,7 @@ def start_scheduler(
         metrics.show_turn,
         runtime.on_gpu,
         runtime.at_work,
-        shifts,
+        shared,
     )
 
 

@@ -19,6 +19,7 @@ from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.gpu_parts import GpuParts
 from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
 from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
 from cosyvoice_runtime.serving.token2wav.memory import page_count
@@ -65,8 +66,13 @@ class TorchToken2Wav(Token2Wav):
         return calls + self.torch_vocoder.capture(buckets.rows, frames, of_vocoder or capture)
 
 
-def open_runtime(settings: Token2WavSettings) -> WaveRuntime:
-    """The networks on the one device of the settings, ready to be fast."""
+def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
+    """The networks on the one device of the settings, ready to be fast.
+
+    Args:
+        parts: of the device, which is a GPU, if turns have only the large one.
+    """
+    stream = None if parts is None else parts.large.stream
     with as_current(torch.device(settings.device)):
         token2wav = load_token2wav(settings)
         flow = token2wav.torch_flow.flow
@@ -74,11 +80,11 @@ def open_runtime(settings: Token2WavSettings) -> WaveRuntime:
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
         torch.backends.cudnn.deterministic = True
         if on_gpu and settings.backend == "torch":
-            capture_graphs(token2wav, settings)
+            capture_graphs(token2wav, settings, parts)
         rows = turn_rows(flow, settings)
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
-    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, partial(on_own_stream, flow.device))
+    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, partial(on_own_stream, flow.device, stream))
 
 
 def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
@@ -120,14 +126,20 @@ def _open_engines(
     return open_engines(settings, config, eager)
 
 
-def capture_graphs(token2wav: TorchToken2Wav, settings: Token2WavSettings) -> None:
-    """Capture what a GPU repeats, if the settings say so."""
+def capture_graphs(
+    token2wav: TorchToken2Wav, settings: Token2WavSettings, parts: GpuParts | None = None
+) -> None:
+    """Capture what a GPU repeats, if the settings say so; on the large one of a GPU's parts."""
     if not settings.cuda_graphs:
         logger.info("backend torch: every kernel is launched")
         return
     started = time.monotonic()
     flow, vocoder = token2wav.torch_flow.flow, token2wav.torch_vocoder
-    captures = {device: CudaGraphCapture(device) for device in {flow.device, vocoder.device}}
+    stream = None if parts is None else parts.large.stream
+    captures = {
+        device: CudaGraphCapture(device, stream if device == flow.device else None)
+        for device in {flow.device, vocoder.device}
+    }
     fused = _fused_solver(flow, settings)
     buckets = CallBuckets.up_to(turn_rows(flow, settings), any_past=fused is not None)
     _fuse_decoder(vocoder.hift, settings)
