@@ -107,7 +107,7 @@ def parse() -> argparse.Namespace:
 
 def prepared(options: argparse.Namespace, folder: Path) -> Path:
     """The checkpoint, and the files of each format beside it in ``folder``."""
-    from cosyvoice_runtime.checkpoint import make_checkpoint
+    from cosyvoice_runtime.checkpoint.making import make_checkpoint
     from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 
     checkpoint: Path = options.checkpoint or DEMO_VOICE
@@ -172,7 +172,8 @@ def opened_network(
     if runtime == "torch":
         import torch
 
-        from cosyvoice_runtime.checkpoint import Layout, load_tensors
+        from cosyvoice_runtime.checkpoint import Layout
+        from cosyvoice_runtime.checkpoint.as_torch import load_tensors
         from cosyvoice_runtime.lm import KVCache, SpeechLM
         from cosyvoice_runtime.lm.cached_lm import CachedLM
 

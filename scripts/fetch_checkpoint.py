@@ -20,9 +20,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from cosyvoice_runtime.checkpoint import Layout, make_checkpoint, verify_checkpoint
+from cosyvoice_runtime.checkpoint import Layout, verify_checkpoint
 from cosyvoice_runtime.checkpoint.checksums import FILE_NAME, require_checksum, write_checksums
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, FAMILIES, Family
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
 
 DEMO_VOICE = Path(__file__).resolve().parent.parent / "demo_voice"

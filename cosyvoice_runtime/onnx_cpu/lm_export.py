@@ -57,12 +57,11 @@ def export_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> list
 class FloatArrays(Mapping[str, npt.NDArray[np.float32]]):
     """Tensors of a checkpoint as float32, each widened when it is asked for."""
 
-    def __init__(self, tensors: Mapping[str, Any]) -> None:
+    def __init__(self, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
         self._tensors = tensors
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
-        array: npt.NDArray[np.float32] = self._tensors[name].float().numpy()
-        return array
+        return self._tensors[name].astype(np.float32, copy=False)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import torch
+
 from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
@@ -35,5 +37,7 @@ def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
 def flow_prompt(voice: Voice) -> FlowPrompt:
     """What the flow needs of a voice."""
     return FlowPrompt(
-        tokens=voice.speech_tokens.long(), mel=voice.prompt_mel, speaker=voice.speaker_embedding
+        tokens=torch.from_numpy(voice.speech_tokens).long(),
+        mel=torch.from_numpy(voice.prompt_mel),
+        speaker=torch.from_numpy(voice.speaker_embedding),
     )

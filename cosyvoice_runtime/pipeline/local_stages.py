@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.lm.prompt import num_positions
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.prompt import Prompt, num_positions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.lm import SpeechLM
+    from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 
 
 class LocalStages:
@@ -42,6 +45,8 @@ class LocalStages:
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
+        from cosyvoice_runtime.lm import generate  # torch's, like the network
+
         keep = SilenceFilter(self._silent_tokens)
         for group in _groups(generate(self._lm, prompt, sampling)):
             yield TokenGroup(keep(group.tokens), group.finish_reason)
@@ -55,6 +60,8 @@ class LocalStages:
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
+        from cosyvoice_runtime.lm import BatchDecoder  # torch's, like the network
+
         room = int(MOST_TEXT * (1 + sampling.max_ratio))
         decoder = BatchDecoder(self._lm, slots=1, max_len=num_positions(prompt.parts()) + room)
         generation = decoder.add_stream(
@@ -81,7 +88,7 @@ class LocalStages:
         last: bool,
         settings: WaveSettings,
         cushion_s: float,  # noqa: ARG002
-    ) -> Tensor:
+    ) -> Floats:
         if position == 0 and utterance_id not in self._states:
             prompt = flow_prompt(settings.voice)
             self._states[utterance_id] = self._token2wav.open(prompt, settings.noise_seed, settings.speed)
@@ -90,7 +97,7 @@ class LocalStages:
         [samples] = self._token2wav.advance([state])
         if last:
             self.drop(utterance_id)
-        return samples
+        return samples.float().cpu().numpy()
 
     def drop(self, utterance_id: str) -> None:
         state = self._states.pop(utterance_id, None)

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-import torch
-from torch import Tensor
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.errors import CheckpointError
 
-Array = np.ndarray[Any, Any]
 BATCH = "batch"
 
 
@@ -54,7 +52,7 @@ class ExtractorModel(ABC):
     def run(self, *inputs: Array) -> Array:
         """The first output for the inputs in the graph's order."""
 
-    def map_rows(self, rows: Sequence[Tensor], run: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    def map_rows(self, rows: Sequence[Array], run: Callable[[Array], Array]) -> list[Array]:
         """``run`` over rows: those of equal shape as one batch where the network takes one, else one by one.
 
         Rows are never padded: nothing tells these networks to ignore padding in every layer.
@@ -62,9 +60,9 @@ class ExtractorModel(ABC):
         groups: dict[object, list[int]] = {}
         for index, row in enumerate(rows):
             groups.setdefault(row.shape if self.dynamic_batch else index, []).append(index)
-        results: dict[int, Tensor] = {}
+        results: dict[int, Array] = {}
         for indices in groups.values():
-            outputs = run(torch.stack([rows[index] for index in indices]))
+            outputs = run(np.stack([rows[index] for index in indices]))
             results.update(zip(indices, outputs, strict=True))
         return [results[index] for index in range(len(rows))]
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint import Layout, make_checkpoint
+from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.huggingface import export_merged
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint.as_torch import all_as_torch
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
 from cosyvoice_runtime.errors import CosyVoiceError
@@ -137,7 +138,7 @@ def test_weights_in_8_bits_stay_within_the_bound(lm, open_onnx):
 def test_weights_of_the_demo_voice_in_8_bits_stay_within_its_bound(tmp_path):
     model = load_config(DEMO_VOICE)
     config, tensors = model.speech_lm, load_tensors(Layout(DEMO_VOICE), "llm", model)
-    lm, files = SpeechLM.from_tensors(config, tensors), LmFiles(tmp_path)
+    lm, files = SpeechLM.from_tensors(config, all_as_torch(tensors)), LmFiles(tmp_path)
     write_lm(config, FloatArrays(tensors), files, "int8")
     prompt = Prompt(list(range(300, 320)))
     spoken, _ = generate_all(lm, prompt, SamplingOptions(seed=2, min_tokens=40, max_tokens=40))
