@@ -6,9 +6,9 @@
     python benchmarks/heard_weights.py --sentences 289 --seeds 20 --processes 16 --json heard.json
 
 The speech LM is engine onnx's; flow and vocoder are PyTorch's, the same for both. Held-out sentences of the
-demo voice are spoken by its named voices, each with its own seed. Draws part after some tokens, and from there
-on the two are independent readings of the sentence: differences of single sentences are chance, and only
-their mean over many says something. It comes with its standard error.
+demo voice are spoken by its named voices, each with its own seed. Draws part after some tokens, and from
+there on the two are independent readings of the sentence: differences of single sentences are chance, and
+only their mean over many says something. It comes with its standard error.
 """
 
 from __future__ import annotations

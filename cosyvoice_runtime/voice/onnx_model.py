@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 BATCH = "batch"
 
@@ -98,6 +100,8 @@ class OnnxModel(ExtractorModel):
 def _open(path: Path, threads: int) -> onnxruntime.InferenceSession:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
+    import onnxruntime  # 20 MB, which who only asks for a checkpoint's extractors does without
+
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
