@@ -30,6 +30,7 @@ from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.host_steps import CachedNetwork, HostSteps
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import TASK, PromptPart, Table
+from cosyvoice_runtime.onnx_cpu import lm_export
 from cosyvoice_runtime.onnx_cpu.lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM
 from cosyvoice_runtime.onnx_cpu.lm_export import FloatArrays, write_lm
 from cosyvoice_runtime.onnx_cpu.lm_files import LmFiles
@@ -132,6 +133,16 @@ def test_slot_is_used_to_its_end(lm, onnx_lm):
 def test_weights_in_8_bits_stay_within_the_bound(lm, open_onnx):
     errors = speak_through(Pair(lm, open_onnx("int8"), root_mean_square))
     assert 1e-5 < max(errors) < INT8_ERROR["random"]
+
+
+@torch.inference_mode()
+def test_prompts_are_in_float32_where_a_second_copy_is_small(lm, open_onnx, monkeypatch):
+    pair = Pair(lm, open_onnx("int8"))
+    assert pair.prefill(0, PROMPTS[2].parts()) < 1e-5
+    monkeypatch.setattr(lm_export, "PROMPT_BYTES", 0)
+    large = open_onnx("int8")
+    assert large.prompt_session is large.session
+    assert 1e-5 < Pair(lm, large, root_mean_square).prefill(0, PROMPTS[2].parts()) < INT8_ERROR["random"]
 
 
 @torch.inference_mode()
