@@ -9,6 +9,9 @@ from types import ModuleType
 import pytest
 import torch
 
+from cosyvoice_runtime.compiled import engine_files
+from cosyvoice_runtime.compiled.export import graph_files
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
@@ -86,9 +89,9 @@ def test_engines_without_tensorrt_are_an_error(
 
 def test_one_engine_serves_several_gpus(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script, devices = load("build_engines"), []
-    monkeypatch.setattr(script, "export_graph", lambda *arguments: [])
+    monkeypatch.setattr(graph_files, "export_graph", lambda *arguments: [])
     monkeypatch.setattr(
-        script, "build", lambda directory, name, profiles, cuda: devices.append(cuda.device) or []
+        engine_files, "build", lambda directory, name, profiles, cuda: devices.append(cuda.device) or []
     )
     settings = ["token2wav.device=cuda:1,cuda:2", "token2wav.backend=tensorrt"]
     assert script.main([f"checkpoint_dir={tiny_checkpoint}", *settings]) == 0
