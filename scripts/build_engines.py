@@ -139,14 +139,19 @@ def check_vllm() -> None:
         require_preflight(["--engine", "vllm"])
 
 
+def preflight(arguments: list[str]) -> int:
+    """Exit status of the table that it prints."""
+    from cosyvoice_runtime.preflight.__main__ import main
+
+    return main(arguments)
+
+
 def require_preflight(arguments: list[str]) -> None:
     """A build takes minutes: what would fail in it or after it is looked for first.
 
     Raises:
         EngineFileError: something would.
     """
-    from cosyvoice_runtime.preflight.__main__ import main as preflight
-
     if preflight(arguments) == FAILED:
         raise EngineFileError("the preflight failed, so nothing is built; its table says why")
 
