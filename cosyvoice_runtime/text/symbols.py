@@ -1,0 +1,37 @@
+"""Full-width digits and letters, units, circled numbers and fractions of one character, in plain ones."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_WIDE = "％￥＄＋＝／＠＆＃～㎞㎏㎎㎝㎜㎖№" + "".join(
+    chr(code) for first, last in ("０９", "ＡＺ", "ａｚ") for code in range(ord(first), ord(last) + 1)
+)
+_PLAIN = str.maketrans(
+    {wide: unicodedata.normalize("NFKC", wide) for wide in _WIDE} | {"㎡": "m²", "㎥": "m³", "№": "No."}
+)
+_FRACTION = re.compile(r"([0-9])?\s?([¼-¾⅐-⅞])")
+CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
+"""1 to 20."""
+_ROMAN = "ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ"
+_TO_TEN = "一二三四五六七八九十"
+_NUMERALS = [*_TO_TEN, *(f"十{digit}" for digit in _TO_TEN[:9]), "二十"]
+EAST_ASIAN_NUMERALS = str.maketrans(
+    {sign: _NUMERALS[place] for signs in (CIRCLED, _ROMAN) for place, sign in enumerate(signs)}
+)
+"""Circled and Roman numbers in Chinese or Japanese ones."""
+
+
+def plain(text: str) -> str:
+    """The text with characters of one width: ``１２：３０`` -> ``12:30``, ``2½`` -> ``2 1/2``.
+
+    Marks between words keep their width, since sentences are told by them.
+    """
+    text = _FRACTION.sub(_fraction, text.translate(_PLAIN))
+    return re.sub("(?<=[0-9])[：．](?=[0-9])", lambda mark: unicodedata.normalize("NFKC", mark[0]), text)
+
+
+def _fraction(match: re.Match[str]) -> str:
+    parts = unicodedata.normalize("NFKC", match[2]).replace("\N{FRACTION SLASH}", "/")
+    return f"{match[1]} {parts}" if match[1] else parts
