@@ -48,6 +48,7 @@ async def with_head_start(
     chunks: AsyncGenerator[AudioChunk, None],
     next_chunk_s: Callable[[], float],
     took: Callable[[float], None] = lambda _: None,
+    held: Callable[[float], None] = lambda _: None,
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks, the first of them held back for as long as the next one is expected to take beyond its own
     audio, or until the next one is there.
@@ -56,15 +57,17 @@ async def with_head_start(
         next_chunk_s: seconds from the first chunk to the second, as the machine is expected to make it; 0
             when nothing is known.
         took: told the seconds that it was.
+        held: told the seconds for which the first one was held back.
     """
     async with aclosing(chunks):
         first = await anext(chunks, None)
         if first is None:
             return
         longest_s = next_chunk_s() - first.seconds - UNHEARD_S
-        second = asyncio.ensure_future(_timed(anext(chunks, None), took))
+        second, begun_s = asyncio.ensure_future(_timed(anext(chunks, None), took)), time.monotonic()
         try:
             await asyncio.wait({second}, timeout=min(max(longest_s, 0.0), LONGEST_S))
+            held(time.monotonic() - begun_s)
             yield first
             chunk = await second
         finally:

@@ -261,7 +261,7 @@ class SpeechService:
         if not self._head_start:
             return chunks
         took = self._second.took if learns else lambda _: None
-        return with_head_start(chunks, self._second_chunk_s, took)
+        return with_head_start(chunks, self._second_chunk_s, took, self._metrics.held_back.add)
 
     def _second_chunk_s(self) -> float:
         """Seconds from the first chunk to the second: as of late, or as the machine is shared now."""
