@@ -12,7 +12,7 @@ def clean(text: str, following: str = "") -> str:
     Args:
         following: first character after this part of the text, if there is one.
     """
-    text = drop_blanks(re.sub("[ \n\r\t]*[\n\r\t][ \n\r\t]*", " ", text), following)
+    text = drop_blanks(re.sub("(?<![ \n\r\t])[ \n\r\t]*[\n\r\t][ \n\r\t]*", " ", text), following)
     text = text.replace("²", "平方").replace("³", "立方")
     # Upstream turns every dot into a full stop, even those of 3.14 and www.example.com.
     text = re.sub(r"(?<![0-9A-Za-z])\.|\.(?![0-9A-Za-z])", "。", text)

@@ -42,6 +42,8 @@ _DECADES = (
     "tens",
     *["twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties"],
 )
+_POWERS = {"2": " squared", "3": " cubed", "²": " squared", "³": " cubed"}
+_CIRCLED = str.maketrans({sign: str(number) for number, sign in enumerate(CIRCLED, start=1)})
 _SIGNS = {
     "-": "minus ",
     "+": "plus ",
@@ -133,6 +135,7 @@ def expression_rules(library: Read) -> list[Rule]:
         rule(r"([0-9]) ?(mm|cm|m|in|ft)? ?x (?=[0-9])|([0-9])(mm|cm|m|in|ft) ?[x×] ?(?=[0-9])", _by),
         rule(r"(?<=[0-9])\s?×\s?(?=[0-9])", "*"),
         rule(r"\b[0-9]+(?:\s?[+*=]\s?[0-9]+){1,8}\b", read),
+        rule(r"(?<![A-Za-z0-9])(?<![0-9] )([A-Za-z])([²³])(?=(\w?))", _variable),
         rule(r"(?<=[0-9A-Za-z])\^(-?)([0-9]{1,4})(?![0-9])", _power),
         rule(r"(?<=[0-9A-Za-z])\s?=\s?(?=[0-9])", " equals "),
         rule(r"(?<=[0-9])\+(?![\w+])", " plus"),
@@ -155,13 +158,8 @@ def expression_rules(library: Read) -> list[Rule]:
 
 def read_expressions(text: str, rules: list[Rule]) -> str:
     """Numbers and the like of a text (no special tokens in it) in words, by :func:`expression_rules`."""
-    text = re.sub(rf"([{CIRCLED}])(\w?)", _circled, plain(text))
+    text = re.sub(rf"(?<=[{CIRCLED}])(?=\w)", " ", plain(text)).translate(_CIRCLED)
     return apply(rules, text)
-
-
-def _circled(match: re.Match[str]) -> str:
-    """Apart from the word after it."""
-    return " ".join(filter(None, (str(CIRCLED.index(match[1]) + 1), match[2])))
 
 
 def _amount(number: str, singular: str, plural: str) -> str:
@@ -189,9 +187,13 @@ def _ordinal(day: str) -> str:
 
 
 def _power(match: re.Match[str]) -> str:
-    if not match[1] and match[2] in ("2", "3"):
-        return " squared" if match[2] == "2" else " cubed"
+    if not match[1] and match[2] in _POWERS:
+        return _POWERS[match[2]]
     return f" to the power of {'minus ' if match[1] else ''}{match[2]}"
+
+
+def _variable(match: re.Match[str]) -> str:
+    return match[1] + _POWERS[match[2]] + (" " if match[3] else "")
 
 
 def _by(match: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ _LETTERS = "\u3005\u3007\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u9fff"
 # Bounded, since the library holds the interpreter's lock for about 0.5 ms per character.
 _CLAUSE = re.compile(rf"(?:[{_LETTERS}0-9A-Za-z%$€£¥~+\-=/ ]|[.:,](?=[0-9A-Za-z])){{1,120}}")
 _DIGITS = dict(zip(map(ord, "0123456789"), ["ゼロ", *"一二三四五六七八九"], strict=True))
-_TEMPERATURE = r"([-+])?([0-9]+(?:\.[0-9]+)?)\s?(?:℃|°C|度C)"
+_TEMPERATURE = r"(?<![0-9.])([-+])?([0-9]+(?:\.[0-9]+)?)\s?(?:℃|°C|度C)"
 
 
 def _digits(match: re.Match[str]) -> str:

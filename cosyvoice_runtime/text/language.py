@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -134,5 +135,7 @@ def _language_of_alphabet(clause: str, language: str) -> str:
 
 
 def _is_ascii(text: str) -> bool:
-    """Whether all letters are."""
-    return all(map(str.isascii, filter(str.isalpha, text)))
+    """Whether all letters are, or are wide or ornate forms of such."""
+    if text.isascii():
+        return True
+    return all(map(str.isascii, filter(str.isalpha, unicodedata.normalize("NFKC", text))))

@@ -13,6 +13,7 @@ from cosyvoice_runtime.text.grammar import Grammar
 from cosyvoice_runtime.text.language import AUTO, resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.rules import Read, apply
+from cosyvoice_runtime.text.symbols import visible
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
 
 logger = logging.getLogger(__name__)
@@ -81,8 +82,9 @@ class Normaliser:
         text = self._between_tokens(text, self._lexicon)
         if self.mode == "none":
             return text
+        text = visible(text)
         if language != "zh":
-            text = re.sub(r"\s*[\t\n\r]\s*", " ", text)
+            text = re.sub(r"(?<!\s)\s*[\t\n\r]\s*", " ", text)
         text = self._between_tokens(text, lambda words: self._read(words, language))
         return chinese.clean(text, following) if language == "zh" else text
 

@@ -11,6 +11,13 @@ _WIDE = "％￥＄＋＝／＠＆＃～㎞㎏㎎㎝㎜㎖№" + "".join(
 _PLAIN = str.maketrans(
     {wide: unicodedata.normalize("NFKC", wide) for wide in _WIDE} | {"㎡": "m²", "㎥": "m³", "№": "No."}
 )
+_ALPHABETS_OF_MATHEMATICS = re.compile("[\U0001d400-\U0001d7ff]")
+_GROUP_SPACE = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
+_SPACE = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
+_POWER = re.compile("(?<=[0-9])[⁰¹²³⁴-⁹]+|(?<=(?<![A-Za-z])[A-Za-z])[⁰¹⁴-⁹]+")
+_INVISIBLE = re.compile(
+    "[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe0e\ufe0f\ufeff\u20e3]"
+)
 _FRACTION = re.compile(r"([0-9])?\s?([¼-¾⅐-⅞])")
 CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 """1 to 20."""
@@ -23,13 +30,27 @@ EAST_ASIAN_NUMERALS = str.maketrans(
 """Circled and Roman numbers in Chinese or Japanese ones."""
 
 
+def visible(text: str) -> str:
+    """The text without characters that show nothing: soft hyphens, spaces of no width, marks of direction.
+
+    Joiners stay, which letters of some scripts need.
+    """
+    return _INVISIBLE.sub("", text)
+
+
 def plain(text: str) -> str:
     """The text with characters of one width: ``１２：３０`` -> ``12:30``, ``2½`` -> ``2 1/2``.
 
     Marks between words keep their width, since sentences are told by them.
     """
-    text = _FRACTION.sub(_fraction, text.translate(_PLAIN))
-    return re.sub("(?<=[0-9])[：．](?=[0-9])", lambda mark: unicodedata.normalize("NFKC", mark[0]), text)
+    text = _ALPHABETS_OF_MATHEMATICS.sub(_compatible, text.translate(_PLAIN))
+    text = re.sub(" {3,}", " ", _SPACE.sub(" ", _GROUP_SPACE.sub(",", text)))
+    text = _FRACTION.sub(_fraction, _POWER.sub(lambda match: "^" + _compatible(match), text))
+    return re.sub("(?<=[0-9])[：．](?=[0-9])", _compatible, text)
+
+
+def _compatible(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", match[0])
 
 
 def _fraction(match: re.Match[str]) -> str:
