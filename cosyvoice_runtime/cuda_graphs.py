@@ -17,6 +17,19 @@ import torch
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ReplayedGraph(Protocol[T_co]):
+    """What was captured, as it is used."""
+
+    @property
+    def replay(self) -> Callable[[], object]:
+        """Repeats it on the same memory."""
+
+    @property
+    def result(self) -> T_co:
+        """Where the last replay left what it computes."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +53,7 @@ class GraphCapture(Protocol):
     The result of a new graph holds what the computation gives, as after a replay.
     """
 
-    def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]: ...
+    def __call__(self, compute: Callable[[], T]) -> ReplayedGraph[T]: ...
 
 
 class CudaGraphCapture:
@@ -48,13 +61,16 @@ class CudaGraphCapture:
 
     They share a pool of memory: a result is valid until a graph captured before its own is replayed, so
     whoever keeps a result clones it first.
+
+    Args:
+        stream: of a part of the GPU, where what is captured in it runs.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, stream: torch.cuda.Stream | None = None) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
         # One for all: libraries keep a workspace for every stream they have seen.
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device) if stream is None else stream
 
     def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]:
         with torch.cuda.device(self._device):
@@ -76,6 +92,39 @@ class CudaGraphCapture:
             result = compute()
         torch.cuda.current_stream().wait_stream(self._stream)
         return graph, result
+
+
+class TwofoldGraph(Generic[T]):
+    """A computation captured twice, of which one is replayed; the result is that one's.
+
+    Args:
+        on_part: whether a replay is the part's.
+    """
+
+    def __init__(self, whole: ReplayedGraph[T], part: ReplayedGraph[T], on_part: Callable[[], bool]) -> None:
+        self._whole, self._part, self._on_part = whole, part, on_part
+        self._replayed = whole
+
+    def replay(self) -> None:
+        self._replayed = self._part if self._on_part() else self._whole
+        self._replayed.replay()
+
+    @property
+    def result(self) -> T:
+        return self._replayed.result
+
+
+class TwofoldCapture:
+    """Captures for a whole GPU and for a part of it, and replays on either.
+
+    Whoever changes from one to the other sees to it that replays follow each other.
+    """
+
+    def __init__(self, whole: GraphCapture, part: GraphCapture, on_part: Callable[[], bool]) -> None:
+        self._whole, self._part, self._on_part = whole, part, on_part
+
+    def __call__(self, compute: Callable[[], T]) -> TwofoldGraph[T]:
+        return TwofoldGraph(self._whole(compute), self._part(compute), self._on_part)
 
 
 class EagerCalls:

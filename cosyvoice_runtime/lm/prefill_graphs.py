@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import CapturedGraph, GraphCapture, batch_buckets
+from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph, batch_buckets
 from cosyvoice_runtime.lm.network import GatheredView, KVCache, SpeechLM
 from cosyvoice_runtime.lm.prefills import PREFILL_POSITIONS, Prefill
 from cosyvoice_runtime.lm.prompt import prompt_codes
@@ -116,7 +116,7 @@ class GraphedPrefills:
     def __len__(self) -> int:
         return len(self._graphs)
 
-    def graph(self, shape: Shape) -> CapturedGraph[Tensor]:
+    def graph(self, shape: Shape) -> ReplayedGraph[Tensor]:
         """That of a shape, as `prompt_shapes` gives it."""
         return self._graphs[shape]
 
@@ -171,7 +171,7 @@ class GraphedPrefills:
         row[Column.FACTORS : Column.CODES] = factors.view(np.int32)
         row[Column.CODES : Column.CODES + len(codes)] = codes
 
-    def _captured(self, shape: Shape) -> CapturedGraph[Tensor]:
+    def _captured(self, shape: Shape) -> ReplayedGraph[Tensor]:
         table = self._table(shape)
         slots, lengths, starts, turns = (
             table[:, column] for column in (Column.SLOT, Column.LENGTH, Column.START, Column.TURN)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import CapturedGraph, GraphCapture, bucket_for
+from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph, bucket_for
 from cosyvoice_runtime.lm.network import CacheView, KVCache
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables
 from cosyvoice_runtime.transfer import moved
@@ -81,7 +81,7 @@ class GraphedSteps:
     def _shapes(self) -> Iterator[tuple[int, int]]:
         return ((size, span) for size in reversed(self._sizes) for span in reversed(self._spans))
 
-    def _captured(self, size: int, span: int) -> CapturedGraph[Tensor]:
+    def _captured(self, size: int, span: int) -> ReplayedGraph[Tensor]:
         view, slots = self._cache.view(0, size), self._slots[:size]
         tokens = self._tables.tokens[:size]
         positions, turns = self._fed[:, :size]

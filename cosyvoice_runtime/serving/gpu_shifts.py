@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.gpu_parts import GpuParts
 
 SHIFT_S, SHIFT_OF_TURN = 0.025, 0.5
 """Least time for steps after a turn, some 30 of 16 sequences on an H200; and in turns, for slower GPUs."""
@@ -17,7 +20,8 @@ FIRST_TOKENS_S, FIRST_TOKENS_OF_TURN = 0.04, 0.8
 class GpuShifts:
     """Steps of the speech LM and turns of token2wav, never both.
 
-    What a step has launched for the next one ends beside a turn.
+    For GPUs that can't be divided (`GpuDivision`). What a step has launched for the next one ends beside a
+    turn.
 
     Side by side they take longer than one after the other: a step is 150 small kernels in a row, each of
     which waits for room between large ones. Sixteen sequences need 0.8 ms alone and 3.7 beside a turn, which
@@ -27,6 +31,8 @@ class GpuShifts:
     Args:
         clock: monotonic seconds.
     """
+
+    parts: GpuParts | None = None
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -75,6 +81,11 @@ class GpuShifts:
                 self._changed.notify_all()
 
     @property
+    def turning(self) -> bool:
+        """Whether a turn is under way."""
+        return self._turning
+
+    @property
     def turn_is_wanted(self) -> bool:
         """Whether a turn waits."""
         return self._turns_wanted > 0
@@ -97,8 +108,3 @@ class GpuShifts:
         else:
             shift_s = max(SHIFT_S, SHIFT_OF_TURN * self._turn_s)
         return self._turn_end + shift_s - self._clock()
-
-
-ShiftsByGpu = Mapping[int | None, GpuShifts]
-"""By the GPU's number."""
-NO_SHIFTS: ShiftsByGpu = MappingProxyType({})

@@ -36,6 +36,13 @@ class TensorrtLlmSettings(NetworkSettings):
         "on a GPU both work at the same time and not in turns, on a CPU it saves memory and costs time "
         "with several clients; auto takes it where they have a GPU in common.",
     )
+    gpu_share: float = Field(
+        0.25,
+        ge=0.0,
+        le=0.75,
+        description="Engine torch in token2wav's process on a GPU: most of its multiprocessors that are the "
+        "speech LM's own while token2wav computes; 0: they take shifts, as on GPUs that can't be divided.",
+    )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),
         description="Directory of the built engine or, with vllm, of the exported weights; "

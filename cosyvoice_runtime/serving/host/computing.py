@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS, GpuShifts, ShiftsByGpu
 from cosyvoice_runtime.serving.host.batches import Batches
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.settings import AudioTokenizerSettings, SpeakerEmbeddingSettings, TensorrtLlmSettings
 from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings, gpu_number
@@ -20,19 +20,18 @@ def open_alone(name: str, arguments: dict[str, str]) -> Any:
     return kind.open(read_settings(arguments, kind.section))
 
 
-def open_guests(repository: Path) -> tuple[dict[str, Any], ShiftsByGpu]:
-    """The models that compute in token2wav's process beside it, by name, and the shifts that it keeps."""
+def open_guests(repository: Path) -> tuple[dict[str, Any], SharedGpus]:
+    """The models that compute in token2wav's process beside it, by name, and the GPU that it shares."""
     guests: dict[str, Any] = {}
-    shifts: ShiftsByGpu = NO_SHIFTS
+    shared: SharedGpus = NOT_SHARED
     for name in guests_of(repository):
         settings = KINDS[name].section.from_parameters(read_parameters(repository / name))
         if isinstance(settings, TensorrtLlmSettings):
-            gpu = gpu_number(settings.device)
-            shifts = NO_SHIFTS if gpu is None else {gpu: GpuShifts()}
-            guests[name] = _speech_lm(settings, shifts.get(gpu))
+            shared = _shared(settings)
+            guests[name] = _speech_lm(settings, *shared.values())
         elif isinstance(settings, BatchedSettings):
             guests[name] = Batches(KINDS[name].open(settings), settings)
-    return guests, shifts
+    return guests, shared
 
 
 class Kind(NamedTuple):
@@ -45,10 +44,20 @@ class Kind(NamedTuple):
 # Imported where it is opened: a model alone needs no other's libraries.
 
 
-def _speech_lm(settings: TensorrtLlmSettings, shifts: GpuShifts | None = None) -> Any:
+def _shared(settings: TensorrtLlmSettings) -> SharedGpus:
+    """The GPU of the speech LM, which is token2wav's as well."""
+    gpu = gpu_number(settings.device)
+    if gpu is None:
+        return NOT_SHARED
+    from cosyvoice_runtime.serving.gpu_division import share_gpu
+
+    return {gpu: share_gpu(gpu, settings.gpu_share)}
+
+
+def _speech_lm(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> Any:
     from cosyvoice_runtime.serving.lm.model import SpeechLmModel
 
-    return SpeechLmModel(settings, shifts)
+    return SpeechLmModel(settings, shared)
 
 
 def _audio_tokenizer(settings: AudioTokenizerSettings) -> Any:

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS
 from cosyvoice_runtime.serving.host.computing import open_guests
 from cosyvoice_runtime.serving.host.model_host import ModelHost, socket_url
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.settings import Token2WavSettings
@@ -28,12 +28,12 @@ class Token2WavModel:
     def initialize(self, arguments: dict[str, str]) -> None:
         settings = read_settings(arguments, Token2WavSettings)
         url = socket_url()
-        self._guests, shifts = (
-            ({}, NO_SHIFTS) if url is None else open_guests(Path(arguments["model_repository"]).parent)
+        self._guests, shared = (
+            ({}, NOT_SHARED) if url is None else open_guests(Path(arguments["model_repository"]).parent)
         )
-        if shifts:
+        if shared:
             sys.setswitchinterval(SWITCH_S)
-        self._wave = WaveModel(settings, shifts)
+        self._wave = WaveModel(settings, shared)
         self._host = None
         if url is not None and self._guests:
             self._host = ModelHost(url, {settings.name: self._wave, **self._guests})

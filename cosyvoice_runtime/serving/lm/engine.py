@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.serving.served_family import require_engine
+from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 ENGINES = {
@@ -89,13 +90,17 @@ OpenEngine = Callable[[], LmEngine]
 """Makes a fresh engine from weights already loaded: at the start, and again after a breakdown."""
 
 
-def prepare_engine(settings: TensorrtLlmSettings) -> OpenEngine:
+def prepare_engine(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> OpenEngine:
     """Load the weights for the engine that the settings name.
+
+    Args:
+        shared: the GPU, if token2wav computes on it in this process; engine torch alone does that.
 
     Raises:
         InvalidInput: what it needs is not installed, or it can't work with these settings.
         CheckpointError: the weights can't be read.
     """
     require_engine(settings)
-    open_engine: OpenEngine = importlib.import_module(ENGINES[settings.engine]).prepare(settings)
+    prepare = importlib.import_module(ENGINES[settings.engine]).prepare
+    open_engine: OpenEngine = prepare(settings) if shared is None else prepare(settings, shared)
     return open_engine

@@ -13,7 +13,6 @@ from cosyvoice_runtime.checkpoint.special_tokens import end_of_prompt_id
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics, moments
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
 from cosyvoice_runtime.serving.lm.request import (
@@ -24,6 +23,7 @@ from cosyvoice_runtime.serving.lm.request import (
     read_text,
 )
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
+from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
@@ -34,10 +34,10 @@ class SpeechLmModel:
     """The model over an engine that it opens.
 
     Args:
-        shifts: of a GPU that token2wav computes on in this process.
+        shared: of a GPU that token2wav computes on in this process.
     """
 
-    def __init__(self, settings: TensorrtLlmSettings, shifts: GpuShifts | None = None) -> None:
+    def __init__(self, settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> None:
         layout = Layout(settings.checkpoint_dir)
         self.vocabulary = MergedVocabulary.of(layout, load_config(settings.checkpoint_dir).speech_lm)
         self.reader = RequestReader(
@@ -49,12 +49,12 @@ class SpeechLmModel:
         )
         self.count = RequestCount(NAME)
         self.scheduler = Scheduler(
-            prepare_engine(settings),
+            prepare_engine(settings, shared),
             settings.max_queue_size,
             settings.idle_timeout_s,
             LoadMetrics(Metrics(NAME)),
             settings.text_timeout_s,
-            shifts,
+            shared,
         )
 
     def execute(self, requests: list[Any]) -> None:

@@ -26,6 +26,7 @@ from cosyvoice_runtime.serving.lm.job import Delivery, Job, Reader
 from cosyvoice_runtime.serving.lm.load_metrics import Load
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.text_inbox import NewText, TextInbox
+from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class Scheduler:
         idle_timeout_s: longest time that a reader may take over its tokens before the request loses its slot.
         watch: told the load whenever the readers have everything, by one thread.
         text_timeout_s: longest time that a request may wait for further text before it loses its slot.
-        shifts: of a GPU that token2wav shares; None for one that it does not.
+        shared: of a GPU that token2wav shares; None for one that it does not.
         clock: seconds.
         end_process: told why this process can't go on.
     """
@@ -60,7 +61,7 @@ class Scheduler:
         idle_timeout_s: float,
         watch: Callable[[Load], None],
         text_timeout_s: float = 30.0,
-        shifts: GpuShifts | None = None,
+        shared: SharedGpu | None = None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -69,7 +70,7 @@ class Scheduler:
         self._max_waiting = max_waiting
         self._idle_timeout_s = idle_timeout_s
         self._text_timeout_s = text_timeout_s
-        self._shifts = shifts or GpuShifts()
+        self._gpu = shared or GpuShifts()
         self._clock = clock
         self._end_process = end_process
         self._changed = threading.Condition()
@@ -169,12 +170,12 @@ class Scheduler:
         try:
             self._serve_and_mend()
         finally:
-            self._shifts.rest()
+            self._gpu.rest()
 
     def _serve_and_mend(self) -> None:
         broken = self._serve()
         while broken:
-            self._shifts.rest()
+            self._gpu.rest()
             try:
                 self._engine.close()
                 self._engine = self._open_engine()
@@ -206,7 +207,7 @@ class Scheduler:
         """Sleep until there is something to do; False when there never will be again."""
         with self._changed:
             if not self._can_go_on():
-                self._shifts.rest()
+                self._gpu.rest()
             self._changed.wait_for(self._can_go_on, LOOK_S if self._starved else None)
             return bool(self._running or self._waiting or self._cancelled)
 
@@ -304,7 +305,7 @@ class Scheduler:
     def _step(self) -> None:
         if len(self._starved) == len(self._running):
             return
-        with self._shifts.step(hurried=self._someone_waits()):
+        with self._gpu.step(hurried=self._someone_waits()):
             started = self._clock()
             progress = self._engine.step()
             self._step_s += self._clock() - started

@@ -16,12 +16,17 @@ def as_current(device: torch.device) -> AbstractContextManager[object]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-def on_own_stream(device: torch.device) -> AbstractContextManager[object]:
+def on_own_stream(
+    device: torch.device, stream: torch.cuda.Stream | None = None
+) -> AbstractContextManager[object]:
     """The same, and a GPU's work goes into a stream of its own: threads that share one wait for each other.
 
     Waits for what other threads gave to the GPU before.
+
+    Args:
+        stream: that of a part of the GPU.
     """
     if device.type != "cuda":
         return nullcontext()
     torch.cuda.synchronize(device)
-    return torch.cuda.stream(torch.cuda.Stream(device))
+    return torch.cuda.stream(torch.cuda.Stream(device) if stream is None else stream)

@@ -17,11 +17,12 @@ from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.gpu_parts import GpuParts
 from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS, GpuShifts, ShiftsByGpu
 from cosyvoice_runtime.serving.served_family import require_backend
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.serving.token2wav.device import as_current
 from cosyvoice_runtime.serving.token2wav.memory import page_count, turn_rows
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
@@ -41,12 +42,12 @@ FUSED_VOCODER_HELP = "Whether fused kernels take the vocoder's decoder: 1, or 0 
 
 
 def load_wave_service(
-    settings: Token2WavSettings, metrics: Metrics, shifts: ShiftsByGpu = NO_SHIFTS
+    settings: Token2WavSettings, metrics: Metrics, shared: SharedGpus = NOT_SHARED
 ) -> WaveRouter:
     """Schedulers at work, one for each device, with all limits of the settings each.
 
     Args:
-        shifts: of GPUs that another network computes on in this process, by number.
+        shared: of GPUs that another network computes on in this process, by number.
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -54,7 +55,11 @@ def load_wave_service(
         InvalidInput: a setting does not fit the checkpoint.
     """
     require_backend(settings)
-    warm = [load_warm(placed) for placed in settings.on_each_device()]
+    gpus = [shared.get(gpu_number(device)) for device in settings.devices]
+    warm = [
+        load_warm(placed, None if gpu is None else gpu.parts)
+        for placed, gpu in zip(settings.on_each_device(), gpus, strict=True)
+    ]
     for token2wav, device in zip(warm, settings.devices, strict=True):
         fused = metrics.gauge("cosyvoice_token2wav_fused_kernels", FUSED_HELP, device=device)
         fused.set(token2wav.flow.fused)
@@ -62,21 +67,25 @@ def load_wave_service(
         vocoder.set(token2wav.vocoder.fused)
     return WaveRouter(
         [
-            start_scheduler(token2wav, settings, WaveMetrics(metrics, device), shifts.get(gpu_number(device)))
-            for token2wav, device in zip(warm, settings.devices, strict=True)
+            start_scheduler(token2wav, settings, WaveMetrics(metrics, device), gpu)
+            for token2wav, device, gpu in zip(warm, settings.devices, gpus, strict=True)
         ]
     )
 
 
-def load_warm(settings: Token2WavSettings) -> Token2Wav:
-    """The networks on the one device of the settings, ready to be fast."""
+def load_warm(settings: Token2WavSettings, parts: GpuParts | None = None) -> Token2Wav:
+    """The networks on the one device of the settings, ready to be fast.
+
+    Args:
+        parts: of the device, which is a GPU, if turns have only the large one.
+    """
     with as_current(torch.device(settings.device)):
         token2wav = load_token2wav(settings)
         on_gpu = token2wav.flow.flow.device.type == "cuda"
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
         torch.backends.cudnn.deterministic = True
         if on_gpu and settings.backend == "torch":
-            capture_graphs(token2wav, settings)
+            capture_graphs(token2wav, settings, parts)
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, turn_rows(token2wav.flow.flow, settings) if on_gpu else 1)
     return token2wav
@@ -105,7 +114,7 @@ def start_scheduler(
     token2wav: Token2Wav,
     settings: Token2WavSettings,
     metrics: WaveMetrics,
-    shifts: GpuShifts | None = None,
+    shared: SharedGpu | None = None,
 ) -> WaveScheduler:
     """A scheduler at work over networks that are loaded."""
     voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
@@ -119,7 +128,7 @@ def start_scheduler(
         metrics.show_waiting,
         metrics.show_turn,
         token2wav.flow.flow.device,
-        shifts,
+        shared,
     )
 
 
@@ -135,14 +144,17 @@ def _open_engines(
     return open_engines(settings, config, eager)
 
 
-def capture_graphs(token2wav: Token2Wav, settings: Token2WavSettings) -> None:
-    """Capture what a GPU repeats, if the settings say so."""
+def capture_graphs(token2wav: Token2Wav, settings: Token2WavSettings, parts: GpuParts | None = None) -> None:
+    """Capture what a GPU repeats, if the settings say so; on the large one of a GPU's parts."""
     if not settings.cuda_graphs:
         logger.info("backend torch: every kernel is launched")
         return
     started = time.monotonic()
     flow, vocoder = token2wav.flow.flow.device, token2wav.vocoder.device
-    captures = {device: CudaGraphCapture(device) for device in {flow, vocoder}}
+    stream = None if parts is None else parts.large.stream
+    captures = {
+        device: CudaGraphCapture(device, stream if device == flow else None) for device in {flow, vocoder}
+    }
     fused = _fused_solver(token2wav.flow.flow, settings)
     buckets = CallBuckets.up_to(turn_rows(token2wav.flow.flow, settings), any_past=fused is not None)
     _fuse_decoder(token2wav.vocoder, settings)

@@ -12,7 +12,7 @@ import torch
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.gpu_shifts import NO_SHIFTS, ShiftsByGpu
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpus
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors, WaveChunk
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
@@ -25,10 +25,10 @@ PROMPT_INPUTS = ("prompt_speech_tokens", "prompt_speech_feat", "prompt_spk_embed
 class WaveModel:
     """One chunk of an utterance in, the waveform it makes certain out; see config.pbtxt."""
 
-    def __init__(self, settings: Token2WavSettings, shifts: ShiftsByGpu = NO_SHIFTS) -> None:
+    def __init__(self, settings: Token2WavSettings, shared: SharedGpus = NOT_SHARED) -> None:
         self.name = settings.name
         self.count = RequestCount(self.name)
-        self.service = load_wave_service(settings, Metrics(self.name), shifts)
+        self.service = load_wave_service(settings, Metrics(self.name), shared)
 
     def execute(self, requests: Sequence[Any]) -> list[None]:
         """Queue the chunks; their answers come from a thread of its device."""

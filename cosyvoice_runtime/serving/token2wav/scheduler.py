@@ -15,24 +15,28 @@ from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
+from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import on_own_stream
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import (
+    DUE_S,
+    SHORT_TURN_BLOCKS,
     Share,
     TurnBudget,
     WaveJob,
     plan_turn,
     plan_turn_of_gpu,
     priority,
+    short_turn_blocks,
 )
 
 logger = logging.getLogger(__name__)
 
 
 CPU = torch.device("cpu")
-GPU_BLOCKS = 8
-"""Blocks of a turn that a GPU computes in about twice the time of one."""
+LIVE_S = 5.0
+"""After a chunk that somebody waited to hear, the next one may come at any moment."""
 
 
 class WaveScheduler:
@@ -49,7 +53,7 @@ class WaveScheduler:
         on_waiting: told the number of chunks that wait, whenever it has changed.
         on_turn: told the seconds that a turn took.
         device: of the networks; the thread works on no other.
-        shifts: of a GPU that the speech LM computes on in this process.
+        shared: of a GPU that the speech LM computes on in this process.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -64,7 +68,7 @@ class WaveScheduler:
         on_waiting: Callable[[int], None] = lambda _: None,
         on_turn: Callable[[float], None] = lambda _: None,
         device: torch.device = CPU,
-        shifts: GpuShifts | None = None,
+        shared: SharedGpu | None = None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -73,14 +77,15 @@ class WaveScheduler:
         self._max_waiting = max_waiting
         self._block_tokens = block_tokens
         self._on_gpu = device.type == "cuda"
-        self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if self._on_gpu else 1))
+        self._budget = TurnBudget(turn_s, block_tokens * (SHORT_TURN_BLOCKS if self._on_gpu else 1))
         self._on_waiting = on_waiting
         self._on_turn = on_turn
         self._device = device
-        self._shifts = shifts or GpuShifts()
+        self._gpu = shared or GpuShifts()
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
+        self._live_s = -LIVE_S
         self._wake = threading.Condition()
         self._closed = False
         self._refusal: CosyVoiceError | None = None
@@ -106,7 +111,10 @@ class WaveScheduler:
                 raise copy.copy(self._refusal)
             if len(self._jobs) >= self._max_waiting and not chunk.cancel:
                 raise OverloadedError(f"{len(self._jobs)} chunks wait, the limit; try again later")
-            self._jobs.append(WaveJob(chunk, deliver, self._clock() + chunk.cushion_s))
+            now = self._clock()
+            if chunk.cushion_s < DUE_S:
+                self._live_s = now
+            self._jobs.append(WaveJob(chunk, deliver, now + chunk.cushion_s))
             self._tell_waiting()
             self._wake.notify()
 
@@ -139,7 +147,8 @@ class WaveScheduler:
 
     def _run(self) -> None:
         try:
-            with on_own_stream(self._device):
+            parts = self._gpu.parts
+            with on_own_stream(self._device, None if parts is None else parts.large.stream):
                 while jobs := self._wait():
                     self._serve(jobs)
         except BaseException as error:
@@ -165,7 +174,7 @@ class WaveScheduler:
             self._forget([job for job in jobs if job.chunk.cancel])
             if all(job.chunk.cancel for job in jobs):
                 return
-            with self._shifts.turn():
+            with self._gpu.turn():
                 jobs = self._first_jobs()  # with those who came while others had the GPU
                 ended = self._compute(self._with_voices(job for job in jobs if not job.chunk.cancel))
             for job, outcome in ended:
@@ -215,8 +224,12 @@ class WaveScheduler:
         return sum(tokens) if self._on_gpu else len(tokens) * max(tokens)
 
     def _plan(self, jobs: list[WaveJob]) -> list[Share]:
-        plan = plan_turn_of_gpu if self._on_gpu else plan_turn
-        return plan(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
+        if not self._on_gpu:
+            return plan_turn(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
+        tokens, now = self._budget.tokens, self._clock()
+        if now - self._live_s < LIVE_S:
+            tokens = min(tokens, short_turn_blocks(jobs, now) * self._block_tokens)
+        return plan_turn_of_gpu(jobs, self._max_rows, tokens, self._block_tokens)
 
     def _take_turn(self, shares: list[Share]) -> list[tuple[WaveJob, WaveOutcome]]:
         moments.note("a turn begins")

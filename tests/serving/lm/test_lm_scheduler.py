@@ -413,7 +413,7 @@ def gets_the_gpu(shifts: GpuShifts) -> bool:
 
 def test_steps_stand_still_while_others_have_the_gpu_and_claim_nothing_without_work(make_scheduler, engine):
     shifts = GpuShifts()
-    scheduler = make_scheduler(lambda: engine, shifts=shifts)
+    scheduler = make_scheduler(lambda: engine, shared=shifts)
     with shifts.turn():
         reader = submit(scheduler, 1, 3)
         assert not reader.ended.wait(0.2)
@@ -423,7 +423,7 @@ def test_steps_stand_still_while_others_have_the_gpu_and_claim_nothing_without_w
 
 def test_broken_engine_does_not_keep_the_gpu(make_scheduler, engine):
     shifts = GpuShifts()
-    scheduler = make_scheduler(lambda: engine, shifts=shifts)
+    scheduler = make_scheduler(lambda: engine, shared=shifts)
     engine.failure = RuntimeError("told to fail")
     submit(scheduler, 1, 3).ended.wait(TIMEOUT_S)
     assert gets_the_gpu(shifts)

@@ -67,7 +67,7 @@ def test_flow_and_vocoder_are_captured_each_on_its_device(settings, shared_token
 
 
 def test_graphs_are_captured_where_the_settings_want_them(settings, monkeypatch, caplog):
-    monkeypatch.setattr(load, "CudaGraphCapture", lambda _: TracingCapture())
+    monkeypatch.setattr(load, "CudaGraphCapture", lambda *_: TracingCapture())
     few = {"blocks": (1,), "before": (2,)}
     monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows, any_past: CallBuckets((rows,), **few))
     caplog.set_level(logging.INFO)

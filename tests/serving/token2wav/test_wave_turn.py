@@ -6,7 +6,15 @@ from coded_waves import chunk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.serving.token2wav.turn import TurnBudget, WaveJob, plan_turn, plan_turn_of_gpu
+from cosyvoice_runtime.serving.token2wav.turn import (
+    DUE_S,
+    SHORT_TURN_BLOCKS,
+    TurnBudget,
+    WaveJob,
+    plan_turn,
+    plan_turn_of_gpu,
+    short_turn_blocks,
+)
 
 BLOCK = 25
 
@@ -65,6 +73,12 @@ def test_many_jobs_of_a_gpu_get_a_block_each_and_few_several():
 def test_most_urgent_job_of_a_gpu_gets_the_blocks_of_a_first_chunk():
     assert gpu_tokens(41, 100, 100, 100, budget=100) == [41, 25, 25, 25]
     assert gpu_tokens(16, 41, budget=1000) == [16, 25]
+
+
+def test_turn_where_new_listeners_come_is_long_only_for_those_who_run_dry_soon():
+    many = jobs(*[25] * (3 * SHORT_TURN_BLOCKS))  # a second later each
+    assert short_turn_blocks(many, now=0.0) == SHORT_TURN_BLOCKS
+    assert short_turn_blocks(many, now=2.0 * SHORT_TURN_BLOCKS - DUE_S) == 2 * SHORT_TURN_BLOCKS
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=20), st.integers(1, 2000), st.integers(1, 16))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Hashable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import cast
 
 import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, GraphCapture
 from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, step_obstacle
 from cosyvoice_runtime.lm import (
     BatchDecoder,
@@ -26,6 +27,8 @@ from cosyvoice_runtime.lm.step_graphs import LogitsStep
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.lm.cache_room import check_cache_room
 from cosyvoice_runtime.serving.lm.engine import OpenEngine, Progress
+from cosyvoice_runtime.serving.lm.engines.torch.step_streams import StepStreams
+from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 logger = logging.getLogger(__name__)
@@ -45,6 +48,7 @@ class TorchEngine:
         step: what is captured, if not the network's own step.
         draw: draws after captured passes over prompts.
         step_draw: draws in captured steps; None takes ``draw``.
+        shared: the GPU, if token2wav computes on it in this process.
     """
 
     def __init__(
@@ -56,13 +60,15 @@ class TorchEngine:
         step: LogitsStep | None = None,
         draw: DrawSlots = draw_plain,
         step_draw: DrawSlots | None = None,
+        shared: SharedGpu | None = None,
     ) -> None:
         self.slots = slots
         on_gpu = lm.device.type == "cuda"
-        # Of its own: in one process token2wav's thread works on the same GPU.
-        self._stream = torch.cuda.Stream(lm.device) if on_gpu else None
+        self._streams = StepStreams(lm.device, shared) if on_gpu else None
         self.prefill_batch = GPU_PREFILL_BATCH if on_gpu else 1
-        capture = CudaGraphCapture(lm.device) if on_gpu and graphs else None
+        capture: GraphCapture | None = None
+        if self._streams is not None and graphs:
+            capture = self._streams.capture(CudaGraphCapture(lm.device))
         started = time.monotonic()
         self._decoder = BatchDecoder(
             lm,
@@ -105,19 +111,19 @@ class TorchEngine:
         return cast(Generation, handle).waiting
 
     def step(self) -> list[Progress]:
-        with torch.cuda.stream(self._stream):  # None changes nothing
+        with nullcontext() if self._streams is None else self._streams.next():
             return [_progress(emission) for emission in self._decoder.step()]
 
     def cancel(self, handle: Hashable) -> None:
         self._decoder.cancel(cast(Generation, handle))
 
     def close(self) -> None:
-        if self._stream is not None:
-            self._stream.synchronize()  # steps under way write into memory that is free after this
+        if self._streams is not None:
+            self._streams.wait()  # steps under way write into memory that is free after this
         del self._decoder
 
 
-def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
+def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> OpenEngine:
     """See `engine.prepare_engine`."""
     config = load_config(settings.checkpoint_dir)
     check_cache_room(settings, config.speech_lm.max_positions)
@@ -129,7 +135,7 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     size = settings.max_slots, settings.max_sequence_tokens
     draw = draw_plain if settings.kernels == "plain" else _draw_in_graphs(lm.device)
     step_draw = None if step is None or draw is draw_plain else _draw_behind_fused_step()
-    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step, draw, step_draw)
+    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step, draw, step_draw, shared)
 
 
 def _fused_step(lm: SpeechLM, settings: TensorrtLlmSettings) -> LogitsStep | None:

@@ -1,0 +1,70 @@
+"""A GPU that is divided while the speech LM and token2wav both compute: neither waits for the other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+
+from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, divide
+from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
+from cosyvoice_runtime.serving.shared_gpu import SharedGpu
+
+logger = logging.getLogger(__name__)
+
+
+class GpuDivision:
+    """Turns of token2wav on the large part, steps of the speech LM beside them on the small one.
+
+    A step is 150 small kernels in a row, launched so that each waits on the multiprocessors for the one
+    before. On a whole GPU that makes a turn take two to four times as long; within a quarter of it, a turn
+    of three quarters does not notice, and sixteen sequences still step in 2 ms (benchmarks/gpu_parts.py).
+    While no turn is under way the speech LM has the whole GPU.
+    """
+
+    def __init__(self, parts: GpuParts) -> None:
+        self.parts = parts
+        self.turning = False
+        self._one_turn = threading.Lock()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """In which token2wav computes."""
+        with self._one_turn:
+            self.turning = True
+            try:
+                yield
+            finally:
+                self.turning = False
+
+    def step(self, hurried: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+        """In which the speech LM makes a step; it never waits."""
+        return nullcontext()
+
+    def rest(self) -> None:
+        """Nobody waits for that."""
+
+
+def share_gpu(gpu: int, lm_share: float) -> SharedGpu:
+    """Divided if the GPU can be, else in shifts; the log says which.
+
+    Args:
+        gpu: its number.
+        lm_share: of the multiprocessors, the speech LM's while token2wav computes; 0 for shifts.
+    """
+    if not lm_share:
+        logger.info("the speech LM and token2wav compute in shifts, as tensorrt_llm.gpu_share = 0 says")
+        return GpuShifts()
+    try:
+        parts = divide(torch.device("cuda", gpu), lm_share)
+    except GpuPartsError as error:
+        logger.warning("the speech LM and token2wav compute in shifts: the GPU can't be divided: %s", error)
+        return GpuShifts()
+    small, large = parts.small.multiprocessors, parts.large.multiprocessors
+    logger.info(
+        "while token2wav computes, on %d of the GPU's multiprocessors, the speech LM has %d", large, small
+    )
+    return GpuDivision(parts)

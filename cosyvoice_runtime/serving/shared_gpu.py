@@ -1,0 +1,43 @@
+"""A GPU on which the speech LM and token2wav compute in one process: how they share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.gpu_parts import GpuParts
+
+
+class SharedGpu(Protocol):
+    """
+    Attributes:
+        parts: of the GPU, where it is divided.
+        turning: whether a turn is under way.
+    """
+
+    @property
+    def parts(self) -> GpuParts | None: ...
+
+    @property
+    def turning(self) -> bool: ...
+
+    def turn(self) -> AbstractContextManager[None]:
+        """In which token2wav computes."""
+
+    def step(self, hurried: bool) -> AbstractContextManager[None]:
+        """In which the speech LM makes a step.
+
+        Args:
+            hurried: a listener waits for the first tokens.
+        """
+
+    def rest(self) -> None:
+        """The speech LM has no step to make for now."""
+
+
+SharedGpus = Mapping[int | None, SharedGpu]
+"""By the GPU's number."""
+NOT_SHARED: SharedGpus = MappingProxyType({})

@@ -1,0 +1,95 @@
+"""Steps of the speech LM that change between a GPU and a part of it, as turns of token2wav begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, divide, small_part
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.serving.gpu_division import GpuDivision
+from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
+from cosyvoice_runtime.serving.shared_gpu import SharedGpu
+from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+
+DEVICE = torch.device("cuda", 0)
+SLOTS, POSITIONS = 6, 512
+
+
+class OftenTurning(GpuDivision):
+    """Every third look sees a turn."""
+
+    looks = 0
+
+    @property
+    def turning(self) -> bool:
+        self.looks += 1
+        return self.looks % 3 == 0
+
+    @turning.setter
+    def turning(self, value: bool) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def parts() -> GpuParts:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    try:
+        return divide(DEVICE, 0.25)
+    except GpuPartsError as error:
+        pytest.skip(str(error))
+
+
+@contextmanager
+def engine(checkpoint: Path, dtype: str, shared: SharedGpu | None = None) -> Iterator[LmEngine]:
+    settings = TensorrtLlmSettings(
+        checkpoint_dir=checkpoint,
+        engine="torch",
+        device="cuda",
+        dtype=dtype,
+        max_slots=SLOTS,
+        max_tokens=200,
+        max_sequence_tokens=POSITIONS,
+        kv_cache_tokens=SLOTS * POSITIONS,
+    )
+    opened = prepare_engine(settings.resolved(Machine(cores=1, gpu=True)), shared)()
+    yield opened
+    opened.close()
+
+
+def spoken(engine: LmEngine) -> list[list[int]]:
+    """Tokens of utterances that begin at different steps."""
+    found: dict[object, list[int]] = {}
+    running, steps = 0, 0
+    while running or len(found) < SLOTS:
+        if steps % 4 == 0 and len(found) < SLOTS:
+            options = SamplingOptions("ras", min_tokens=50, max_tokens=80, seed=len(found))
+            prompt = Prompt(list(range(1, 10 + 30 * len(found))))
+            found[engine.add(prompt, options)] = []
+            running += 1
+        for progress in engine.step():
+            found[progress.handle] += progress.tokens
+            running -= progress.finish_reason is not None
+        steps += 1
+    return list(found.values())
+
+
+def test_parts_are_the_whole_gpu(parts):
+    count = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+    assert parts.small.multiprocessors == small_part(count, 0.25)
+    assert parts.small.multiprocessors + parts.large.multiprocessors == count
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_tokens_do_not_depend_on_where_steps_are_made(checkpoint, parts, dtype):
+    with engine(checkpoint, dtype) as alone:
+        expected = spoken(alone)
+    gpu = OftenTurning(parts)
+    with engine(checkpoint, dtype, gpu) as shared:
+        assert spoken(shared) == expected
+    assert gpu.looks > 3

@@ -1,0 +1,67 @@
+"""A divided GPU: steps go on beside turns, and where it can't be divided they take shifts."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+
+from cosyvoice_runtime import gpu_parts
+from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, small_part
+from cosyvoice_runtime.serving import gpu_division
+from cosyvoice_runtime.serving.gpu_division import GpuDivision, share_gpu
+from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
+
+NO_PARTS: GpuParts = object()  # type: ignore[assignment]
+
+
+def test_step_does_not_wait_for_a_turn_and_knows_of_it():
+    gpu = GpuDivision(NO_PARTS)
+    assert not gpu.turning
+    with gpu.turn(), gpu.step(hurried=False):
+        assert gpu.turning
+    with pytest.raises(RuntimeError), gpu.turn():
+        raise RuntimeError("a turn failed")
+    assert not gpu.turning
+
+
+def test_divided_gpu_is_shared_at_the_same_time(monkeypatch):
+    monkeypatch.setattr(gpu_division, "divide", lambda device, share: _Parts)
+    shared = share_gpu(1, 0.25)
+    assert isinstance(shared, GpuDivision)
+    assert shared.parts is _Parts
+
+
+@pytest.mark.parametrize(("share", "level"), [(0.0, logging.INFO), (0.25, logging.WARNING)])
+def test_gpu_that_is_not_divided_is_shared_in_shifts_and_the_log_says_why(monkeypatch, caplog, share, level):
+    def refuse(device: torch.device, share: float) -> GpuParts:
+        raise GpuPartsError("too old")
+
+    monkeypatch.setattr(gpu_division, "divide", refuse)
+    with caplog.at_level(logging.INFO):
+        assert isinstance(share_gpu(0, share), GpuShifts)
+    [record] = caplog.records
+    assert record.levelno == level
+    assert "shifts" in record.message
+
+
+def test_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
+    with pytest.raises(GpuPartsError, match="cuda-bindings"):
+        gpu_parts.divide(torch.device("cuda", 0), 0.25)
+
+
+@pytest.mark.parametrize(
+    ("multiprocessors", "share", "part"), [(132, 0.25, 32), (132, 0.4, 48), (142, 0.25, 32), (114, 0.01, 8)]
+)
+def test_small_part_has_a_number_that_a_gpu_can_give(multiprocessors, share, part):
+    assert small_part(multiprocessors, share) == part
+
+
+class _Part:
+    multiprocessors = 8
+
+
+class _Parts:
+    small = large = _Part
