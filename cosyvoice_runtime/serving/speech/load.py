@@ -29,6 +29,7 @@ from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.settings.rendered import HOST, guests_of
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text.frontend import TokenCounter
 from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice.build import prompt_mel
 from cosyvoice_runtime.voice.extractors import checkpoint_id
@@ -83,7 +84,7 @@ def load_speech_service(
     return SpeechService(
         stages,
         _voices(settings, layout, tokenizer, stages, metrics),
-        _front_end(settings, tokenizer, layout.family),
+        front_end_of(settings, tokenizer, layout.family),
         tokenizer,
         HopPolicy.of(config.flow, settings),
         config.vocoder.sample_rate,
@@ -99,7 +100,7 @@ def load_speech_service(
     )
 
 
-def _front_end(settings: CosyVoice2Settings, tokenizer: TextTokenizer, family: Family) -> TextFrontEnd:
+def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: Family) -> TextFrontEnd:
     """
     Raises:
         InvalidInput: the checkpoint can't be told readings, or the file of words is no such file.
