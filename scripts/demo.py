@@ -86,10 +86,12 @@ def main() -> int:
 def make_repository(checkpoint: Path) -> Path:
     """Render the model repository for this machine, with the files that its engines need."""
     texts = [f"checkpoint_dir={checkpoint}", f"cosyvoice2.voices_dir={BUILD / 'voices'}"]
-    settings = Settings.read(texts, os.environ).resolved(Machine.here())
-    if settings.tensorrt_llm.engine == "onnx":
+    machine = Machine.here()
+    on_onnx = Settings.read(texts, os.environ).tensorrt_llm.resolved(machine).engine == "onnx"
+    if on_onnx:
         texts.append(f"tensorrt_llm.engine_dir={BUILD / 'speech_lm'}")
-        settings = Settings.read(texts, os.environ).resolved(Machine.here())
+    settings = Settings.read(texts, os.environ).resolved(machine)
+    if on_onnx:
         export_speech_lm(settings.tensorrt_llm)
     if settings.token2wav.backend == "onnx":
         texts.append(f"token2wav.backend_dir={BUILD / 'networks'}")

@@ -175,7 +175,8 @@ except SystemExit as end:
 def test_the_speech_lm_for_onnx_runtime_is_made(tmp_path: Path) -> None:
     program = f"""
 import runpy
-settings = ["checkpoint_dir={DEMO_VOICE}", "device=cpu", "engine=onnx", "tensorrt_llm.engine_dir=lm"]
+settings = ["checkpoint_dir={DEMO_VOICE}", "device=cpu", "engine=onnx", "token2wav.backend=onnx"]
+settings.append("tensorrt_llm.engine_dir=lm")
 sys.argv = ["build_engines.py", "--only", "tensorrt_llm", *settings]
 try:
     runpy.run_path({str(ROOT / "scripts" / "build_engines.py")!r}, run_name="__main__")
@@ -184,6 +185,23 @@ except SystemExit as end:
 """
     run_without_torch(program, tmp_path)
     assert list((tmp_path / "lm").glob("*.onnx"))
+
+
+@pytest.mark.parametrize("field", ["tensorrt_llm.engine", "token2wav.backend"])
+def test_what_runs_on_torch_is_refused_by_its_setting(tmp_path: Path, field: str) -> None:
+    program = f"""
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.serving.served_family import require_backend, require_engine
+from cosyvoice_runtime.settings import Settings
+settings = Settings.read(["checkpoint_dir={DEMO_VOICE}", "{field}=torch", "device=cpu"])
+try:
+    require_engine(settings.tensorrt_llm) if "engine" in "{field}" else require_backend(settings.token2wav)
+except InvalidInput as error:
+    assert error.field == "{field}" and "without torch" in error.limit, error
+else:
+    raise AssertionError
+"""
+    run_without_torch(program, tmp_path)
 
 
 TOKEN2WAV = """

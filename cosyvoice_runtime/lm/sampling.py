@@ -216,7 +216,7 @@ def top_candidates(scores: FloatArray, depth: int) -> tuple[FloatArray, IntArray
     if depth < size:
         keys = np.partition(keys, size - depth, axis=1)[:, size - depth :]
     ids = size - 1 - (np.sort(keys, axis=1)[:, ::-1] & 0xFFFFFFFF)
-    return np.take_along_axis(probs, ids, axis=1), ids
+    return probs[np.arange(len(ids))[:, None], ids], ids
 
 
 def softmax(scores: FloatArray) -> FloatArray:
@@ -234,7 +234,8 @@ def nucleus_sizes(probs: FloatArray, states: Sequence[SamplerState]) -> IntArray
     within = np.arange(probs.shape[1]) < top_k
     # Term by term in float32, as the reference does: a sum in another order can round across top_p.
     reached = np.add.accumulate(np.where(within, probs, np.float32(0)), axis=1)
-    before = np.pad(reached[:, :-1], ((0, 0), (1, 0)))
+    before = np.zeros_like(reached)
+    before[:, 1:] = reached[:, :-1]
     total = np.where(over_all, np.float32(1), reached[:, -1:])
     return np.asarray((within & (before < top_p * total)).sum(axis=1))
 
@@ -252,7 +253,7 @@ def draw(choices: Choices, states: Sequence[SamplerState]) -> list[int]:
     """One id for each sequence, `NOT_FINITE` where the first probability is nan."""
     scores, probs, ids = choices
     picks = _race(probs, nucleus_sizes(probs, states), states)
-    tokens = np.take_along_axis(ids, picks[:, None], axis=1)[:, 0]
+    tokens = ids[np.arange(len(ids)), picks]
     _redraw_repeats(tokens, scores, states)
     tokens[np.isnan(probs[:, 0])] = NOT_FINITE
     drawn: list[int] = tokens.tolist()

@@ -35,6 +35,10 @@ from cosyvoice_runtime.onnx_cpu.session import open_session
 class OnnxSpeechLM:
     """Weights, opened once.
 
+    Attributes:
+        session: of steps.
+        prompt_session: of prompts; the same one, or one whose matrices are faster with many positions.
+
     Args:
         threads: of one operation.
 
@@ -45,6 +49,8 @@ class OnnxSpeechLM:
     def __init__(self, config: SpeechLMConfig, files: LmFiles, threads: int) -> None:
         self.config = config
         self.session = open_session(files.model, threads)
+        apart = files.prompt_model.is_file()
+        self.prompt_session = open_session(files.prompt_model, threads) if apart else self.session
         rows = {
             Table.CONTROL: CONTROL_ROWS,
             Table.TEXT: config.text_vocab_size,
@@ -57,11 +63,11 @@ class OnnxSpeechLM:
     def embed(self, parts: Sequence[PromptPart]) -> FloatArray:
         """Embeddings [S, hidden] of parts, in order."""
         rows = [self._tables[part.table][np.asarray(part.ids, dtype=np.int64)] for part in parts]
-        return np.concatenate(rows).astype(np.float32)
+        return np.concatenate(rows)
 
     def embed_speech(self, ids: IntArray) -> FloatArray:
         """Embeddings [B, hidden] of speech ids [B]."""
-        return self._tables[Table.SPEECH][ids].astype(np.float32)
+        return self._tables[Table.SPEECH][ids]
 
 
 class OnnxKVCache(CacheSlots):
@@ -96,8 +102,8 @@ class BoundPass:
 
     def __init__(self, lm: OnnxSpeechLM, cache: OnnxKVCache, first: int, size: int, positions: int) -> None:
         config = lm.config
-        self._session = lm.session
-        self._binding = lm.session.io_binding()
+        self._session = lm.session if positions == 1 else lm.prompt_session
+        self._binding = self._session.io_binding()
         self._embeddings = np.empty((size, positions, config.hidden_size), np.float32)
         self._last = np.empty(size, np.int32)
         self._total = np.empty(1, np.int32)
@@ -166,10 +172,10 @@ class OnnxCachedLM:
         return one_pass.run(embeddings[None], np.array([prefill.end - 1]))
 
 
-def _mapped(path: Path, shape: tuple[int, int]) -> npt.NDArray[np.floating[Any]]:
+def _mapped(path: Path, shape: tuple[int, int]) -> FloatArray:
     """An embedding in its file, of which memory holds the rows that are used."""
     try:
-        table: npt.NDArray[np.floating[Any]] = np.load(path, mmap_mode="r", allow_pickle=False)
+        table: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise EngineFileError(f"{path}: not readable as an array: {error}") from error
     if table.shape != shape:

@@ -21,10 +21,10 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.prompt import Table
 from cosyvoice_runtime.lm.published_tensors import outer_tensors
 from cosyvoice_runtime.onnx_cpu.lm_files import WEIGHT_FORMATS, LmFiles, damages, wanted_manifest
-from cosyvoice_runtime.onnx_cpu.lm_graph import Tensors, write_graph
+from cosyvoice_runtime.onnx_cpu.lm_graph import Tensors, matrix_bytes, write_graph
 
-TABLE_TYPES: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "int8": np.float16}
-"""Of the embeddings, by the weights' format: half precision is far finer than 8 bits."""
+PROMPT_BYTES = 64 << 20
+"""Most memory for a second copy of the matrices: prompts are faster in float32, and exact."""
 
 
 def export_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> list[str]:
@@ -57,11 +57,11 @@ def export_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> list
 class FloatArrays(Mapping[str, npt.NDArray[np.float32]]):
     """Tensors of a checkpoint as float32, each widened when it is asked for."""
 
-    def __init__(self, tensors: Mapping[str, Any]) -> None:
+    def __init__(self, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
         self._tensors = tensors
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
-        return np.asarray(self._tensors[name], np.float32)
+        return self._tensors[name].astype(np.float32, copy=False)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -76,11 +76,14 @@ def write_lm(config: SpeechLMConfig, tensors: Tensors, files: LmFiles, weight_fo
     Raises:
         CheckpointError: as `write_graph`.
     """
-    with files.weights.open("wb") as weights:
-        model = write_graph(config, tensors, weight_format, weights)
-    onnx.save(model, files.model)
+    graphs = [(files.model, files.weights, weight_format)]
+    if weight_format != "float32" and matrix_bytes(config) <= PROMPT_BYTES:
+        graphs.append((files.prompt_model, files.prompt_weights, "float32"))
+    for model, weights, each in graphs:
+        with weights.open("wb") as file:
+            onnx.save(write_graph(config, tensors, each, file), model)
     outer = outer_tensors(config, tensors)
     for table in Table:
         rows = outer[f"{table.value}_embedding.weight"]
-        np.save(files.table(table), np.asarray(rows, TABLE_TYPES[weight_format]))
-    write_checksums(files.directory, files.names)
+        np.save(files.table(table), rows)
+    write_checksums(files.directory, [path.name for path in files.directory.iterdir()])

@@ -15,6 +15,7 @@ from cosyvoice_runtime.lm.prompt import Table
 from cosyvoice_runtime.sha256 import sha256_of
 
 MODEL, WEIGHTS = "model.onnx", "weights.bin"
+PROMPT_MODEL, PROMPT_WEIGHTS = "prompt.onnx", "prompt.bin"
 WEIGHT_FORMATS = ("float32", "int8")
 EMBEDDINGS, LAST, TOTAL, LOGITS = "embeddings", "last", "total", "logits"
 """Ports of the graph."""
@@ -47,11 +48,21 @@ class LmFiles(NamedTuple):
     def weights(self) -> Path:
         return self.directory / WEIGHTS
 
+    @property
+    def prompt_model(self) -> Path:
+        """Graph for prompts alone; absent where the other one is for them, too."""
+        return self.directory / PROMPT_MODEL
+
+    @property
+    def prompt_weights(self) -> Path:
+        return self.directory / PROMPT_WEIGHTS
+
     def table(self, table: Table) -> Path:
         return self.directory / f"{table.value}_embedding.npy"
 
     @property
-    def names(self) -> list[str]:
+    def required(self) -> list[str]:
+        """Names of those that are always there."""
         return [path.name for path in (self.model, self.weights, *map(self.table, Table))]
 
 
@@ -89,7 +100,7 @@ def damages(directory: Path) -> list[str]:
         return [str(error)]
     return [
         f"{directory / name} is missing or damaged"
-        for name in LmFiles(directory).names
+        for name in sorted({*LmFiles(directory).required, *listed})
         if not (directory / name).is_file() or sha256_of(directory / name) != listed.get(name)
     ]
 

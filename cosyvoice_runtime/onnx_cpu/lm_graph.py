@@ -9,6 +9,7 @@ B: sequences, S: positions fed at once, P: positions of the cache.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -26,7 +27,6 @@ from cosyvoice_runtime.onnx_cpu.lm_files import (
     LAST,
     LOGITS,
     TOTAL,
-    WEIGHTS,
     past_name,
     present_name,
 )
@@ -68,7 +68,7 @@ class SpeechGraph(Graph):
         self._file.write(bytes(-self._file.tell() % ALIGNMENT))
         stored = TensorProto(name=name, data_type=onnx_type, dims=array.shape)
         stored.data_location = TensorProto.EXTERNAL
-        place = {"location": WEIGHTS, "offset": self._file.tell(), "length": array.nbytes}
+        place = {"location": Path(self._file.name).name, "offset": self._file.tell(), "length": array.nbytes}
         for key, value in place.items():
             stored.external_data.add(key=key, value=str(value))
         self._file.write(np.ascontiguousarray(array).data)
@@ -134,6 +134,12 @@ def quantised(weight: Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.floa
     scales = np.abs(blocks).max(axis=2) / np.float32(127)
     steps = np.rint(blocks / np.where(scales > 0, scales, np.float32(1))[:, :, None])
     return (steps + MIDDLE).astype(np.uint8), scales
+
+
+def matrix_bytes(config: SpeechLMConfig) -> int:
+    """Memory of the layers' matrices in float32."""
+    attention = config.head_dim * (2 * config.num_heads + 2 * config.num_kv_heads)
+    return 4 * config.num_layers * config.hidden_size * (attention + 3 * config.intermediate_size)
 
 
 def write_graph(

@@ -60,7 +60,7 @@ class TensorrtLlmSettings(NetworkSettings):
         "unused by engine torch.",
     )
     weight_format: Literal["float32", "int8"] = Field(
-        "int8",
+        "float32",
         description="Engine onnx: format of the layers' matrices; with int8 they also meet what they are "
         "multiplied with in 8 bits, and every 32 values share a scale.",
     )

@@ -65,7 +65,8 @@ def open_onnx(
 
     def open_onnx(weight_format: str = "float32", **changes: torch.Tensor) -> OnnxSpeechLM:
         files = LmFiles(tmp_path_factory.mktemp(weight_format))
-        write_lm(config, FloatArrays({**published, **changes}), files, weight_format)
+        tensors = {name: tensor.numpy() for name, tensor in (published | changes).items()}
+        write_lm(config, FloatArrays(tensors), files, weight_format)
         return OnnxSpeechLM(config, files, threads=1)
 
     return open_onnx

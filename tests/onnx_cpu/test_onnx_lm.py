@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint import Layout, load_config
-from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint.as_torch import all_as_torch
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
 from cosyvoice_runtime.errors import CosyVoiceError
@@ -30,6 +30,7 @@ from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.host_steps import CachedNetwork, HostSteps
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import TASK, PromptPart, Table
+from cosyvoice_runtime.onnx_cpu import lm_export
 from cosyvoice_runtime.onnx_cpu.lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM
 from cosyvoice_runtime.onnx_cpu.lm_export import FloatArrays, write_lm
 from cosyvoice_runtime.onnx_cpu.lm_files import LmFiles
@@ -135,10 +136,20 @@ def test_weights_in_8_bits_stay_within_the_bound(lm, open_onnx):
 
 
 @torch.inference_mode()
+def test_prompts_are_in_float32_where_a_second_copy_is_small(lm, open_onnx, monkeypatch):
+    pair = Pair(lm, open_onnx("int8"))
+    assert pair.prefill(0, PROMPTS[2].parts()) < 1e-5
+    monkeypatch.setattr(lm_export, "PROMPT_BYTES", 0)
+    large = open_onnx("int8")
+    assert large.prompt_session is large.session
+    assert 1e-5 < Pair(lm, large, root_mean_square).prefill(0, PROMPTS[2].parts()) < INT8_ERROR["random"]
+
+
+@torch.inference_mode()
 def test_weights_of_the_demo_voice_in_8_bits_stay_within_its_bound(tmp_path):
     model = load_config(DEMO_VOICE)
     config, tensors = model.speech_lm, load_tensors(Layout(DEMO_VOICE), "llm", model)
-    lm, files = SpeechLM.from_tensors(config, tensors), LmFiles(tmp_path)
+    lm, files = SpeechLM.from_tensors(config, all_as_torch(tensors)), LmFiles(tmp_path)
     write_lm(config, FloatArrays(tensors), files, "int8")
     prompt = Prompt(list(range(300, 320)))
     spoken, _ = generate_all(lm, prompt, SamplingOptions(seed=2, min_tokens=40, max_tokens=40))

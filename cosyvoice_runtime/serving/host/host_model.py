@@ -13,8 +13,8 @@ from cosyvoice_runtime.serving.token2wav.model import WaveModel
 from cosyvoice_runtime.serving.triton.load import limit_torch, read_settings
 from cosyvoice_runtime.settings import Token2WavSettings
 
-ON_TORCH = ("torch", "onnx", "tensorrt")
-"""Backends of which torch computes everything or what lies between the graphs."""
+ON_TORCH = ("torch", "tensorrt")
+"""Backends of which torch computes everything, or what lies between the engines."""
 SWITCH_S = 0.5e-3
 """Longest time that one thread keeps Python from the others, where the speech LM steps on a GPU. Python's own
 5 ms are longer than a step, of which a listener's first audio needs sixteen."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,26 @@ from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 
 MACHINE = Machine(cores=1, gpu=False)
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from pathlib import Path
+
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
+from cosyvoice_runtime.serving.lm.engine import prepare_engine
+from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+
+checkpoint, directory = map(Path, sys.argv[1:])
+export_lm(checkpoint, directory, "float32")
+settings = TensorrtLlmSettings(
+    engine="onnx", engine_dir=directory, weight_format="float32", checkpoint_dir=checkpoint
+)
+engine = prepare_engine(settings.resolved(Machine(cores=1, gpu=False)))()
+engine.add(Prompt([3]), SamplingOptions(seed=1, min_tokens=3, max_tokens=3))
+rows = [row for _ in range(3) for row in engine.step()]
+print(len(rows), rows[-1].finish_reason.value)
+"""
 
 
 @pytest.fixture(scope="module", params=["torch", "onnx"])
@@ -106,3 +128,11 @@ def test_engine_onnx_refuses_files_in_another_format(tiny_checkpoint, onnx_expor
     )
     with pytest.raises(EngineFileError, match=r"weight_format was .float32. when built, now .int8."):
         prepare_engine(settings.resolved(MACHINE))
+
+
+def test_engine_onnx_is_written_and_works_without_torch(tiny_checkpoint, tmp_path):
+    """In a process that can't import it."""
+    command = [sys.executable, "-c", WITHOUT_TORCH, tiny_checkpoint, tmp_path / "speech_lm"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3", "length"]

@@ -32,7 +32,12 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     check_cache_room(settings, config.max_positions)
     files = require_lm(settings.checkpoint_dir, settings.engine_dir, settings.weight_format)
     lm = OnnxSpeechLM(config, files, settings.threads)
-    logger.info("engine onnx: weights in %s, %d threads", settings.weight_format, settings.threads)
+    logger.info(
+        "engine onnx: weights in %s, prompts' %s, %d threads",
+        settings.weight_format,
+        "the same" if lm.prompt_session is lm.session else "in float32",
+        settings.threads,
+    )
     return partial(_open, lm, settings.max_slots, settings.max_sequence_tokens)
 
 
