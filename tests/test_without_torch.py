@@ -12,7 +12,6 @@ import pytest
 import soundfile
 
 from cosyvoice_runtime.checkpoint import Layout
-from cosyvoice_runtime.metrics import read_samples
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 
@@ -205,7 +204,7 @@ else:
 
 
 TOKEN2WAV = """
-from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics import Metrics, read_samples
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, load_wave_service
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
@@ -221,6 +220,8 @@ for start, end in ((0, 30), (30, 40)):
     chunk = WaveChunk("a", list(range(start, end)), start, end == 40, "voice", 7, prompt=prompt)
     service.submit(chunk, outcomes.put)
 waves = [outcomes.get(timeout=300) for _ in range(2)]
+[backend] = [each for each in read_samples(Path(".")) if each.name == "cosyvoice_token2wav_backend"]
+assert backend.labels["backend"] == "onnx"
 service.close()
 np.save("wave.npy", np.concatenate(waves))
 """
@@ -231,5 +232,3 @@ def test_token2wav_is_converted_and_speaks(tmp_path: Path) -> None:
     wave = np.load(tmp_path / "wave.npy")
     assert wave.shape == (40 * 960,)
     assert wave.std() > 1e-3
-    [backend] = [each for each in read_samples(tmp_path) if each.name == "cosyvoice_token2wav_backend"]
-    assert backend.labels["backend"] == "onnx"
