@@ -232,3 +232,24 @@ def test_token2wav_is_converted_and_speaks(tmp_path: Path) -> None:
     wave = np.load(tmp_path / "wave.npy")
     assert wave.shape == (40 * 960,)
     assert wave.std() > 1e-3
+
+
+SPEAK_ALONE = """
+from cosyvoice_runtime.pipeline import networks, synthesizer
+from cosyvoice_runtime.pipeline.cli import main
+exported = Path("networks")
+synthesizer.Synthesizer.from_checkpoint.__func__.__kwdefaults__["exported"] = exported
+words = ["speak", "Hello there.", "--checkpoint", VOICE, "--seed", "1", "-o", "spoken.wav"]
+assert main(words) == 1
+assert main([*words, "--runtime", "onnx"]) == 0
+assert list(exported.rglob("*.onnx"))
+"""
+
+
+def test_the_library_speaks_from_the_command_line(tmp_path: Path) -> None:
+    """With graphs that are made at the first start; without a runtime that is there it says so."""
+    run_without_torch(f"VOICE = {str(DEMO_VOICE)!r}\n{SPEAK_ALONE}", tmp_path)
+    samples, rate = soundfile.read(tmp_path / "spoken.wav")
+    assert rate == 24_000
+    assert 0.3 < len(samples) / rate < 5
+    assert samples.std() > 1e-3

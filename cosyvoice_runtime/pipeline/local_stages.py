@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from typing import Any
 
 from cosyvoice_runtime.arrays import Floats
@@ -13,12 +13,10 @@ from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
+from cosyvoice_runtime.pipeline.networks import OpenBatch
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
 from cosyvoice_runtime.wave.token2wav import Token2Wav
-
-OpenBatch = Callable[[int], RunningBatch]
-"""Room in the speech LM for one utterance of so many positions."""
 
 
 class LocalStages:
