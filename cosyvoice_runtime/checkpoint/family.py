@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cosyvoice_runtime.checkpoint.pronunciation import UNITS
 from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, END_OF_PROMPT, SPECIAL_TOKENS
 
 
@@ -42,6 +43,11 @@ class Family:
     def needs_end_of_prompt(self) -> bool:
         """Whether every prompt of the speech LM must hold ``<|endofprompt|>``."""
         return bool(self.usual_instruction)
+
+    @property
+    def reads_units(self) -> bool:
+        """Whether the speech LM reads units of pronunciation."""
+        return set(UNITS).issubset(self.special_tokens)
 
     def instructed(self, text: str) -> str:
         """The text behind the usual instruction, where one is needed and the text has none."""

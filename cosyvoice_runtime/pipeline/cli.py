@@ -81,6 +81,8 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     command.add_argument("--instruct", help="how to speak, in place of the reference's words")
     command.add_argument("--cross-lingual", action="store_true", help="use only how the reference sounds")
     command.add_argument("--language", default="auto", help="auto, zh, en, ... (default %(default)s)")
+    command.add_argument("--lexicon", type=Path, help="file of words that are spoken as something else is")
+    command.add_argument("--polyphones", action="store_true", help="tell CosyVoice3 readings of Chinese")
     command.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default %(default)s)")
     command.add_argument("--seed", type=int, help="repeat an utterance exactly")
     command.add_argument("--sampling", choices=("ras", "nucleus", "greedy"), default="ras")
@@ -183,6 +185,8 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         threads=options.threads,
         lookahead_frames=options.lookahead,
         first_hop=options.first_hop,
+        lexicon=options.lexicon,
+        polyphones=options.polyphones,
     )
 
 

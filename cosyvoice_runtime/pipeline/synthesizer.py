@@ -29,7 +29,7 @@ from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
-from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
@@ -90,6 +90,8 @@ class Synthesizer:
         lookahead_frames: int | None = None,
         first_hop: int | None = None,
         ode_steps: int | None = None,
+        lexicon: Path | None = None,
+        polyphones: bool = False,
     ) -> Synthesizer:
         """Load a directory laid out like a published one; what it holds tells the family.
 
@@ -100,8 +102,12 @@ class Synthesizer:
             first_hop: cut the voice's prompt so that this many tokens give the first chunk; None leaves the
                 prompt whole (:func:`~cosyvoice_runtime.pipeline.flow_prompt.cut_prompt`).
             ode_steps: Euler steps of the flow; None is its default.
+            lexicon: file of words that are spoken as something else is, see :class:`Lexicon`.
+            polyphones: tell the speech LM how Chinese characters are read that have several readings, where
+                it reads units of pronunciation.
 
         Raises:
+            InvalidInput: ``lexicon`` or ``polyphones`` can't be served.
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
         """
         # The networks are torch's; what is imported here takes seconds, and requests are made without it.
@@ -118,6 +124,7 @@ class Synthesizer:
         layout, config = Layout(directory), load_config(directory)
         family = layout.family
         tokenizer = TextTokenizer(layout.vocabulary.parent, family.special_tokens)
+        words = Lexicon.read(lexicon, family.special_tokens) if lexicon else None
         extractors = Extractors(layout, threads)
         logger.info("loading %s on %s", layout.directory, device)
         flow = Flow.from_tensors(
@@ -132,7 +139,7 @@ class Synthesizer:
         )
         return cls(
             tokenizer,
-            TextFrontEnd(tokenizer, family=family),
+            TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones),
             SpeechLM.from_tensors(
                 config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype or torch.float32
             ),

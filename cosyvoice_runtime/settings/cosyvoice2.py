@@ -49,6 +49,16 @@ class CosyVoice2Settings(ModelSettings):
     )
     max_voices_mib: int = Field(2048, ge=1, le=1_048_576, description="Size of the voices kept on disk.")
     max_text_characters: int = Field(5000, ge=1, le=10_000, description="Longest text of one request.")
+    lexicon: Annotated[str, Field(min_length=1), Accepted("a file, or none")] = Field(
+        "none",
+        description="File of words that are spoken as something else is: on each line a word, a tab and what "
+        "is spoken.",
+    )
+    polyphones: Flag = Field(
+        False,
+        description="Tell a CosyVoice3 checkpoint in units of pronunciation how Chinese characters are read "
+        "that have several readings.",
+    )
     max_inflight_utterances: Annotated[int, Field(ge=1, le=4096), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Utterances spoken at once, by both entry models together; one more is refused with "
@@ -143,4 +153,5 @@ class CosyVoice2Settings(ModelSettings):
         return whole_or_exact(self.lookahead_tokens)
 
     def resolved(self, machine: Machine) -> Self:
-        return super().resolved(machine).replace(voices_dir=self.voices_dir.absolute())
+        lexicon = self.lexicon if self.lexicon == "none" else str(Path(self.lexicon).absolute())
+        return super().resolved(machine).replace(voices_dir=self.voices_dir.absolute(), lexicon=lexicon)

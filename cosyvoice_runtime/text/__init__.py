@@ -2,6 +2,7 @@
 
 from cosyvoice_runtime.text.clauses import Clause, ClauseStream
 from cosyvoice_runtime.text.frontend import TextFrontEnd
+from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.segment_stream import EAGER, SegmentStream
 from cosyvoice_runtime.text.split import SplitLimits
 from cosyvoice_runtime.text.tokenizer import TextPrompt, TextTokenizer, cross_lingual, instruct, zero_shot
@@ -10,6 +11,7 @@ __all__ = [
     "EAGER",
     "Clause",
     "ClauseStream",
+    "Lexicon",
     "SegmentStream",
     "SplitLimits",
     "TextFrontEnd",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cosyvoice_runtime.text.normalise import AUTO, Normaliser, resolve
+from cosyvoice_runtime.text.language import AUTO, resolve
+from cosyvoice_runtime.text.normalise import Normaliser
+from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
 from cosyvoice_runtime.text.segment_stream import Rules, sentence_end
 from cosyvoice_runtime.text.split import bounded, complete, sentences
 from cosyvoice_runtime.text.validate import is_speakable
@@ -32,14 +34,23 @@ class ClauseStream:
 
     Args:
         longest: tokens or characters, as the rules count them.
+        pronounced: what becomes of a clause in a language when it leaves.
     """
 
-    def __init__(self, normaliser: Normaliser, rules: Rules, longest: int, language: str = AUTO) -> None:
+    def __init__(
+        self,
+        normaliser: Normaliser,
+        rules: Rules,
+        longest: int,
+        language: str = AUTO,
+        pronounced: Pronounced = as_it_is,
+    ) -> None:
         resolve("", language)
         self._normaliser = normaliser
         self._rules = rules
         self._longest = longest
         self._asked_language = language
+        self._pronounced = pronounced
         self._taken = ""
         self._raw = ""
         self._spaces = ""
@@ -88,7 +99,7 @@ class ClauseStream:
         texts = list(filter(is_speakable, bounds))
         for number, clause in enumerate(texts, 1):
             self._spoken = len(self._taken) if number == len(texts) else self._spoken
-            yield Clause(clause, self._spoken)
+            yield Clause(self._pronounced(clause, language), self._spoken)
 
     def _language(self, cut: int) -> str:
         """Language of the text up to ``cut`` characters from here."""

@@ -8,12 +8,11 @@ gets single expressions whose shape it reads right; the others are read here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from cosyvoice_runtime.text.english_words import cardinal, decimal, digits, integer
-
-Read = Callable[[str], str]
-Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
+from cosyvoice_runtime.text.english_codes import code_rules
+from cosyvoice_runtime.text.english_words import cardinal, decimal, integer
+from cosyvoice_runtime.text.rules import Read, Rule, apply, rule
+from cosyvoice_runtime.text.symbols import CIRCLED, plain
 
 # No match starts inside a run of digits: that also keeps long runs linear.
 _NUMBER = r"(?<![0-9])(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
@@ -32,10 +31,8 @@ _ADDRESS = (
     r"(?:https?://|www\.)[\w./%#?=&+~-]{0,100}[\w/]"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"
 )
-_PHONE = (
-    r"(?<![\w.])(?:\+[0-9]{1,3}[ .-]?|1[ .-])?(?:\([0-9]{3}\) ?|[0-9]{3}[ .-])[0-9]{3}[ .-][0-9]{4}(?!\w)"
-    r"|(?<![\w.])\+[0-9]{1,3}(?:[ -][0-9]{2,5}){2,5}(?!\w)"
-    r"|(?<![\w.-])[0-9]{3}-[0-9]{4}(?![\w-])"
+_HOST = (
+    r"(?<![\w@.-])(?:[A-Za-z0-9-]{1,63}\.){1,5}(?:com|org|net|gov|edu|io|ai|dev|app|info|co\.uk)\b(?![\w@-])"
 )
 # The last dot of "p.m." also ends a sentence unless a small letter follows.
 _CLOCK_TIME = r"\b([0-9]{1,2}(?::[0-9]{2}){0,2}) ?([ap])(?:m\b|\.m\b\.?(?=\s+[a-z])|\.m\b)"
@@ -45,7 +42,27 @@ _DECADES = (
     "tens",
     *["twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties"],
 )
-_SIGNS = {"-": "minus ", "+": "plus ", "#": "number ", "~": "about "}
+_POWERS = {"2": " squared", "3": " cubed", "²": " squared", "³": " cubed"}
+_CIRCLED = str.maketrans({sign: str(number) for number, sign in enumerate(CIRCLED, start=1)})
+_SIGNS = {
+    "-": "minus ",
+    "+": "plus ",
+    "#": "number ",
+    "~": "about ",
+    "≈": "about ",
+    "≤": "at most ",
+    "≥": "at least ",
+    "±": "plus or minus ",
+}
+_CURRENCY_CODES = {
+    "USD": ("US dollar", "US dollars"),
+    "EUR": ("euro", "euros"),
+    "GBP": ("pound", "pounds"),
+    "JPY": ("yen", "yen"),
+    "CNY": ("yuan", "yuan"),
+    "RMB": ("yuan", "yuan"),
+}
+_CODES = "|".join(_CURRENCY_CODES)
 _MISREAD_UNITS = {
     "m": ("meter", "meters"),
     "m/s": ("meter per second", "meters per second"),
@@ -72,11 +89,11 @@ _UNIT = "|".join(sorted([*map(re.escape, _MISREAD_UNITS), *_LIBRARY_UNITS.split(
 def number_rules() -> list[Rule]:
     """Amounts, grouped, decimal and plain numbers: what upstream does without a library, read right."""
     return [
-        _rule(rf"([$€£¥])\s?({_NUMBER})(?:\s?(thousand|million|billion|trillion|[kKmM]|bn|[bB])\b)?", _money),
-        _rule(r"(?<![0-9.,])([A-Za-z]?)([0-9]+(?:\.[0-9]+){2,})(?![0-9])([A-Za-z]?)", _dotted),
-        _rule(rf"(?<![0-9.,])([A-Za-z]?)({_NUMBER})(?![0-9])([A-Za-z]?)", _grouped),
-        _rule(r"(?<![0-9A-Za-z.])\.[0-9]+", lambda match: decimal(match[0])),
-        _rule(r"[0-9]+", lambda match: integer(match[0])),
+        rule(rf"([$€£¥])\s?({_NUMBER})(?:\s?(thousand|million|billion|trillion|[kKmM]|bn|[bB])\b)?", _money),
+        rule(r"(?<![0-9.,])([A-Za-z]?)([0-9]+(?:\.[0-9]+){2,})(?![0-9])([A-Za-z]?)", _dotted),
+        rule(rf"(?<![0-9.,])([A-Za-z]?)({_NUMBER})(?![0-9])([A-Za-z]?)", _grouped),
+        rule(r"(?<![0-9A-Za-z.])\.[0-9]+", lambda match: decimal(match[0])),
+        rule(r"[0-9]+", lambda match: integer(match[0])),
     ]
 
 
@@ -88,38 +105,99 @@ def expression_rules(library: Read) -> list[Rule]:
 
     money, *numbers = number_rules()
     return [
-        _rule(_ADDRESS, read),
+        rule(_ADDRESS, lambda match: library(re.sub("^https?://", "", match[0]).rstrip("/"))),
+        rule(_HOST, read),
+        rule(
+            rf"([$€£])({_NUMBER})\s?[-–]\s?[$€£]?({_NUMBER})(?: (thousand|million|billion)\b)?(?!\w)",
+            _money_range,
+        ),
         money,
-        _rule(_PHONE, _phone),
-        _rule(rf"\b{_MONTH}\.? {_DAY}(?:,? [0-9]{{4}})?\b|\b{_DAY} {_MONTH}(?:,? [0-9]{{4}})?\b", read),
-        _rule(r"\b[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\b|\b[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}\b", read),
-        _rule(_CLOCK_TIME, lambda match: library(f"{match[1]} {match[2]}m")),
-        _rule(r"\b[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?\b", read),
-        _rule(r"\b[0-9]+(?:\s?[+*×=]\s?[0-9]+){1,8}\b", read),
-        _rule(r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b(?!\.[0-9])", read),
-        _rule(r"'?\b(1[1-9]|20)?([0-9])0s\b", _decade),
-        _rule(r"\b[Nn]o\. ?(?=[0-9])", lambda _: "number "),
-        _rule(r"(?<![\w)])[-+#~](?=[$€£¥.]?[0-9])", lambda match: _SIGNS[match[0]]),
-        _rule(r"(?<![\w.,])([0-9]+)[-–]([0-9]+)(?![\w,-])", lambda match: f"{match[1]} to {match[2]}"),
-        _rule(r"\b(?:[0-9]+ )?[0-9]{1,2}/[0-9]{1,3}\b(?!/)", lambda match: _fraction(match[0], library)),
-        _rule(rf"({_NUMBER})\s?({_UNIT})(?!\w)", lambda match: _measure(match[1], match[2], library)),
-        _rule(rf"({_NUMBER})\s?%", lambda match: f"{decimal(match[1])} percent"),
-        _rule(r"\b[0-9][0-9,]*(?:st|nd|rd|th)\b", read),
-        _rule(r"(?<![\w.,])(?:1[1-9]|20)[0-9]{2}(?![\w,]|\.[0-9])", read),
-        _rule(r"(?<![.,])\b(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[0-9A-Za-z]{1,40}\b(?!\.[0-9])", read),
+        rule(rf"({_NUMBER})\s?([€£])(?!\w)", lambda match: _amount(match[1], *_CURRENCIES[match[2]][:2])),
+        rule(rf"({_NUMBER}) ?({_CODES})\b", lambda match: _amount(match[1], *_CURRENCY_CODES[match[2]])),
+        rule(rf"\b({_CODES}) ?({_NUMBER})", lambda match: _amount(match[2], *_CURRENCY_CODES[match[1]])),
+        rule(rf"\b({_MONTH}\.? )({_DAY})\b((?:,? [0-9]{{4}})?)\b", lambda match: _date(match, library)),
+        rule(
+            rf"\b(?:the )?({_DAY}) ({_MONTH}(?:,? [0-9]{{4}})?)\b", lambda match: _date_by_day(match, library)
+        ),
+        rule(r"\b[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\b|\b[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}\b", read),
+        rule(
+            r"(?<![0-9.-])([0-9]{1,2})([.-])([0-9]{1,2})\2((?:19|20)[0-9]{2})\b(?![.-]?[0-9])",
+            lambda match: library(f"{match[1]}/{match[3]}/{match[4]}"),
+        ),
+        rule(r"((?:19|20)[0-9]{2})/([0-9]{2})(?![0-9/])", r"\1 to \2"),
+        rule(
+            r"(?<=[0-9])\s?[-–]\s?(?=[0-9]{1,2}(?::[0-9]{2}| ?[ap]m\b))|(?<=[ap]m)\s?[-–]\s?(?=[0-9])", " to "
+        ),
+        rule(_CLOCK_TIME, lambda match: library(f"{match[1]} {match[2]}m")),
+        rule(r"\b[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?\b", read),
+        rule(r"(?<![0-9:.])([0-9]{1,3}):([0-9]{1,3})(?![0-9:])", r"\1 to \2"),
+        *code_rules(),
+        rule(r"([0-9]) ?(mm|cm|m|in|ft)? ?x (?=[0-9])|([0-9])(mm|cm|m|in|ft) ?[x×] ?(?=[0-9])", _by),
+        rule(r"(?<=[0-9])\s?×\s?(?=[0-9])", "*"),
+        rule(r"\b[0-9]+(?:\s?[+*=]\s?[0-9]+){1,8}\b", read),
+        rule(r"(?<![A-Za-z0-9])(?<![0-9] )([A-Za-z])([²³])(?=(\w?))", _variable),
+        rule(r"(?<=[0-9A-Za-z])\^(-?)([0-9]{1,4})(?![0-9])", _power),
+        rule(r"(?<=[0-9A-Za-z])\s?=\s?(?=[0-9])", " equals "),
+        rule(r"(?<=[0-9])\+(?![\w+])", " plus"),
+        rule(r"(?<=[A-Za-z])/(?=[0-9])", " "),
+        rule(r"\b([0-9])'([0-9]{1,2})\"", r"\1 foot \2"),
+        rule(r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b(?!\.[0-9])", read),
+        rule(r"'?\b(1[1-9]|20)?([0-9])0s\b", _decade),
+        rule(r"\b[Nn]o\. ?(?=[0-9])", lambda _: "number "),
+        rule(r"(?<![\w)])[-+#~≈≤≥±] ?(?=[$€£¥.]?[0-9])", lambda match: _SIGNS[match[0][0]]),
+        rule(r"(?<![\w.,])([0-9]+)[-–]([0-9]+)(?![\w,-])", lambda match: f"{match[1]} to {match[2]}"),
+        rule(r"\b(?:[0-9]+ )?[0-9]{1,2}/[0-9]{1,3}\b(?!/)", lambda match: _fraction(match[0], library)),
+        rule(rf"({_NUMBER})\s?({_UNIT})(?!\w)", lambda match: _measure(match[1], match[2], library)),
+        rule(rf"({_NUMBER})\s?%", lambda match: f"{decimal(match[1])} percent"),
+        rule(r"\b[0-9][0-9,]*(?:st|nd|rd|th)\b", read),
+        rule(r"(?<![\w.,])(?:1[1-9]|20)[0-9]{2}(?![\w,]|\.[0-9])", read),
+        rule(r"(?<![.,])\b(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[0-9A-Za-z]{1,40}\b(?!\.[0-9])", read),
         *numbers,
     ]
 
 
-def apply(rules: list[Rule], text: str) -> str:
-    """The text with every rule applied in order."""
-    for pattern, replacement in rules:
-        text = pattern.sub(replacement, text)
-    return text
+def read_expressions(text: str, rules: list[Rule]) -> str:
+    """Numbers and the like of a text (no special tokens in it) in words, by :func:`expression_rules`."""
+    text = re.sub(rf"(?<=[{CIRCLED}])(?=\w)", " ", plain(text)).translate(_CIRCLED)
+    return apply(rules, text)
 
 
-def _rule(pattern: str, replacement: Callable[[re.Match[str]], str]) -> Rule:
-    return re.compile(pattern), replacement
+def _amount(number: str, singular: str, plural: str) -> str:
+    return f"{decimal(number)} {singular if number == '1' else plural}"
+
+
+def _money_range(match: re.Match[str]) -> str:
+    scale = f"{match[4]} " if match[4] else ""
+    return f"{decimal(match[2])} to {decimal(match[3])} {scale}{_CURRENCIES[match[1]][1]}"
+
+
+def _date(match: re.Match[str], library: Read) -> str:
+    return library(f"{match[1]}{_ordinal(match[2])}{match[3]}")
+
+
+def _date_by_day(match: re.Match[str], library: Read) -> str:
+    return library(f"the {_ordinal(match[1])} of {match[2]}")
+
+
+def _ordinal(day: str) -> str:
+    """1 or 1st -> ``1st``."""
+    day = day.rstrip("stndrh")
+    endings = {"1": "st", "2": "nd", "3": "rd"}
+    return day + ("th" if day[-2:-1] == "1" else endings.get(day[-1], "th"))
+
+
+def _power(match: re.Match[str]) -> str:
+    if not match[1] and match[2] in _POWERS:
+        return _POWERS[match[2]]
+    return f" to the power of {'minus ' if match[1] else ''}{match[2]}"
+
+
+def _variable(match: re.Match[str]) -> str:
+    return match[1] + _POWERS[match[2]] + (" " if match[3] else "")
+
+
+def _by(match: re.Match[str]) -> str:
+    return f"{match[1] or match[3]}{match[2] or match[4] or ''} by "
 
 
 def _money(match: re.Match[str]) -> str:
@@ -145,11 +223,6 @@ def _grouped(match: re.Match[str]) -> str:
     if match[2].isdigit():
         return match[0]
     return " ".join(filter(None, (match[1], decimal(match[2]), match[3])))
-
-
-def _phone(match: re.Match[str]) -> str:
-    plus = "plus " if match[0].startswith("+") else ""
-    return plus + ", ".join(digits(group) for group in re.findall("[0-9]+", match[0]))
 
 
 def _decade(match: re.Match[str]) -> str:

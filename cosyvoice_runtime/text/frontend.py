@@ -9,7 +9,10 @@ from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text.clauses import ClauseStream
-from cosyvoice_runtime.text.normalise import AUTO, Mode, Normaliser, counts_characters
+from cosyvoice_runtime.text.language import AUTO, counts_characters
+from cosyvoice_runtime.text.lexicon import Lexicon
+from cosyvoice_runtime.text.normalise import Mode, Normaliser
+from cosyvoice_runtime.text.polyphones import as_it_is, pronounced
 from cosyvoice_runtime.text.segment_stream import SegmentStream
 from cosyvoice_runtime.text.split import CHINESE, WESTERN, Count, SplitLimits, SplitStyle, bounded, split
 from cosyvoice_runtime.text.validate import (
@@ -44,6 +47,12 @@ class TextFrontEnd:
         limits: lengths of the segments.
         cached_texts: size of the cache; 0 for none.
         family: of the checkpoint, which has its own special tokens and may need ``<|endofprompt|>``.
+        lexicon: words that are spoken as something else is.
+        polyphones: tell the speech LM in units of pronunciation how Chinese characters are read that have
+            several readings; for a family that reads such units.
+
+    Raises:
+        InvalidInput: ``polyphones`` with a family that reads no units.
     """
 
     def __init__(
@@ -53,11 +62,19 @@ class TextFrontEnd:
         limits: SplitLimits | None = None,
         cached_texts: int = CACHED_TEXTS,
         family: Family = COSYVOICE2,
+        lexicon: Lexicon | None = None,
+        polyphones: bool = False,
     ) -> None:
+        if polyphones and not family.reads_units:
+            limit = (
+                f"the speech LM of {family.name} reads no units of pronunciation; respell words in a lexicon"
+            )
+            raise InvalidInput("polyphones", polyphones, limit)
         self._tokenizer = tokenizer
         self._limits = limits or SplitLimits()
         self.family = family
-        self._normaliser = Normaliser(normaliser, special_pattern(family.special_tokens))
+        self._normaliser = Normaliser(normaliser, special_pattern(family.special_tokens), lexicon)
+        self._pronounced = pronounced if polyphones else as_it_is
         self._cached_segments = lru_cache(cached_texts)(self._segments)
         self._cached_normalised = lru_cache(cached_texts)(self._normalised)
 
@@ -89,7 +106,9 @@ class TextFrontEnd:
 
     def stream(self, language: str = AUTO, limits: SplitLimits | None = None) -> SegmentStream:
         """A splitter for text that arrives over time; see :class:`SegmentStream`."""
-        return SegmentStream(self._normaliser, self._rules, limits or self._limits, language)
+        return SegmentStream(
+            self._normaliser, self._rules, limits or self._limits, language, self._pronounced
+        )
 
     def require_end_of_prompt(self, field: str, *texts: str) -> None:
         """Refuse a prompt of these texts if the checkpoint needs ``<|endofprompt|>`` and none has it.
@@ -111,7 +130,8 @@ class TextFrontEnd:
         Raises:
             InvalidInput: ``language`` is neither ``auto`` nor a language tag.
         """
-        return ClauseStream(self._normaliser, self._rules, self._limits.hard or LONGEST_CLAUSE, language)
+        longest = self._limits.hard or LONGEST_CLAUSE
+        return ClauseStream(self._normaliser, self._rules, longest, language, self._pronounced)
 
     def _segments(self, text: str, language: str) -> tuple[str, ...]:
         instruction, words = self._parted(text)
@@ -119,14 +139,15 @@ class TextFrontEnd:
 
     def _segments_of_words(self, text: str, language: str) -> list[str]:
         normalised = self._normaliser(text, language)
-        style, count = self._rules(self._normaliser.language(text, language))
+        language = self._normaliser.language(text, language)
+        style, count = self._rules(language)
         special = self._normaliser.special
         if holds_control_token(text):
             hard = self._limits.hard
             segments = [normalised] if hard is None else list(bounded(normalised, hard, count, special))
         else:
             segments = split(normalised, style, self._limits, count, special)
-        return list(filter(is_speakable, segments))
+        return [self._pronounced(segment, language) for segment in filter(is_speakable, segments)]
 
     def _normalised(self, text: str, language: str) -> str:
         instruction, words = self._parted(text)

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.text.normalise import AUTO, Normaliser
+from cosyvoice_runtime.text.language import AUTO
+from cosyvoice_runtime.text.normalise import Normaliser
+from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
 from cosyvoice_runtime.text.split import (
     Count,
     Grouping,
@@ -55,15 +57,22 @@ class SegmentStream:
     Args:
         rules: marks and unit of length for a language.
         limits: upstream's wait for about 80 tokens per segment, :data:`EAGER` for a sentence.
+        pronounced: what becomes of a segment in a language when it leaves.
     """
 
     def __init__(
-        self, normaliser: Normaliser, rules: Rules, limits: SplitLimits, language: str = AUTO
+        self,
+        normaliser: Normaliser,
+        rules: Rules,
+        limits: SplitLimits,
+        language: str = AUTO,
+        pronounced: Pronounced = as_it_is,
     ) -> None:
         self._normaliser = normaliser
         self._rules = rules
         self._limits = limits
         self._asked_language = language
+        self._pronounced = pronounced
         self._grouping = Grouping(limits, len, normaliser.special)
         self._taken = ""
         self._raw = ""
@@ -127,4 +136,5 @@ class SegmentStream:
     def _speakable(self, segments: list[str]) -> list[str]:
         segments = list(filter(is_speakable, segments))
         self._has_spoken = self._has_spoken or bool(segments)
-        return segments
+        language = self._language(0)
+        return [self._pronounced(segment, language) for segment in segments]

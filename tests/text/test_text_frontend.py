@@ -87,4 +87,4 @@ def test_prepared_text_is_one_segment_unless_too_long(counter: WordCounter) -> N
 
 def test_japanese_is_split_at_its_own_marks(counter: WordCounter) -> None:
     front_end = TextFrontEnd(counter, limits=SplitLimits(maximum=5, minimum=2, merge=2))
-    assert front_end.segments("元気です。はい、３個") == ["元気です。", "はい、", "３個。"]
+    assert front_end.segments("元気です。はい、３個") == ["元気です。", "はい、", "三個。"]

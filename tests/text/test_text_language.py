@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.text.normalise import detect, resolve
+from cosyvoice_runtime.text.language import detect, resolve
 
 
 @pytest.mark.parametrize(

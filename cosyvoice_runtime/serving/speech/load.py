@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.family import Family
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -27,7 +28,8 @@ from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.settings.rendered import HOST, guests_of
-from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text.frontend import TokenCounter
 from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice.build import prompt_mel
 from cosyvoice_runtime.voice.extractors import checkpoint_id
@@ -82,7 +84,7 @@ def load_speech_service(
     return SpeechService(
         stages,
         _voices(settings, layout, tokenizer, stages, metrics),
-        TextFrontEnd(tokenizer, family=layout.family),
+        front_end_of(settings, tokenizer, layout.family),
         tokenizer,
         HopPolicy.of(config.flow, settings),
         config.vocoder.sample_rate,
@@ -96,6 +98,18 @@ def load_speech_service(
         watermark=find_watermark(settings.watermark),
         head_start=settings.head_start,
     )
+
+
+def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: Family) -> TextFrontEnd:
+    """
+    Raises:
+        InvalidInput: the checkpoint can't be told readings, or the file of words is no such file.
+    """
+    lexicon = None
+    if settings.lexicon != "none":
+        lexicon = Lexicon.read(Path(settings.lexicon), family.special_tokens)
+        logger.info("%s has %d words that are spoken as something else is", settings.lexicon, len(lexicon))
+    return TextFrontEnd(tokenizer, family=family, lexicon=lexicon, polyphones=settings.polyphones)
 
 
 def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLMConfig | None:

@@ -1,0 +1,141 @@
+"""The language of a text and of the clauses in it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import groupby
+
+from cosyvoice_runtime.errors import InvalidInput
+
+AUTO = "auto"
+UNDETERMINED = "und"
+
+# The middle dot U+30FB and the long mark U+30FC also stand in Chinese text, so they don't count as kana.
+_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa\u31f0-\u31ff\uff66-\uff6f\uff71-\uff9d]")
+_HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3]")
+_HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
+_TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+_CHINESE = frozenset({"zh", "yue", "cmn"})
+_CHINESE_STYLE = frozenset({"zh", "ja"})
+_EAST_ASIAN = frozenset({"zh", "ja", "ko"})
+
+_NOT_JAPANESE = re.compile(
+    "[这這们們个為为说說时对对过過还還没沒吗嗎吧呢你您她么麼什怎谁誰给給让讓从從问问间间东车门见马鱼鸟"
+    "很啊哪两買买卖卖贵块钱岁妈爸吃钟样啦哦它国会经现种开关发电话飞机习书学写读请谢觉应该]"
+)
+"""Characters of everyday Chinese that Japanese writes otherwise or not at all."""
+_RARELY_JAPANESE = re.compile("[的是了我他她也就都]")
+"""Of these Japanese has no two in a clause without kana."""
+
+_ENGLISH = re.compile(
+    r"(?i)\b(?:the|and|you|your|this|that|these|those|they|their|have|has|had|would|could|should|what|when|"
+    r"where|which|with|from|there|because|is|are|was|were|it|its|my|we|our|he|she|his|her|of|to|for|at|not|"
+    r"please|hello|thanks|don't|it's|i'm|can't|let's|how|why|who)\b"
+)
+"""Words that make a clause of ASCII letters English rather than a name or another language."""
+
+_CLAUSE_END = re.compile(
+    r"[。！？；：，、…\n\r\t“”‘’「」『』（）【】《》〈〉—]|[!?;]|[,:.](?=\s|[^\x00-\x7f]|$)|[\"()](?![0-9])|(?<![0-9])[\"()]"
+)
+_MARKS_OF_SENTENCES = frozenset("。！？；：、.!?;:\n\r")
+
+
+def detect(text: str) -> str:
+    """``ja`` with kana, else ``ko`` with hangul, else ``zh`` with Han, else ``en`` if all letters are ASCII.
+
+    Anything else is ``und``: its numbers are left for the model to read.
+    """
+    for language, script in (("ja", _KANA), ("ko", _HANGUL), ("zh", _HAN)):
+        if script.search(text):
+            return language
+    return "en" if _is_ascii(text) else UNDETERMINED
+
+
+def resolve(text: str, language: str) -> str:
+    """The primary language subtag asked for (``zh-CN`` -> ``zh``), or for ``auto`` the detected one.
+
+    Raises:
+        InvalidInput: ``language`` is neither ``auto`` nor a language tag.
+    """
+    if language == AUTO:
+        return detect(text)
+    if not _TAG.fullmatch(language):
+        raise InvalidInput("language", language, "give auto or a language tag such as zh, en, ja, de")
+    primary = language.split("-")[0].lower()
+    return "zh" if primary in _CHINESE else primary
+
+
+def counts_characters(language: str) -> bool:
+    """Whether segments of this language are measured in characters (one character is about one syllable)."""
+    return language in _CHINESE_STYLE
+
+
+def runs(text: str, language: str) -> Iterator[tuple[str, str]]:
+    """Stretches of one language as pairs of it and the text, in order; they join to the text.
+
+    A stretch ends where a clause does. A clause without letters goes with the one before it in its sentence,
+    else it is of the text's language.
+
+    Args:
+        language: resolved language of the whole text.
+    """
+    clauses = zip(_languages(text, language), _clauses(text), strict=True)
+    for found, parts in groupby(clauses, key=lambda clause: clause[0]):
+        yield found, "".join(part for _, part in parts)
+
+
+def _clauses(text: str) -> Iterator[str]:
+    """Parts up to and with each mark, and the rest."""
+    start = 0
+    for end in _CLAUSE_END.finditer(text):
+        yield text[start : end.end()]
+        start = end.end()
+    if start < len(text):
+        yield text[start:]
+
+
+def _languages(text: str, language: str) -> Iterator[str]:
+    """Of each clause."""
+    before = language
+    for clause in _clauses(text):
+        before = _language(clause, language) or before
+        yield before
+        if clause[-1] in _MARKS_OF_SENTENCES:
+            before = language
+
+
+def _language(clause: str, language: str) -> str | None:
+    """Language of a clause in a text of ``language``; None without letters."""
+    if _KANA.search(clause):
+        return "ja"
+    if _HANGUL.search(clause):
+        return "ko"
+    if _HAN.search(clause):
+        return "zh" if language not in ("ja", "ko") or _is_chinese(clause) else language
+    if not any(map(str.isalpha, clause)):
+        return None
+    return _language_of_alphabet(clause, language)
+
+
+def _is_chinese(clause: str) -> bool:
+    """Whether a clause of Han alone must be Chinese."""
+    return bool(_NOT_JAPANESE.search(clause)) or len(set(_RARELY_JAPANESE.findall(clause))) > 1
+
+
+def _language_of_alphabet(clause: str, language: str) -> str:
+    """English where words say so; a name, as it is in a Chinese sentence, is of the text's language."""
+    if language not in _EAST_ASIAN and language != UNDETERMINED:
+        return language
+    if not _is_ascii(clause):
+        return UNDETERMINED
+    words = {word.lower() for word in _ENGLISH.findall(clause)}
+    return "en" if len(words) >= (2 if language == UNDETERMINED else 1) else language
+
+
+def _is_ascii(text: str) -> bool:
+    """Whether all letters are, or are wide or ornate forms of such."""
+    if text.isascii():
+        return True
+    return all(map(str.isascii, filter(str.isalpha, unicodedata.normalize("NFKC", text))))

@@ -1,0 +1,95 @@
+"""Words that a deployment wants spoken as something else is: names, abbreviations, characters misread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cosyvoice_runtime.checkpoint.pronunciation import UNITS
+from cosyvoice_runtime.errors import InvalidInput
+
+FIELD = "lexicon"
+MAX_WORDS = 10_000
+MAX_CHARACTERS = 200
+"""Of a word, and of what is spoken for it."""
+
+
+class Lexicon:
+    """Puts what is to be spoken in the place of words. Safe for threads.
+
+    The longest word counts, with capitals as they are listed. One that begins or ends with a letter or digit
+    of an alphabet stands for whole words: ``nginx`` isn't found in ``nginxes``.
+
+    Args:
+        words: what is spoken, by word.
+    """
+
+    def __init__(self, words: Mapping[str, str] | None = None) -> None:
+        self._words = dict(words or {})
+        longest_first = sorted(self._words, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(_whole, longest_first))) if longest_first else None
+
+    @classmethod
+    def read(cls, path: Path, special_tokens: Iterable[str]) -> Lexicon:
+        """A file in UTF-8 with a word, a tab and what is spoken on each line; ``#`` begins a remark.
+
+        Args:
+            special_tokens: of the checkpoint's family.
+
+        Raises:
+            InvalidInput: the file can't be read, is no such file, or has units of pronunciation that the
+                family doesn't know.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeError) as error:
+            raise InvalidInput(FIELD, str(path), f"a file of words ({error})") from None
+        unknown = set(UNITS).difference(special_tokens)
+        words: dict[str, str] = {}
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            word, spoken = _entry(f"line {number} of {path}", line, unknown)
+            if word in words:
+                raise _refused(f"line {number} of {path}", word, "each word once")
+            words[word] = spoken
+        if len(words) > MAX_WORDS:
+            raise InvalidInput(FIELD, f"{len(words)} words", f"{path} may have at most {MAX_WORDS}")
+        return cls(words)
+
+    def __len__(self) -> int:
+        """Number of words."""
+        return len(self._words)
+
+    def __call__(self, text: str) -> str:
+        """The text with what is spoken in place of the words."""
+        if self._pattern is None:
+            return text
+        return self._pattern.sub(lambda match: self._words[match[0]], text)
+
+
+def _entry(place: str, line: str, unknown: set[str]) -> tuple[str, str]:
+    parts = [part.strip() for part in line.split("\t")]
+    if len(parts) != 2 or not all(parts):
+        raise _refused(place, line, "a word, a tab and what is spoken for it")
+    if max(map(len, parts)) > MAX_CHARACTERS:
+        raise _refused(place, parts[0], f"at most {MAX_CHARACTERS} characters")
+    if found := [unit for unit in unknown if unit in parts[1]]:
+        raise _refused(place, found[0], "words: the checkpoint's speech LM reads no units of pronunciation")
+    return parts[0], parts[1]
+
+
+def _refused(place: str, value: Any, limit: str) -> InvalidInput:
+    return InvalidInput(FIELD, value, f"{place} needs {limit}")
+
+
+def _whole(word: str) -> str:
+    before = "(?<![0-9A-Za-z])" if _is_latin(word[0]) else ""
+    after = "(?![0-9A-Za-z])" if _is_latin(word[-1]) else ""
+    return before + re.escape(word) + after
+
+
+def _is_latin(character: str) -> bool:
+    return character.isascii() and character.isalnum()

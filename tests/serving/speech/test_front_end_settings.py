@@ -1,0 +1,47 @@
+"""What a deployment says about words: its lexicon, and whether readings are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.serving.speech.load import front_end_of
+from cosyvoice_runtime.settings import Machine, Settings
+
+
+class Characters:
+    def count(self, text: str) -> int:
+        return len(text)
+
+
+def settings(*changes: str):
+    return (
+        Settings.read([f"cosyvoice2.{change}" for change in changes]).resolved(Machine(2, False)).cosyvoice2
+    )
+
+
+def test_without_settings_characters_stay() -> None:
+    assert front_end_of(settings(), Characters(), COSYVOICE3).segments("我在银行。") == ["我在银行。"]
+
+
+def test_words_of_the_file_are_respelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "words.txt").write_text("重庆\t虫庆\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    read = settings("lexicon=words.txt")
+    monkeypatch.chdir("/")
+    assert front_end_of(read, Characters(), COSYVOICE2).segments("我在重庆。") == ["我在虫庆。"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"lexicon: .*words\.txt"):
+        front_end_of(settings(f"lexicon={tmp_path}/words.txt"), Characters(), COSYVOICE2)
+
+
+def test_readings_are_told_to_cosyvoice3_alone() -> None:
+    read = settings("polyphones=true")
+    assert front_end_of(read, Characters(), COSYVOICE3).segments("我在银行。") == ["我在银[h][áng]。"]
+    with pytest.raises(InvalidInput, match=r"polyphones: True .*cosyvoice2 reads no units"):
+        front_end_of(read, Characters(), COSYVOICE2)

@@ -1,0 +1,84 @@
+"""Words that a deployment wants spoken as something else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_tokenizer import WordCounter
+
+from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, SPECIAL_TOKENS
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.text.frontend import TextFrontEnd
+from cosyvoice_runtime.text.lexicon import MAX_WORDS, Lexicon
+
+
+def write(directory: Path, text: str) -> Path:
+    path = directory / "words.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("Our nginx runs K8s.", "Our engine x runs kubernetes."),
+        ("nginxes, Nginx, xnginx", "nginxes, Nginx, xnginx."),
+        ("我去重庆吃饭。", "我去虫庆吃饭。"),
+        ("用nginx吗？", "用engine x吗？"),
+        ("重庆大学", "重大。"),
+        ("C++ costs 3 [laughter]", "see plus plus costs three [laughter]."),
+    ],
+)
+def test_words_are_spoken_as_listed(text: str, spoken: str) -> None:
+    words = {
+        "nginx": "engine x",
+        "K8s": "kubernetes",
+        "重庆": "虫庆",
+        "重庆大学": "重大",
+        "C++": "see plus plus",
+    }
+    words["laughter"] = "a laugh"
+    assert TextFrontEnd(WordCounter(), lexicon=Lexicon(words)).segments(text) == [spoken]
+
+
+def test_transcript_and_text_in_pieces_are_respelled_too() -> None:
+    front_end = TextFrontEnd(WordCounter(), lexicon=Lexicon({"SQL": "sequel"}))
+    assert front_end.transcript("I like SQL.") == "I like sequel."
+    clauses = front_end.clauses()
+    pushed = [clause.text for character in "SQL is 3. MySQL" for clause in clauses.push(character)]
+    assert pushed + [clause.text for clause in clauses.flush()] == ["sequel is three.", " MySQL."]
+
+
+def test_file_has_words_tabs_and_remarks(tmp_path: Path) -> None:
+    path = write(tmp_path, "\ufeff# names\n\nHuawei\tHwah way\n报道给予\t报道[j][ǐ]予\n")
+    lexicon = Lexicon.read(path, COSYVOICE3_TOKENS)
+    assert len(lexicon) == 2
+    assert lexicon("Huawei，报道给予") == "Hwah way，报道[j][ǐ]予"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "Huawei Hwah way",
+            "lexicon: 'Huawei Hwah way' .*line 1 of .*words.txt needs a word, a tab",
+        ),
+        ("a\t", "line 1"),
+        ("a\tb\n\na\tc", "'a' .*line 3 .*each word once"),
+        ("a\t" + "b" * 201, "at most 200 characters"),
+        ("给予\t[j][ǐ]予", "reads no units of pronunciation"),
+        ("".join(f"w{n}\tb\n" for n in range(MAX_WORDS + 1)), f"at most {MAX_WORDS}"),
+    ],
+)
+def test_file_with_an_error_is_refused_by_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Lexicon.read(write(tmp_path, text), SPECIAL_TOKENS)
+
+
+def test_missing_or_binary_file_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"lexicon: .*none\.txt"):
+        Lexicon.read(tmp_path / "none.txt", SPECIAL_TOKENS)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidInput, match="binary"):
+        Lexicon.read(tmp_path / "binary", SPECIAL_TOKENS)
