@@ -29,6 +29,8 @@ RUN python3 -m pip install --no-cache-dir --no-deps /packages/wheels/*.whl \
 FROM ${PYTHON} AS cpu
 # Names an index with CPU builds of torch; without one, torch brings several GB of CUDA libraries.
 ARG PIP_EXTRA_INDEX_URL=
+# --no-torch: for the engine and the backend that run on ONNX Runtime alone.
+ARG ENVIRONMENT=
 WORKDIR /opt/cosyvoice
 # No more than the installation looks at, so that a change of the code does not repeat it.
 COPY pyproject.toml README.md ./
@@ -36,7 +38,7 @@ COPY requirements requirements
 COPY scripts/environment.py scripts/environment.py
 COPY cosyvoice_runtime/__init__.py cosyvoice_runtime/__init__.py
 COPY client client
-RUN PIP_NO_CACHE_DIR=1 python3 scripts/environment.py --venv /opt/venv
+RUN PIP_NO_CACHE_DIR=1 python3 scripts/environment.py --venv /opt/venv ${ENVIRONMENT}
 ENV PATH=/opt/venv/bin:$PATH
 
 # OpenAI's speech API, which needs neither Triton nor torch.

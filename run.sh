@@ -10,8 +10,13 @@ CHECKPOINT="${CHECKPOINT:-checkpoints/$PUBLISHED}"
 SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
 VENV="${VENV:-.venv}"
+TORCH="${TORCH:-yes}"
 PYTHON="$VENV/bin/python"
 [[ "$VENV" != system ]] || PYTHON=python3 # a container's, which has everything already
+if [[ "$TORCH" == no ]]; then # what runs without it, unless the settings say otherwise
+  export COSYVOICE_TENSORRT_LLM__ENGINE="${COSYVOICE_TENSORRT_LLM__ENGINE:-auto}"
+  export COSYVOICE_TOKEN2WAV__BACKEND="${COSYVOICE_TOKEN2WAV__BACKEND:-auto}"
+fi
 
 usage() {
   cat <<'TEXT'
@@ -29,7 +34,8 @@ Usage:
      6  offline benchmark   without a server
 
 Variables: FAMILY (cosyvoice2, cosyvoice3: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO, VENV (system:
-the python3 on PATH, and nothing is installed), and COSYVOICE_* for every setting in docs/settings.md.
+the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, and the
+engine and the backend that need none), and COSYVOICE_* for every setting in docs/settings.md.
 TEXT
 }
 
@@ -60,6 +66,7 @@ find_instruction() { # what a checkpoint that is here needs before each text; em
 refuse() { echo "run.sh: $*" >&2; exit 2; }
 
 environment() { # environment [--test]
+  [[ "$TORCH" != no ]] || set -- --no-torch "$@"
   [[ "$VENV" == system ]] || python3 scripts/environment.py --venv "$VENV" "$@"
 }
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_client import SpeechClient, SpeechRequest
-from cosyvoice_runtime.checkpoint import make_checkpoint
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tritonclient.grpc as triton
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, make_checkpoint
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write

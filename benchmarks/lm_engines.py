@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
+from cosyvoice_runtime.checkpoint import load_config
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.serving.lm.engine import LmEngine, OpenEngine, prepare_engine
 from cosyvoice_runtime.serving.lm.engines.vllm.export import export

@@ -25,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -300,7 +301,7 @@ def make_voice(reference: VoiceReference | None, front_end: FrontEnd, watch: Sto
         if isinstance(reference.audio, Path):
             audio = read_audio(reference.audio)
         else:
-            audio = Audio(torch.as_tensor(reference.audio[0]).float(), reference.audio[1])
+            audio = Audio(np.asarray(reference.audio[0], np.float32), reference.audio[1])
     with watch("speech_tokenization"):
         return front_end.make_voice(audio, reference.text)
 

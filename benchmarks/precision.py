@@ -69,7 +69,7 @@ def mel(config: ModelConfig, device: str, fused: bool = False) -> Callable[[torc
 def wave(config: ModelConfig, device: str) -> Callable[[torch.dtype], Tensor]:
     """Waveform of 10 s of one mel and source."""
     tensors = dict(random_tensors("hift", config, 0))
-    frames = random_voice(config.flow, TOKEN_RATE * SECONDS).prompt_mel.T[None].to(device)
+    frames = torch.from_numpy(random_voice(config.flow, TOKEN_RATE * SECONDS).prompt_mel).T[None].to(device)
     reference = HiFT.from_tensors(config.vocoder, tensors, device)
     source = reference.source(reference.f0(frames))
 

@@ -24,10 +24,11 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.kernels.slot_draw import slot_draw
+from cosyvoice_runtime.lm.cached_lm import CachedLM
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills, Shape, prompt_shapes
-from cosyvoice_runtime.lm.prefills import Prefill, Prefills
+from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import Prompt, prompt_codes
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn
@@ -46,7 +47,7 @@ class Passes:
         self.lm = lm
         self.cache = KVCache(lm.config, 2 * rows, MAX_LEN, lm.device, lm.dtype)
         self.tables = SlotTables(lm.config, 2 * rows, MAX_LEN, lm.device)
-        self.eager = Prefills(lm, self.cache, rows)
+        self.eager = CachedLM(lm, self.cache)
         free = torch.cuda.mem_get_info()[0]
         begin = time.perf_counter()
         capture = CudaGraphCapture(lm.device)
@@ -65,7 +66,7 @@ class Passes:
 
     def launch(self, group: list[Prefill]) -> Tensor:
         slots = torch.tensor([prefill.sequence.slot for prefill in group], device="cuda")
-        logits = self.eager.feed(group)
+        logits = self.eager.prefill(group)
         self.tables.set(slots, [prefill.sequence for prefill in group])
         return slot_draw(logits, slots, torch.full_like(slots, Turn.DRAW), self.tables)
 
@@ -89,7 +90,7 @@ def errors(config: ModelConfig, half: SpeechLM, passes: Passes, shape: Shape) ->
     slots = list(range(shape.rows))
     embeddings = [single.embed(prefill.parts) for prefill in group]
     expected = single.prefill_batch(embeddings, [0] * shape.rows, cache.gathered(slots))
-    launched = passes.eager.feed(group)
+    launched = passes.eager.prefill(group)
     codes = [prompt_codes(prefill.parts, half.config) for prefill in group]
     padded = torch.tensor([row + [0] * (shape.positions - len(row)) for row in codes]).cuda()
     lengths = torch.tensor([len(row) for row in codes]).cuda()

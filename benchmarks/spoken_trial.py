@@ -8,14 +8,15 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from benchmarks.measuring import joins
 from benchmarks.measuring.heard import Recogniser, distance, words
 from benchmarks.measuring.timbre import Timbres
+from cosyvoice_runtime.audio import resample as arrays
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.lm import SamplingOptions, generate_all
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.request import lm_prompts
@@ -135,12 +136,14 @@ class Trial:
     def chunks(self, name: str, text: str, tokens: Sequence[int], streaming: bool) -> list[Tensor]:
         """Waveform of the tokens."""
         request = SpeechRequest(text, self.voice(name), seed=SEED, streaming=streaming)
-        return [chunk.samples for chunk in self.synthesizer.synthesize_tokens(tokens, request)]
+        return [
+            torch.from_numpy(chunk.samples) for chunk in self.synthesizer.synthesize_tokens(tokens, request)
+        ]
 
     def token_errors(self, spoken: Sequence[int], samples: Tensor) -> Row:
         """Codes, and ternary digits of codes, that the tokenizer reads otherwise in the product's audio."""
         said = torch.tensor(spoken) % CODES
-        read = self.synthesizer.extractors.speech_tokenizer(samples).long() % CODES
+        read = torch.from_numpy(self.synthesizer.extractors.speech_tokenizer(samples.numpy())).long() % CODES
         count = min(len(said), len(read))
         powers = 3 ** torch.arange(DIGITS)
         digits = [tokens[:count, None] // powers % 3 for tokens in (said, read)]
@@ -155,13 +158,13 @@ class Trial:
         """From a recording of a sentence that the training doesn't hold."""
         if name not in self.voices:
             samples, _ = recording(self.speakers[name], REFERENCE)
-            self.voices[name] = self.synthesizer.voice(Audio(samples, RATE), REFERENCE)
+            self.voices[name] = self.synthesizer.voice(Audio(samples.numpy(), RATE), REFERENCE)
         return self.voices[name]
 
     def nearest(self, samples: Tensor, names: Sequence[str]) -> str:
         """Which of the speakers has the reference most like the samples, by the speaker encoder."""
-        embedding = self.synthesizer.extractors.speaker_encoder(samples)
-        references = torch.stack([self.voice(name).speaker_embedding for name in names])
+        embedding = torch.from_numpy(self.synthesizer.extractors.speaker_encoder(samples.numpy()))
+        references = torch.from_numpy(np.stack([self.voice(name).speaker_embedding for name in names]))
         return names[int(torch.cosine_similarity(embedding[None], references).argmax())]
 
     def timbres(self) -> Timbres:
@@ -186,3 +189,8 @@ def join_figures(streamed: Tensor, offline: Tensor, chunks: Sequence[Tensor]) ->
         values = (at, elsewhere[:: joins.REACH], without)
         figures |= {f"{name}_{place}": found for place, found in zip(PLACES, values, strict=True)}
     return figures
+
+
+def resample(samples: Tensor, rate: int, new_rate: int) -> Tensor:
+    """The same sound at another rate."""
+    return torch.from_numpy(arrays.resample(samples.numpy(), rate, new_rate))

@@ -189,9 +189,9 @@ def random_voice(flow: FlowConfig, tokens: int) -> Voice:
     return Voice(
         "0" * 64,
         "",
-        torch.randint(flow.token_vocab_size, (tokens,), generator=generator, dtype=torch.int32),
-        torch.randn(flow.frames_per_token * tokens, flow.mel_bins, generator=generator) * 2 - 6,
-        torch.randn(flow.speaker_dim, generator=generator),
+        torch.randint(flow.token_vocab_size, (tokens,), generator=generator, dtype=torch.int32).numpy(),
+        torch.randn(flow.frames_per_token * tokens, flow.mel_bins, generator=generator).numpy() * 2 - 6,
+        torch.randn(flow.speaker_dim, generator=generator).numpy(),
         "random",
     )
 

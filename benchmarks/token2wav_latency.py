@@ -24,7 +24,8 @@ import numpy as np
 import tritonclient.grpc as triton
 
 from cosyvoice_client import Timeline
-from cosyvoice_runtime.checkpoint import load_config, make_checkpoint
+from cosyvoice_runtime.checkpoint import load_config
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.making.architecture import FULL
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, ServerSettings, Settings

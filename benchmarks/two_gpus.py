@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
@@ -119,7 +120,7 @@ class TwoProcesses:
         last: bool,
         settings: WaveSettings,
         cushion_s: float,
-    ) -> Tensor:
+    ) -> Floats:
         voice, loop = settings.voice, asyncio.get_running_loop()
         prompt = PromptTensors(voice.speech_tokens, voice.prompt_mel, voice.speaker_embedding)
         done: asyncio.Future[Any] = loop.create_future()
@@ -132,7 +133,7 @@ class TwoProcesses:
         outcome = await done
         if isinstance(outcome, Exception):
             raise outcome
-        return torch.from_numpy(outcome)
+        return outcome
 
     def drop(self, utterance_id: str) -> None:
         """Nobody leaves early here."""
@@ -157,7 +158,7 @@ class Client:
             if len(chunk.samples):
                 first = first or time.monotonic() - began
                 playback.sent(len(chunk.samples) / 24_000)
-                parts.append(chunk.samples)
+                parts.append(torch.from_numpy(chunk.samples))
         return torch.cat(parts), first, playback.underruns
 
 

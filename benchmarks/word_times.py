@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from benchmarks.measuring.flite_words import Flite, Reading
 from cosyvoice_client import SAMPLE_RATE
@@ -77,7 +76,7 @@ class Demo:
     def speak(self, text: str) -> list[Samples]:
         """Chunks as the server would send them."""
         request = SpeechRequest(text, self._voice, seed=SEED)
-        return [chunk.samples.numpy() for chunk in self._synthesizer.synthesize(request)]
+        return [chunk.samples for chunk in self._synthesizer.synthesize(request)]
 
 
 def estimate(text: str, chunks: Sequence[Samples]) -> list[TimedWord]:
@@ -130,7 +129,7 @@ def features(samples: Samples, rate: int) -> npt.NDArray[np.float64]:
 
 
 def resampled(samples: Samples, rate: int, to: int) -> Samples:
-    return resample(torch.from_numpy(np.ascontiguousarray(samples)), rate, to).numpy()
+    return resample(samples, rate, to)
 
 
 def filters() -> npt.NDArray[np.float64]:

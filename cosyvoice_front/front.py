@@ -121,7 +121,7 @@ async def open_front(settings: Settings, upstream: Upstream | None = None) -> As
 def _open_voices(settings: Settings) -> Voices:
     if not settings.front.voices_dir:
         return Voices(settings.front, None)
-    # Imported here because it alone needs torch, which a front without uploads does without.
+    # Imported here because it alone needs safetensors, which a front without uploads does without.
     from cosyvoice_front.uploads import Uploads
 
     return Voices(settings.front, Uploads(Path(settings.front.voices_dir), settings.cosyvoice2))

@@ -13,8 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from cosyvoice_client import Reference
 from cosyvoice_front.errors import invalid, voice_not_found
 from cosyvoice_front.upload import Upload
@@ -129,7 +127,7 @@ class Uploads:
 
     def _analysed(self, reference: Reference) -> Voice | None:
         """The voice that the server made of a reference, under whichever checkpoint it has."""
-        audio = Audio(torch.from_numpy(reference.samples), reference.rate)
+        audio = Audio(reference.samples, reference.rate)
         for checkpoint in {entry.checkpoint_id for entry in self._store().entries()}:
             found = self._store(checkpoint).find(voice_key(audio, reference.text, checkpoint))
             if found is not None:

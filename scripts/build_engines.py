@@ -20,26 +20,20 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.compiled.cuda import Cuda
-from cosyvoice_runtime.compiled.engine_files import build, engine_of
-from cosyvoice_runtime.compiled.export import vocoder
-from cosyvoice_runtime.compiled.export.extractors import ENCODER_NAME, PROFILE, TOKENIZER_NAME
-from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
-from cosyvoice_runtime.compiled.token2wav_engines import shapes_of
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError
-from cosyvoice_runtime.preflight.__main__ import main as preflight
 from cosyvoice_runtime.preflight.outcome import FAILED
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build as build_speech_lm
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions, build_flags
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
-from cosyvoice_runtime.serving.lm.engines.vllm.export import export
 from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions
+
+# Functions import what they make things with: a machine without a GPU has no torch.
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -91,24 +85,44 @@ def explain(settings: TensorrtLlmSettings, tp_size: int) -> None:
 def make_speech_lm(settings: TensorrtLlmSettings, tp_size: int) -> None:
     if settings.engine == "torch":
         print("tensorrt_llm: engine torch reads the checkpoint as it is, nothing to do")
+    elif settings.engine == "onnx":
+        make_onnx(settings)
     elif settings.engine == "vllm":
-        tell(settings.engine_dir, export(settings.checkpoint_dir, settings.engine_dir, settings.dtype))
-        check_vllm()
+        make_vllm(settings)
     else:
         make_tensorrt_llm(settings, tp_size)
 
 
+def make_onnx(settings: TensorrtLlmSettings) -> None:
+    from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
+
+    written = export_lm(settings.checkpoint_dir, settings.engine_dir, settings.weight_format)
+    tell(settings.engine_dir, written)
+
+
+def make_vllm(settings: TensorrtLlmSettings) -> None:
+    from cosyvoice_runtime.serving.lm.engines.vllm.export import export
+
+    tell(settings.engine_dir, export(settings.checkpoint_dir, settings.engine_dir, settings.dtype))
+    check_vllm()
+
+
 def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
     """Convert, then build; the converted checkpoint lies beside the engine."""
+    from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
+    from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import convert
+
     converted = settings.engine_dir.with_name(f"{settings.engine_dir.name}_checkpoint")
     wanted = conversion_options(settings, tp_size)
     tell(converted, convert(settings.checkpoint_dir, converted, wanted, show))
     require = partial(require_preflight, ["--checkpoint", str(converted)])
     engine = settings.engine_dir
-    tell(engine, build_speech_lm(converted, engine, build_options(settings), before=require))
+    tell(engine, build(converted, engine, build_options(settings), before=require))
 
 
 def conversion_options(settings: TensorrtLlmSettings, tp_size: int) -> ConversionOptions:
+    from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions
+
     return ConversionOptions(settings.vocabulary, settings.dtype, tp_size, settings.weight_only)
 
 
@@ -125,6 +139,13 @@ def check_vllm() -> None:
         require_preflight(["--engine", "vllm"])
 
 
+def preflight(arguments: list[str]) -> int:
+    """Exit status of the table that it prints."""
+    from cosyvoice_runtime.preflight.__main__ import main
+
+    return main(arguments)
+
+
 def require_preflight(arguments: list[str]) -> None:
     """A build takes minutes: what would fail in it or after it is looked for first.
 
@@ -139,6 +160,14 @@ def make_networks(settings: Token2WavSettings) -> None:
     if settings.backend == "torch":
         print("token2wav: backend torch reads the checkpoint as it is, nothing to do")
         return
+    import torch
+
+    from cosyvoice_runtime.compiled.cuda import Cuda
+    from cosyvoice_runtime.compiled.engine_files import build, engine_of
+    from cosyvoice_runtime.compiled.export import vocoder
+    from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
+    from cosyvoice_runtime.compiled.token2wav_engines import shapes_of
+
     directory, shapes = settings.backend_dir, shapes_of(settings, load_config(settings.checkpoint_dir))
     for name in NETWORKS:
         # The first of several; a server refuses the engine on GPUs of another kind.
@@ -155,6 +184,13 @@ def make_extractor(settings: ExtractorSettings, name: str) -> None:
     if settings.backend == "onnx":
         print(f"{settings.name}: backend onnx reads the checkpoint as it is, nothing to do")
         return
+    import torch
+
+    from cosyvoice_runtime.compiled.cuda import Cuda
+    from cosyvoice_runtime.compiled.engine_files import build, engine_of
+    from cosyvoice_runtime.compiled.export.extractors import PROFILE
+    from cosyvoice_runtime.compiled.export.graph_files import export_graph, graph_of
+
     directory, cuda = settings.backend_dir, Cuda(torch.device(settings.device))
     tell(graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, "float32"))
     tell(engine_of(directory, name), build(directory, name, [PROFILE], cuda))
@@ -175,8 +211,8 @@ def tell(path: Path, reasons: list[str]) -> None:
 MAKERS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
     "tensorrt_llm": lambda settings, options: make_speech_lm(settings.tensorrt_llm, options.tp_size),
     "token2wav": lambda settings, _: make_networks(settings.token2wav),
-    "audio_tokenizer": lambda settings, _: make_extractor(settings.audio_tokenizer, TOKENIZER_NAME),
-    "speaker_embedding": lambda settings, _: make_extractor(settings.speaker_embedding, ENCODER_NAME),
+    "audio_tokenizer": lambda settings, _: make_extractor(settings.audio_tokenizer, "speech_tokenizer"),
+    "speaker_embedding": lambda settings, _: make_extractor(settings.speaker_embedding, "speaker_encoder"),
 }
 """By the model that they are for."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, audio_writer, read_reference
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.settings import FrontSettings, Machine, ServerSettings, Settings
+from cosyvoice_runtime.settings import FrontSettings, Machine, ServerSettings, Settings, TensorrtLlmSettings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
 
@@ -77,12 +77,25 @@ def main() -> int:
 
 
 def make_repository(checkpoint: Path) -> Path:
-    """Render the model repository for this machine."""
+    """Render the model repository for this machine, with the files that its engines need."""
     texts = [f"checkpoint_dir={checkpoint}", f"cosyvoice2.voices_dir={BUILD / 'voices'}"]
-    settings = Settings.read(texts, os.environ).resolved(Machine.here())
+    machine = Machine.here()
+    on_onnx = Settings.read(texts, os.environ).tensorrt_llm.resolved(machine).engine == "onnx"
+    if on_onnx:
+        texts.append(f"tensorrt_llm.engine_dir={BUILD / 'speech_lm'}")
+    settings = Settings.read(texts, os.environ).resolved(machine)
+    if on_onnx:
+        export_speech_lm(settings.tensorrt_llm)
     repository = BUILD / "model_repo"
     write(render(ROOT / "model_repo", settings), repository)
     return repository
+
+
+def export_speech_lm(settings: TensorrtLlmSettings) -> None:
+    from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
+
+    for reason in export_lm(settings.checkpoint_dir, settings.engine_dir, settings.weight_format):
+        print(f"{settings.engine_dir}: made because: {reason}")
 
 
 def serve(grpc_url: str) -> None:

@@ -2,6 +2,7 @@
 """Make a virtual environment that runs the whole product on a machine without a GPU.
 
     python3 scripts/environment.py            what the server and the clients need
+    python3 scripts/environment.py --no-torch on ONNX Runtime and numpy alone, 1 GB less
     python3 scripts/environment.py --front    and what the front needs
     python3 scripts/environment.py --test     and what the front and the tests need
     python3 scripts/environment.py --clients  and other people's clients, for tests/front/clients
@@ -35,10 +36,12 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 BINDINGS = "bindings"
+TORCH = "torch"
 CLIENTS = "clients"
 VERSIONS = ("3.11", "3.12")
 GLIBC = (2, 35)
-FREE_GIB = 3.0
+FREE_GIB = {True: 3.0, False: 1.5}
+"""With torch, and without."""
 UV = "uv==0.13.9"
 UV_VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -61,10 +64,11 @@ print(json.dumps({
 }))
 """
 SMOKE_TEST = """
-import numpy, onnxruntime, tokenizers, torch, tritonclient.grpc, cosyvoice_runtime
+import numpy, onnxruntime, tokenizers, tritonclient.grpc, cosyvoice_runtime
 assert numpy.__version__.startswith("1."), "numpy " + numpy.__version__
-print("torch", torch.__version__, "numpy", numpy.__version__, "onnxruntime", onnxruntime.__version__)
+print("numpy", numpy.__version__, "onnxruntime", onnxruntime.__version__)
 """
+TORCH_TEST = "import torch; print('torch', torch.__version__)"
 REASONS = {
     r"No space left on device": "the disk is full",
     r"Temporary failure in name resolution|Max retries exceeded|NewConnectionError|Network is unreachable"
@@ -95,11 +99,24 @@ class Installer(NamedTuple):
     environment: dict[str, str]
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        make(options.venv.absolute(), wanted_parts(options), options.python, options.installer)
+    except SetupError as error:
+        print(f"environment: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="default: .venv of the checkout")
+    parser.add_argument(
+        "--torch", action=argparse.BooleanOptionalAction, default=True, help="also torch (default)"
+    )
     parser.add_argument("--front", action="store_true", help="also what the front needs")
     parser.add_argument("--test", action="store_true", help="also what the front and the tests need")
     parser.add_argument("--clients", action="store_true", help="also LiveKit's, Pipecat's and Node's clients")
@@ -107,23 +124,14 @@ def main() -> int:
         "--installer", choices=("uv", "pip"), help="default: uv, or pip where uv can't be had"
     )
     parser.add_argument("--python", help="base interpreter; default: the first fitting one on PATH")
-    options = parser.parse_args()
-    try:
-        make(
-            options.venv.absolute(),
-            wanted_parts(options),
-            options.python,
-            options.installer,
-        )
-    except SetupError as error:
-        print(f"environment: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return parser
 
 
 def wanted_parts(options: argparse.Namespace) -> list[str]:
     """Files of requirements/, by their names."""
     parts = ["cpu"]
+    if options.torch or options.test:
+        parts.append(TORCH)
     if options.front or options.test or options.clients:
         parts.append("front")
     if options.test:
@@ -138,18 +146,19 @@ def make(venv: Path, parts: list[str], python: str | None, installer: str | None
         print(f"{venv}: up to date, nothing to do")
         return
     started = time.monotonic()
-    check_platform(venv)
+    check_platform(venv, FREE_GIB[TORCH in parts])
     if not (venv / "bin" / "pip").exists():
         base = find_python(python)
         print(f"{venv}: made with {base}")
         run([base, "-m", "venv", "--clear", str(venv)], "the virtual environment can't be made")
     install(venv, parts, installer)
-    run([str(venv / "bin" / "python"), "-c", SMOKE_TEST], "the environment does not work", show=True)
+    for test in [SMOKE_TEST, TORCH_TEST] if TORCH in parts else [SMOKE_TEST]:
+        run([str(venv / "bin" / "python"), "-c", test], "the environment does not work", show=True)
     _stamp_path(venv).write_text(json.dumps(_stamp(venv) | wanted), encoding="utf-8")
     print(f"{venv}: ready after {time.monotonic() - started:.0f} s")
 
 
-def check_platform(venv: Path) -> None:
+def check_platform(venv: Path, needed_gib: float) -> None:
     """Raises: SetupError: the machine can't run the server's package, or its disk is too small."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise SetupError(f"Linux on x86_64 is needed, this is {platform.system()} on {platform.machine()}")
@@ -157,8 +166,8 @@ def check_platform(venv: Path) -> None:
     if library != "glibc" or tuple(map(int, version.split("."))) < GLIBC:
         raise SetupError(f"glibc {GLIBC[0]}.{GLIBC[1]} or newer is needed, this is {library} {version}")
     free = shutil.disk_usage(next(folder for folder in venv.parents if folder.exists())).free / 2**30
-    if free < FREE_GIB:
-        raise SetupError(f"{venv.parent} has {free:.1f} GiB free, {FREE_GIB:.0f} are needed")
+    if free < needed_gib:
+        raise SetupError(f"{venv.parent} has {free:.1f} GiB free, {needed_gib:g} are needed")
 
 
 def find_python(wanted: str | None) -> str:
@@ -221,7 +230,9 @@ def _install_all(installer: Installer, venv: Path, parts: list[str]) -> None:
     files = [argument for part in listed for argument in ("-r", str(REQUIREMENTS / f"{part}.txt"))]
     # Only torch's own requirements depend on its build (CUDA libraries); all others are listed, and what
     # nvidia-pytriton asks for beside its server is not wanted.
-    _install(installer, ["--constraint", str(REQUIREMENTS / "cpu.txt"), "torch"])
+    if TORCH in parts:
+        limits = [f"--constraint={REQUIREMENTS / name}.txt" for name in ("cpu", TORCH)]
+        _install(installer, [*limits, "torch"])
     _install(installer, ["--no-deps", *files])
     _install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
     if CLIENTS in parts:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from cosyvoice_runtime.checkpoint import Layout, make_checkpoint, verify_checkpoint
+from cosyvoice_runtime.checkpoint import Layout, verify_checkpoint
 from cosyvoice_runtime.checkpoint.checksums import FILE_NAME, require_checksum, write_checksums
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, FAMILIES, Family
 from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
@@ -93,6 +93,11 @@ def from_model_scope(out: Path, family: Family) -> None:
 
 def made(out: Path, family: Family) -> None:
     """Write a small checkpoint with random weights: it runs, it does not speak."""
+    try:
+        from cosyvoice_runtime.checkpoint.making import make_checkpoint
+    except ImportError as error:
+        raise FetchError(f"making one needs torch: scripts/environment.py --torch ({error})") from error
+
     make_checkpoint(out, "tiny", seed=0, family=family.name)
 
 

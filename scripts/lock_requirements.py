@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write cpu.txt, front.txt and test.txt of requirements/ anew from the .in files beside them. Needs uv.
+"""Write the lock files of requirements/ anew from the .in files beside them. Needs uv.
 
 python3 scripts/lock_requirements.py             after a change of an .in file; other pins stay
 python3 scripts/lock_requirements.py --upgrade   newer versions of what the direct dependencies need
@@ -18,7 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PLATFORM = ["--python-platform", "x86_64-manylinux_2_35", "--python-version", "3.11"]
 """Of the server's package; Python 3.12 needs the same versions."""
 CPU = ["--constraints", "requirements/cpu.txt"]
-PARTS = {"cpu": [], "front": CPU, "test": [*CPU, "--constraints", "requirements/front.txt"]}
+TORCH = ["--constraints", "requirements/torch.txt"]
+PARTS = {
+    "cpu": [],
+    "torch": CPU,
+    "front": CPU,
+    "test": [*CPU, *TORCH, "--constraints", "requirements/front.txt"],
+}
 """Files, those that others follow first, and what uv is told for them alone."""
 
 

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+LIBRARY = "cosyvoice_runtime"
+WITHOUT_TORCH = (
+    "arrays", "audio", "checkpoint", "cuda_errors", "errors", "event_loop", "gateway", "metrics", "onnx_cpu",
+    "pipeline", "serving.extractors", "serving.gpu_shifts", "serving.host",
+    "serving.lm.scheduler", "serving.served_family", "serving.speech", "serving.triton", "settings", "speed",
+    "supervisor", "text", "voice",
+)  # fmt: skip
+"""Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
+WITH_TORCH = {
+    "checkpoint.as_torch", "checkpoint.huggingface", "checkpoint.making", "checkpoint.safetensors_writer",
+    "pipeline.token2wav", "serving.host.host_model",
+}  # fmt: skip
+"""What of them is there for torch: it reads weights for it, or makes and writes them."""
 
 
 @pytest.mark.parametrize("package", ["cosyvoice_runtime", "client/cosyvoice_client"])
@@ -61,3 +75,67 @@ def reached(folder: str, imports: dict[str, set[str]]) -> set[str]:
         found |= new
         waiting += new
     return found
+
+
+def test_packages_of_a_machine_without_torch_import_none() -> None:
+    """At import time, by whatever way; what a function imports is imported where torch computes."""
+    modules = imports_of_modules()
+    named = {module for module in modules if is_within(module, WITHOUT_TORCH)}
+    assert [place for place in WITHOUT_TORCH if not any(is_within(module, [place]) for module in named)] == []
+    ways = {module: way for module in named if (way := way_to_torch(module, modules))}
+    apart = {module for module in named if is_within(module, WITH_TORCH)}
+    assert {module: ways[module] for module in ways.keys() - apart} == {}
+    assert [place for place in WITH_TORCH if not any(is_within(module, [place]) for module in ways)] == []
+
+
+def imports_of_modules() -> dict[str, set[str]]:
+    """Modules by name, without that of the library, and what each imports when it is imported itself."""
+    paths = {module_of(path): path for path in (ROOT / LIBRARY).rglob("*.py")}
+    return {
+        module: {
+            found.removeprefix(f"{LIBRARY}.")
+            for name in names_at_import(ast.parse(path.read_text("utf-8")))
+            for found in (name, name.rpartition(".")[0])
+        }
+        for module, path in paths.items()
+    }
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / LIBRARY).with_suffix("").parts).removesuffix(".__init__")
+
+
+def names_at_import(node: ast.AST) -> list[str]:
+    """What is imported outside of functions: modules, or names in them."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or is_for_type_checkers(node):
+        return []
+    return [name for inner in ast.iter_child_nodes(node) for name in names_at_import(inner)]
+
+
+def is_within(module: str, places: Iterable[str]) -> bool:
+    return any(module == place or module.startswith(f"{place}.") for place in places)
+
+
+def way_to_torch(module: str, modules: Mapping[str, set[str]]) -> list[str]:
+    """Modules by which one imports torch, that one first; empty when it doesn't."""
+    ways = {module: [module]}
+    waiting = [module]
+    while waiting:
+        current = waiting.pop()
+        for name in [*modules[current], *packages_of(current)]:
+            if name == "torch" or name.startswith("torch."):
+                return [*ways[current], "torch"]
+            if name in modules and name not in ways:
+                ways[name] = [*ways[current], name]
+                waiting.append(name)
+    return []
+
+
+def packages_of(module: str) -> list[str]:
+    """The packages around a module, whose own code is run before it."""
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]

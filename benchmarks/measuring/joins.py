@@ -26,7 +26,8 @@ def changes(samples: Tensor) -> Tensor:
     """Mean log-mel distance between neighbouring frames, its maximum over what sees a place: ``[frames]``."""
     window = torch.hann_window(WINDOW)
     spectrum = torch.stft(samples, WINDOW, HOP, window=window, return_complex=True).abs()
-    log_mel = (slaney_filters(RATE, WINDOW, BINS, RATE / 2) @ spectrum).clamp(min=1e-4).log()
+    filters = torch.from_numpy(slaney_filters(RATE, WINDOW, BINS, RATE / 2))
+    log_mel = (filters @ spectrum).clamp(min=1e-4).log()
     return _widest(log_mel.diff(dim=1).abs().mean(0))
 
 

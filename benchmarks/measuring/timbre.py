@@ -24,7 +24,8 @@ def cepstra(samples: Tensor) -> Tensor:
     """float64 ``[T, 19]``: cepstrum without its level, of the frames of 16 kHz samples that are no pause."""
     window = torch.hann_window(WINDOW)
     power = torch.stft(samples, WINDOW, HOP, window=window, return_complex=True).abs().square()
-    log_mel = (slaney_filters(RATE, WINDOW, BINS, 7600.0) @ power).clamp(min=1e-8).log()
+    filters = torch.from_numpy(slaney_filters(RATE, WINDOW, BINS, 7600.0))
+    log_mel = (filters @ power).clamp(min=1e-8).log()
     energy = power.sum(0).log10() * 10
     return (_cosines() @ log_mel[:, energy > energy.max() - QUIET_DB])[1:].T.double()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
+from cosyvoice_runtime.arrays import Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Audio:
     """Mono audio. ``samples``: [n] float32, full scale [-1, 1]; ``rate``: samples per second."""
 
-    samples: Tensor
+    samples: Floats
     rate: int
 
     @property

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from functools import cache
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
 
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.audio.frames import frames_of, squared
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 
 # CAM++ front end: Kaldi's defaults (25 ms frames, 10 ms hop, no frame beyond the signal) without
@@ -22,10 +22,10 @@ LOW_HZ = 20.0
 MEL_SCALE = 1127.0
 MEL_BREAK_HZ = 700.0
 POVEY_EXPONENT = 0.85
-ENERGY_FLOOR = torch.finfo(torch.float32).eps
+ENERGY_FLOOR = np.finfo(np.float32).eps
 
 
-def fbank(samples: Tensor) -> Tensor:
+def fbank(samples: Floats) -> Floats:
     """Natural-log filter-bank energies.
 
     Args:
@@ -34,40 +34,43 @@ def fbank(samples: Tensor) -> Tensor:
     Returns:
         [(n - 400) // 160 + 1, 80] float32 at 100 Hz.
     """
-    frames = samples.unfold(0, FRAME_SIZE, FRAME_HOP)
-    frames = frames - frames.mean(dim=1, keepdim=True)
-    previous = F.pad(frames[None], (1, 0), mode="replicate")[0, :, :-1]
-    windowed = (frames - PREEMPHASIS * previous) * _povey_window()
-    power = torch.fft.rfft(windowed, FFT_SIZE).abs().square()
-    return (power @ _filters().T).clamp(min=ENERGY_FLOOR).log()
+    frames = frames_of(samples, FRAME_SIZE, FRAME_HOP)
+    frames = frames - frames.mean(axis=1, keepdims=True)
+    previous = np.concatenate([frames[:, :1], frames[:, :-1]], axis=1)
+    windowed = (frames - np.float32(PREEMPHASIS) * previous) * _povey_window()
+    power = squared(np.fft.rfft(windowed, FFT_SIZE)).astype(np.float32)
+    return np.log(np.maximum(power @ _filters().T, ENERGY_FLOOR))
 
 
-def centred_fbank(samples: Tensor) -> Tensor:
+def centred_fbank(samples: Floats) -> Floats:
     """:func:`fbank` minus its mean over time, per bin."""
     features = fbank(samples)
-    return features - features.mean(dim=0)
+    return features - features.mean(axis=0)
 
 
 @cache
-def _povey_window() -> Tensor:
-    return torch.hann_window(FRAME_SIZE, periodic=False) ** POVEY_EXPONENT
+def _povey_window() -> Floats:
+    symmetric = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME_SIZE) / (FRAME_SIZE - 1))
+    return (symmetric**POVEY_EXPONENT).astype(np.float32)
 
 
 @cache
-def _filters() -> Tensor:
+def _filters() -> Floats:
     """Triangles of unit height, straight on the mel axis: [80, 257].
 
     In float32 step by step, as Kaldi does: at the foot of a narrow low triangle the last bit of its
     edge is 1e-4 of the energy it lets through.
     """
     low, high = _mel(LOW_HZ), _mel(EXTRACTOR_SAMPLE_RATE / 2)
-    spacing = (high - low) / (FBANK_BINS + 1)
-    left, centre, right = (low + (torch.arange(FBANK_BINS)[:, None] + shift) * spacing for shift in (0, 1, 2))
-    hz = torch.arange(FFT_SIZE // 2) * (EXTRACTOR_SAMPLE_RATE / FFT_SIZE)
+    spacing = np.float32((high - low) / (FBANK_BINS + 1))
+    bins = np.arange(FBANK_BINS, dtype=np.float32)[:, None]
+    left, centre, right = (np.float32(low) + (bins + np.float32(shift)) * spacing for shift in (0, 1, 2))
+    hz = np.arange(FFT_SIZE // 2, dtype=np.float32) * np.float32(EXTRACTOR_SAMPLE_RATE / FFT_SIZE)
     # A float32 logarithm differs between processors; the rounded float64 one doesn't.
-    mels = MEL_SCALE * (1.0 + hz / MEL_BREAK_HZ).double().log().float()
-    triangles = torch.minimum((mels - left) / (centre - left), (right - mels) / (right - centre))
-    return F.pad(triangles.clamp(min=0.0), (0, 1))  # the Nyquist bin counts nowhere
+    ratios = np.float32(1.0) + hz / np.float32(MEL_BREAK_HZ)
+    mels = np.float32(MEL_SCALE) * np.log(ratios.astype(np.float64)).astype(np.float32)
+    triangles = np.minimum((mels - left) / (centre - left), (right - mels) / (right - centre))
+    return np.pad(np.maximum(triangles, np.float32(0)), ((0, 0), (0, 1)))  # the Nyquist bin counts nowhere
 
 
 def _mel(hz: float) -> float:

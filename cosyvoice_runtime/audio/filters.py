@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from functools import cache
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_runtime.arrays import Floats
 
 # Slaney, Auditory Toolbox (1998): 200/3 Hz per mel up to 1 kHz, then 27 mels per factor of 6.4.
 LINEAR_HZ_PER_MEL = 200.0 / 3.0
@@ -16,18 +18,18 @@ LOG_START_MEL = LOG_START_HZ / LINEAR_HZ_PER_MEL
 
 
 @cache
-def slaney_filters(rate: int, fft_size: int, bins: int, high_hz: float) -> Tensor:
+def slaney_filters(rate: int, fft_size: int, bins: int, high_hz: float) -> Floats:
     """Triangles of unit area from 0 to ``high_hz``: [bins, fft_size // 2 + 1] float32.
 
     Shared between callers: don't write to it.
     """
-    edges = _mel_to_hz(torch.linspace(0.0, _hz_to_mel(high_hz), bins + 2, dtype=torch.float64))[:, None]
-    frequencies = torch.linspace(0.0, rate / 2, fft_size // 2 + 1, dtype=torch.float64)
+    edges = _mel_to_hz(np.linspace(0.0, _hz_to_mel(high_hz), bins + 2))[:, None]
+    frequencies = np.linspace(0.0, rate / 2, fft_size // 2 + 1)
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     rising = (frequencies - left) / (centre - left)
     falling = (right - frequencies) / (right - centre)
-    triangles = torch.minimum(rising, falling).clamp(min=0.0)
-    return (triangles * 2.0 / (right - left)).float()
+    triangles = np.maximum(np.minimum(rising, falling), 0.0)
+    return (triangles * 2.0 / (right - left)).astype(np.float32)
 
 
 def _hz_to_mel(hz: float) -> float:
@@ -36,7 +38,7 @@ def _hz_to_mel(hz: float) -> float:
     return LOG_START_MEL + math.log(hz / LOG_START_HZ) / LOG_STEP
 
 
-def _mel_to_hz(mels: Tensor) -> Tensor:
+def _mel_to_hz(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     linear = mels * LINEAR_HZ_PER_MEL
-    logarithmic = LOG_START_HZ * torch.exp((mels - LOG_START_MEL) * LOG_STEP)
-    return torch.where(mels < LOG_START_MEL, linear, logarithmic)
+    logarithmic = LOG_START_HZ * np.exp((mels - LOG_START_MEL) * LOG_STEP)
+    return np.where(mels < LOG_START_MEL, linear, logarithmic)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.filters import slaney_filters
+from cosyvoice_runtime.audio.frames import power_spectra
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 
 # Whisper (large-v3) front end; 100 frames per second.
@@ -18,7 +19,7 @@ DYNAMIC_RANGE = 8.0
 """Powers of ten below the loudest cell of the utterance, below which everything is cut off."""
 
 
-def log_mel_spectrogram(samples: Tensor) -> Tensor:
+def log_mel_spectrogram(samples: Floats) -> Floats:
     """Base-10 log power mel, scaled as Whisper expects.
 
     Args:
@@ -27,9 +28,9 @@ def log_mel_spectrogram(samples: Tensor) -> Tensor:
     Returns:
         [128, n // 160] float32 at 100 Hz.
     """
-    window = torch.hann_window(FFT_SIZE)
-    spectrum = torch.stft(samples, FFT_SIZE, LOG_MEL_HOP, window=window, return_complex=True)
-    power = spectrum[:, :-1].abs().square()
-    mel = slaney_filters(EXTRACTOR_SAMPLE_RATE, FFT_SIZE, LOG_MEL_BINS, HIGH_HZ) @ power
-    log_mel = mel.clamp(min=POWER_FLOOR).log10()
-    return (log_mel.clamp(min=log_mel.max().item() - DYNAMIC_RANGE) + 4.0) / 4.0
+    padded = np.pad(samples, FFT_SIZE // 2, mode="reflect")
+    power = power_spectra(padded, FFT_SIZE, LOG_MEL_HOP)[:-1]
+    mel = slaney_filters(EXTRACTOR_SAMPLE_RATE, FFT_SIZE, LOG_MEL_BINS, HIGH_HZ) @ power.T
+    log_mel = np.log10(np.maximum(mel, np.float32(POWER_FLOOR)))
+    lowest = log_mel.max() - np.float32(DYNAMIC_RANGE)
+    return (np.maximum(log_mel, lowest) + np.float32(4.0)) / np.float32(4.0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.filters import slaney_filters
+from cosyvoice_runtime.audio.frames import power_spectra
 
 # `feat_extractor` in the published cosyvoice2.yaml; 50 frames per second.
 MEL_SAMPLE_RATE = 24_000
@@ -18,7 +18,7 @@ POWER_FLOOR = 1e-9  # added under the root of the power spectrum (Matcha-TTS, Hi
 MEL_FLOOR = 1e-5
 
 
-def mel_spectrogram(samples: Tensor, high_hz: float = HIGH_HZ) -> Tensor:
+def mel_spectrogram(samples: Floats, high_hz: float = HIGH_HZ) -> Floats:
     """Natural-log magnitude mel.
 
     Args:
@@ -29,9 +29,7 @@ def mel_spectrogram(samples: Tensor, high_hz: float = HIGH_HZ) -> Tensor:
         [n // 480, 80] float32 at 50 Hz.
     """
     margin = (FFT_SIZE - MEL_HOP) // 2
-    padded = F.pad(samples[None], (margin, margin), mode="reflect")
-    window = torch.hann_window(FFT_SIZE)
-    spectrum = torch.stft(padded, FFT_SIZE, MEL_HOP, window=window, center=False, return_complex=True)[0]
-    magnitude = (torch.view_as_real(spectrum).square().sum(dim=-1) + POWER_FLOOR).sqrt()
-    mel = slaney_filters(MEL_SAMPLE_RATE, FFT_SIZE, MEL_BINS, high_hz) @ magnitude
-    return mel.clamp(min=MEL_FLOOR).log().T.contiguous()
+    padded = np.pad(samples, margin, mode="reflect")
+    magnitude = np.sqrt(power_spectra(padded, FFT_SIZE, MEL_HOP) + np.float32(POWER_FLOOR))
+    mel = magnitude @ slaney_filters(MEL_SAMPLE_RATE, FFT_SIZE, MEL_BINS, high_hz).T
+    return np.log(np.maximum(mel, np.float32(MEL_FLOOR)))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import soundfile
-import torch
 
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import InvalidInput
@@ -36,7 +35,7 @@ def read_audio(source: AudioSource, field: str = "audio", max_seconds: float | N
             rate = file.samplerate
     except (soundfile.LibsndfileError, TypeError) as error:  # TypeError: a headerless ".raw" file
         raise InvalidInput(field, name, f"expected a wav, flac, ogg, mp3 or aiff file ({error})") from error
-    return Audio(torch.from_numpy(channels).mean(dim=1), rate)
+    return Audio(channels.mean(axis=1), rate)
 
 
 def _check_length(file: soundfile.SoundFile, field: str, name: str, max_seconds: float | None) -> None:

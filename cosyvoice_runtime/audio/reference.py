@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+import numpy as np
 
+from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.errors import InvalidInput
@@ -17,8 +18,8 @@ FULL_SCALE = 0.999
 MAX_CLIPPED = 0.05  # normalised speech touches full scale in < 0.1 % of its samples, overdriven in > 5 %
 
 
-def reference_audio(samples: Tensor, rate: int, length: int | None = None) -> Audio:
-    """Reference audio from a request's tensors, mixed to mono and checked.
+def reference_audio(samples: Array, rate: int, length: int | None = None) -> Audio:
+    """Reference audio from a request's arrays, mixed to mono and checked.
 
     Args:
         samples: [n] or [channels, n] floats in [-1, 1].
@@ -28,14 +29,14 @@ def reference_audio(samples: Tensor, rate: int, length: int | None = None) -> Au
     Raises:
         InvalidInput: naming ``reference_wav``, ``reference_wav_len`` or ``reference_sample_rate``.
     """
-    if not samples.is_floating_point():
+    if samples.dtype.kind != "f":
         raise InvalidInput("reference_wav", samples.dtype, "expected floats in [-1, 1]")
-    if samples.ndim not in (1, 2) or samples.numel() == 0:
+    if samples.ndim not in (1, 2) or samples.size == 0:
         raise InvalidInput("reference_wav", tuple(samples.shape), "expected the shape [n] or [channels, n]")
     total = samples.shape[-1]
     if length is not None and not 0 < length <= total:
         raise InvalidInput("reference_wav_len", length, f"reference_wav holds {total} samples")
-    mono = samples.float().reshape(-1, total)[:, :length].mean(dim=0)
+    mono = samples.reshape(-1, total)[:, :length].astype(np.float32).mean(axis=0)
     audio = Audio(mono, rate)
     check_reference(audio)
     return audio
@@ -66,20 +67,20 @@ def _duration(audio: Audio) -> str:
     return f"{seconds:.2f} s"
 
 
-def _check_values(samples: Tensor) -> None:
-    bad = int((~samples.isfinite()).sum())
+def _check_values(samples: Floats) -> None:
+    bad = int((~np.isfinite(samples)).sum())
     if bad:
         _refuse(f"{bad} samples NaN or infinite", "expected finite floats in [-1, 1]")
-    peak = samples.abs().max().item()
+    peak = float(np.abs(samples).max())
     if peak > PEAK_LIMIT:
         _refuse(f"samples reach {peak:.5g}", "expected floats in [-1, 1]")
 
 
-def _check_loudness(samples: Tensor) -> None:
-    rms = samples.std(correction=0).item()  # without the mean: a constant offset is silence
+def _check_loudness(samples: Floats) -> None:
+    rms = float(samples.std())  # without the mean: a constant offset is silence
     if rms < SILENCE_RMS:
         _refuse(f"silence (RMS {rms:.2g})", f"expected speech with an RMS of at least {SILENCE_RMS:g}")
-    clipped = (samples.abs() >= FULL_SCALE).float().mean().item()
+    clipped = float((np.abs(samples) >= FULL_SCALE).mean())
     if clipped > MAX_CLIPPED:
         _refuse(f"{clipped:.1%} of the samples clipped", f"expected at most {MAX_CLIPPED:.0%} at full scale")
 

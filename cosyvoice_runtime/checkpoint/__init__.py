@@ -1,8 +1,11 @@
-"""Where weights live on disk, how they are named, read, made and verified."""
+"""Where weights live on disk, how they are named, read, made and verified.
+
+Reading needs no torch; what makes and writes weights (``checkpoint.making``) does, and so does
+``checkpoint.as_torch``, which reads them for torch.
+"""
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers, load_tensors
 from cosyvoice_runtime.checkpoint.verify import verify_checkpoint
@@ -13,6 +16,5 @@ __all__ = [
     "load_config",
     "load_speakers",
     "load_tensors",
-    "make_checkpoint",
     "verify_checkpoint",
 ]

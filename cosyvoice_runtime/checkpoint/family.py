@@ -62,7 +62,7 @@ COSYVOICE2 = Family(
     mel_high_hz=8000.0,
     usual_instruction="",
     silent_tokens=frozenset(),
-    engines=("torch", "tensorrt_llm", "vllm"),
+    engines=("torch", "onnx", "tensorrt_llm", "vllm"),
     backends=("torch", "onnx", "tensorrt"),
 )
 COSYVOICE3 = Family(
@@ -73,7 +73,7 @@ COSYVOICE3 = Family(
     mel_high_hz=12_000.0,
     usual_instruction=f"You are a helpful assistant.{END_OF_PROMPT}",
     silent_tokens=frozenset({1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323}),
-    engines=("torch",),
+    engines=("torch", "onnx"),
     backends=("torch",),
 )
 FAMILIES = (COSYVOICE2, COSYVOICE3)

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors, read_tensors
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
@@ -31,7 +32,7 @@ from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
-from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE, Tensors, load_tensors, read_tensors
+from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError
 
 SILENT = -16384.0
@@ -71,7 +72,7 @@ def export_merged(layout: Layout, out_dir: str | Path, dtype: torch.dtype, force
     return target
 
 
-def read_merged(directory: str | Path) -> Tensors:
+def read_merged(directory: str | Path) -> dict[str, torch.Tensor]:
     """Tensors of a directory written by :func:`export_merged`, in the names of ``llm.pt``.
 
     Raises:
@@ -145,7 +146,7 @@ def _write_tokenizer(layout: Layout, directory: Path, vocabulary: MergedVocabula
 
 
 def _write_weights(
-    directory: Path, tensors: Tensors, vocabulary: MergedVocabulary, dtype: torch.dtype
+    directory: Path, tensors: dict[str, torch.Tensor], vocabulary: MergedVocabulary, dtype: torch.dtype
 ) -> None:
     width = tensors[TEXT_TABLE].shape[1]
     layers = {
@@ -172,7 +173,7 @@ def _write_weights(
     write_safetensors(directory / SPARE_ROWS, {TEXT_TABLE: tuple(spare.shape)}, dtype, [(TEXT_TABLE, spare)])
 
 
-def _merged_table(tensors: Tensors, vocabulary: MergedVocabulary) -> torch.Tensor:
+def _merged_table(tensors: dict[str, torch.Tensor], vocabulary: MergedVocabulary) -> torch.Tensor:
     text = tensors[TEXT_TABLE]
     used = [
         text[: vocabulary.text_tokens],

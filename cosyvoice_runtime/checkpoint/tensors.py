@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+import numpy as np
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
+from cosyvoice_runtime.checkpoint.pt_file import read_pt
+from cosyvoice_runtime.checkpoint.safetensors_file import read_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema, part_schema
 from cosyvoice_runtime.errors import CheckpointError
 
-Tensors = dict[str, torch.Tensor]
+Tensors = dict[str, Array]
+AnyTensor = TypeVar("AnyTensor")
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+DTYPES = ("float32", "float16", "bfloat16")
 TEXT_TABLE = "llm.model.model.embed_tokens.weight"
 TEXT_HEAD = "llm.model.lm_head.weight"
 """Tied to the text table and unused in speech synthesis, but part of every published ``llm.pt``."""
 
 
+class Described(Protocol):
+    """An array of numpy or a tensor of torch."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+
 def load_tensors(layout: Layout, part: Part, config: ModelConfig) -> Tensors:
-    """Tensors of one network on the CPU, in the published names and the stored dtype.
+    """Tensors of one network as arrays, in the published names and the stored dtype.
 
     Files are memory-mapped where their format allows it. Weight-norm tensors under their old names
     (``weight_g``, ``weight_v``) and the ``generator.`` that a GAN trainer writes into ``hift.pt`` are
@@ -54,7 +64,7 @@ def load_speakers(layout: Layout) -> dict[str, Tensors]:
     path = layout.speakers
     if path is None:
         return {}
-    content = _unpickle(path)
+    content = read_pt(path)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: refused: expected speakers by name, found {type(content).__name__}")
     return {name: _only_tensors(path, values) for name, values in content.items()}
@@ -67,14 +77,11 @@ def read_tensors(path: Path) -> Tensors:
         CheckpointError: the file is damaged or holds anything but tensors.
     """
     if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except (SafetensorError, OSError, ValueError) as error:
-            raise CheckpointError(f"{path}: truncated or damaged: {error}") from error
-    return _only_tensors(path, _unpickle(path))
+        return read_safetensors(path)
+    return _only_tensors(path, read_pt(path))
 
 
-def published_names(part: Part, tensors: Tensors) -> Tensors:
+def published_names(part: Part, tensors: dict[str, AnyTensor]) -> dict[str, AnyTensor]:
     """The same tensors under the published names of ``part``."""
     if part == "hift":
         return {_published_vocoder_name(name): tensor for name, tensor in tensors.items()}
@@ -83,7 +90,7 @@ def published_names(part: Part, tensors: Tensors) -> Tensors:
     return tensors
 
 
-def schema_problems(tensors: Mapping[str, torch.Tensor], schema: Schema) -> list[str]:
+def schema_problems(tensors: Mapping[str, Described], schema: Schema) -> list[str]:
     """One line per tensor that is missing, unknown, or of another shape or dtype."""
     problems = [f"tensor {name} is missing" for name in schema if name not in tensors]
     for name, tensor in tensors.items():
@@ -91,8 +98,8 @@ def schema_problems(tensors: Mapping[str, torch.Tensor], schema: Schema) -> list
             problems.append(f"tensor {name} is unknown to this architecture")
         elif tuple(tensor.shape) != schema[name]:
             problems.append(f"tensor {name} has shape {tuple(tensor.shape)}, expected {schema[name]}")
-        elif tensor.dtype not in DTYPES:
-            problems.append(f"tensor {name} has dtype {tensor.dtype}, expected float32, float16 or bfloat16")
+        elif (dtype := str(tensor.dtype).removeprefix("torch.")) not in DTYPES:
+            problems.append(f"tensor {name} has dtype {dtype}, expected float32, float16 or bfloat16")
     return problems
 
 
@@ -104,22 +111,10 @@ def _published_vocoder_name(name: str) -> str:
     return name
 
 
-def _unpickle(path: Path) -> Any:
-    try:
-        # Files older than torch 1.6 are bare pickles, which cannot be mapped.
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError as error:
-        if "GLOBAL" in str(error):  # the pickle instruction that fetches a class or function
-            raise CheckpointError(f"{path}: refused: holds code or objects other than tensors") from error
-        raise CheckpointError(f"{path}: truncated or damaged: {error}") from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, AttributeError) as error:
-        raise CheckpointError(f"{path}: truncated or damaged: {error}") from error
-
-
 def _only_tensors(path: Path, content: Any) -> Tensors:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: refused: expected tensors by name, found {type(content).__name__}")
     for name, value in content.items():
-        if not isinstance(name, str) or not isinstance(value, torch.Tensor):
+        if not isinstance(name, str) or not isinstance(value, np.ndarray):
             raise CheckpointError(f"{path}: refused: entry {name!r} is {type(value).__name__}, not a tensor")
     return content

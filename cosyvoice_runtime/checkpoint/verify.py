@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from cosyvoice_runtime.checkpoint.checksums import read_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
@@ -80,16 +80,16 @@ def _weight_problems(layout: Layout, part: Part, config: ModelConfig | None) -> 
     if config:
         yield from (f"{path}: {problem}" for problem in schema_problems(tensors, part_schema(part, config)))
     for name, tensor in tensors.items():
-        if not torch.isfinite(tensor).all():
+        if not np.isfinite(tensor).all():
             yield f"{path}: tensor {name} holds NaN or infinity"
-    if TEXT_TABLE in tensors and not torch.equal(tensors[TEXT_HEAD], tensors[TEXT_TABLE]):
+    if TEXT_TABLE in tensors and not np.array_equal(tensors[TEXT_HEAD], tensors[TEXT_TABLE]):
         yield f"{path}: tensor {TEXT_HEAD} differs from {TEXT_TABLE}, to which it is tied"
 
 
 def _speaker_problems(layout: Layout) -> Iterator[str]:
     for speaker, tensors in load_speakers(layout).items():
         for name, tensor in tensors.items():
-            if not torch.isfinite(tensor).all():
+            if not np.isfinite(tensor).all():
                 yield f"{layout.speakers}: speaker {speaker}: tensor {name} holds NaN or infinity"
 
 

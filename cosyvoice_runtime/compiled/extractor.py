@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.engine_files import open_engine
 from cosyvoice_runtime.compiled.export import extractors
@@ -12,7 +13,7 @@ from cosyvoice_runtime.compiled.manifest import require_current
 from cosyvoice_runtime.compiled.ports import BATCH, FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
-from cosyvoice_runtime.voice.onnx_model import Array, ExtractorModel
+from cosyvoice_runtime.voice.onnx_model import ExtractorModel
 
 
 class EngineModel(ExtractorModel):

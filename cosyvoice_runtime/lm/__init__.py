@@ -1,11 +1,33 @@
-"""Speech language model: text and speech tokens in, speech tokens out."""
+"""Speech language model: text and speech tokens in, speech tokens out.
 
-from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.generate import generate, generate_all
+What needs PyTorch is imported when it is asked for: batches of other runtimes work without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.lm.cache_slots import CacheFullError
 from cosyvoice_runtime.lm.generation import Emission, FinishReason, Generation
-from cosyvoice_runtime.lm.network import CacheFullError, KVCache, SpeechLM, cache_bytes
 from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.lm.decoder import BatchDecoder
+    from cosyvoice_runtime.lm.network import KVCache, SpeechLM, cache_bytes
+    from cosyvoice_runtime.lm.single_utterance import generate, generate_all
+
+ON_TORCH = {
+    "BatchDecoder": "decoder",
+    "KVCache": "network",
+    "SpeechLM": "network",
+    "cache_bytes": "network",
+    "generate": "single_utterance",
+    "generate_all": "single_utterance",
+}
+"""Modules by the names that they define."""
 
 __all__ = [
     "BatchDecoder",
@@ -15,9 +37,16 @@ __all__ = [
     "Generation",
     "KVCache",
     "Prompt",
+    "RunningBatch",
     "SamplingOptions",
     "SpeechLM",
     "cache_bytes",
     "generate",
     "generate_all",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in ON_TORCH:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{ON_TORCH[name]}"), name)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import EagerCalls, GraphCapture
+from cosyvoice_runtime.lm.cached_lm import CachedLM
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills
@@ -84,7 +85,8 @@ class DeviceSteps:
         draws: StepDraws,
     ) -> None:
         self._cache = cache
-        self._eager = Prefills(lm, cache, prefill_batch)
+        self._waiting = Prefills(cache, prefill_batch)
+        self._eager = CachedLM(lm, cache)
         self._draw = draws.prompt
         self._tables = SlotTables(lm.config, cache.slots, cache.max_len, lm.device)
         self._prefills = GraphedPrefills(lm, cache, prefill_batch, draws.prompt, self._tables, capture)
@@ -146,12 +148,12 @@ class DeviceSteps:
     def _prefill(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
         captured: list[Prefill] = []
         other: list[Prefill] = []
-        for prefill in self._eager.ready(self._in_turn(running)):
+        for prefill in self._waiting.ready(self._in_turn(running)):
             (captured if self._prefills.fits([prefill]) else other).append(prefill)
         captured.sort(key=lambda prefill: prefill.start > 0)
         for group in grouped(captured, self._prefills.fits):
             yield self._drawing(group, self._prefills.run(group))
-        for group in grouped(other, self._eager.fits):
+        for group in grouped(other, self._waiting.fits):
             yield self._drawing(group, self._fed(group))
 
     def _in_turn(self, running: Sequence[Generation]) -> Iterator[Generation]:
@@ -169,7 +171,7 @@ class DeviceSteps:
         """Ids [sequences] drawn after a pass that is launched operation by operation."""
         self._uncaptured.add(f"{max(prefill.positions for prefill in group)} positions of a prompt")
         sequences = [prefill.sequence for prefill in group]
-        logits = self._eager.feed(group)
+        logits = self._eager.prefill(group)
         slots = integers([sequence.slot for sequence in sequences], logits.device)
         self._tables.set(slots, sequences)
         return self._draw(logits, slots, torch.full_like(slots, Turn.DRAW), self._tables)

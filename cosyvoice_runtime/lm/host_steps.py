@@ -3,73 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from cosyvoice_runtime.lm.cache_slots import CacheSlots
 from cosyvoice_runtime.lm.generation import Drawn, Generation
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
-from cosyvoice_runtime.lm.prefills import Prefills
-from cosyvoice_runtime.lm.sampling import sample_batch
-from cosyvoice_runtime.transfer import integers
+from cosyvoice_runtime.lm.prefills import Prefill, Prefills
+from cosyvoice_runtime.lm.sampling import Blocked, IntArray, SamplerState
 
-SPAN_STEP = 64
-"""Steps attend to a multiple of this many cache positions: few distinct shapes, little excess."""
+Logits = Any
+"""[B, V] float32 in the form that the network's own `CachedNetwork.sample` takes; rows by a list of them."""
+
+
+class CachedNetwork(Protocol):
+    """A network over a cache whose slots' lengths it brings forward."""
+
+    def decode(self, slots: Sequence[int], tokens: Sequence[int]) -> Logits:
+        """Feed a speech token to each of these slots, which are in ascending order."""
+
+    def prefill(self, group: Sequence[Prefill]) -> Logits:
+        """Feed parts of prompts in one pass."""
+
+    def sample(self, logits: Logits, states: Sequence[SamplerState], blocked: Blocked | None) -> list[int]:
+        """As `sampling.sample_batch`."""
 
 
 class HostSteps:
-    """Feeds, draws and waits, in steps as large as needed."""
+    """Feeds, draws and waits, in steps as large as needed.
 
-    def __init__(self, lm: SpeechLM, cache: KVCache, prefills: Prefills) -> None:
-        self._lm = lm
+    Args:
+        prefill_batch: prompts fed in one pass at most.
+        fill_id: of the fill marker.
+    """
+
+    def __init__(self, network: CachedNetwork, cache: CacheSlots, prefill_batch: int, fill_id: int) -> None:
+        self._network = network
         self._cache = cache
-        self._prefills = prefills
+        self._prefills = Prefills(cache, prefill_batch)
+        self._fill_id = fill_id
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         """As `Steps.advance`."""
-        fed = list(self._feed(running))
-        if not fed:
-            return []
-        sequences = [sequence for part, _ in fed for sequence in part]
-        ids = self._draw(sequences, torch.cat([logits for _, logits in fed]))
-        return [
-            Drawn(sequence, id_, int(self._cache.lengths[sequence.slot]))
-            for sequence, id_ in zip(sequences, ids, strict=True)
-        ]
+        return [drawn for sequences, logits in self._feed(running) for drawn in self._draw(sequences, logits)]
 
-    def _feed(self, running: Sequence[Generation]) -> Iterator[tuple[list[Generation], Tensor]]:
-        sequences = [sequence for sequence in running if sequence.unfed]
+    def _feed(self, running: Sequence[Generation]) -> Iterator[tuple[list[Generation], Logits]]:
+        sequences = sorted((each for each in running if each.unfed), key=lambda sequence: sequence.slot)
         if sequences:
             yield sequences, self._decode(sequences)
-        yield from self._prefills.run(running)
+        for group in self._prefills.groups(running):
+            yield [prefill.sequence for prefill in group], self._network.prefill(group)
 
-    def _decode(self, sequences: list[Generation]) -> Tensor:
+    def _decode(self, sequences: list[Generation]) -> Logits:
         slots = [sequence.slot for sequence in sequences]
-        size = max(slots) + 1
-        tokens = np.zeros(size, dtype=np.int64)
-        tokens[slots] = [sequence.tokens[-1] for sequence in sequences]
-        needed = int(self._cache.lengths[:size].max()) + 1
-        span = min(-(-needed // SPAN_STEP) * SPAN_STEP, self._cache.max_len)
-        # A stream that waits with a full cache has no next position; it can only end from there.
-        positions = np.minimum(self._cache.lengths[:size], span - 1)
-        fed = torch.from_numpy(np.stack([tokens, positions])).to(self._lm.device)
-        logits = self._lm.decode_step(fed[0], fed[1], self._cache.view(0, size), span)
-        self._cache.lengths[slots] += 1
+        logits = self._network.decode(slots, [sequence.tokens[-1] for sequence in sequences])
         for sequence in sequences:
             sequence.unfed = False
-        return logits if slots == list(range(size)) else logits[integers(slots, logits.device)]
+        return logits
 
-    def _draw(self, sequences: list[Generation], logits: Tensor) -> list[int]:
-        ids = [self._lm.config.fill_id] * len(sequences)
+    def _draw(self, sequences: list[Generation], logits: Logits) -> Iterator[Drawn]:
+        ids = [self._fill_id] * len(sequences)
         drawing = [index for index, sequence in enumerate(sequences) if not sequence.must_fill]
-        if not drawing:
-            return ids
-        if len(drawing) < len(sequences):
-            logits = logits[drawing]
-        blocked = [sequences[index].blocked for index in drawing]
-        mask = torch.tensor(blocked) if any(map(any, blocked)) else None
-        drawn = sample_batch(logits, [sequences[index].sampler for index in drawing], mask)
-        for index, token in zip(drawing, drawn, strict=True):
-            ids[index] = token
-        return ids
+        if drawing:
+            chosen = logits if len(drawing) == len(sequences) else logits[drawing]
+            samplers = [sequences[index].sampler for index in drawing]
+            blocked = blocked_ids([sequences[index] for index in drawing])
+            for index, id_ in zip(drawing, self._network.sample(chosen, samplers, blocked), strict=True):
+                ids[index] = id_
+        for sequence, id_ in zip(sequences, ids, strict=True):
+            yield Drawn(sequence, id_, int(self._cache.lengths[sequence.slot]))
+
+
+def blocked_ids(sequences: Sequence[Generation]) -> Blocked | None:
+    """Stop ids that must not be drawn next; None if all may."""
+    blocked = np.array([sequence.blocked for sequence in sequences])
+    return blocked if blocked.any() else None
+
+
+def fed_slots(cache: CacheSlots, slots: Sequence[int], tokens: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """Token and position of every slot up to the last of ``slots``; brings their lengths forward.
+
+    A slot that has nothing to feed passes any token at its next free position: what is written there is
+    overwritten before it is ever attended to. One that waits with a full cache has no such position; it can
+    only end from there, and passes its last.
+
+    Returns:
+        both int64 [last slot + 1].
+    """
+    size = slots[-1] + 1
+    fed = np.zeros(size, dtype=np.int64)
+    fed[slots] = tokens
+    positions = np.minimum(cache.lengths[:size], cache.max_len - 1)
+    cache.lengths[list(slots)] += 1
+    return fed, positions

@@ -6,31 +6,44 @@ are attended to.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.checkpoint.schema import llm_schema
+from cosyvoice_runtime.checkpoint.tensors import published_names, schema_problems
+from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.lm.cache_slots import CacheSlots
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
-from cosyvoice_runtime.lm.published_tensors import check_tensors, fused_tensors
+from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
 from cosyvoice_runtime.transfer import integers
 from cosyvoice_runtime.untouched_zeros import untouched_zeros
-
-
-class CacheFullError(CosyVoiceError):
-    """Every slot of the cache is taken; one is free again when an utterance ends."""
 
 
 def cache_bytes(config: SpeechLMConfig, slots: int, max_len: int, dtype: torch.dtype) -> int:
     """Memory of a cache with these dimensions (12,288 bytes per position at full size in bfloat16)."""
     values = config.num_layers * 2 * slots * config.num_kv_heads * max_len * config.head_dim
     return values * dtype.itemsize
+
+
+def check_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Raise `CheckpointError` naming the first missing, unknown or misshapen tensor."""
+    problems = schema_problems(published_names("llm", dict(tensors)), llm_schema(config))
+    if problems:
+        raise CheckpointError(f"llm: {problems[0]}")
+
+
+def fused_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """State of `SpeechLM` from published tensors."""
+    state = outer_tensors(config, tensors)
+    for index in range(config.num_layers):
+        for name, tensor in layer_tensors(tensors, index, torch.cat).items():
+            state[f"layers.{index}.{name}"] = tensor
+    return state
 
 
 class CacheView:
@@ -65,12 +78,11 @@ class GatheredView(CacheView):
         return keys, values
 
 
-class KVCache:
-    """Slots of equal length, one per sequence.
+class KVCache(CacheSlots):
+    """Slots on a device.
 
     Attributes:
         data: [layers, 2, slots, kv_heads, max_len, head_dim], keys then values.
-        lengths: [slots] int64 on the host, positions written so far.
     """
 
     def __init__(
@@ -81,39 +93,17 @@ class KVCache:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
+        super().__init__(slots, max_len)
         shape = (config.num_layers, 2, slots, config.num_kv_heads, max_len, config.head_dim)
         # Zeros, not empty: attention weighs a masked position by 0, and 0 * nan is nan.
         self.data = untouched_zeros(*shape, device=device, dtype=dtype)
-        self.slots = slots
-        self.max_len = max_len
-        self.lengths = np.zeros(slots, dtype=np.int64)
-        self._free = list(range(slots))
 
     @property
     def bytes(self) -> int:
-        """Allocated memory."""
         return self.data.nbytes
 
-    @property
-    def free_slots(self) -> int:
-        return len(self._free)
-
-    def acquire(self) -> int:
-        """Take the lowest free slot, so that the occupied ones stay close together.
-
-        Raises:
-            CacheFullError: no slot is free.
-        """
-        if not self._free:
-            raise CacheFullError(f"all {self.slots} slots of the speech LM are taken")
-        return heapq.heappop(self._free)
-
-    def release(self, slot: int, wipe: bool = False) -> None:
-        """Give a slot back; ``wipe`` zeroes it: a mask cannot hide NaN or infinity."""
-        if wipe:
-            self.data[:, :, slot].zero_()
-        self.lengths[slot] = 0
-        heapq.heappush(self._free, slot)
+    def wipe(self, slot: int) -> None:
+        self.data[:, :, slot].zero_()
 
     def view(self, start: int, stop: int) -> CacheView:
         """Slots ``start`` to ``stop`` (exclusive), sharing this cache's memory."""

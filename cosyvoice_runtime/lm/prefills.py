@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from torch import Tensor
-
+from cosyvoice_runtime.lm.cache_slots import CacheSlots
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.prompt import PromptPart, num_positions
 
 PREFILL_POSITIONS = 2048
@@ -37,24 +35,22 @@ Fits = Callable[[Sequence[Prefill]], bool]
 
 
 class Prefills:
-    """Feeds what sequences have to be fed before their next draw.
+    """What sequences have to be fed before their next draw.
 
     Args:
         batch: prompts fed in one pass at most.
     """
 
-    def __init__(self, lm: SpeechLM, cache: KVCache, batch: int) -> None:
-        self._lm = lm
+    def __init__(self, cache: CacheSlots, batch: int) -> None:
         self._cache = cache
         self._batch = batch
 
-    def run(self, running: Iterable[Generation]) -> Iterator[tuple[list[Generation], Tensor]]:
-        """Feed what is ready, pass by pass: the sequences and their logits [sequences, V].
+    def groups(self, running: Iterable[Generation]) -> Iterator[list[Prefill]]:
+        """What is ready, pass by pass.
 
         A sequence without room for its next text ends with reason ``length``.
         """
-        for group in grouped(self.ready(running), self.fits):
-            yield [prefill.sequence for prefill in group], self.feed(group)
+        return grouped(self.ready(running), self.fits)
 
     def ready(self, running: Iterable[Generation]) -> Iterator[Prefill]:
         """Take what is ready from the sequences; one without room for it ends with reason ``length``."""
@@ -72,17 +68,6 @@ class Prefills:
         """Whether one pass may take these together."""
         padded = len(group) * max(prefill.positions for prefill in group)
         return len(group) == 1 or (len(group) <= self._batch and padded <= PREFILL_POSITIONS)
-
-    def feed(self, group: Sequence[Prefill]) -> Tensor:
-        """Logits [sequences, V] after one pass."""
-        embeddings = [self._lm.embed(prefill.parts) for prefill in group]
-        slots = [prefill.sequence.slot for prefill in group]
-        starts = [prefill.start for prefill in group]
-        self._cache.lengths[slots] = [prefill.end for prefill in group]
-        if len(group) == 1:
-            view = self._cache.view(slots[0], slots[0] + 1)
-            return self._lm.prefill(embeddings[0], starts[0], view)[None]
-        return self._lm.prefill_batch(embeddings, starts, self._cache.gathered(slots))
 
 
 def grouped(prefills: Iterable[Prefill], fits: Fits) -> Iterator[list[Prefill]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import torch
-from torch import Tensor
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.checkpoint.tensors import published_names, schema_problems
-from cosyvoice_runtime.errors import CheckpointError
+
+T = TypeVar("T", bound=Any)
+"""A tensor of PyTorch or an array of numpy."""
+Join = Callable[[list[T]], T]
+"""Of rows: ``torch.cat`` or ``numpy.concatenate``."""
 
 BACKBONE = "llm.model.model"
 
@@ -25,19 +25,12 @@ _LAYER_PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
-def check_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> None:
-    """Raise `CheckpointError` naming the first missing, unknown or misshapen tensor."""
-    problems = schema_problems(published_names("llm", dict(tensors)), llm_schema(config))
-    if problems:
-        raise CheckpointError(f"llm: {problems[0]}")
-
-
-def fused_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """State of `network.SpeechLM` from published tensors; q, k, v and gate, up are joined by rows.
+def outer_tensors(config: SpeechLMConfig, tensors: Mapping[str, T]) -> dict[str, T]:
+    """Embeddings, last norm and head from published tensors, under the names of `network.SpeechLM`.
 
     The backbone's own text head is left out: nothing reads it.
     """
-    state = {
+    outer = {
         "control_embedding.weight": _control_table(config, tensors),
         "speech_embedding.weight": tensors["speech_embedding.weight"],
         "text_embedding.weight": tensors[f"{BACKBONE}.embed_tokens.weight"],
@@ -45,16 +38,18 @@ def fused_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict
         "head.weight": tensors["llm_decoder.weight"],
     }
     if config.head_bias:
-        state["head.bias"] = tensors["llm_decoder.bias"]
-    for index in range(config.num_layers):
-        source = f"{BACKBONE}.layers.{index}"
-        for name, parts in _LAYER_PARTS.items():
-            joined = [tensors[f"{source}.{part}"] for part in parts]
-            state[f"layers.{index}.{name}"] = joined[0] if len(joined) == 1 else torch.cat(joined)
-    return state
+        outer["head.bias"] = tensors["llm_decoder.bias"]
+    return outer
 
 
-def _control_table(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> Tensor:
+def layer_tensors(tensors: Mapping[str, T], index: int, join: Join[T]) -> dict[str, T]:
+    """One layer of `network.SpeechLM` from published tensors; q, k, v and gate, up are joined by rows."""
+    source = f"{BACKBONE}.layers.{index}"
+    parts = {name: [tensors[f"{source}.{part}"] for part in names] for name, names in _LAYER_PARTS.items()}
+    return {name: found[0] if len(found) == 1 else join(found) for name, found in parts.items()}
+
+
+def _control_table(config: SpeechLMConfig, tensors: Mapping[str, T]) -> T:
     """Embeddings of sos and of the task id, ``[2, hidden]``: a table, or two rows of the speech table."""
     if config.control_rows is None:
         return tensors["llm_embedding.weight"]

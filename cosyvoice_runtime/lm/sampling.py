@@ -1,7 +1,7 @@
-"""Drawing speech tokens: each sequence of a batch by its own options and its own generator.
+"""Drawing speech tokens: each sequence of a batch by its own options and its own noise.
 
-Selection runs where the logits are; then scores and candidates come to the host in one transfer and the
-draws happen there. So a seed gives the same draws on every device.
+Candidates are selected where the logits are: here for those of the host, by `tensor_sampling` for those of
+PyTorch. The draws happen here. So a seed gives the same draws on every device.
 
 B: sequences, V: speech rows of the head, K: candidates.
 """
@@ -13,15 +13,13 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.transfer import moved
+from cosyvoice_runtime.lm.noise import ExponentialNoise
 
 STRATEGIES = ("ras", "nucleus", "greedy")
 
@@ -123,6 +121,8 @@ def _describe(kind: type, low: float, high: float) -> str:
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
+Blocked = npt.NDArray[np.bool_]
+"""[B, stop ids], those of the last ids that must not be drawn."""
 
 NOT_FINITE = -1
 """Drawn for a sequence whose logits are no distribution."""
@@ -142,7 +142,8 @@ class SamplerState:
     """What one utterance's draws depend on.
 
     Attributes:
-        seed: of ``generator``; drawn afresh if the options name none.
+        seed: of ``noise``; drawn afresh if the options name none.
+        noise: exponential, of the seed.
         history: ids drawn so far, control ids included.
         prompt: speech ids that the repetition penalty counts as well.
     """
@@ -150,7 +151,7 @@ class SamplerState:
     def __init__(self, options: SamplingOptions, prompt: Sequence[int] = ()) -> None:
         self.options = options
         self.seed = secrets.randbits(63) if options.seed is None else options.seed
-        self.generator = torch.Generator().manual_seed(self.seed)
+        self.noise = ExponentialNoise(self.seed)
         self.history: list[int] = []
         self.prompt = tuple(prompt)
 
@@ -162,44 +163,67 @@ class SamplerState:
         return self.history[-options.window :].count(token) >= options.window * options.tau
 
 
-def sample(logits: Tensor, state: SamplerState) -> int:
+class Choices(NamedTuple):
+    """What draws choose from.
+
+    Attributes:
+        scores: [B, V], whose softmax is what probability each id has.
+        probs: [B, K], in descending order.
+        ids: [B, K] of the candidates.
+    """
+
+    scores: FloatArray
+    probs: FloatArray
+    ids: IntArray
+
+
+def sample(logits: FloatArray, state: SamplerState) -> int:
     """Draw from the logits [V] of one sequence; see `sample_batch`."""
     return sample_batch(logits[None], [state])[0]
 
 
-def sample_batch(logits: Tensor, states: Sequence[SamplerState], blocked: Tensor | None = None) -> list[int]:
+def sample_batch(
+    logits: FloatArray, states: Sequence[SamplerState], blocked: Blocked | None = None
+) -> list[int]:
     """Draw one token per sequence; its draw does not depend on the others.
 
     Args:
-        logits: [B, V] float32.
+        logits: [B, V].
         states: one per sequence; the caller appends the token to ``history`` if it counts.
-        blocked: [B, stop ids] bool on the host, those of the last ids that must not be drawn.
 
     Returns:
         B ids, `NOT_FINITE` for sequences whose logits hold nan or +inf.
     """
-    scores = _scores(logits, states)
-    if blocked is not None:
-        scores[:, -blocked.shape[1] :].masked_fill_(moved(blocked, scores.device), -torch.inf)
-    depth = min(max(state.options.candidates for state in states), scores.shape[1])
-    scores, probs, ids = _to_host(scores, *top_candidates(scores, int(depth)))
-    sizes = nucleus_sizes(probs.numpy(), states)
-    tokens = ids.gather(1, _draw(probs, sizes, states)).long()[:, 0]
-    _redraw_repeats(tokens, scores, states)
-    tokens[probs[:, 0].isnan()] = NOT_FINITE
-    return tokens.tolist()
+    with np.errstate(invalid="ignore"):  # what is not finite is told by its probabilities
+        scores = _scores(logits, states)
+        if blocked is not None:
+            scores[:, -blocked.shape[1] :][blocked] = -np.inf
+        return draw(Choices(scores, *top_candidates(scores, depth_of(states, scores.shape[1]))), states)
 
 
-def top_candidates(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+def depth_of(states: Sequence[SamplerState], rows: int) -> int:
+    """Candidates to select: as many as the sequence that has most."""
+    return int(min(max(state.options.candidates for state in states), rows))
+
+
+def top_candidates(scores: FloatArray, depth: int) -> tuple[FloatArray, IntArray]:
     """Probabilities [B, K] in descending order and their ids [B, K]; equal ones by ascending id."""
-    probs = scores.softmax(dim=-1)
-    size = probs.shape[-1]
-    # Floats of one sign order like their bits. With the id below them keys are unique, so any top-k gives
-    # the result of a stable sort, at a fraction of its cost.
-    rank = torch.arange(size - 1, -1, -1, device=probs.device)
-    keys = (probs.view(torch.int32).long() << 32) | rank
-    ids = size - 1 - (keys.topk(depth).values & 0xFFFFFFFF)
-    return probs.gather(-1, ids), ids
+    probs = softmax(scores)
+    size = probs.shape[1]
+    # Floats of one sign order like their bits. With the id below them keys are unique, so any selection
+    # gives the result of a stable sort, at a fraction of its cost.
+    keys = (probs.view(np.int32).astype(np.int64) << 32) | np.arange(size - 1, -1, -1)
+    if depth < size:
+        keys = np.partition(keys, size - depth, axis=1)[:, size - depth :]
+    ids = size - 1 - (np.sort(keys, axis=1)[:, ::-1] & 0xFFFFFFFF)
+    return probs[np.arange(len(ids))[:, None], ids], ids
+
+
+def softmax(scores: FloatArray) -> FloatArray:
+    """Of each row."""
+    exps = np.exp(scores - scores.max(axis=1, keepdims=True))
+    exps /= exps.sum(axis=1, keepdims=True)
+    return exps
 
 
 def nucleus_sizes(probs: FloatArray, states: Sequence[SamplerState]) -> IntArray:
@@ -210,57 +234,70 @@ def nucleus_sizes(probs: FloatArray, states: Sequence[SamplerState]) -> IntArray
     within = np.arange(probs.shape[1]) < top_k
     # Term by term in float32, as the reference does: a sum in another order can round across top_p.
     reached = np.add.accumulate(np.where(within, probs, np.float32(0)), axis=1)
-    before = np.pad(reached[:, :-1], ((0, 0), (1, 0)))
+    before = np.zeros_like(reached)
+    before[:, 1:] = reached[:, :-1]
     total = np.where(over_all, np.float32(1), reached[:, -1:])
     return np.asarray((within & (before < top_p * total)).sum(axis=1))
 
 
-def _scores(logits: Tensor, states: Sequence[SamplerState]) -> Tensor:
-    """Log-probabilities [B, V] after temperature, then repetition penalty (the order of TensorRT-LLM)."""
-    if any(state.options.temperature != 1 for state in states):
-        logits = logits / logits.new_tensor([[state.options.temperature] for state in states])
-    if any(state.options.repetition_penalty != 1 for state in states):
-        penalty = logits.new_tensor([[state.options.repetition_penalty] for state in states])
-        penalised = torch.where(logits < 0, logits * penalty, logits / penalty)
-        logits = torch.where(_seen(logits, states), penalised, logits)
-    return logits.log_softmax(dim=-1)
-
-
-def _seen(logits: Tensor, states: Sequence[SamplerState]) -> Tensor:
-    seen = np.zeros(logits.shape, dtype=bool)
+def seen_ids(states: Sequence[SamplerState], rows: int) -> npt.NDArray[np.bool_]:
+    """[B, rows] ids that each sequence's repetition penalty counts; none where it has no penalty."""
+    seen = np.zeros((len(states), rows), dtype=bool)
     for ids, state in zip(seen, states, strict=True):
         if state.options.repetition_penalty != 1:
             ids[[*state.prompt, *state.history]] = True
-    return torch.from_numpy(seen).to(logits.device)
+    return seen
 
 
-def _to_host(scores: Tensor, probs: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """All three on the CPU as float32 after a single transfer (ids are exact: far below 2**24)."""
-    joined = torch.cat([scores, probs, ids.float()], dim=1).cpu()
-    scores, probs, ids = joined.split([scores.shape[1], probs.shape[1], ids.shape[1]], dim=1)
-    return scores, probs, ids.long()
+def draw(choices: Choices, states: Sequence[SamplerState]) -> list[int]:
+    """One id for each sequence, `NOT_FINITE` where the first probability is nan."""
+    scores, probs, ids = choices
+    picks = _race(probs, nucleus_sizes(probs, states), states)
+    tokens = ids[np.arange(len(ids)), picks]
+    _redraw_repeats(tokens, scores, states)
+    tokens[np.isnan(probs[:, 0])] = NOT_FINITE
+    drawn: list[int] = tokens.tolist()
+    return drawn
 
 
-def _draw(probs: Tensor, sizes: IntArray, states: Sequence[SamplerState]) -> Tensor:
-    """Index [B, 1] of one candidate per sequence: the largest ratio of probability to exponential noise.
+def _scores(logits: FloatArray, states: Sequence[SamplerState]) -> FloatArray:
+    """Log-probabilities [B, V] after temperature, then repetition penalty (the order of TensorRT-LLM)."""
+    if any(state.options.temperature != 1 for state in states):
+        logits = logits / _column([state.options.temperature for state in states])
+    if any(state.options.repetition_penalty != 1 for state in states):
+        penalty = _column([state.options.repetition_penalty for state in states])
+        penalised = np.where(logits < 0, logits * penalty, logits / penalty)
+        logits = np.where(seen_ids(states, logits.shape[1]), penalised, logits)
+    scores = logits - logits.max(axis=1, keepdims=True)
+    scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    return scores
+
+
+def _column(values: Sequence[float]) -> FloatArray:
+    return np.array(values, dtype=np.float32)[:, None]
+
+
+def _race(probs: FloatArray, sizes: IntArray, states: Sequence[SamplerState]) -> IntArray:
+    """Index [B] of one candidate per sequence: the largest ratio of probability to exponential noise.
 
     This is what `torch.multinomial` does on the CPU, with one fill of as many values as candidates.
     """
-    noise = torch.ones(probs.shape)
+    noise = np.ones_like(probs)
     for fill, size, state in zip(noise, sizes.tolist(), states, strict=True):
         if state.options.strategy != "greedy":
-            fill[:size].exponential_(generator=state.generator)
-    outside = torch.from_numpy(np.arange(probs.shape[1]) >= sizes[:, None])
-    return (probs / noise).masked_fill_(outside, -1).argmax(dim=1, keepdim=True)
+            fill[:size] = state.noise(size)
+    outside = np.arange(probs.shape[1]) >= sizes[:, None]
+    with np.errstate(divide="ignore"):  # noise may be 0, as it may be there
+        return np.where(outside, np.float32(-1), probs / noise).argmax(axis=1)
 
 
-def _redraw_repeats(tokens: Tensor, scores: Tensor, states: Sequence[SamplerState]) -> None:
+def _redraw_repeats(tokens: IntArray, scores: FloatArray, states: Sequence[SamplerState]) -> None:
     """Replace draws that RAS rejects by one from all other tokens, in place."""
     repeating = [index for index, token in enumerate(tokens.tolist()) if states[index].repeats(token)]
     if not repeating:
         return
-    others = scores[repeating].scatter_(1, tokens[repeating, None], -torch.inf)
-    noise = torch.empty(others.shape)
-    for fill, index in zip(noise, repeating, strict=True):
-        fill.exponential_(generator=states[index].generator)
-    tokens[repeating] = (others.softmax(dim=1) / noise).argmax(dim=1)
+    others = scores[repeating]
+    others[np.arange(len(repeating)), tokens[repeating]] = -np.inf
+    noise = np.stack([states[index].noise(others.shape[1]) for index in repeating])
+    with np.errstate(divide="ignore"):
+        tokens[repeating] = (softmax(others) / noise).argmax(axis=1)

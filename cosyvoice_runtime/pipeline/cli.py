@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
 from cosyvoice_client.delivery import deliver, target
@@ -25,7 +23,7 @@ from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
 from cosyvoice_runtime.voice.names import checked_name
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = ("float32", "bfloat16", "float16")
 DEFAULT_VOICES = Path("~/.cache/cosyvoice/voices")
 NO_CHECKPOINT = ""
 """For a store of which no voice is spoken with."""
@@ -127,7 +125,6 @@ def _add_remove(command: argparse.ArgumentParser) -> None:
 def speak(options: argparse.Namespace) -> None:
     """Speak into a file or aloud, with a line of progress for each chunk."""
     target(options)  # before anything is loaded
-    torch.set_num_threads(options.threads)
     synthesizer = _synthesizer(options)
     voice = _voice(options, synthesizer)
     request = partial(
@@ -150,7 +147,7 @@ def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> I
     try:
         for chunk in synthesizer.synthesize(request()):
             reason = chunk.finish_reason.value if chunk.finish_reason else ""
-            yield AudioChunk(chunk.samples.cpu().numpy(), time.perf_counter() - start, reason)
+            yield AudioChunk(chunk.samples, time.perf_counter() - start, reason)
     except CosyVoiceError as error:
         raise ClientError(str(error)) from error
 
@@ -164,7 +161,6 @@ def list_voices(options: argparse.Namespace) -> None:
 def add_voice(options: argparse.Namespace) -> None:
     """Keep a voice under a name."""
     checked_name(options.name)  # before anything is loaded
-    torch.set_num_threads(options.threads)
     extractors = Extractors(Layout(options.checkpoint), options.threads)
     voice = extractors.voice(read_audio(options.file), options.text)
     _store(options).register(options.name, voice)
@@ -177,7 +173,10 @@ def remove_voice(options: argparse.Namespace) -> None:
 
 
 def _synthesizer(options: argparse.Namespace) -> Synthesizer:
-    dtype = DTYPES[options.dtype]
+    import torch  # takes seconds, which voices are kept without
+
+    torch.set_num_threads(options.threads)
+    dtype = getattr(torch, options.dtype)
     return Synthesizer.from_checkpoint(
         options.checkpoint,
         device=options.device,

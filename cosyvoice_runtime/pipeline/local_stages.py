@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.lm.prompt import num_positions
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits
+from cosyvoice_runtime.lm.prompt import Prompt, num_positions
+from cosyvoice_runtime.lm.running_batch import RunningBatch
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+
+
+OpenBatch = Callable[[int], RunningBatch]
+"""Room in the speech LM for one utterance of so many positions."""
 
 
 class LocalStages:
@@ -26,28 +33,28 @@ class LocalStages:
 
     def __init__(
         self,
-        lm: SpeechLM,
+        open_batch: OpenBatch,
         token2wav: Token2Wav,
         silent_tokens: Collection[int] = (),
     ) -> None:
-        self._lm = lm
+        self._open_batch = open_batch
         self._token2wav = token2wav
         self._silent_tokens = silent_tokens
         self._states: dict[str, Any] = {}
 
-    async def generate(
+    def generate(
         self,
         prompt: Prompt,
         sampling: SamplingOptions,
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
-        keep = SilenceFilter(self._silent_tokens)
-        for group in _groups(generate(self._lm, prompt, sampling)):
-            yield TokenGroup(keep(group.tokens), group.finish_reason)
-            await asyncio.sleep(0)  # whoever waits for tokens looks at this one before the next is drawn
+        room = TokenLimits.of(sampling, len(prompt.text)).max_tokens
+        batch = self._open_batch(num_positions(prompt.parts()) + room)
+        generation = batch.add(prompt, sampling)
+        return self._groups(batch, generation)
 
-    async def generate_from_pieces(
+    def generate_from_pieces(
         self,
         prompt: Prompt,
         pieces: TextPieces,
@@ -56,19 +63,25 @@ class LocalStages:
         first_tokens: int,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         room = int(MOST_TEXT * (1 + sampling.max_ratio))
-        decoder = BatchDecoder(self._lm, slots=1, max_len=num_positions(prompt.parts()) + room)
-        generation = decoder.add_stream(
+        batch = self._open_batch(num_positions(prompt.parts()) + room)
+        generation = batch.add_stream(
             sampling, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text
         )
+        return self._groups(batch, generation, pieces)
+
+    async def _groups(
+        self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None = None
+    ) -> AsyncGenerator[TokenGroup, None]:
+        """Each token as a group, then the reason for their end."""
         keep = SilenceFilter(self._silent_tokens)
         while generation.finish_reason is None:
-            while generation.waiting:
+            while pieces is not None and generation.waiting:
                 ids = await pieces.get()
-                decoder.end_text(generation) if ids is None else decoder.push_text(generation, ids)
-            for emission in decoder.step():
+                batch.end_text(generation) if ids is None else batch.push_text(generation, ids)
+            for emission in batch.step():
                 if emission.token is not None:
                     yield TokenGroup(keep([emission.token]))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # whoever waits for tokens looks at this one before the next is drawn
         if generation.error is not None:
             raise generation.error
         yield TokenGroup([], generation.finish_reason)
@@ -81,7 +94,7 @@ class LocalStages:
         last: bool,
         settings: WaveSettings,
         cushion_s: float,  # noqa: ARG002
-    ) -> Tensor:
+    ) -> Floats:
         if position == 0 and utterance_id not in self._states:
             prompt = flow_prompt(settings.voice)
             self._states[utterance_id] = self._token2wav.open(prompt, settings.noise_seed, settings.speed)
@@ -90,7 +103,7 @@ class LocalStages:
         [samples] = self._token2wav.advance([state])
         if last:
             self.drop(utterance_id)
-        return samples
+        return samples.float().cpu().numpy()
 
     def drop(self, utterance_id: str) -> None:
         state = self._states.pop(utterance_id, None)
@@ -117,13 +130,3 @@ class GivenTokens(LocalStages):
             yield TokenGroup([token])
             await asyncio.sleep(0)
         yield TokenGroup([], FinishReason.STOP)
-
-
-def _groups(tokens: Generator[int, None, FinishReason]) -> Generator[TokenGroup, None, None]:
-    """Each token as a group, then the reason for their end."""
-    while True:
-        try:
-            yield TokenGroup([next(tokens)])
-        except StopIteration as end:
-            yield TokenGroup([], end.value)
-            return

@@ -7,13 +7,13 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt, parted
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.speed import check_speed
 from cosyvoice_runtime.text import (
     TextFrontEnd,
     TextPrompt,
@@ -22,7 +22,6 @@ from cosyvoice_runtime.text import (
     instruct,
     zero_shot,
 )
-from cosyvoice_runtime.vocoder.stream import check_speed
 from cosyvoice_runtime.voice.voice import Voice
 
 
@@ -87,7 +86,7 @@ class AudioChunk:
             when the text came in pieces, else of the last one.
     """
 
-    samples: Tensor
+    samples: Floats
     sample_rate: int
     segment: int
     finish_reason: FinishReason | None = None

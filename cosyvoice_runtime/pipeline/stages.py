@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import Tensor
-
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -64,7 +63,7 @@ class Stages(Protocol):
         last: bool,
         settings: WaveSettings,
         cushion_s: float,
-    ) -> Tensor:
+    ) -> Floats:
         """The next samples, float32 ``[n]``, of an utterance; ``position`` tokens of it went before.
 
         Args:

@@ -9,33 +9,36 @@ from contextlib import closing
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.checkpoint.tensors import load_speakers, load_tensors
+from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.event_loop import EventLoopThread
-from cosyvoice_runtime.flow.estimator import NUM_STEPS
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.lm import Prompt, SpeechLM
+from cosyvoice_runtime.lm import Prompt
+from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.pipeline.incoming_text import GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer
-from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
+
+if TYPE_CHECKING:
+    import torch
+
+    from cosyvoice_runtime.lm import SpeechLM
+    from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 
 logger = logging.getLogger(__name__)
 
@@ -80,24 +83,25 @@ class Synthesizer:
         directory: str | Path,
         *,
         device: torch.device | str = "cpu",
-        lm_dtype: torch.dtype = torch.float32,
-        flow_dtype: torch.dtype = torch.float32,
-        vocoder_dtype: torch.dtype = torch.float32,
+        lm_dtype: torch.dtype | None = None,
+        flow_dtype: torch.dtype | None = None,
+        vocoder_dtype: torch.dtype | None = None,
         threads: int = 1,
         lookahead_frames: int | None = None,
         first_hop: int | None = None,
-        ode_steps: int = NUM_STEPS,
+        ode_steps: int | None = None,
         lexicon: Path | None = None,
         polyphones: bool = False,
     ) -> Synthesizer:
         """Load a directory laid out like a published one; what it holds tells the family.
 
         Args:
+            lm_dtype, flow_dtype, vocoder_dtype: of the networks; None is float32.
             threads: of the extractors, when a voice is made.
             lookahead_frames: mel frames the vocoder waits for; None is its default.
             first_hop: cut the voice's prompt so that this many tokens give the first chunk; None leaves the
                 prompt whole (:func:`~cosyvoice_runtime.pipeline.flow_prompt.cut_prompt`).
-            ode_steps: Euler steps of the flow.
+            ode_steps: Euler steps of the flow; None is its default.
             lexicon: file of words that are spoken as something else is, see :class:`Lexicon`.
             polyphones: tell the speech LM how Chinese characters are read that have several readings, where
                 it reads units of pronunciation.
@@ -106,6 +110,17 @@ class Synthesizer:
             InvalidInput: ``lexicon`` or ``polyphones`` can't be served.
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
         """
+        # The networks are torch's; what is imported here takes seconds, and requests are made without it.
+        import torch
+
+        from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+        from cosyvoice_runtime.flow.estimator import NUM_STEPS
+        from cosyvoice_runtime.flow.flow import Flow
+        from cosyvoice_runtime.flow.stream import FlowStream
+        from cosyvoice_runtime.lm import SpeechLM
+        from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+        from cosyvoice_runtime.vocoder.hift import HiFT
+
         layout, config = Layout(directory), load_config(directory)
         family = layout.family
         tokenizer = TextTokenizer(layout.vocabulary.parent, family.special_tokens)
@@ -113,15 +128,21 @@ class Synthesizer:
         extractors = Extractors(layout, threads)
         logger.info("loading %s on %s", layout.directory, device)
         flow = Flow.from_tensors(
-            config.flow, load_tensors(layout, "flow", config), device, flow_dtype, ode_steps
+            config.flow,
+            load_tensors(layout, "flow", config),
+            device,
+            flow_dtype or torch.float32,
+            ode_steps or NUM_STEPS,
         )
         vocoder = HiFT.from_tensors(
-            config.vocoder, load_tensors(layout, "hift", config), device, vocoder_dtype
+            config.vocoder, load_tensors(layout, "hift", config), device, vocoder_dtype or torch.float32
         )
         return cls(
             tokenizer,
             TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones),
-            SpeechLM.from_tensors(config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype),
+            SpeechLM.from_tensors(
+                config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype or torch.float32
+            ),
             Token2Wav(FlowStream(flow, FLOW_PAGES), vocoder, lookahead_frames),
             _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
@@ -174,7 +195,12 @@ class Synthesizer:
         return self._chunks(request, [Prompt([])], GivenTokens(tokens, self.token2wav))
 
     def _stages(self) -> LocalStages:
-        return LocalStages(self.lm, self.token2wav, self.family.silent_tokens)
+        return LocalStages(self._open_batch, self.token2wav, self.family.silent_tokens)
+
+    def _open_batch(self, positions: int) -> RunningBatch:
+        from cosyvoice_runtime.lm import BatchDecoder  # torch's, like the network
+
+        return BatchDecoder(self.lm, slots=1, max_len=positions)
 
     def _chunks(
         self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages
@@ -203,5 +229,5 @@ def _whole_segments(chunks: Iterator[AudioChunk]) -> Iterator[AudioChunk]:
     """One chunk for each segment of text."""
     for _, parts in groupby(chunks, attrgetter("segment")):
         segment = list(parts)
-        samples = torch.cat([part.samples for part in segment])
+        samples = np.concatenate([part.samples for part in segment])
         yield dataclasses.replace(segment[-1], samples=samples)

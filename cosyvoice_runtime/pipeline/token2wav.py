@@ -15,10 +15,10 @@ from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowPrefix, FlowState, FlowStream
+from cosyvoice_runtime.speed import check_speed
 from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.vocoder.stream import check_speed
 from cosyvoice_runtime.vocoder.stream import stream as vocode
 from cosyvoice_runtime.vocoder.windows import VocoderState
 

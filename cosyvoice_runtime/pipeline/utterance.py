@@ -10,8 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
 
-from torch import Tensor
-
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
@@ -251,7 +250,7 @@ class Speech:
 
     def segment(
         self, index: int, prompt: Prompt, pieces: TextPieces | None = None
-    ) -> AsyncGenerator[tuple[Tensor, FinishReason | None], None]:
+    ) -> AsyncGenerator[tuple[Floats, FinishReason | None], None]:
         """Samples, float32 ``[n]``, of each chunk of a segment; the reason comes with the last one.
 
         Args:
@@ -282,7 +281,7 @@ class SegmentSpeech:
 
     async def chunks(
         self, prompt: Prompt, sampling: SamplingOptions, pieces: TextPieces | None = None
-    ) -> AsyncGenerator[tuple[Tensor, FinishReason | None], None]:
+    ) -> AsyncGenerator[tuple[Floats, FinishReason | None], None]:
         """Samples, float32 ``[n]``, of each chunk; the reason comes with the last one."""
         try:
             async with TokenFeed(self._tokens(prompt, sampling, pieces)) as feed:
@@ -312,7 +311,7 @@ class SegmentSpeech:
         self._chunk_end = end or self._chunk_end
         return end is not None
 
-    async def _wave(self, tokens: Sequence[int], end: int, last: bool = False) -> Tensor:
+    async def _wave(self, tokens: Sequence[int], end: int, last: bool = False) -> Floats:
         """Make the tokens before ``end`` audible."""
         new, position = tokens[self._passed_on : end], self._passed_on
         self._open = True  # from the moment of sending: nobody knows whether a lost call opened it

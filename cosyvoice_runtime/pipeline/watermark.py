@@ -13,8 +13,7 @@ from contextlib import aclosing
 from importlib import import_module
 from typing import Protocol
 
-from torch import Tensor
-
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.pipeline.request import AudioChunk
 
@@ -28,7 +27,7 @@ class Watermark(Protocol):
     divided into chunks.
     """
 
-    def mark(self, samples: Tensor) -> Tensor:
+    def mark(self, samples: Floats) -> Floats:
         """The next samples, float32 ``[n]`` in [-1, 1], marked: as many of them, in the same range."""
 
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import reference_audio
@@ -29,9 +28,9 @@ WARM_UP_SAMPLES = EXTRACTOR_SAMPLE_RATE
 class Extractor(Protocol):
     """A network that reads references, float32 ``[n]`` at 16 kHz each."""
 
-    def __call__(self, samples: Tensor) -> Tensor: ...
+    def __call__(self, samples: Floats) -> Array: ...
 
-    def batch(self, waveforms: Sequence[Tensor]) -> list[Tensor]: ...
+    def batch(self, waveforms: Sequence[Floats]) -> list[Array]: ...
 
 
 class ReferenceModel(ABC):
@@ -47,7 +46,7 @@ class ReferenceModel(ABC):
         self._name = settings.name
         self._count = RequestCount(self._name)
         self._extractor = self.open(settings)
-        self._extractor(torch.zeros(WARM_UP_SAMPLES))
+        self._extractor(np.zeros(WARM_UP_SAMPLES, np.float32))
 
     @abstractmethod
     def open(self, settings: ExtractorSettings) -> Extractor:
@@ -65,9 +64,9 @@ class ReferenceModel(ABC):
         """Give the network's memory back."""
         del self._extractor
 
-    def encoded(self, features: Tensor) -> dict[str, np.ndarray[Any, Any]]:
+    def encoded(self, features: Array) -> dict[str, Array]:
         """The output tensor, with a batch dimension."""
-        return {self.output: features.numpy()[None]}
+        return {self.output: features[None]}
 
 
 class AudioTokenizer(ReferenceModel):
@@ -111,7 +110,7 @@ def references(requests: Sequence[Any]) -> list[Audio | Exception]:
 
 def _reference(inputs: Inputs) -> Audio | Exception:
     try:
-        samples = torch.from_numpy(np.array(inputs.required("reference_wav")))
+        samples = np.array(inputs.required("reference_wav"))
         return reference_audio(samples, EXTRACTOR_SAMPLE_RATE, inputs.scalar("reference_wav_len"))
     except InvalidInput as error:
         return error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+DRIVER = "libcuda.so.1"
 CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -14,7 +16,7 @@ class Machine:
     """
     Attributes:
         cores: CPU cores this process may use.
-        gpu: a GPU is there that torch can use.
+        gpu: a GPU is there, with a torch that can use it.
     """
 
     cores: int
@@ -22,9 +24,25 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        import torch
+        return cls(usable_cores(), has_driver() and torch_has_gpu())
 
-        return cls(usable_cores(), torch.cuda.is_available())
+
+def has_driver() -> bool:
+    """Whether NVIDIA's driver is there; asked first, because torch takes seconds to be imported."""
+    try:
+        ctypes.CDLL(DRIVER)
+    except OSError:
+        return False
+    return True
+
+
+def torch_has_gpu() -> bool:
+    """False without torch."""
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
 
 
 def usable_cores() -> int:

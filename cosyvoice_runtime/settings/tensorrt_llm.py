@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.model import SHARED, NetworkSettings, Process, require_order
+from cosyvoice_runtime.settings.model import (
+    CPU,
+    SHARED,
+    NetworkSettings,
+    Process,
+    require_order,
+    resolved_device,
+)
 from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, OR_AUTO, Flag
 
 if TYPE_CHECKING:
@@ -29,12 +36,16 @@ class TensorrtLlmSettings(NetworkSettings):
     name: ClassVar[str] = "tensorrt_llm"
     AUTO_GPU_DTYPE: ClassVar[str] = "bfloat16"
 
-    engine: Literal["torch", "tensorrt_llm", "vllm"] = Field("torch", description="What runs the network.")
+    engine: Literal["auto", "torch", "onnx", "tensorrt_llm", "vllm"] = Field(
+        "torch",
+        description="What runs the network; onnx is ONNX Runtime on a CPU, with files from stage 1. "
+        "auto is onnx on a CPU and torch on a GPU.",
+    )
     process: Process = Field(
         AUTO,
-        description="Engine torch: the process that computes. shared is token2wav's, with token2wav.threads: "
-        "on a GPU both work at the same time and not in turns, on a CPU it saves memory and costs time "
-        "with several clients; auto takes it where they have a GPU in common.",
+        description="Engines torch and onnx: the process that computes. shared is token2wav's, with "
+        "token2wav.threads: on a GPU both work at the same time and not in turns, on a CPU it saves memory "
+        "and costs time with several clients; auto takes it where they have a GPU in common.",
     )
     gpu_share: float = Field(
         0.25,
@@ -45,8 +56,13 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),
-        description="Directory of the built engine or, with vllm, of the exported weights; "
+        description="Directory of the built engine or, with onnx and vllm, of the exported weights; "
         "unused by engine torch.",
+    )
+    weight_format: Literal["float32", "int8"] = Field(
+        "float32",
+        description="Engine onnx: format of the layers' matrices; with int8 they also meet what they are "
+        "multiplied with in 8 bits, and every 32 values share a scale.",
     )
     vocabulary: Literal["merged", "speech"] = Field(
         "merged",
@@ -109,13 +125,13 @@ class TensorrtLlmSettings(NetworkSettings):
         30.0,
         ge=0.1,
         le=3600.0,
-        description="Engine torch: longest time a request may wait for further text "
+        description="Engines torch and onnx: longest time a request may wait for further text "
         "before its slot is taken away.",
     )
 
     @model_validator(mode="after")
     def _fused_kernels_are_captured(self) -> Self:
-        if self.kernels == "fused" and (self.engine != "torch" or not self.cuda_graphs):
+        if self.kernels == "fused" and (self.engine not in ("torch", AUTO) or not self.cuda_graphs):
             raise InvalidInput(
                 f"{self.name}.kernels", self.kernels, "auto or plain, unless engine is torch with cuda_graphs"
             )
@@ -123,8 +139,17 @@ class TensorrtLlmSettings(NetworkSettings):
 
     @model_validator(mode="after")
     def _engine_shares_a_process(self) -> Self:
-        if self.process == SHARED and self.engine != "torch":
+        if self.process == SHARED and self.engine not in ("torch", "onnx", AUTO):
             raise InvalidInput(f"{self.name}.process", self.process, f"auto or own with engine {self.engine}")
+        return self
+
+    @model_validator(mode="after")
+    def _onnx_computes_in_float32_on_a_cpu(self) -> Self:
+        if self.engine == "onnx":
+            for field, accepted in (("device", CPU), ("dtype", "float32")):
+                given = getattr(self, field)
+                if given not in (accepted, AUTO):
+                    raise InvalidInput(f"{self.name}.{field}", given, f"{accepted} with engine onnx")
         return self
 
     @model_validator(mode="after")
@@ -139,7 +164,15 @@ class TensorrtLlmSettings(NetworkSettings):
         return round(wide * (NETWORK_GIB + self.kv_cache_tokens * POSITION_BYTES / 2**30), 1)
 
     def resolved(self, machine: Machine) -> Self:
-        network = super().resolved(machine)
+        network = NetworkSettings.resolved(self._with_an_engine(machine), machine)
         slots = self.max_slots or (16 if network.device == "cpu" else 64)
         cache = self.kv_cache_tokens or slots * self.max_sequence_tokens
         return network.replace(max_slots=slots, kv_cache_tokens=cache, engine_dir=self.engine_dir.absolute())
+
+    def _with_an_engine(self, machine: Machine) -> Self:
+        """A copy whose engine is chosen for the device, and the other way round."""
+        engine = self.engine
+        if engine == AUTO:
+            engine = "onnx" if resolved_device(self.device, machine) == CPU else "torch"
+        device = CPU if engine == "onnx" and self.device == AUTO else self.device
+        return self.replace(engine=engine, device=device)

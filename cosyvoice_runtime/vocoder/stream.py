@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import split_rows
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.speed import check_speed
 from cosyvoice_runtime.vocoder.carry import VocoderCarry
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.hift import HiFT
@@ -27,14 +27,6 @@ from cosyvoice_runtime.vocoder.windows import (
     WindowOutputs,
     compute_windows,
 )
-
-MIN_SPEED, MAX_SPEED = 0.5, 2.0
-
-
-def check_speed(speed: float) -> None:
-    """Raise InvalidInput for a speed outside 0.5 to 2.0."""
-    if not MIN_SPEED <= speed <= MAX_SPEED:
-        raise InvalidInput("speed", speed, f"a number from {MIN_SPEED} to {MAX_SPEED}")
 
 
 def change_speed(mel: Tensor, speed: float) -> Tensor:

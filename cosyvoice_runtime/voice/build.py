@@ -6,8 +6,7 @@ import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from torch import Tensor
-
+from cosyvoice_runtime.arrays import Array, Floats, Ids
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.mel import HIGH_HZ, MEL_SAMPLE_RATE, mel_spectrogram
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
@@ -19,7 +18,7 @@ from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 RECIPE = 1
 """Raised when the features made from the same audio change, so that stored voices don't outlive them."""
 
-Extractor = Callable[[Tensor], Tensor]
+Extractor = Callable[[Floats], Array]
 
 
 def voice_key(audio: Audio, transcript: str, checkpoint_id: str) -> str:
@@ -59,7 +58,7 @@ def build_voice(
     return assemble_voice(audio, transcript, mel, tokens, embedding, checkpoint_id)
 
 
-def extractor_samples(audio: Audio) -> Tensor:
+def extractor_samples(audio: Audio) -> Floats:
     """What the speech tokenizer and the speaker encoder read: 16 kHz samples, float32 ``[n]``.
 
     Raises:
@@ -69,21 +68,21 @@ def extractor_samples(audio: Audio) -> Tensor:
     return resample(audio.samples, audio.rate, EXTRACTOR_SAMPLE_RATE)
 
 
-def prompt_mel(audio: Audio, high_hz: float = HIGH_HZ) -> Tensor:
+def prompt_mel(audio: Audio, high_hz: float = HIGH_HZ) -> Floats:
     """The log-mel that the flow continues, float32 ``[frames, bins]``, made from the audio's own rate."""
     return mel_spectrogram(resample(audio.samples, audio.rate, MEL_SAMPLE_RATE), high_hz)
 
 
 def assemble_voice(
-    audio: Audio, transcript: str, mel: Tensor, tokens: Tensor, embedding: Tensor, checkpoint_id: str
+    audio: Audio, transcript: str, mel: Floats, tokens: Ids, embedding: Floats, checkpoint_id: str
 ) -> Voice:
     """The voice of what the three extractors made of a reference; mel and tokens get one length."""
     count = min(mel.shape[0] // FLOW_FRAMES_PER_TOKEN, tokens.shape[0])
     return Voice(
         key=voice_key(audio, transcript, checkpoint_id),
         transcript=_canonical(transcript),
-        speech_tokens=tokens[:count].clone(),
-        prompt_mel=mel[: FLOW_FRAMES_PER_TOKEN * count].clone(),
+        speech_tokens=tokens[:count].copy(),
+        prompt_mel=mel[: FLOW_FRAMES_PER_TOKEN * count].copy(),
         speaker_embedding=embedding,
         checkpoint_id=checkpoint_id,
     )

@@ -7,14 +7,16 @@ import os
 import re
 from pathlib import Path
 
-from torch import Tensor
+import numpy as np
+
+from cosyvoice_runtime.arrays import Array
 
 BLOCK_BYTES = 1 << 20
 KEY = re.compile(r"[0-9a-f]{64}")
 """What :func:`content_hash` returns."""
 
 
-def content_hash(*parts: str | int | Tensor) -> str:
+def content_hash(*parts: str | int | Array) -> str:
     """SHA-256 over the parts' types, shapes and values; no two different lists of parts look alike."""
     digest = hashlib.sha256()
     for part in parts:
@@ -35,8 +37,8 @@ def file_hash(*paths: str | Path) -> str:
     return digest.hexdigest()
 
 
-def _encode(part: str | int | Tensor) -> tuple[str, bytes]:
-    if isinstance(part, Tensor):
-        array = part.detach().cpu().contiguous().numpy()
-        return f"{array.dtype.str}{array.shape}", array.tobytes()
-    return type(part).__name__, str(part).encode()
+def _encode(part: str | int | Array) -> tuple[str, bytes]:
+    if isinstance(part, str | int):
+        return type(part).__name__, str(part).encode()
+    array = np.ascontiguousarray(part)
+    return f"{array.dtype.str}{np.shape(part)}", array.tobytes()

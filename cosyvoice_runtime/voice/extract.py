@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from torch import Tensor
+import numpy as np
 
+from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import CosyVoiceError
 
 logger = logging.getLogger(__name__)
 
-BatchExtractor = Callable[[Sequence[Tensor]], list[Tensor]]
-Outcome = Tensor | Exception
+BatchExtractor = Callable[[Sequence[Floats]], list[Array]]
+Outcome = Array | Exception
 
 
 def extract_rows(extract: BatchExtractor, references: Sequence[Audio | Exception]) -> list[Outcome]:
@@ -26,7 +27,7 @@ def extract_rows(extract: BatchExtractor, references: Sequence[Audio | Exception
     return [next(results) if isinstance(reference, Audio) else reference for reference in references]
 
 
-def _together(extract: BatchExtractor, waveforms: Sequence[Tensor]) -> list[Outcome]:
+def _together(extract: BatchExtractor, waveforms: Sequence[Floats]) -> list[Outcome]:
     try:
         return [_checked(result) for result in extract(waveforms)]
     except Exception as error:
@@ -36,5 +37,5 @@ def _together(extract: BatchExtractor, waveforms: Sequence[Tensor]) -> list[Outc
         return [_together(extract, [waveform])[0] for waveform in waveforms]
 
 
-def _checked(result: Tensor) -> Outcome:
-    return result if result.isfinite().all() else CosyVoiceError("NaN or infinity came out of the network")
+def _checked(result: Array) -> Outcome:
+    return result if np.isfinite(result).all() else CosyVoiceError("NaN or infinity came out of the network")

@@ -6,16 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
-import torch
-from torch import Tensor
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.errors import CheckpointError
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    import onnxruntime
+
 BATCH = "batch"
 
 
@@ -54,7 +54,7 @@ class ExtractorModel(ABC):
     def run(self, *inputs: Array) -> Array:
         """The first output for the inputs in the graph's order."""
 
-    def map_rows(self, rows: Sequence[Tensor], run: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    def map_rows(self, rows: Sequence[Array], run: Callable[[Array], Array]) -> list[Array]:
         """``run`` over rows: those of equal shape as one batch where the network takes one, else one by one.
 
         Rows are never padded: nothing tells these networks to ignore padding in every layer.
@@ -62,9 +62,9 @@ class ExtractorModel(ABC):
         groups: dict[object, list[int]] = {}
         for index, row in enumerate(rows):
             groups.setdefault(row.shape if self.dynamic_batch else index, []).append(index)
-        results: dict[int, Tensor] = {}
+        results: dict[int, Array] = {}
         for indices in groups.values():
-            outputs = run(torch.stack([rows[index] for index in indices]))
+            outputs = run(np.stack([rows[index] for index in indices]))
             results.update(zip(indices, outputs, strict=True))
         return [results[index] for index in range(len(rows))]
 
@@ -100,6 +100,8 @@ class OnnxModel(ExtractorModel):
 def _open(path: Path, threads: int) -> onnxruntime.InferenceSession:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
+    import onnxruntime  # 20 MB, which who only asks for a checkpoint's extractors does without
+
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL

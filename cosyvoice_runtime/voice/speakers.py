@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from cosyvoice_runtime.arrays import Array, Floats, Ids
 from cosyvoice_runtime.audio.mel import MEL_BINS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.voice.atomic import exclusive_lock, replace_file
@@ -18,7 +18,7 @@ from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 
 logger = logging.getLogger(__name__)
 
-Speaker = Mapping[str, Tensor]
+Speaker = Mapping[str, Array]
 Decode = Callable[[list[int]], str]
 LIST = "speakers.json"
 EMBEDDINGS = ("flow_embedding", "embedding", "llm_embedding")
@@ -75,16 +75,16 @@ def _voice(name: str, entry: Speaker, decode: Decode, checkpoint_id: str) -> Voi
         raise CheckpointError(f"spk2info: speaker {name!r}: {error}") from error
 
 
-def _prompt(entry: Speaker) -> tuple[Tensor, Tensor]:
+def _prompt(entry: Speaker) -> tuple[Ids, Floats]:
     if "flow_prompt_speech_token" not in entry and "prompt_speech_feat" not in entry:
-        return torch.zeros(0, dtype=torch.int32), torch.zeros(0, MEL_BINS)
-    tokens = entry["flow_prompt_speech_token"].flatten().int()
-    mel = entry["prompt_speech_feat"].float()
+        return np.zeros(0, np.int32), np.zeros((0, MEL_BINS), np.float32)
+    tokens = entry["flow_prompt_speech_token"].flatten().astype(np.int32)
+    mel = entry["prompt_speech_feat"].astype(np.float32)
     mel = mel.reshape(-1, mel.shape[-1])
     count = min(mel.shape[0] // FLOW_FRAMES_PER_TOKEN, tokens.shape[0])
-    return tokens[:count].clone(), mel[: FLOW_FRAMES_PER_TOKEN * count].clone()
+    return tokens[:count].copy(), mel[: FLOW_FRAMES_PER_TOKEN * count].copy()
 
 
-def _embedding(entry: Speaker) -> Tensor:
+def _embedding(entry: Speaker) -> Floats:
     name = next((name for name in EMBEDDINGS if name in entry), EMBEDDINGS[0])
-    return entry[name].flatten().float().clone()
+    return entry[name].flatten().astype(np.float32)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.log_mel import LOG_MEL_BINS, log_mel_spectrogram
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import MAX_SECONDS
@@ -50,11 +49,11 @@ class SpeechTokenizer:
         self._model = engine or OnnxModel(onnx_path, INPUTS, OUTPUT, threads)
         self._num_codes = num_codes
 
-    def __call__(self, samples: Tensor) -> Tensor:
+    def __call__(self, samples: Floats) -> Ids:
         """Tokens of one waveform: [n] float32 at 16 kHz, at most 30 s -> int32 at 25 Hz."""
         return self.batch([samples])[0]
 
-    def batch(self, waveforms: Sequence[Tensor]) -> list[Tensor]:
+    def batch(self, waveforms: Sequence[Floats]) -> list[Ids]:
         """Tokens of several waveforms, each as alone.
 
         Raises:
@@ -64,26 +63,26 @@ class SpeechTokenizer:
             _check_length(samples)
         return self._model.map_rows([log_mel_spectrogram(samples) for samples in waveforms], self._tokens)
 
-    def _tokens(self, features: Tensor) -> Tensor:
+    def _tokens(self, features: Floats) -> Ids:
         rows, _, frames = features.shape
-        ids = self._model.run(features.numpy(), np.full(rows, frames, dtype=np.int32))
-        tokens = torch.from_numpy(ids.reshape(rows, -1)).int()
+        ids = self._model.run(features, np.full(rows, frames, dtype=np.int32))
+        tokens = ids.reshape(rows, -1).astype(np.int32)
         self._check_tokens(tokens, frames)
         return tokens
 
-    def _check_tokens(self, tokens: Tensor, frames: int) -> None:
+    def _check_tokens(self, tokens: Ids, frames: int) -> None:
         count = tokens.shape[1]
         if abs(count - frames / LOG_MEL_FRAMES_PER_TOKEN) >= 1:
             expected = f"expected one per {LOG_MEL_FRAMES_PER_TOKEN}"
             raise CheckpointError(f"{self._path}: {count} tokens for {frames} frames, {expected}")
         strangers = tokens[(tokens < 0) | (tokens >= self._num_codes)]
-        if strangers.numel():
+        if strangers.size:
             raise CheckpointError(
                 f"{self._path}: token id {int(strangers[0])}, expected 0 to {self._num_codes - 1}"
             )
 
 
-def _check_length(samples: Tensor) -> None:
+def _check_length(samples: Floats) -> None:
     seconds = samples.shape[0] / EXTRACTOR_SAMPLE_RATE
     if seconds > MAX_SECONDS:
         raise InvalidInput("reference_wav", f"{seconds:.2f} s", f"expected at most {MAX_SECONDS:g} s")

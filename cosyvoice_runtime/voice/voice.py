@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from cosyvoice_runtime.arrays import Array, Floats, Ids
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.voice.digest import KEY, content_hash
 
@@ -37,30 +37,30 @@ class Voice:
 
     key: str
     transcript: str
-    speech_tokens: Tensor
-    prompt_mel: Tensor
-    speaker_embedding: Tensor
+    speech_tokens: Ids
+    prompt_mel: Floats
+    speaker_embedding: Floats
     checkpoint_id: str
 
     @cached_property
     def prompt_key(self) -> str:
-        """Content hash of the tensors alone: the only name that no other voice can be given."""
+        """Content hash of the arrays alone: the only name that no other voice can be given."""
         return content_hash(self.speech_tokens, self.prompt_mel, self.speaker_embedding)
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key):
             raise InvalidInput("key", self.key, "expected 64 hexadecimal digits")
-        _check("speech_tokens", self.speech_tokens, 1, torch.int32)
-        _check("prompt_mel", self.prompt_mel, 2, torch.float32)
-        _check("speaker_embedding", self.speaker_embedding, 1, torch.float32)
+        _check("speech_tokens", self.speech_tokens, 1, np.int32)
+        _check("prompt_mel", self.prompt_mel, 2, np.float32)
+        _check("speaker_embedding", self.speaker_embedding, 1, np.float32)
         frames, expected = self.prompt_mel.shape[0], FLOW_FRAMES_PER_TOKEN * self.speech_tokens.shape[0]
         if frames != expected:
             raise InvalidInput("prompt_mel", f"{frames} frames", f"the speech tokens span {expected}")
 
 
-def _check(field: str, tensor: Tensor, ndim: int, dtype: torch.dtype) -> None:
-    if tensor.ndim != ndim or tensor.dtype != dtype:
-        given = f"{tensor.dtype} {list(tensor.shape)}"
-        raise InvalidInput(field, given, f"expected {dtype} with {ndim} dimension(s)")
-    if not tensor.isfinite().all():
+def _check(field: str, array: Array, ndim: int, dtype: type[np.generic]) -> None:
+    if array.ndim != ndim or array.dtype != dtype:
+        given = f"{array.dtype} {list(array.shape)}"
+        raise InvalidInput(field, given, f"expected {dtype.__name__} with {ndim} dimension(s)")
+    if not np.isfinite(array).all():
         raise InvalidInput(field, "NaN or infinity", "expected finite values")

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.numpy import save
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.voice.digest import content_hash
@@ -20,7 +21,7 @@ TEXTS = ("key", "transcript", "checkpoint_id")
 
 def encode_voice(voice: Voice) -> bytes:
     """Content of a voice's file."""
-    tensors = {name: getattr(voice, name).detach().cpu().contiguous() for name in TENSORS}
+    tensors = {name: np.ascontiguousarray(getattr(voice, name)) for name in TENSORS}
     texts = {name: getattr(voice, name) for name in TEXTS}
     return save(tensors, metadata={**texts, "digest": _digest(voice)})
 
@@ -32,8 +33,7 @@ def read_voice(path: Path) -> Voice:
         CheckpointError: the file is damaged or holds something else.
     """
     with _opened(path) as file:
-        # Cloned: the file's own tensors are mapped memory that a later write could change.
-        tensors = {name: file.get_tensor(name).clone() for name in TENSORS}
+        tensors = {name: file.get_tensor(name) for name in TENSORS}
         header = file.metadata()
         voice = Voice(**{name: header[name] for name in TEXTS}, **tensors)
         if header["digest"] != _digest(voice) or voice.key != path.stem:
@@ -56,7 +56,7 @@ def read_header(path: Path) -> dict[str, str]:
 def _opened(path: Path) -> Iterator[Any]:
     """An open safetensors file; whatever is wrong with it is a :class:`CheckpointError`."""
     try:
-        with safe_open(path, "pt") as file:
+        with safe_open(path, "np") as file:
             yield file
     except (SafetensorError, KeyError, TypeError, InvalidInput) as error:
         raise CheckpointError(f"{path}: not a voice ({error})") from error

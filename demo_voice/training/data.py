@@ -135,13 +135,14 @@ def _trimmed(samples: Tensor) -> Tensor:
 
 def features(samples: Tensor) -> dict[str, NDArray[Any]]:
     """Everything the stages train on, of [640 n] samples at 16 kHz, by the names of ``PER_TOKEN``."""
-    wave = resample(samples, RATE, 24_000)
-    bank = fbank(samples)
+    signal = samples.numpy()
+    heard = resample(signal, RATE, 24_000)
+    wave, bank = torch.from_numpy(heard), torch.from_numpy(fbank(signal))
     bank = F.pad(bank.T[None], (0, samples.shape[0] // 160 - len(bank)), mode="replicate")[0].T
     return {
         "wave": (wave * 32767).round().short().numpy(),
-        "mel": mel_spectrogram(wave).half().numpy(),
-        "log_mel": log_mel_spectrogram(samples).T.half().numpy(),
+        "mel": mel_spectrogram(heard).astype(np.float16),
+        "log_mel": log_mel_spectrogram(signal).T.astype(np.float16),
         "f0": track_f0(wave).half().numpy(),
         "fbank": bank.half().numpy(),
     }

@@ -95,7 +95,7 @@ def _read(job: tuple[Path, Sequence[Reading], float]) -> Readings | None:
     for name, text in script:
         samples, _ = recording(by_name[name], text)
         if len(samples) <= MAX_SECONDS * RATE:
-            log_mel = log_mel_spectrogram(samples).half().float()[None]
+            log_mel = torch.from_numpy(log_mel_spectrogram(samples.numpy())).half().float()[None]
             spoken.append((NUMBERS[name], text, network.codes(network.bounded(log_mel))[0].numpy()))
     speaker, texts, codes = zip(*spoken, strict=True)
     return Readings(

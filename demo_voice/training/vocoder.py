@@ -39,7 +39,7 @@ class Training:
         self.judge = optimizer(self.critics.parameters(), 4e-4)
         self.rows = Rows.of([2 * CROP_TOKENS] * BATCH, torch.device(device))
         self.windows = {size: torch.hann_window(size, device=device) for size, _ in RESOLUTIONS}
-        self.filters = slaney_filters(24_000, 1024, 80, 12_000.0).to(device)
+        self.filters = torch.from_numpy(slaney_filters(24_000, 1024, 80, 12_000.0)).to(device)
         self.steps = 0
         self.graphed = Graphed(self._step, device)
 

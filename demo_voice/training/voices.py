@@ -35,7 +35,9 @@ def add_voices(directory: Path) -> None:
     by_name = {speaker.name: speaker for speaker in TRAINING}
     recordings = {name: recording(by_name[name], text)[0] for name, text in REFERENCES.items()}
     speakers = {
-        name: registered(extractors.voice(Audio(recordings[name], RATE), text), tokenizer.encode(text))
+        name: registered(
+            extractors.voice(Audio(recordings[name].numpy(), RATE), text), tokenizer.encode(text)
+        )
         for name, text in REFERENCES.items()
     }
     torch.save(speakers, directory / "spk2info.pt")
@@ -46,7 +48,8 @@ def add_voices(directory: Path) -> None:
 
 def registered(voice: Voice, text_ids: list[int]) -> dict[str, Tensor]:
     """A zero-shot prompt under the names that CosyVoice2's ``add_zero_shot_spk`` saves."""
-    tokens, mel, embedding = voice.speech_tokens[None], voice.prompt_mel[None].half(), voice.speaker_embedding
+    tokens, embedding = torch.from_numpy(voice.speech_tokens)[None], torch.from_numpy(voice.speaker_embedding)
+    mel = torch.from_numpy(voice.prompt_mel)[None].half()
     return {
         "prompt_text": torch.tensor([text_ids], dtype=torch.int32),
         "llm_prompt_speech_token": tokens,

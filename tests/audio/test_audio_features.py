@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import torch
 from audio_signals import noise, tone
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,10 +22,10 @@ def test_frame_counts_follow_the_hops(count: int) -> None:
 
 
 def test_silence_is_the_floor_of_every_feature() -> None:
-    silence = torch.zeros(24_000)
-    assert torch.allclose(log_mel_spectrogram(silence), torch.tensor((-10.0 + 4.0) / 4.0))
-    assert torch.allclose(fbank(silence), torch.tensor(torch.finfo(torch.float32).eps).log())
-    assert mel_spectrogram(silence).isfinite().all()
+    silence = np.zeros(24_000, np.float32)
+    assert np.allclose(log_mel_spectrogram(silence), (-10.0 + 4.0) / 4.0)
+    assert np.allclose(fbank(silence), np.log(np.finfo(np.float32).eps))
+    assert np.isfinite(mel_spectrogram(silence)).all()
 
 
 def test_whisper_range_is_eight_powers_of_ten() -> None:
@@ -35,22 +35,22 @@ def test_whisper_range_is_eight_powers_of_ten() -> None:
 
 def test_loudness_only_shifts_fbank_and_its_mean_removes_the_shift() -> None:
     samples = noise(16_000)
-    assert torch.allclose(fbank(2 * samples) - fbank(samples), torch.tensor(4.0).log(), atol=1e-4)
-    assert torch.allclose(centred_fbank(2 * samples), centred_fbank(samples), atol=1e-4)
-    assert centred_fbank(samples).mean(dim=0).abs().max() < 1e-4
+    assert np.allclose(fbank(2 * samples) - fbank(samples), np.log(4.0), atol=1e-4)
+    assert np.allclose(centred_fbank(2 * samples), centred_fbank(samples), atol=1e-4)
+    assert np.abs(centred_fbank(samples).mean(axis=0)).max() < 1e-4
 
 
 def test_tone_is_loudest_in_its_own_mel_bin() -> None:
     filters = slaney_filters(24_000, 1920, 80, 8000.0)
     for hz in (500.0, 1500.0, 5000.0):
         expected = filters[:, round(hz * 1920 / 24_000)].argmax()
-        assert mel_spectrogram(tone(hz, 0.5, 24_000)).mean(dim=0).argmax() == expected
+        assert mel_spectrogram(tone(hz, 0.5, 24_000)).mean(axis=0).argmax() == expected
 
 
 @pytest.mark.parametrize("high_hz", [800.0, 1000.0, 4000.0])
 def test_filters_end_at_their_highest_frequency(high_hz: float) -> None:
     filters = slaney_filters(16_000, 2048, 20, high_hz)
-    highest = filters.sum(dim=0).nonzero().max() * 16_000 / 2048
+    highest = filters.sum(axis=0).nonzero()[0].max() * 16_000 / 2048
     assert high_hz - 20 < highest <= high_hz
 
 
@@ -58,5 +58,5 @@ def test_filters_end_at_their_highest_frequency(high_hz: float) -> None:
 def test_filters_have_unit_area(rate: int, size: int, bins: int) -> None:
     filters = slaney_filters(rate, size, bins, 8000.0)
     assert filters.shape == (bins, size // 2 + 1)
-    wide = filters[bins // 2 :].sum(dim=1) * (rate / size)  # narrow ones fall between the bins of the FFT
-    assert torch.allclose(wide, torch.ones_like(wide), rtol=0.1)
+    wide = filters[bins // 2 :].sum(axis=1) * (rate / size)  # narrow ones fall between the bins of the FFT
+    assert np.allclose(wide, 1, rtol=0.1)

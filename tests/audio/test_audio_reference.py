@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import torch
 from audio_signals import noise, tone
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.reference import check_reference, reference_audio
 from cosyvoice_runtime.errors import InvalidInput
@@ -12,14 +13,14 @@ RATE = 16_000
 SPEECH = noise(RATE)
 
 
-def refusal(samples: torch.Tensor, rate: int = RATE, length: int | None = None) -> InvalidInput:
+def refusal(samples: Floats, rate: int = RATE, length: int | None = None) -> InvalidInput:
     with pytest.raises(InvalidInput) as caught:
         reference_audio(samples, rate, length)
     return caught.value
 
 
-def with_samples(indices: slice, value: float) -> torch.Tensor:
-    samples = SPEECH.clone()
+def with_samples(indices: slice, value: float) -> Floats:
+    samples = SPEECH.copy()
     samples[indices] = value
     return samples
 
@@ -35,18 +36,16 @@ def with_samples(indices: slice, value: float) -> torch.Tensor:
         (with_samples(slice(3, 5), float("nan")), "2 samples NaN or infinite", "finite"),
         (with_samples(slice(3, 4), float("inf")), "1 samples NaN or infinite", "finite"),
         (with_samples(slice(7, 8), -20412.0), "samples reach 20412", r"expected floats in [-1, 1]"),
-        (torch.zeros(RATE), "silence (RMS 0)", "at least 0.001"),
-        (torch.full((RATE,), 0.5), "silence (RMS 0)", "at least 0.001"),
+        (np.zeros(RATE, np.float32), "silence (RMS 0)", "at least 0.001"),
+        (np.full(RATE, 0.5, np.float32), "silence (RMS 0)", "at least 0.001"),
         (SPEECH * 5e-3, "silence (RMS 0.0005)", "at least 0.001"),
-        ((10 * tone(200, 1.0, RATE)).clamp(-1, 1), "of the samples clipped", "at most 5%"),
-        ((SPEECH * 32767).to(torch.int16), "torch.int16", "expected floats in [-1, 1]"),
-        (torch.zeros(0), "(0,)", "[n] or [channels, n]"),
-        (torch.zeros(1, 1, RATE), "(1, 1, 16000)", "[n] or [channels, n]"),
+        (np.clip(10 * tone(200, 1.0, RATE), -1, 1), "of the samples clipped", "at most 5%"),
+        ((SPEECH * 32767).astype(np.int16), "int16", "expected floats in [-1, 1]"),
+        (np.zeros(0, np.float32), "(0,)", "[n] or [channels, n]"),
+        (np.zeros((1, 1, RATE), np.float32), "(1, 1, 16000)", "[n] or [channels, n]"),
     ],
 )
-def test_unusable_audio_is_refused_with_value_and_limit(
-    samples: torch.Tensor, value: str, limit: str
-) -> None:
+def test_unusable_audio_is_refused_with_value_and_limit(samples: Floats, value: str, limit: str) -> None:
     error = refusal(samples)
     assert error.field == "reference_wav"
     assert value in error.value
@@ -68,17 +67,17 @@ def test_length_beyond_the_samples_is_refused(length: int) -> None:
 
 
 def test_samples_beyond_the_length_do_not_count() -> None:
-    padded = torch.cat([SPEECH, torch.full((100,), float("nan"))])
-    assert torch.equal(reference_audio(padded, RATE, RATE).samples, SPEECH)
+    padded = np.concatenate([SPEECH, np.full(100, np.nan, np.float32)])
+    assert np.array_equal(reference_audio(padded, RATE, RATE).samples, SPEECH)
 
 
 def test_channels_are_averaged() -> None:
-    stereo = torch.stack([SPEECH, 3 * SPEECH])
-    assert torch.allclose(reference_audio(stereo, RATE).samples, 2 * SPEECH)
+    stereo = np.stack([SPEECH, 3 * SPEECH])
+    assert np.allclose(reference_audio(stereo, RATE).samples, 2 * SPEECH)
 
 
 def test_row_of_one_channel_is_mono() -> None:
-    assert torch.equal(reference_audio(SPEECH[None], RATE).samples, SPEECH)
+    assert np.array_equal(reference_audio(SPEECH[None], RATE).samples, SPEECH)
 
 
 @pytest.mark.parametrize("seconds", [0.5, 30.0])

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
-import torch
 from audio_signals import noise, tone
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,12 +19,12 @@ EDGE_SECONDS = 0.01
 def test_length_is_the_rounded_up_ratio(rate: int, new_rate: int, count: int) -> None:
     resampled = resample(noise(count), rate, new_rate)
     assert resampled.shape == (math.ceil(count * new_rate / rate),)
-    assert resampled.dtype == torch.float32
+    assert resampled.dtype == np.float32
 
 
 def test_same_rate_changes_nothing() -> None:
     samples = noise(1000)
-    assert torch.equal(resample(samples, 16_000, 16_000), samples)
+    assert np.array_equal(resample(samples, 16_000, 16_000), samples)
 
 
 @pytest.mark.parametrize("rate", [16_000, 22_050, 44_100, 48_000, 47_999])
@@ -34,23 +34,22 @@ def test_tone_stays_the_same_tone(rate: int, new_rate: int, hz: int) -> None:
     resampled, expected = resample(tone(hz, 0.5, rate), rate, new_rate), tone(hz, 0.5, new_rate)
     edge = round(EDGE_SECONDS * new_rate)
     error = (resampled[: len(expected)] - expected)[edge:-edge]
-    assert error.abs().max() < 0.003 * expected.abs().max()  # -50 dB
+    assert np.abs(error).max() < 0.003 * np.abs(expected).max()  # -50 dB
 
 
 @pytest.mark.parametrize(("rate", "hz"), [(24_000, 10_500), (48_000, 12_000), (44_100, 18_000)])
 def test_what_the_lower_rate_cannot_hold_is_gone(rate: int, hz: int) -> None:
     samples = tone(hz, 0.5, rate)
     edge = round(EDGE_SECONDS * 16_000)
-    assert resample(samples, rate, 16_000)[edge:-edge].abs().max() < 0.01 * samples.abs().max()  # -40 dB
+    assert np.abs(resample(samples, rate, 16_000)[edge:-edge]).max() < 0.01 * np.abs(samples).max()  # -40 dB
 
 
 def test_unusual_ratio_equals_interpolation_by_definition() -> None:
     rate, new_rate, zero_crossings, rolloff = 16_001, 24_000, 6, 0.99
     samples = noise(400)
-    positions = torch.arange(600, dtype=torch.float64)[:, None] * rate / new_rate
-    distance = (torch.arange(400, dtype=torch.float64) - positions) * rolloff
-    window = torch.where(
-        distance.abs() < zero_crossings, torch.cos(math.pi * distance / 2 / zero_crossings).square(), 0.0
-    )
-    expected = (rolloff * torch.sinc(distance) * window * samples).sum(dim=1)
-    assert torch.allclose(resample(samples, rate, new_rate), expected.float(), atol=1e-6)
+    positions = np.arange(600)[:, None] * rate / new_rate
+    distance = (np.arange(400) - positions) * rolloff
+    cosine = np.cos(math.pi * distance / 2 / zero_crossings)
+    window = np.where(np.abs(distance) < zero_crossings, np.square(cosine), 0.0)
+    expected = (rolloff * np.sinc(distance) * window * samples).sum(axis=1)
+    assert np.allclose(resample(samples, rate, new_rate), expected, atol=1e-6)

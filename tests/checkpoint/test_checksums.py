@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers, load_tensors, verify_checkpoint
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers, verify_checkpoint
 from cosyvoice_runtime.checkpoint.__main__ import main
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import CheckpointError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,13 +14,13 @@ from cosyvoice_runtime.checkpoint import (
     ModelConfig,
     hyperpyyaml,
     load_config,
-    load_tensors,
-    make_checkpoint,
     verify_checkpoint,
 )
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.making import checkpoint_directory as making
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice3 import FULL, TINY, yaml_tree
 from cosyvoice_runtime.checkpoint.making.random_tensors import MEAN_LOG_MEL, random_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length

@@ -16,12 +16,12 @@ from cosyvoice_runtime.checkpoint import (
     Layout,
     ModelConfig,
     load_config,
-    load_tensors,
-    make_checkpoint,
     verify_checkpoint,
 )
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.making import checkpoint_directory as making
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.schema import part_schema

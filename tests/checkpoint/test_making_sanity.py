@@ -9,7 +9,8 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2Model
 
-from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.making.architecture import TINY, qwen2_json
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids

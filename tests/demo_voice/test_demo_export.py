@@ -8,7 +8,8 @@ import onnxruntime
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors, verify_checkpoint
+from cosyvoice_runtime.checkpoint import Layout, load_config, verify_checkpoint
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.vocoder.hift import HiFT

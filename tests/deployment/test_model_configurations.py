@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
 from model_configuration import MODELS, TEMPLATES, data_type, problems, rendered, settings_of, tensors
 from triton_python_backend_utils import InferenceRequest
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics.request_count import RequestCount
@@ -275,19 +275,19 @@ def sent(write: Callable[[InferenceRequest], None]) -> list[dict[str, Any]]:
     ]
 
 
-def encoded(kind: type[ReferenceModel], features: torch.Tensor) -> dict[str, Any]:
+def encoded(kind: type[ReferenceModel], features: Array) -> dict[str, Any]:
     """What a model makes of its network's output."""
     return kind.__new__(kind).encoded(features)
 
 
 WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "cosyvoice2": lambda: [
-        speech_outputs(torch.zeros(5), None),
-        speech_outputs(torch.zeros(0), FinishReason.STOP),
+        speech_outputs(np.zeros(5, np.float32), None),
+        speech_outputs(np.zeros(0, np.float32), FinishReason.STOP),
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
-    "audio_tokenizer": lambda: [encoded(AudioTokenizer, torch.zeros(3, dtype=torch.int32))],
-    "speaker_embedding": lambda: [encoded(SpeakerEmbedding, torch.zeros(192))],
+    "audio_tokenizer": lambda: [encoded(AudioTokenizer, np.zeros(3, np.int32))],
+    "speaker_embedding": lambda: [encoded(SpeakerEmbedding, np.zeros(192, np.float32))],
     "token2wav": lambda: sent(sent_wave),
 }
 WRITERS["cosyvoice2_offline"] = WRITERS["cosyvoice2"]

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint import Layout, make_checkpoint
+from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.huggingface import export_merged
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
@@ -57,7 +58,7 @@ def test_model_refuses_what_cannot_run_the_family(
     settings = Settings.read([f"checkpoint_dir={checkpoint}", f"{setting}={value}"])
     with pytest.raises(
         InvalidInput,
-        match=rf"{setting}: '{value}' is not accepted; torch with a checkpoint of cosyvoice3, .*\.yaml",
+        match=rf"{setting}: '{value}' is not accepted; torch.* with a checkpoint of cosyvoice3, .*\.yaml",
     ):
         load(settings)
 
@@ -94,8 +95,9 @@ def test_exports_are_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_torch_serves_the_family(checkpoint: Path) -> None:
-    require_served(settings_of(checkpoint))
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+def test_own_engines_serve_the_family(checkpoint: Path, engine: str) -> None:
+    require_served(settings_of(checkpoint, f"tensorrt_llm.engine={engine}"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplerState
+from cosyvoice_runtime.lm.sampling import NOT_FINITE, Blocked, SamplerState
 
 WORD = 2**32
 Whole = Any
@@ -78,9 +78,9 @@ def race(scores: Tensor, ids: list[int], state: SamplerState, attempt: int) -> i
 
 
 def counted_sample_batch(
-    logits: Tensor, states: Sequence[SamplerState], blocked: Tensor | None = None
+    logits: Tensor, states: Sequence[SamplerState], blocked: Blocked | None = None
 ) -> list[int]:
-    """In place of `sampling.sample_batch`."""
+    """In place of `tensor_sampling.sample_batch`."""
     barred = [[]] * len(states) if blocked is None else blocked.tolist()
     rows = zip(logits.cpu(), states, barred, strict=True)
     return [counted_draw(row, state, marks) for row, state, marks in rows]

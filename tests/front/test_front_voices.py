@@ -9,7 +9,6 @@ from io import BytesIO
 import numpy as np
 import pytest
 import soundfile
-import torch
 from fake_upstream import FakeUpstream, tone
 from raw_http import ask, send
 from test_front_keys import write_keys
@@ -31,10 +30,12 @@ class AnalysingUpstream(FakeUpstream):
 
     async def speak(self, request, request_id=""):
         if request.reference is not None:
-            audio = Audio(torch.from_numpy(request.reference.samples), request.reference.rate)
+            audio = Audio(request.reference.samples, request.reference.rate)
             key = voice_key(audio, request.reference.text, CHECKPOINT)
-            mel, tokens = torch.zeros(50, 80), torch.zeros(25, dtype=torch.int32)
-            self.store.put(Voice(key, request.reference.text, tokens, mel, torch.ones(192), CHECKPOINT))
+            mel, tokens = np.zeros((50, 80), np.float32), np.zeros(25, np.int32)
+            self.store.put(
+                Voice(key, request.reference.text, tokens, mel, np.ones(192, np.float32), CHECKPOINT)
+            )
         async for chunk in super().speak(request, request_id):
             yield chunk
 

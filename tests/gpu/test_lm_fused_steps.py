@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits

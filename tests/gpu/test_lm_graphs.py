@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, host_steps
+from cosyvoice_runtime.lm import Prompt, SamplingOptions, cached_lm
 from cosyvoice_runtime.serving.lm.engine import LmEngine, TextEngine, prepare_engine
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from counted_draws import counted_sample_batch
@@ -38,7 +38,7 @@ def eager(checkpoint: Path) -> LmEngine:
 @pytest.fixture(autouse=True)
 def _same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eager steps draw on the host what captured steps draw on the GPU."""
-    monkeypatch.setattr(host_steps, "sample_batch", counted_sample_batch)
+    monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.cache_slots import CacheFullError
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
-from cosyvoice_runtime.lm.network import CacheFullError, SpeechLM
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from examples import examples

@@ -12,7 +12,7 @@ from capture_fake import TracingCapture
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.lm import host_steps
+from cosyvoice_runtime.lm import cached_lm
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.network import SpeechLM
@@ -113,7 +113,7 @@ def test_speech_of_a_stream_with_an_instruction_waits_for_text(one_table, tensor
 
 def test_captured_steps_draw_the_tokens_of_eager_ones(one_table, tensors, monkeypatch):
     """From the same random numbers, which those of captured steps are counted from."""
-    monkeypatch.setattr(host_steps, "sample_batch", counted_sample_batch)
+    monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
     lm, capture, drawn = SpeechLM.from_tensors(one_table, tensors), TracingCapture(), []
     for options in ({}, {"capture": capture, "prefill_batch": 3}):
         decoder = BatchDecoder(lm, slots=3, max_len=100, **options)

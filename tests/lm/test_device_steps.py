@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from capture_fake import TracingCapture, play_back
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm import device_steps, host_steps
+from cosyvoice_runtime.lm import cached_lm, device_steps
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.network import SpeechLM
@@ -27,7 +27,7 @@ TEXT = [(7 * i) % 80 + 1 for i in range(60)]
 
 def finish(decoder: BatchDecoder) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_steps, "sample_batch", counted_sample_batch)
+        patch.setattr(cached_lm, "sample_batch", counted_sample_batch)
         while decoder.busy:
             decoder.step()
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm.network import CacheFullError, KVCache, cache_bytes
+from cosyvoice_runtime.lm.cache_slots import CacheFullError
+from cosyvoice_runtime.lm.network import KVCache, cache_bytes
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from speaking import TIMEOUT_S, assert_same_audio, client, recording, spoken
 
 from cosyvoice_client import AsyncSpeechClient, Reference, RefusedError, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.audio.reference import reference_audio
-from cosyvoice_runtime.checkpoint import make_checkpoint
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.pipeline import Synthesizer
@@ -61,11 +60,9 @@ def in_process(synthesizer: Synthesizer, text: str, options: dict) -> np.ndarray
     voice, instruct = synthesizer.speakers["default"], options.get("instruct_text")
     if "reference" in options:
         reference = options["reference"]
-        voice = synthesizer.voice(
-            reference_audio(torch.from_numpy(reference.samples), 16_000, None), reference.text
-        )
+        voice = synthesizer.voice(reference_audio(reference.samples, 16_000, None), reference.text)
     request = LibraryRequest(text, voice, instruct_text=instruct, seed=SEED, sampling=SAMPLING)
-    return torch.cat([chunk.samples for chunk in synthesizer.synthesize(request)]).numpy()
+    return np.concatenate([chunk.samples for chunk in synthesizer.synthesize(request)])
 
 
 @pytest.mark.parametrize("mode", CASES)
@@ -107,5 +104,5 @@ def test_text_in_pieces_behind_an_instruction_equals_the_library(server, synthes
 
     voice = synthesizer.speakers["default"]
     asked = LibraryRequest("", voice, instruct_text=INSTRUCTION, seed=SEED, sampling=SAMPLING)
-    expected = torch.cat([chunk.samples for chunk in synthesizer.synthesize_pieces(CLAUSES, asked)])
-    assert_same_audio(asyncio.run(asyncio.wait_for(heard(), TIMEOUT_S)), expected.numpy())
+    expected = np.concatenate([chunk.samples for chunk in synthesizer.synthesize_pieces(CLAUSES, asked)])
+    assert_same_audio(asyncio.run(asyncio.wait_for(heard(), TIMEOUT_S)), expected)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 from wave_client import Client
 
 from cosyvoice_runtime.checkpoint.layout import Layout
@@ -49,7 +48,7 @@ def inputs(samples: np.ndarray, length: int | None = None) -> dict[str, np.ndarr
 def test_answer_equals_the_librarys(client, library, model):
     samples = recording(1.7)
     answer = client.call(model, inputs(samples), OUTPUTS[model])
-    expected = library[model](torch.from_numpy(samples)).numpy()
+    expected = library[model](samples)
     np.testing.assert_allclose(answer, expected, atol=1e-5)
     assert answer.dtype == expected.dtype
 
@@ -57,7 +56,7 @@ def test_answer_equals_the_librarys(client, library, model):
 @pytest.mark.parametrize("model", OUTPUTS)
 def test_only_the_valid_samples_are_read(client, library, model):
     samples = recording(1.5)
-    expected = library[model](torch.from_numpy(samples[:RATE])).numpy()
+    expected = library[model](samples[:RATE])
     np.testing.assert_allclose(client.call(model, inputs(samples, RATE), OUTPUTS[model]), expected, atol=1e-5)
     whole = client.call(model, {"reference_wav": samples[None, :RATE]}, OUTPUTS[model])
     np.testing.assert_allclose(whole, expected, atol=1e-5)
@@ -81,7 +80,7 @@ def test_bad_recording_fails_alone_beside_good_ones_in_the_same_batch(
     client, library, eventually, model, bad, text
 ):
     good = [recording(seconds, seed) for seed, seconds in enumerate((0.6, 1.0, 1.0))]
-    expected = [library[model](torch.from_numpy(samples)).numpy() for samples in good]
+    expected = [library[model](samples) for samples in good]
     for _ in range(ATTEMPTS):
         before = client.batch_sizes(model)
         *answers, error = client.call_together(model, [*map(inputs, good), bad], OUTPUTS[model])

@@ -11,7 +11,8 @@ import pytest
 from token_stream import Answer, TokenStream
 from tritonclient.utils import InferenceServerException
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate

@@ -8,6 +8,8 @@ import pytest
 import torch
 from goldens import Compare
 
+from cosyvoice_runtime.arrays import Array
+
 PROPERTY = "largest difference"
 """Of a test's report: name of what was compared, difference, tolerance."""
 
@@ -16,7 +18,8 @@ PROPERTY = "largest difference"
 def compare(request: pytest.FixtureRequest) -> Iterator[Compare]:
     """``compare(name, actual, expected, tolerance)``: same shape, values within the tolerance."""
 
-    def compare(name: str, actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
+    def compare(name: str, actual: torch.Tensor | Array, expected: torch.Tensor, tolerance: float) -> None:
+        actual = torch.as_tensor(actual)
         assert actual.shape == expected.shape, (
             f"{name}: shape {tuple(actual.shape)} != {tuple(expected.shape)}"
         )

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import config_from_sections
 
-Compare = Callable[[str, torch.Tensor, torch.Tensor, float], None]
+Compare = Callable[[str, torch.Tensor | Array, torch.Tensor, float], None]
 """The fixture ``compare``: name, actual, expected, absolute tolerance."""
 
 TESTS = Path(__file__).parent.parent

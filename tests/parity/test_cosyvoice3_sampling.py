@@ -8,7 +8,8 @@ import torch
 from goldens import COSYVOICE3, Case
 
 from cosyvoice_runtime.checkpoint import family
-from cosyvoice_runtime.lm.sampling import SamplerState, SamplingOptions, nucleus_sizes, sample, top_candidates
+from cosyvoice_runtime.lm import sampling, tensor_sampling
+from cosyvoice_runtime.lm.sampling import SamplerState, SamplingOptions, nucleus_sizes
 from cosyvoice_runtime.lm.silence import SilenceFilter
 
 CASES = COSYVOICE3.cases("ras_sampling")
@@ -24,9 +25,10 @@ def state_of(case: Case) -> SamplerState:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_draw_equals_reference(case: Case) -> None:
-    probs, _ = top_candidates(case["logp"][None], SamplingOptions().top_k)
-    assert int(nucleus_sizes(probs.numpy(), [state_of(case)])[0]) == case.settings["nucleus_size"]
-    assert sample(case["logp"], state_of(case)) == case.settings["result"]
+    probs, _ = sampling.top_candidates(case["logp"][None].numpy(), SamplingOptions().top_k)
+    assert int(nucleus_sizes(probs, [state_of(case)])[0]) == case.settings["nucleus_size"]
+    assert sampling.sample(case["logp"].numpy(), state_of(case)) == case.settings["result"]
+    assert tensor_sampling.sample(case["logp"], state_of(case)) == case.settings["result"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
-import torch
+import numpy as np
 
 from cosyvoice_runtime.errors import StageLostError
 from cosyvoice_runtime.lm import FinishReason
@@ -100,7 +100,7 @@ class CodedStages:
         self.calls_of[utterance_id].append((list(tokens), last))
         self.sounds.append(settings)
         self.cushions.append(cushion_s)
-        return torch.tensor(tokens, dtype=torch.float32).repeat_interleave(TOKEN_SAMPLES)
+        return np.repeat(np.array(tokens, np.float32), TOKEN_SAMPLES)
 
     def drop(self, utterance_id):
         self.dropped.append(utterance_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 import torch
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
-from cosyvoice_runtime.checkpoint import make_checkpoint
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
@@ -39,9 +40,9 @@ def synthesizer(checkpoint) -> Synthesizer:
 
 @pytest.fixture(scope="module")
 def recording() -> Audio:
-    time = torch.arange(24_000 * 2) / 24_000
-    tone = sum(torch.sin(2 * torch.pi * 150 * overtone * time) / overtone for overtone in range(1, 70))
-    return Audio(0.2 * tone * (1 + torch.sin(2 * torch.pi * 4 * time)), 24_000)
+    time = np.arange(24_000 * 2) / 24_000
+    tone = sum(np.sin(2 * np.pi * 150 * overtone * time) / overtone for overtone in range(1, 70))
+    return Audio((0.2 * tone * (1 + np.sin(2 * np.pi * 4 * time))).astype(np.float32), 24_000)
 
 
 def speak(synthesizer: Synthesizer, text: str, **options) -> list:
@@ -54,10 +55,10 @@ def test_streamed_equals_offline(synthesizer):
     [offline] = speak(synthesizer, TEXT, streaming=False)
     assert len(streamed) > 1
     assert offline.finish_reason is FinishReason.STOP
-    samples = torch.cat([chunk.samples for chunk in streamed])
-    torch.testing.assert_close(samples, offline.samples, atol=TOLERANCE, rtol=0)
+    samples = np.concatenate([chunk.samples for chunk in streamed])
+    np.testing.assert_allclose(samples, offline.samples, atol=TOLERANCE, rtol=0)
     assert len(samples) % 960 == 0
-    assert samples.abs().max() > 0.01
+    assert np.abs(samples).max() > 0.01
 
 
 @settings(max_examples=examples(5, fresh=30))
@@ -88,8 +89,8 @@ def test_any_schedule_of_tokens_gives_the_same_samples(synthesizer, length, cut,
 
 
 def test_the_same_seed_gives_the_same_speech(synthesizer):
-    first, again = (torch.cat([chunk.samples for chunk in speak(synthesizer, TEXT)]) for _ in range(2))
-    assert torch.equal(first, again)
+    first, again = ([chunk.samples for chunk in speak(synthesizer, TEXT)] for _ in range(2))
+    assert np.array_equal(np.concatenate(first), np.concatenate(again))
 
 
 def test_text_without_the_end_of_an_instruction_is_refused_by_name(synthesizer):
@@ -146,7 +147,7 @@ def test_text_in_pieces_is_spoken_behind_an_instruction(synthesizer):
 def test_reference_mel_reaches_to_12_khz(synthesizer, recording):
     mel = synthesizer.voice(recording, "").prompt_mel
     expected = mel_spectrogram(resample(recording.samples, recording.rate, 24_000), 12_000.0)
-    assert torch.equal(mel, expected[: len(mel)])
+    assert np.array_equal(mel, expected[: len(mel)])
 
 
 def test_command_line_speaks(checkpoint, tmp_path, capsys):

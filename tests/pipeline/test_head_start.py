@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import numpy as np
 import pytest
-import torch
 
 from cosyvoice_runtime.pipeline.head_start import SecondChunk, with_head_start
 from cosyvoice_runtime.pipeline.request import AudioChunk
@@ -17,7 +17,7 @@ FOR_EVER_S = 3600.0
 
 
 def chunk(number: int, samples: int = 1) -> AudioChunk:
-    return AudioChunk(torch.full((samples,), float(number)), RATE, 0)
+    return AudioChunk(np.full(samples, number, np.float32), RATE, 0)
 
 
 class Speech:

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.stream import FlowStream

@@ -6,8 +6,8 @@ import asyncio
 import itertools
 from contextlib import aclosing
 
+import numpy as np
 import pytest
-import torch
 from coded_stages import TOKEN_SAMPLES, CodedStages
 
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
@@ -33,9 +33,9 @@ def request(prompt_tokens: int = 15, **options) -> SpeechRequest:
     voice = Voice(
         "0" * 64,
         "some words",
-        torch.arange(prompt_tokens, dtype=torch.int32),
-        torch.zeros(2 * prompt_tokens, 80),
-        torch.zeros(192),
+        np.arange(prompt_tokens, dtype=np.int32),
+        np.zeros((2 * prompt_tokens, 80), np.float32),
+        np.zeros(192, np.float32),
         "checkpoint",
     )
     return SpeechRequest(**({"text": "Hello there.", "voice": voice, "seed": 1} | options))
@@ -50,7 +50,7 @@ class Heard:
 
     @property
     def tokens(self) -> list[int]:
-        return torch.cat([chunk.samples for chunk in self.chunks])[::TOKEN_SAMPLES].int().tolist()
+        return np.concatenate([chunk.samples for chunk in self.chunks])[::TOKEN_SAMPLES].astype(int).tolist()
 
     @property
     def reasons(self) -> list[FinishReason | None]:

@@ -9,6 +9,9 @@ from types import ModuleType
 import pytest
 import torch
 
+from cosyvoice_runtime.compiled import engine_files
+from cosyvoice_runtime.compiled.export import graph_files
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
@@ -41,6 +44,16 @@ def test_graphs_are_made_once_for_backend_onnx(
     assert graphs == [
         f"onnx/{name}/model.onnx" for name in ("flow_encoder", "flow_estimator", "hift_decoder")
     ]
+
+
+def test_speech_lm_for_engine_onnx_is_written_once(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [f"checkpoint_dir={tiny_checkpoint}", f"tensorrt_llm.engine_dir={tmp_path / 'lm'}"]
+    make = main_of("build_engines")
+    for told in ("complete", "unchanged, nothing to do"):
+        assert make(["--only", "tensorrt_llm", "device=cpu", "engine=onnx", *settings]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == f"{tmp_path / 'lm'}: {told}"
 
 
 def test_only_the_named_models_are_made(
@@ -76,9 +89,9 @@ def test_engines_without_tensorrt_are_an_error(
 
 def test_one_engine_serves_several_gpus(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script, devices = load("build_engines"), []
-    monkeypatch.setattr(script, "export_graph", lambda *arguments: [])
+    monkeypatch.setattr(graph_files, "export_graph", lambda *arguments: [])
     monkeypatch.setattr(
-        script, "build", lambda directory, name, profiles, cuda: devices.append(cuda.device) or []
+        engine_files, "build", lambda directory, name, profiles, cuda: devices.append(cuda.device) or []
     )
     settings = ["token2wav.device=cuda:1,cuda:2", "token2wav.backend=tensorrt"]
     assert script.main([f"checkpoint_dir={tiny_checkpoint}", *settings]) == 0

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-COMPILED = ("cpu", "front", "test")
+COMPILED = ("cpu", "torch", "front", "test")
 DIRECT = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)  # \w.+")
 LOCKED = re.compile(r"(?P<name>[\w.-]+)(\[\w+\])?([<>]=?[\w.<>=,]+,)?==(?P<version>[\w.]+)(  # .+)?")
 
@@ -48,9 +48,13 @@ def test_direct_dependencies_are_locked_at_their_version_and_say_what_they_are_f
     assert read(ROOT / "requirements" / f"{part}.in", DIRECT).items() <= pins(part).items()
 
 
+def parts(*arguments: str) -> list[str]:
+    return environment.wanted_parts(environment.parser().parse_args(arguments))
+
+
 def test_files_agree_on_versions():
-    cpu, front, test, nvidia = pins("cpu"), pins("front"), pins("test"), pins("nvidia")
-    for one, other in ((cpu, front), (cpu, test), (front, test)):
+    cpu, torch, front, test, nvidia = map(pins, ("cpu", "torch", "front", "test", "nvidia"))
+    for one, other in ((cpu, torch), (cpu, front), (cpu, test), (torch, test), (front, test)):
         assert {name: other[name] for name in other.keys() & one.keys()}.items() <= one.items()
     assert nvidia.items() <= cpu.items()
     assert pins("nvidia-trtllm").items() <= cpu.items()
@@ -58,7 +62,7 @@ def test_files_agree_on_versions():
 
 
 def test_locked_versions_are_all_that_the_packages_need():
-    locked = pins("cpu") | pins("front") | pins("test")
+    locked = pins("cpu") | pins("torch") | pins("front") | pins("test")
     text = (ROOT / "requirements" / "uv.toml").read_text()
     described = {entry["name"] for entry in tomllib.loads(text)["dependency-metadata"]}
     for name in locked.keys() - described:
@@ -76,6 +80,12 @@ def test_lock_files_leave_the_package_index_to_the_machine(part):
     text = (ROOT / "requirements" / f"{part}.txt").read_text()
     assert "://" not in text
     assert "--" not in text
+
+
+def test_a_cpu_needs_no_torch():
+    assert "torch" not in pins("cpu") | pins("front")
+    assert parts("--no-torch") == ["cpu"]
+    assert "torch" in parts("--no-torch", "--test")
 
 
 def test_container_keeps_its_own_torch_and_numpy():
@@ -114,7 +124,9 @@ def test_failure_of_pip_is_put_into_words(output, reason):
 
 
 def test_up_to_date_environment_is_left_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(environment, "check_platform", lambda venv: pytest.fail(f"{venv} is set up again"))
+    monkeypatch.setattr(
+        environment, "check_platform", lambda venv, free: pytest.fail(f"{venv} is set up again")
+    )
     stamp = f'{{"cpu": "{environment.digest_of("cpu")}", "test": "{environment.digest_of("test")}"}}'
     (tmp_path / "requirements.json").write_text(stamp)
     environment.make(tmp_path, ["cpu"], None)
@@ -124,7 +136,7 @@ def test_up_to_date_environment_is_left_alone(tmp_path, capsys, monkeypatch):
 
 def test_changed_requirements_are_installed_again(tmp_path, monkeypatch):
     installed = []
-    monkeypatch.setattr(environment, "check_platform", lambda venv: None)
+    monkeypatch.setattr(environment, "check_platform", lambda venv, free: None)
     monkeypatch.setattr(
         environment, "install", lambda venv, parts, installer: installed.append((venv, parts))
     )
@@ -173,10 +185,10 @@ def calls(venv: Path) -> list[str]:
 def test_uv_on_the_path_installs_from_where_pip_would(venv):
     (venv.parent / "path").mkdir()
     (venv.parent / "uv").rename(venv.parent / "path" / "uv")
-    environment.install(venv, ["cpu"])
+    environment.install(venv, ["cpu", "torch"])
     assert [line.split(":")[0] for line in calls(venv)] == ["uv index=http"] * 3
     assert all("index=http://mirror/simple links=: pip install --python" in line for line in calls(venv))
-    assert calls(venv)[0].endswith("requirements/cpu.txt torch")
+    assert calls(venv)[0].endswith("requirements/torch.txt torch")
     assert "--no-deps -r" in calls(venv)[1]
 
 
@@ -191,13 +203,13 @@ def test_uv_is_fetched_where_there_is_none(venv):
     environment.install(venv, ["cpu", "test"])
     fetched, *installed = calls(venv)
     assert fetched.endswith(f"--no-deps {environment.UV}")
-    assert [line.startswith("uv ") for line in installed] == [True] * 3
+    assert [line.startswith("uv ") for line in installed] == [True] * 2
 
 
 def test_pip_installs_where_it_looks_in_several_places_and_says_so(venv, capsys):
     (venv.parent / "folders").touch()
     environment.install(venv, ["cpu"])
-    assert [line.startswith("pip: -m pip install") for line in calls(venv)] == [True] * 3
+    assert [line.startswith("pip: -m pip install") for line in calls(venv)] == [True] * 2
     assert "pip is configured with find-links" in capsys.readouterr().out
 
 
@@ -208,7 +220,7 @@ def test_pip_installs_where_uv_can_not_and_says_so(venv, broken, capsys):
     else:
         program(venv / "bin" / "uv", "echo 'error sending request for url'; exit 2")
     environment.install(venv, ["cpu"])
-    assert [line.startswith("pip: -m pip install") for line in calls(venv)] == [True] * 3
+    assert [line.startswith("pip: -m pip install") for line in calls(venv)] == [True] * 2
     told = capsys.readouterr().out
     assert "uv can't do it, so pip does: " in told
     assert "the package index" in told
@@ -232,5 +244,5 @@ def test_bindings_of_two_releases_lie_in_folders_of_their_own(venv):
 
 def test_pip_that_is_asked_for_installs_alone(venv):
     environment.install(venv, ["cpu"], "pip")
-    assert len(calls(venv)) == 3
+    assert len(calls(venv)) == 2
     assert not (venv / "bin" / "uv").exists()

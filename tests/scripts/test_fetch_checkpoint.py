@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from cosyvoice_runtime.checkpoint import Layout, make_checkpoint
+from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.checksums import read_checksums
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.sha256 import sha256_of
 
 ROOT = Path(__file__).parents[2]

@@ -169,3 +169,12 @@ def test_what_it_does_not_know_it_does_not_start(checkout, arguments):
     assert done.returncode == 2
     assert done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("variables", "asked"), [({}, []), ({"TORCH": "no"}, ["--no-torch"])])
+def test_an_environment_without_torch_is_made_when_asked_for(checkout, variables, asked):
+    python = checkout / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    shutil.copy(checkout / "bin" / "python3", python)
+    first, *_ = called(checkout, "2", VENV="venv", **variables)
+    assert first.split() == ["scripts/environment.py", "--venv", "venv", *asked]

@@ -146,6 +146,37 @@ def test_ras_with_engine_tensorrt_llm_is_told_when_the_settings_are_read(caplog)
     assert not caplog.text
 
 
+@pytest.mark.parametrize(
+    ("texts", "machine", "engine", "device"),
+    [
+        (["engine=auto"], CPU, "onnx", "cpu"),
+        (["engine=auto"], GPU, "torch", "cuda"),
+        (["engine=auto", "tensorrt_llm.device=cpu"], GPU, "onnx", "cpu"),
+        (["engine=onnx"], GPU, "onnx", "cpu"),
+        (["engine=auto", "tensorrt_llm.kernels=fused"], GPU, "torch", "cuda"),
+    ],
+)
+def test_engine_is_chosen_for_the_device_and_said(texts, machine, engine, device, caplog):
+    with caplog.at_level("INFO"):
+        lm = Settings.read(texts).resolved(machine).tensorrt_llm
+    assert (lm.engine, lm.device) == (engine, device)
+    assert (f"tensorrt_llm.engine: auto is {engine}" in caplog.text) == ("engine=auto" in texts)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "limit"),
+    [
+        ("tensorrt_llm.device=cuda:1", "cpu with engine onnx"),
+        ("tensorrt_llm.dtype=bfloat16", "float32 with engine onnx"),
+        ("tensorrt_llm.weight_format=int4", "one of float32, int8"),
+    ],
+)
+def test_engine_onnx_refuses_what_it_does_not_do(assignment, limit):
+    field, _, value = assignment.partition("=")
+    with pytest.raises(InvalidInput, match=rf"{field}: '{value}' is not accepted; {limit}"):
+        Settings.read(["engine=onnx", assignment])
+
+
 def processes(machine: Machine, *texts: str) -> dict[str, str]:
     """Where each model that has a choice computes."""
     settings = Settings.read(texts).resolved(machine)
@@ -159,6 +190,7 @@ def test_extractors_of_a_cpu_share_a_process_unless_told_otherwise():
     assert processes(CPU) == dict.fromkeys(models, "shared") | {"tensorrt_llm": "own"}
     assert processes(CPU, "process=own") == dict.fromkeys(models, "own")
     assert processes(CPU, "process=shared") == dict.fromkeys(models, "shared")
+    assert processes(CPU, "process=shared", "engine=onnx") == dict.fromkeys(models, "shared")
     assert processes(CPU, "token2wav.backend=onnx") == dict.fromkeys(models, "own")
 
 
@@ -249,7 +281,7 @@ def test_toml_list_and_boolean_like_values_are_read(tmp_path):
         ("device=gpu", r"device: 'gpu' .*cpu, cuda or cuda:N or auto"),
         ("token2wav.device=cpu,cuda", r"token2wav\.device: 'cpu,cuda' .*several GPUs with commas"),
         ("tensorrt_llm.device=cuda:0,cuda:1", r"tensorrt_llm\.device: 'cuda:0,cuda:1' "),
-        ("engine=onnx", r"engine: 'onnx' .*one of torch, tensorrt_llm, vllm"),
+        ("engine=sglang", r"engine: 'sglang' .*one of torch, onnx, tensorrt_llm, vllm or auto"),
         ("hop_tokens=200", r"cosyvoice2\.hop_tokens: 200 .*at most max_hop_tokens, which is 100"),
         ("max_batch", r"setting: 'max_batch' .*KEY=VALUE"),
     ],

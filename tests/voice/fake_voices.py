@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.voice.digest import content_hash
@@ -15,20 +15,20 @@ def make_voice(
     seed: int, *, tokens: int = 3, checkpoint_id: str = CHECKPOINT, transcript: str = "hi"
 ) -> Voice:
     """A voice that differs from every other seed's in each tensor."""
-    random = torch.Generator().manual_seed(seed)
+    random = np.random.default_rng(seed)
     return Voice(
         key=content_hash("test", seed, tokens, transcript, checkpoint_id),
         transcript=transcript,
-        speech_tokens=torch.randint(0, 6561, (tokens,), generator=random, dtype=torch.int32),
-        prompt_mel=torch.randn(2 * tokens, 80, generator=random),
-        speaker_embedding=torch.randn(16, generator=random),
+        speech_tokens=random.integers(0, 6561, tokens, np.int32),
+        prompt_mel=random.standard_normal((2 * tokens, 80), np.float32),
+        speaker_embedding=random.standard_normal(16, np.float32),
         checkpoint_id=checkpoint_id,
     )
 
 
 def make_audio(seed: int, seconds: float = 1.0, rate: int = 16_000) -> Audio:
-    random = torch.Generator().manual_seed(seed)
-    return Audio(0.1 * torch.randn(round(seconds * rate), generator=random), rate)
+    random = np.random.default_rng(seed)
+    return Audio(np.float32(0.1) * random.standard_normal(round(seconds * rate), np.float32), rate)
 
 
 def same_voice(left: Voice, right: Voice) -> bool:
@@ -38,6 +38,6 @@ def same_voice(left: Voice, right: Voice) -> bool:
         right.checkpoint_id,
     )
     return texts and all(
-        torch.equal(getattr(left, name), getattr(right, name))
+        np.array_equal(getattr(left, name), getattr(right, name))
         for name in ("speech_tokens", "prompt_mel", "speaker_embedding")
     )

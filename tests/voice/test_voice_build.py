@@ -3,14 +3,14 @@ from __future__ import annotations
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 from fake_voices import CHECKPOINT, make_audio
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx_graphs import write_encoder, write_tokenizer
-from torch import Tensor
 
+from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
@@ -21,13 +21,13 @@ from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 
 
-def tokens_of(count: int) -> Tensor:
-    return torch.arange(count, dtype=torch.int32)
+def tokens_of(count: int) -> Ids:
+    return np.arange(count, dtype=np.int32)
 
 
 def build(audio: Audio, transcript: str = "hello", num_tokens: int = 25) -> Voice:
     return build_voice(
-        audio, transcript, lambda _: tokens_of(num_tokens), lambda _: torch.ones(5), CHECKPOINT
+        audio, transcript, lambda _: tokens_of(num_tokens), lambda _: np.ones(5, np.float32), CHECKPOINT
     )
 
 
@@ -38,9 +38,9 @@ def test_voice_holds_what_the_extractors_say(tmp_path: Path) -> None:
     voice = build_voice(audio, " hello ", tokenizer, encoder, CHECKPOINT)
     low_rate = resample(audio.samples, 24_000, 16_000)
     assert voice.transcript == "hello"
-    assert torch.equal(voice.speech_tokens, tokenizer(low_rate))
-    assert torch.equal(voice.speaker_embedding, encoder(low_rate))
-    assert torch.equal(voice.prompt_mel, mel_spectrogram(audio.samples))
+    assert np.array_equal(voice.speech_tokens, tokenizer(low_rate))
+    assert np.array_equal(voice.speaker_embedding, encoder(low_rate))
+    assert np.array_equal(voice.prompt_mel, mel_spectrogram(audio.samples))
 
 
 @pytest.mark.parametrize("num_tokens", [10, 24, 25, 26, 40])
@@ -50,32 +50,32 @@ def test_tokens_and_mel_span_the_same_audio(num_tokens: int, seconds: float) -> 
     voice = build(audio, num_tokens=num_tokens)
     mel = mel_spectrogram(audio.samples)
     count = min(mel.shape[0] // 2, num_tokens)
-    assert torch.equal(voice.speech_tokens, tokens_of(count))
-    assert torch.equal(voice.prompt_mel, mel[: 2 * count])
+    assert np.array_equal(voice.speech_tokens, tokens_of(count))
+    assert np.array_equal(voice.prompt_mel, mel[: 2 * count])
 
 
 def test_mel_is_made_at_the_audio_s_own_rate() -> None:
     """A tone that 16 kHz can't hold has to be gone from the extractors' input, but not from the mel."""
-    time = torch.arange(48_000) / 48_000
-    audio = Audio(0.3 * torch.sin(2 * torch.pi * 7800 * time), 48_000)
+    time = np.arange(48_000, dtype=np.float32) / 48_000
+    audio = Audio(0.3 * np.sin(2 * np.pi * 7800 * time), 48_000)
     expected = mel_spectrogram(resample(audio.samples, 48_000, 24_000))
-    assert torch.equal(build(audio).prompt_mel, expected[:50])
+    assert np.array_equal(build(audio).prompt_mel, expected[:50])
 
 
 def test_extractor_error_reaches_the_caller() -> None:
-    def broken(_: Tensor) -> Tensor:
+    def broken(_: Floats) -> Floats:
         raise InvalidInput("reference_wav", "x", "y")
 
     with pytest.raises(InvalidInput):
-        build_voice(make_audio(0), "hello", broken, lambda _: torch.ones(5), CHECKPOINT)
+        build_voice(make_audio(0), "hello", broken, lambda _: np.ones(5, np.float32), CHECKPOINT)
 
 
 def test_unusable_audio_is_refused_before_any_extractor_runs() -> None:
-    def never(_: Tensor) -> Tensor:
+    def never(_: Floats) -> Floats:
         raise AssertionError
 
     with pytest.raises(InvalidInput, match="silence"):
-        build_voice(Audio(torch.zeros(16_000), 16_000), "hello", never, never, CHECKPOINT)
+        build_voice(Audio(np.zeros(16_000, np.float32), 16_000), "hello", never, never, CHECKPOINT)
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000), st.text(max_size=20))
@@ -93,7 +93,7 @@ def test_same_audio_and_text_have_one_key(left: str, right: str) -> None:
 
 def test_key_depends_on_rate_checkpoint_and_every_sample() -> None:
     audio = make_audio(0)
-    altered = audio.samples.clone()
+    altered = audio.samples.copy()
     altered[-1] += 1e-6
     keys = {
         voice_key(audio, "hello", CHECKPOINT),
@@ -127,20 +127,20 @@ def test_file_hash_tells_contents_and_their_split(tmp_path: Path) -> None:
     ("changes", "field"),
     [
         ({"key": "../../etc/passwd"}, "key"),
-        ({"speech_tokens": torch.zeros(3)}, "speech_tokens"),
-        ({"speech_tokens": torch.zeros(1, 3, dtype=torch.int32)}, "speech_tokens"),
-        ({"prompt_mel": torch.zeros(5, 80)}, "prompt_mel"),
-        ({"prompt_mel": torch.full((6, 80), float("nan"))}, "prompt_mel"),
-        ({"speaker_embedding": torch.zeros(1, 16)}, "speaker_embedding"),
+        ({"speech_tokens": np.zeros(3, np.float32)}, "speech_tokens"),
+        ({"speech_tokens": np.zeros((1, 3), np.int32)}, "speech_tokens"),
+        ({"prompt_mel": np.zeros((5, 80), np.float32)}, "prompt_mel"),
+        ({"prompt_mel": np.full((6, 80), np.nan, np.float32)}, "prompt_mel"),
+        ({"speaker_embedding": np.zeros((1, 16), np.float32)}, "speaker_embedding"),
     ],
 )
 def test_voice_of_another_shape_is_refused(changes: dict[str, object], field: str) -> None:
     parts: dict[str, object] = {
         "key": "0" * 64,
         "transcript": "",
-        "speech_tokens": torch.zeros(3, dtype=torch.int32),
-        "prompt_mel": torch.zeros(6, 80),
-        "speaker_embedding": torch.zeros(16),
+        "speech_tokens": np.zeros(3, np.int32),
+        "prompt_mel": np.zeros((6, 80), np.float32),
+        "speaker_embedding": np.zeros(16, np.float32),
         "checkpoint_id": CHECKPOINT,
     }
     Voice(**parts)

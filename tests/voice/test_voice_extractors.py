@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 from fake_voices import make_audio
 from onnx import TensorProto
 from onnx_graphs import write_encoder, write_tokenizer
@@ -22,17 +22,17 @@ WAVEFORMS = [make_audio(seed, seconds).samples for seed, seconds in enumerate([1
 
 def test_tokens_are_the_graph_of_the_log_mel(tmp_path: Path) -> None:
     tokens = SpeechTokenizer(write_tokenizer(tmp_path / "t.onnx"))(WAVEFORMS[1])
-    expected = (log_mel_spectrogram(WAVEFORMS[1])[:, ::4].amax(dim=0) * 1000).abs()
-    assert tokens.dtype == torch.int32
+    expected = np.abs(log_mel_spectrogram(WAVEFORMS[1])[:, ::4].max(axis=0) * 1000)
+    assert tokens.dtype == np.int32
     assert tokens.shape == (18,)
-    assert (tokens - expected).abs().max() < 1.01
+    assert np.abs(tokens - expected).max() < 1.01
 
 
 def test_embedding_is_the_graph_of_the_centred_fbank(tmp_path: Path) -> None:
     path = write_encoder(tmp_path / "e.onnx", dimension=192)
     louder = SpeakerEncoder(path)(2 * WAVEFORMS[0])
     assert louder.shape == (192,)
-    assert torch.allclose(louder, SpeakerEncoder(path)(WAVEFORMS[0]), atol=1e-3)
+    assert np.allclose(louder, SpeakerEncoder(path)(WAVEFORMS[0]), atol=1e-3)
     assert centred_fbank(WAVEFORMS[0]).mean() == pytest.approx(0.0, abs=1e-4)
 
 
@@ -40,14 +40,14 @@ def test_embedding_is_the_graph_of_the_centred_fbank(tmp_path: Path) -> None:
 def test_token_batch_row_equals_single_run(tmp_path: Path, batch: int | str) -> None:
     tokenizer = SpeechTokenizer(write_tokenizer(tmp_path / "t.onnx", batch=batch))
     rows = tokenizer.batch(WAVEFORMS)
-    assert all(torch.equal(row, tokenizer(samples)) for row, samples in zip(rows, WAVEFORMS, strict=True))
+    assert all(np.array_equal(row, tokenizer(samples)) for row, samples in zip(rows, WAVEFORMS, strict=True))
 
 
 def test_embedding_batch_row_equals_single_run(tmp_path: Path) -> None:
     encoder = SpeakerEncoder(write_encoder(tmp_path / "e.onnx"))
     rows = encoder.batch(WAVEFORMS)
     for row, samples in zip(rows, WAVEFORMS, strict=True):
-        assert torch.allclose(row, encoder(samples), atol=1e-5)
+        assert np.allclose(row, encoder(samples), atol=1e-5)
 
 
 def test_empty_batch_is_empty(tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ def test_embedding_dimension_comes_from_the_graph(tmp_path: Path, dimension: int
 
 def test_int64_tokens_become_int32(tmp_path: Path) -> None:
     path = write_tokenizer(tmp_path / "t.onnx", output_type=TensorProto.INT64)
-    assert SpeechTokenizer(path)(WAVEFORMS[0]).dtype == torch.int32
+    assert SpeechTokenizer(path)(WAVEFORMS[0]).dtype == np.int32
 
 
 def test_more_than_30_seconds_are_refused(tmp_path: Path) -> None:
     tokenizer = SpeechTokenizer(write_tokenizer(tmp_path / "t.onnx"))
-    assert tokenizer(torch.zeros(480_000)).shape == (750,)
+    assert tokenizer(np.zeros(480_000, np.float32)).shape == (750,)
     with pytest.raises(InvalidInput, match=r"30\.10 s.*at most 30 s") as caught:
-        tokenizer(torch.zeros(481_600))
+        tokenizer(np.zeros(481_600, np.float32))
     assert caught.value.field == "reference_wav"
 
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from fake_voices import CHECKPOINT
-from torch import Tensor
 
+from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.checkpoint.pt_file import read_pt
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers, listed_speakers
@@ -16,20 +18,20 @@ def decode(ids: list[int]) -> str:
     return "".join(chr(97 + number) for number in ids)
 
 
-def zero_shot_entry(tokens: int = 10, frames: int = 20) -> dict[str, Tensor]:
+def zero_shot_entry(tokens: int = 10, frames: int = 20) -> dict[str, Array]:
     """What upstream saves of a zero-shot prompt."""
     return {
-        "prompt_text": torch.tensor([[7, 8]], dtype=torch.int32),
-        "prompt_text_len": torch.tensor([2], dtype=torch.int32),
-        "llm_prompt_speech_token": torch.arange(tokens, dtype=torch.int32)[None],
-        "flow_prompt_speech_token": torch.arange(tokens, dtype=torch.int32)[None],
-        "prompt_speech_feat": torch.randn(1, frames, 80),
-        "llm_embedding": torch.zeros(1, 192),
-        "flow_embedding": torch.arange(192.0)[None],
+        "prompt_text": np.array([[7, 8]], np.int32),
+        "prompt_text_len": np.array([2], np.int32),
+        "llm_prompt_speech_token": np.arange(tokens, dtype=np.int32)[None],
+        "flow_prompt_speech_token": np.arange(tokens, dtype=np.int32)[None],
+        "prompt_speech_feat": np.random.default_rng(0).standard_normal((1, frames, 80), np.float32),
+        "llm_embedding": np.zeros((1, 192), np.float32),
+        "flow_embedding": np.arange(192, dtype=np.float32)[None],
     }
 
 
-def one(entry: dict[str, Tensor]) -> Voice:
+def one(entry: dict[str, Array]) -> Voice:
     return import_speakers({"ann": entry}, decode, CHECKPOINT)["ann"]
 
 
@@ -37,9 +39,9 @@ def test_zero_shot_speaker_is_a_whole_voice() -> None:
     entry = zero_shot_entry()
     voice = one(entry)
     assert voice.transcript == "hi"
-    assert torch.equal(voice.speech_tokens, entry["flow_prompt_speech_token"][0])
-    assert torch.equal(voice.prompt_mel, entry["prompt_speech_feat"][0])
-    assert torch.equal(voice.speaker_embedding, entry["flow_embedding"][0])
+    assert np.array_equal(voice.speech_tokens, entry["flow_prompt_speech_token"][0])
+    assert np.array_equal(voice.prompt_mel, entry["prompt_speech_feat"][0])
+    assert np.array_equal(voice.speaker_embedding, entry["flow_embedding"][0])
     assert voice.checkpoint_id == CHECKPOINT
 
 
@@ -51,16 +53,15 @@ def test_prompt_is_cut_to_what_tokens_and_mel_share(tokens: int, frames: int, co
 
 
 def test_speaker_with_an_embedding_alone_has_no_prompt() -> None:
-    voice = one({"embedding": torch.arange(192.0)[None]})
+    voice = one({"embedding": np.arange(192, dtype=np.float32)[None]})
     assert (voice.transcript, voice.speech_tokens.shape, voice.prompt_mel.shape) == ("", (0,), (0, 80))
-    assert torch.equal(voice.speaker_embedding, torch.arange(192.0))
+    assert np.array_equal(voice.speaker_embedding, np.arange(192, dtype=np.float32))
 
 
 def test_file_read_as_plain_tensors_gives_every_speaker(tmp_path: Path) -> None:
-    torch.save(
-        {"中文女": {"embedding": torch.ones(1, 192)}, "ann": zero_shot_entry()}, tmp_path / "spk2info.pt"
-    )
-    speakers = torch.load(tmp_path / "spk2info.pt", weights_only=True)
+    ann = {name: torch.from_numpy(array) for name, array in zero_shot_entry().items()}
+    torch.save({"中文女": {"embedding": torch.ones(1, 192)}, "ann": ann}, tmp_path / "spk2info.pt")
+    speakers = read_pt(tmp_path / "spk2info.pt")
     voices = import_speakers(speakers, decode, CHECKPOINT)
     assert list(voices) == ["中文女", "ann"]
     assert voices["中文女"].key != voices["ann"].key
@@ -82,7 +83,7 @@ def test_missing_tensor_is_named_with_its_speaker(missing: tuple[str, ...]) -> N
 
 
 def test_value_that_no_voice_can_hold_is_named() -> None:
-    entry = zero_shot_entry() | {"flow_embedding": torch.full((1, 192), float("nan"))}
+    entry = zero_shot_entry() | {"flow_embedding": np.full((1, 192), np.nan, np.float32)}
     with pytest.raises(CheckpointError, match=r"'ann': speaker_embedding"):
         one(entry)
 

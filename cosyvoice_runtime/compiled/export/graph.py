@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OPSET = 18
 IR_VERSION = 9
@@ -159,17 +161,25 @@ class Graph:
 
     def model(self) -> onnx.ModelProto:
         """The finished, checked model."""
+        model = self.unchecked_model()
+        onnx.checker.check_model(model)
+        return model
+
+    def unchecked_model(self) -> onnx.ModelProto:
+        """The finished model. Operators of other domains than ONNX's own are of their first version."""
+        domains = sorted({node.domain for node in self._nodes} - {""})
         graph = helper.make_graph(
             self._nodes, self.name, self._inputs, self._outputs, list(self._constants.values())
         )
-        model = helper.make_model(
+        return helper.make_model(
             graph,
             producer_name="cosyvoice_runtime",
             ir_version=IR_VERSION,
-            opset_imports=[helper.make_opsetid("", OPSET)],
+            opset_imports=[
+                helper.make_opsetid("", OPSET),
+                *(helper.make_opsetid(domain, 1) for domain in domains),
+            ],
         )
-        onnx.checker.check_model(model)
-        return model
 
     def _stored(self, name: str, array: np.ndarray[Any, Any], onnx_type: int) -> Value:
         if name not in self._constants:

@@ -8,10 +8,10 @@ from pathlib import Path
 import onnx
 
 import cosyvoice_runtime
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.compiled.export import encoder, estimator, extractors, vocoder
 from cosyvoice_runtime.compiled.export.graph import ONNX_TYPES, OPSET
 from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons

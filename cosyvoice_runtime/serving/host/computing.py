@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from cosyvoice_runtime.serving.host.batches import Batches
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
-from cosyvoice_runtime.serving.triton.load import read_settings
+from cosyvoice_runtime.serving.triton.load import limit_torch, read_settings
 from cosyvoice_runtime.settings import AudioTokenizerSettings, SpeakerEmbeddingSettings, TensorrtLlmSettings
+from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings, gpu_number
 from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
 
@@ -17,7 +18,10 @@ from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
 def open_alone(name: str, arguments: dict[str, str]) -> Any:
     """The model for a process of its own, whose batches are Triton's."""
     kind = KINDS[name]
-    return kind.open(read_settings(arguments, kind.section))
+    settings = read_settings(arguments, kind.section)
+    if kind.on_torch(settings):
+        limit_torch(settings.threads)
+    return kind.open(settings)
 
 
 def open_guests(repository: Path) -> tuple[dict[str, Any], SharedGpus]:
@@ -35,10 +39,11 @@ def open_guests(repository: Path) -> tuple[dict[str, Any], SharedGpus]:
 
 
 class Kind(NamedTuple):
-    """How a model is opened."""
+    """How a model is opened, and whether torch computes."""
 
     section: type[ModelSettings]
     open: Callable[[Any], Any]
+    on_torch: Callable[[Any], bool]
 
 
 # Imported where it is opened: a model alone needs no other's libraries.
@@ -72,8 +77,16 @@ def _speaker_embedding(settings: SpeakerEmbeddingSettings) -> Any:
     return SpeakerEmbedding(settings)
 
 
+def _engine_on_torch(settings: TensorrtLlmSettings) -> bool:
+    return settings.engine in ("torch", "tensorrt_llm", "vllm")
+
+
+def _backend_on_torch(settings: ExtractorSettings) -> bool:
+    return settings.backend == "tensorrt"
+
+
 KINDS = {
-    TensorrtLlmSettings.name: Kind(TensorrtLlmSettings, _speech_lm),
-    AudioTokenizerSettings.name: Kind(AudioTokenizerSettings, _audio_tokenizer),
-    SpeakerEmbeddingSettings.name: Kind(SpeakerEmbeddingSettings, _speaker_embedding),
+    TensorrtLlmSettings.name: Kind(TensorrtLlmSettings, _speech_lm, _engine_on_torch),
+    AudioTokenizerSettings.name: Kind(AudioTokenizerSettings, _audio_tokenizer, _backend_on_torch),
+    SpeakerEmbeddingSettings.name: Kind(SpeakerEmbeddingSettings, _speaker_embedding, _backend_on_torch),
 }

@@ -10,9 +10,11 @@ from cosyvoice_runtime.serving.host.computing import open_guests
 from cosyvoice_runtime.serving.host.model_host import ModelHost, socket_url
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
-from cosyvoice_runtime.serving.triton.load import read_settings
+from cosyvoice_runtime.serving.triton.load import limit_torch, read_settings
 from cosyvoice_runtime.settings import Token2WavSettings
 
+ON_TORCH = ("torch", "tensorrt")
+"""Backends of which torch computes everything, or what lies between the engines."""
 SWITCH_S = 0.5e-3
 """Longest time that one thread keeps Python from the others, where the speech LM steps on a GPU. Python's own
 5 ms are longer than a step, of which a listener's first audio needs sixteen."""
@@ -27,6 +29,8 @@ class Token2WavModel:
 
     def initialize(self, arguments: dict[str, str]) -> None:
         settings = read_settings(arguments, Token2WavSettings)
+        if settings.backend in ON_TORCH:
+            limit_torch(settings.threads)
         url = socket_url()
         self._guests, shared = (
             ({}, NOT_SHARED) if url is None else open_guests(Path(arguments["model_repository"]).parent)

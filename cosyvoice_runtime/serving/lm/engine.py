@@ -14,13 +14,14 @@ from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 ENGINES = {
     "torch": "cosyvoice_runtime.serving.lm.engines.torch.engine",
+    "onnx": "cosyvoice_runtime.serving.lm.engines.onnx.engine",
     "tensorrt_llm": "cosyvoice_runtime.serving.lm.engines.tensorrt_llm.prepare",
     "vllm": "cosyvoice_runtime.serving.lm.engines.vllm.startup",
 }
 """Modules with a function ``prepare(settings) -> OpenEngine``, imported when chosen."""
 
 
-TAKE_OPEN_TEXT = ("torch",)
+TAKE_OPEN_TEXT = ("torch", "onnx")
 """Those that are a :class:`TextEngine`."""
 
 

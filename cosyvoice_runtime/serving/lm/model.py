@@ -47,6 +47,9 @@ class SpeechLmModel:
             settings.engine,
             end_of_prompt_id(layout),
         )
+        weights = settings.weight_format if settings.engine == "onnx" else settings.dtype
+        engine = {"engine": settings.engine, "weights": weights}
+        Metrics(NAME).gauge("cosyvoice_lm_engine", "What runs the speech LM: 1.", **engine).set(1)
         self.count = RequestCount(NAME)
         self.scheduler = Scheduler(
             prepare_engine(settings, shared),

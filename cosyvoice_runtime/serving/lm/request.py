@@ -175,7 +175,7 @@ class RequestReader:
         if self.engine not in TAKE_OPEN_TEXT:
             limit = f"engine {self.engine} takes the text of a request whole"
             raise InvalidInput(
-                "text_open", True, f"{limit}; {' and '.join(TAKE_OPEN_TEXT)} takes it in pieces"
+                "text_open", True, f"{limit}; {' and '.join(TAKE_OPEN_TEXT)} take it in pieces"
             )
         if not request_id:
             raise InvalidInput("request_id", request_id, "the id that further text will name")

@@ -6,9 +6,9 @@ import asyncio
 from concurrent.futures import Executor
 from functools import partial
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.serving.triton.request import Reply
@@ -60,7 +60,7 @@ class ChunkListener:
 
     async def acknowledge(self) -> None:
         """Answer a request that was no more than a message."""
-        empty = outputs(torch.empty(0), None)
+        empty = outputs(np.empty(0, np.float32), None)
         await asyncio.get_running_loop().run_in_executor(
             self._sender, partial(self._reply.send_only, **empty)
         )
@@ -90,17 +90,17 @@ class WholeListener(ChunkListener):
 
     def _whole(self) -> Tensors:
         reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]
-        samples = torch.cat([chunk.samples for chunk in self._chunks])
+        samples = np.concatenate([chunk.samples for chunk in self._chunks])
         reason = max(reasons, key=REASONS_BEST_FIRST.index)
         return outputs(samples, reason, self._chunks[-1].spoken_characters)
 
 
 def outputs(
-    samples: Tensor, finish_reason: FinishReason | None, spoken_characters: int | None = None
+    samples: Floats, finish_reason: FinishReason | None, spoken_characters: int | None = None
 ) -> Tensors:
     """A chunk as the models' outputs."""
     return COSYVOICE2.encode_outputs(
-        waveform=samples.numpy(),
+        waveform=samples,
         finish_reason="" if finish_reason is None else finish_reason.value,
         spoken_characters=-1 if spoken_characters is None else spoken_characters,
     )

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, aclosing
 from typing import Any, Protocol
 
-import torch
+import numpy as np
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
@@ -230,7 +230,7 @@ class SpeechService:
         request = await self._request(inputs)
         making = (request, text, self._front_end, self._tokenizer, self._hop, self._blocks, timer.text_came)
         feeder = await asyncio.to_thread(TextFeeder.of, *making)
-        await listener.send(AudioChunk(torch.zeros(0), self._sample_rate, 0))  # the utterance is open
+        await listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))  # it is open
         rate, playback = self._sample_rate, timer.playback
         spoken = speak_arriving(request, feeder, self._stages, self._hop, rate, lambda: playback.cushion_s)
         async with aclosing(

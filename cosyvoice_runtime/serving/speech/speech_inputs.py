@@ -6,8 +6,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import reference_audio
@@ -106,7 +104,7 @@ def _reference(inputs: Inputs) -> Audio | None:
         if length is not None:
             raise InvalidInput("reference_wav_len", length, "it goes with reference_wav only")
         return None
-    return reference_audio(torch.from_numpy(samples), rate, length)
+    return reference_audio(samples, rate, length)
 
 
 def _sampling(inputs: Inputs, sampling: SamplingOptions) -> SamplingOptions:

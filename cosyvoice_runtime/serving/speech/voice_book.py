@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
-from torch import Tensor
-
+from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
@@ -18,10 +17,10 @@ from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, pro
 class ReferenceExtractors(Protocol):
     """The models that analyse a reference of 16 kHz, float32 ``[n]``."""
 
-    async def speech_tokens(self, samples: Tensor) -> Tensor:
+    async def speech_tokens(self, samples: Floats) -> Ids:
         """Speech tokens, int32 ``[m]``."""
 
-    async def speaker_embedding(self, samples: Tensor) -> Tensor:
+    async def speaker_embedding(self, samples: Floats) -> Floats:
         """The speaker's embedding, float32 ``[D]``."""
 
 
@@ -44,7 +43,7 @@ class VoiceBook:
         extractors: ReferenceExtractors,
         checkpoint_id: str,
         on_lookup: Callable[[bool], None] = lambda _: None,
-        mel_of: Callable[[Audio], Tensor] = prompt_mel,
+        mel_of: Callable[[Audio], Floats] = prompt_mel,
     ) -> None:
         self._store = store
         self._speakers = speakers

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from torch import Tensor
+import numpy as np
+import torch
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import FlowPrompt
-from cosyvoice_runtime.vocoder.stream import check_speed
+from cosyvoice_runtime.speed import check_speed
 from cosyvoice_runtime.voice.digest import content_hash
 
 MAX_KEY_LENGTH = 256
@@ -30,9 +32,9 @@ class PromptTensors:
         speaker: float32 ``[D]``.
     """
 
-    tokens: Tensor
-    mel: Tensor
-    speaker: Tensor
+    tokens: Array
+    mel: Array
+    speaker: Array
 
     @cached_property
     def key(self) -> str:
@@ -44,20 +46,21 @@ class PromptTensors:
         Raises:
             InvalidInput: a tensor has another type, or holds NaN or infinity.
         """
-        if self.tokens.dim() != 1 or self.tokens.is_floating_point():
+        if self.tokens.ndim != 1 or self.tokens.dtype.kind not in "iu":
             raise InvalidInput(
                 "prompt_speech_tokens", _kind(self.tokens), "a row of whole numbers is expected"
             )
-        for name, tensor in (("prompt_speech_feat", self.mel), ("prompt_spk_embedding", self.speaker)):
-            if not tensor.is_floating_point():
-                raise InvalidInput(name, _kind(tensor), "floats are expected")
-            if not tensor.isfinite().all():
+        for name, array in (("prompt_speech_feat", self.mel), ("prompt_spk_embedding", self.speaker)):
+            if array.dtype.kind != "f":
+                raise InvalidInput(name, _kind(array), "floats are expected")
+            if not np.isfinite(array).all():
                 raise InvalidInput(name, "NaN or infinity", "finite values are expected")
-            if tensor.numel() and tensor.abs().max() > MAX_PROMPT_VALUE:
+            if array.size and np.abs(array).max() > MAX_PROMPT_VALUE:
                 raise InvalidInput(
-                    name, tensor.abs().max().item(), f"at most {MAX_PROMPT_VALUE:g} is expected"
+                    name, np.abs(array).max().item(), f"at most {MAX_PROMPT_VALUE:g} is expected"
                 )
-        return FlowPrompt(self.tokens.long(), self.mel.float(), self.speaker.float())
+        floats = (torch.from_numpy(array.astype(np.float32)) for array in (self.mel, self.speaker))
+        return FlowPrompt(torch.from_numpy(self.tokens.astype(np.int64)), *floats)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,5 +137,5 @@ def _check_name(field: str, name: object) -> None:
         raise InvalidInput(field, name, f"1 to {MAX_KEY_LENGTH} characters are expected")
 
 
-def _kind(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+def _kind(array: Array) -> str:
+    return f"{array.dtype} {array.shape}"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls
 from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets

@@ -20,23 +20,20 @@ from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.device import on_own_stream
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import (
-    DUE_S,
-    SHORT_TURN_BLOCKS,
+    GPU_BLOCKS,
     Share,
     TurnBudget,
     WaveJob,
     plan_turn,
     plan_turn_of_gpu,
     priority,
-    short_turn_blocks,
+    urgent,
 )
 
 logger = logging.getLogger(__name__)
 
 
 CPU = torch.device("cpu")
-LIVE_S = 5.0
-"""After a chunk that somebody waited to hear, the next one may come at any moment."""
 
 
 class WaveScheduler:
@@ -77,7 +74,7 @@ class WaveScheduler:
         self._max_waiting = max_waiting
         self._block_tokens = block_tokens
         self._on_gpu = device.type == "cuda"
-        self._budget = TurnBudget(turn_s, block_tokens * (SHORT_TURN_BLOCKS if self._on_gpu else 1))
+        self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if self._on_gpu else 1))
         self._on_waiting = on_waiting
         self._on_turn = on_turn
         self._device = device
@@ -85,7 +82,6 @@ class WaveScheduler:
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
-        self._live_s = -LIVE_S
         self._wake = threading.Condition()
         self._closed = False
         self._refusal: CosyVoiceError | None = None
@@ -111,10 +107,7 @@ class WaveScheduler:
                 raise copy.copy(self._refusal)
             if len(self._jobs) >= self._max_waiting and not chunk.cancel:
                 raise OverloadedError(f"{len(self._jobs)} chunks wait, the limit; try again later")
-            now = self._clock()
-            if chunk.cushion_s < DUE_S:
-                self._live_s = now
-            self._jobs.append(WaveJob(chunk, deliver, now + chunk.cushion_s))
+            self._jobs.append(WaveJob(chunk, deliver, self._clock() + chunk.cushion_s))
             self._tell_waiting()
             self._wake.notify()
 
@@ -226,10 +219,8 @@ class WaveScheduler:
     def _plan(self, jobs: list[WaveJob]) -> list[Share]:
         if not self._on_gpu:
             return plan_turn(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
-        tokens, now = self._budget.tokens, self._clock()
-        if now - self._live_s < LIVE_S:
-            tokens = min(tokens, short_turn_blocks(jobs, now) * self._block_tokens)
-        return plan_turn_of_gpu(jobs, self._max_rows, tokens, self._block_tokens)
+        jobs = urgent(jobs, self._clock())
+        return plan_turn_of_gpu(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
 
     def _take_turn(self, shares: list[Share]) -> list[tuple[WaveJob, WaveOutcome]]:
         moments.note("a turn begins")

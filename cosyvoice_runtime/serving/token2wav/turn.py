@@ -93,22 +93,22 @@ def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_
     return shares
 
 
-SHORT_TURN_BLOCKS = 8
+GPU_BLOCKS = 8
 """Blocks of a turn that a GPU computes in about twice the time of one."""
 DUE_S = 0.5
 """Several turns: whose listener runs dry within it should not miss the next one."""
 
 
-def short_turn_blocks(jobs: Sequence[WaveJob], now: float) -> int:
-    """Blocks that a turn has at most where new listeners come.
+def urgent(jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
+    """Those that the next turn of a GPU is for: of few jobs, the ones whose listeners run dry soon.
 
-    Whose first audio is asked for meanwhile waits for its end. It is longer only for those who run dry soon:
-    a GPU does more in the same time with many rows.
+    A turn that is theirs alone is over sooner. With many jobs, a GPU gains more by many rows.
 
     Args:
         jobs: at most one of each utterance.
     """
-    return max(SHORT_TURN_BLOCKS, sum(job.deadline < now + DUE_S for job in jobs))
+    due = [job for job in jobs if job.deadline < now + DUE_S]
+    return due if due and len(jobs) <= GPU_BLOCKS else list(jobs)
 
 
 FIRST_BLOCKS = 2

@@ -43,13 +43,16 @@ def read_parameters(arguments: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def read_settings(arguments: Mapping[str, str], section: type[Settings]) -> Settings:
-    """The model's settings, with logging and torch's threads set up as they say.
+    """The model's settings, with logging set up as they say.
 
     Args:
         arguments: of ``TritonPythonModel.initialize``.
     """
-    import torch  # takes seconds, and memory: a door reads no more than the parameters
+    return section.from_parameters(read_parameters(arguments))
 
-    settings = section.from_parameters(read_parameters(arguments))
-    torch.set_num_threads(settings.threads)
-    return settings
+
+def limit_torch(threads: int) -> None:
+    """CPU threads of one operation of torch in this process, for models that compute with it."""
+    import torch  # takes seconds, and memory: other models don't
+
+    torch.set_num_threads(threads)

@@ -9,9 +9,8 @@ from contextlib import aclosing
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import CosyVoiceError, StageError, StageLostError
 from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
@@ -103,15 +102,15 @@ class StageClient:
         """
         await self._calls.stages.back(self._return_s)
 
-    async def speech_tokens(self, samples: Tensor) -> Tensor:
+    async def speech_tokens(self, samples: Floats) -> Ids:
         """16 kHz samples, float32 ``[n]``, to speech tokens, int32 ``[m]``."""
         outputs = await self._calls.call(AUDIO_TOKENIZER, _reference(samples))
-        return torch.from_numpy(outputs["prompt_speech_tokens"].reshape(-1).astype(np.int32))
+        return outputs["prompt_speech_tokens"].reshape(-1).astype(np.int32)
 
-    async def speaker_embedding(self, samples: Tensor) -> Tensor:
+    async def speaker_embedding(self, samples: Floats) -> Floats:
         """16 kHz samples, float32 ``[n]``, to a speaker embedding, float32 ``[D]``."""
         outputs = await self._calls.call(SPEAKER_EMBEDDING, _reference(samples))
-        return torch.from_numpy(outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32))
+        return outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32)
 
     def generate(
         self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
@@ -175,7 +174,7 @@ class StageClient:
         last: bool,
         settings: WaveSettings,
         cushion_s: float,
-    ) -> Tensor:
+    ) -> Floats:
         inputs = {
             "utterance_id": utterance_id,
             "speech_tokens": tokens,
@@ -189,7 +188,7 @@ class StageClient:
         self._waves[utterance_id] = answer = answer_of(self._wave(inputs, settings.voice))
         answer.add_done_callback(lambda _: self._waves.pop(utterance_id, None))
         outputs = await asyncio.shield(answer)
-        return torch.tensor(outputs["waveform"].reshape(-1))  # a copy: the array is read-only
+        return outputs["waveform"].reshape(-1)
 
     def drop(self, utterance_id: str) -> None:
         self._in_background(self._drop(utterance_id))
@@ -315,13 +314,13 @@ async def _further(pieces: TextPieces) -> AsyncIterator[Mapping[str, Any]]:
         yield {"end_text": True}
 
 
-def _reference(samples: Tensor) -> dict[str, Any]:
-    return {"reference_wav": samples.numpy(), "reference_wav_len": len(samples)}
+def _reference(samples: Floats) -> dict[str, Any]:
+    return {"reference_wav": samples, "reference_wav_len": len(samples)}
 
 
 def _voice(voice: Voice) -> dict[str, Any]:
     return {
-        "prompt_speech_tokens": voice.speech_tokens.numpy(),
-        "prompt_speech_feat": voice.prompt_mel.numpy(),
-        "prompt_spk_embedding": voice.speaker_embedding.numpy(),
+        "prompt_speech_tokens": voice.speech_tokens,
+        "prompt_speech_feat": voice.prompt_mel,
+        "prompt_spk_embedding": voice.speaker_embedding,
     }

@@ -12,6 +12,7 @@ from coded_engine import TIMEOUT_S, CodedEngine
 from engine_drivers import own_threads
 
 from cosyvoice_runtime.lm import Generation
+from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, ConversionOptions, convert
@@ -130,6 +131,14 @@ def vllm_settings(tiny_checkpoint: Path, vllm_exports: dict[str, Path]) -> Calla
         return _built(tiny_checkpoint, "vllm", vllm_exports["float32"], changes)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def onnx_export(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of engine ``onnx`` with weights in float32."""
+    directory = tmp_path_factory.mktemp("onnx") / "speech_lm"
+    export_lm(tiny_checkpoint, directory, "float32")
+    return directory
 
 
 def _built(

@@ -17,10 +17,11 @@ from coded_engine import (
     open_request,
 )
 
-from cosyvoice_runtime.checkpoint import load_config
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, WithdrawnError, status_of
-from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions
+from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM
 from cosyvoice_runtime.serving.lm.engine import ENGINES, TAKE_OPEN_TEXT, prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request, RequestReader, read_text
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
@@ -172,15 +173,22 @@ def test_engine_that_breaks_down_ends_those_that_wait_for_text(make_scheduler):
     assert later.wait().tokens == [3 * SPAN + 1]
 
 
-@pytest.fixture(scope="module")
-def torch_settings(tiny_checkpoint) -> TensorrtLlmSettings:
+@pytest.fixture(scope="module", params=TAKE_OPEN_TEXT)
+def own_settings(request, tiny_checkpoint, onnx_export) -> TensorrtLlmSettings:
+    """Of each engine of the library's own, with weights in float32."""
     return TensorrtLlmSettings(
-        checkpoint_dir=tiny_checkpoint, max_slots=2, max_tokens=200, max_sequence_tokens=400
+        engine=request.param,
+        engine_dir=onnx_export,
+        weight_format="float32",
+        checkpoint_dir=tiny_checkpoint,
+        max_slots=2,
+        max_tokens=200,
+        max_sequence_tokens=400,
     ).resolved(Machine(cores=1, gpu=False))
 
 
-def test_engine_torch_speaks_as_the_library_does(torch_settings, make_scheduler, tiny_checkpoint):
-    open_engine = prepare_engine(torch_settings)
+def test_own_engines_speak_as_the_library_does(own_settings, make_scheduler, tiny_checkpoint):
+    open_engine = prepare_engine(own_settings)
     scheduler = make_scheduler(open_engine)
     prompt = Prompt((), prompt_text=[3, 4, 5], prompt_speech=range(20))
     options = SamplingOptions(seed=7, ceiling=150)
@@ -190,14 +198,16 @@ def test_engine_torch_speaks_as_the_library_does(torch_settings, make_scheduler,
     for start in range(0, len(text), 7):
         scheduler.push_text("a", text[start : start + 7], start + 7 >= len(text))
     reader.wait()
-    decoder: BatchDecoder = open_engine()._decoder
+    config = load_config(tiny_checkpoint)
+    tensors = load_tensors(Layout(tiny_checkpoint), "llm", config)
+    decoder = BatchDecoder(SpeechLM.from_tensors(config.speech_lm, tensors), slots=2, max_len=400)
     expected = decoder.add_stream(options, prompt.prompt_text, prompt.prompt_speech)
     decoder.push_text(expected, text)
     decoder.end_text(expected)
     while expected.finish_reason is None:
         decoder.step()
     assert (reader.tokens, reader.reason) == (expected.tokens, expected.finish_reason)
-    assert load_config(tiny_checkpoint).speech_lm.interleaves_text
+    assert config.speech_lm.interleaves_text
 
 
 OPEN = {"text_open": True, "request_output_len": 50}
@@ -221,9 +231,8 @@ def test_opening_holds_the_prompt_alone():
 
 @pytest.mark.parametrize("engine", sorted(ENGINES.keys() - set(TAKE_OPEN_TEXT)))
 def test_engines_that_take_text_whole_refuse_it_in_pieces(engine):
-    message = (
-        f"text_open: True is not accepted; engine {engine} takes the text of a request whole; torch takes"
-    )
+    whole = f"engine {engine} takes the text of a request whole"
+    message = f"text_open: True is not accepted; {whole}; torch and onnx take it in pieces"
     with pytest.raises(InvalidInput, match=message):
         RequestReader(VOCABULARY, 100, 1000, engine).read(OPENING, OPEN, "a")
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import grpc
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
@@ -425,7 +424,9 @@ def test_utterance_that_a_chunk_opened_after_its_cancel_is_cancelled_again(stage
         return response
 
     fake.infer = infer
-    voice = Voice("0" * 64, "x", torch.zeros(1, dtype=torch.int32), torch.zeros(2, 80), torch.zeros(192), "c")
+    voice = Voice(
+        "0" * 64, "x", np.zeros(1, np.int32), np.zeros((2, 80), np.float32), np.zeros(192, np.float32), "c"
+    )
 
     async def use(calls: GrpcCalls) -> None:
         stages = StageClient(calls, MergedVocabulary(100, 6564))

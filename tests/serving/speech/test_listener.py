@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import torch
 from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL, InferenceRequest
 
 from cosyvoice_runtime.lm import FinishReason
@@ -18,7 +17,7 @@ from cosyvoice_runtime.serving.triton.request import ClientGoneError, Reply
 
 
 def chunk(segment: int, reason: FinishReason | None) -> AudioChunk:
-    return AudioChunk(torch.full((3,), segment / 10), 24_000, segment, reason)
+    return AudioChunk(np.full(3, segment / 10, np.float32), 24_000, segment, reason)
 
 
 def heard(request: InferenceRequest, chunks: Sequence[AudioChunk]) -> BaseException | None:
@@ -59,7 +58,7 @@ def test_whole_answer_has_all_samples_and_the_worst_reason(reasons, told):
     assert heard(request, segments) is None
     [response] = request.sender.responses
     outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
-    np.testing.assert_array_equal(outputs["waveform"][0], torch.cat([part.samples for part in segments]))
+    np.testing.assert_array_equal(outputs["waveform"][0], np.concatenate([part.samples for part in segments]))
     assert outputs["finish_reason"].item() == told.encode()
     assert request.sender.flags == [TRITONSERVER_RESPONSE_COMPLETE_FINAL]
 

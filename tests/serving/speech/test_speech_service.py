@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from triton_python_backend_utils import InferenceRequest
 
@@ -29,8 +28,10 @@ from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice, VoiceStore
 
-PROMPT = torch.arange(15, dtype=torch.int32)
-VOICE = Voice("0" * 64, "words", PROMPT, torch.zeros(30, 80), torch.zeros(192), "checkpoint")
+PROMPT = np.arange(15, dtype=np.int32)
+VOICE = Voice(
+    "0" * 64, "words", PROMPT, np.zeros((30, 80), np.float32), np.zeros(192, np.float32), "checkpoint"
+)
 TEXT = {"target_text": np.array([[b"Hello there."]], np.object_), "seed": np.array([[1]], np.int64)}
 
 
@@ -60,7 +61,7 @@ class Ear:
 
     @property
     def tokens(self) -> list[int]:
-        return torch.cat([chunk.samples for chunk in self.chunks])[::TOKEN_SAMPLES].int().tolist()
+        return np.concatenate([chunk.samples for chunk in self.chunks])[::TOKEN_SAMPLES].astype(int).tolist()
 
 
 @pytest.fixture(scope="module")

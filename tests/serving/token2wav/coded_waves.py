@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -127,7 +128,7 @@ class FakeClock:
         return self.now
 
 
-PROMPT = PromptTensors(torch.zeros(0), torch.zeros(0, 20), torch.zeros(12))
+PROMPT = PromptTensors(np.zeros(0, np.int32), np.zeros((0, 20), np.float32), np.zeros(12, np.float32))
 
 
 def chunk(

@@ -17,9 +17,11 @@ def prompt_tensors(token2wav: Token2Wav, tokens: int, seed: int = 0) -> PromptTe
     config = token2wav.flow.flow.config
     generator = torch.Generator().manual_seed(seed)
     return PromptTensors(
-        torch.randint(config.token_vocab_size, (tokens,), generator=generator, dtype=torch.int32),
-        -6 + 2 * torch.randn(config.frames_per_token * tokens, config.mel_bins, generator=generator),
-        torch.randn(config.speaker_dim, generator=generator),
+        torch.randint(config.token_vocab_size, (tokens,), generator=generator, dtype=torch.int32).numpy(),
+        (
+            -6 + 2 * torch.randn(config.frames_per_token * tokens, config.mel_bins, generator=generator)
+        ).numpy(),
+        torch.randn(config.speaker_dim, generator=generator).numpy(),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
@@ -74,24 +73,27 @@ def test_hash_names_the_voice_that_has_it_and_no_other(token2wav, voices):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"tokens": torch.tensor([6561] * 30)}, "prompt_speech_tokens: .*6561.* tokens are 0 to 6560"),
-        ({"tokens": torch.tensor([-1] * 30)}, "prompt_speech_tokens: "),
-        ({"mel": torch.zeros(59, 80)}, r"prompt_speech_feat: .*59, 80.* its shape must be \(60, 80\)"),
-        ({"mel": torch.full((60, 80), torch.nan)}, "prompt_speech_feat: 'NaN or infinity'"),
-        ({"speaker": torch.zeros(3)}, "prompt_spk_embedding: .*its shape must be"),
-        ({"speaker": torch.full((192,), torch.inf)}, "prompt_spk_embedding: 'NaN or infinity'"),
-        ({"tokens": torch.zeros(30)}, "prompt_speech_tokens: .*float32 .* a row of whole numbers"),
+        ({"tokens": np.full(30, 6561)}, "prompt_speech_tokens: .*6561.* tokens are 0 to 6560"),
+        ({"tokens": np.full(30, -1)}, "prompt_speech_tokens: "),
         (
-            {"tokens": torch.zeros(1, 30, dtype=torch.int32)},
+            {"mel": np.zeros((59, 80), np.float32)},
+            r"prompt_speech_feat: .*59, 80.* its shape must be \(60, 80\)",
+        ),
+        ({"mel": np.full((60, 80), np.nan, np.float32)}, "prompt_speech_feat: 'NaN or infinity'"),
+        ({"speaker": np.zeros(3, np.float32)}, "prompt_spk_embedding: .*its shape must be"),
+        ({"speaker": np.full(192, np.inf, np.float32)}, "prompt_spk_embedding: 'NaN or infinity'"),
+        ({"tokens": np.zeros(30, np.float32)}, "prompt_speech_tokens: .*float32 .* a row of whole numbers"),
+        (
+            {"tokens": np.zeros((1, 30), np.int32)},
             "prompt_speech_tokens: .* a row of whole numbers",
         ),
         (
-            {"mel": torch.zeros(60, 80, dtype=torch.int32)},
+            {"mel": np.zeros((60, 80), np.int32)},
             "prompt_speech_feat: .*int32 .* floats are expected",
         ),
-        ({"mel": torch.zeros(60)}, "prompt_speech_feat: .* its shape must be"),
+        ({"mel": np.zeros(60, np.float32)}, "prompt_speech_feat: .* its shape must be"),
         (
-            {"tokens": torch.zeros(751, dtype=torch.int32), "mel": torch.zeros(1502, 80)},
+            {"tokens": np.zeros(751, np.int32), "mel": np.zeros((1502, 80), np.float32)},
             r"prompt_speech_tokens: .751. is not accepted; a prompt has at most 750 tokens \(30 s\)",
         ),
     ],
@@ -162,7 +164,7 @@ def test_prompt_too_long_for_all_pages_takes_none_from_other_voices(token2wav, v
 
 def test_voice_that_would_overflow_the_networks_fails_alone(service, token2wav):
     good = prompt_tensors(token2wav, 60)
-    wild = PromptTensors(good.tokens, torch.full_like(good.mel, 3e38), good.speaker)
+    wild = PromptTensors(good.tokens, np.full_like(good.mel, 3e38), good.speaker)
     tokens = speech_tokens(40, 1)
     expected = alone(token2wav, good, tokens)
     rows = [

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.serving.token2wav.turn import (
     DUE_S,
-    SHORT_TURN_BLOCKS,
+    GPU_BLOCKS,
     TurnBudget,
     WaveJob,
     plan_turn,
     plan_turn_of_gpu,
-    short_turn_blocks,
+    urgent,
 )
 
 BLOCK = 25
@@ -75,10 +75,15 @@ def test_most_urgent_job_of_a_gpu_gets_the_blocks_of_a_first_chunk():
     assert gpu_tokens(16, 41, budget=1000) == [16, 25]
 
 
-def test_turn_where_new_listeners_come_is_long_only_for_those_who_run_dry_soon():
-    many = jobs(*[25] * (3 * SHORT_TURN_BLOCKS))  # a second later each
-    assert short_turn_blocks(many, now=0.0) == SHORT_TURN_BLOCKS
-    assert short_turn_blocks(many, now=2.0 * SHORT_TURN_BLOCKS - DUE_S) == 2 * SHORT_TURN_BLOCKS
+def test_few_jobs_wait_for_those_whose_listeners_run_dry_soon():
+    few = jobs(*[25] * GPU_BLOCKS)  # due a second later each
+    assert urgent(few, now=2.0 - DUE_S / 2) == few[:3]
+    assert urgent(few, now=-1.0) == few
+
+
+def test_many_jobs_are_served_together():
+    many = jobs(*[25] * (GPU_BLOCKS + 1))
+    assert urgent(many, now=0.0) == many
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=20), st.integers(1, 2000), st.integers(1, 16))

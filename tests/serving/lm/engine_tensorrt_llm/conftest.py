@@ -9,7 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.lm import SpeechLM
 from trtllm_fake import FakeTrtllm, install
 

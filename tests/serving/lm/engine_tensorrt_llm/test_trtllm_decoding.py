@@ -11,7 +11,8 @@ from cosyvoice_runtime.checkpoint.huggingface import SILENT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.generation import TokenLimits
-from cosyvoice_runtime.lm.sampling import SamplerState, sample
+from cosyvoice_runtime.lm.sampling import SamplerState
+from cosyvoice_runtime.lm.tensor_sampling import sample
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import LAYOUTS, EngineVocabulary
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.requests import RequestMaker
 from trtllm_fake import bindings, kernels

@@ -10,7 +10,8 @@ import torch
 from coded_vllm import ExportedLM
 from safetensors.torch import load_file
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
 from cosyvoice_runtime.lm.prompt import PromptPart, Table

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import Generation
-from cosyvoice_runtime.lm.sampling import NOT_FINITE, sample_batch
+from cosyvoice_runtime.lm.host_steps import blocked_ids
+from cosyvoice_runtime.lm.sampling import NOT_FINITE
+from cosyvoice_runtime.lm.tensor_sampling import sample_batch
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import EngineVocabulary
 
 
@@ -66,10 +68,8 @@ class LibrarySampler:
 
     def _draw(self, logits: Sequence[Tensor], generations: Sequence[Generation]) -> list[int]:
         """A speech id of each sequence; the end of speech where the logits are broken."""
-        blocked = [generation.blocked for generation in generations]
-        mask = torch.tensor(blocked) if any(map(any, blocked)) else None
         samplers = [generation.sampler for generation in generations]
-        tokens = sample_batch(self._speech_logits(logits), samplers, mask)
+        tokens = sample_batch(self._speech_logits(logits), samplers, blocked_ids(generations))
         for generation, token in zip(generations, tokens, strict=True):
             generation.accept(token)
         end = self._vocabulary.speech_rows - len(self._vocabulary.stop_ids)

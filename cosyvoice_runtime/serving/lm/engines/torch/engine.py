@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import cast
 
 import torch
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, GraphCapture
 from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, step_obstacle
-from cosyvoice_runtime.lm import (
-    BatchDecoder,
-    Emission,
-    Generation,
-    Prompt,
-    SamplingOptions,
-    SpeechLM,
-)
+from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
 from cosyvoice_runtime.lm.step_graphs import LogitsStep
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.serving.lm.batch_engine import BatchEngine
 from cosyvoice_runtime.serving.lm.cache_room import check_cache_room
 from cosyvoice_runtime.serving.lm.engine import OpenEngine, Progress
 from cosyvoice_runtime.serving.lm.engines.torch.step_streams import StepStreams
@@ -40,8 +33,8 @@ GPU_PREFILL_BATCH = 16
 """Prompts in one pass: 16 of usual length take three times as long as one."""
 
 
-class TorchEngine:
-    """`BatchDecoder` as an engine; its `Generation` objects are the handles.
+class TorchEngine(BatchEngine):
+    """`BatchDecoder` as an engine.
 
     Args:
         graphs: on a GPU, replay captured steps.
@@ -62,65 +55,45 @@ class TorchEngine:
         step_draw: DrawSlots | None = None,
         shared: SharedGpu | None = None,
     ) -> None:
-        self.slots = slots
         on_gpu = lm.device.type == "cuda"
         self._streams = StepStreams(lm.device, shared) if on_gpu else None
-        self.prefill_batch = GPU_PREFILL_BATCH if on_gpu else 1
+        prefill_batch = GPU_PREFILL_BATCH if on_gpu else 1
         capture: GraphCapture | None = None
         if self._streams is not None and graphs:
             capture = self._streams.capture(CudaGraphCapture(lm.device))
         started = time.monotonic()
-        self._decoder = BatchDecoder(
+        decoder = BatchDecoder(
             lm,
             slots,
             max_len,
             capture=capture,
-            prefill_batch=self.prefill_batch,
+            prefill_batch=prefill_batch,
             captured_step=step,
             draw=draw,
             step_draw=step_draw,
         )
+        super().__init__(decoder, prefill_batch)
         if on_gpu:
             torch.cuda.synchronize(lm.device)  # before steps on another stream than this thread's
         logger.info(
             "engine torch: %d slots of %d positions, %.0f MiB of cache, %s",
             slots,
             max_len,
-            self._decoder.cache_bytes / 2**20,
+            decoder.cache_bytes / 2**20,
             "eager steps, draws on the host"
             if capture is None
             else f"steps and prompts captured in {time.monotonic() - started:.1f} s, "
             f"draws in {'plain operations' if draw is draw_plain else 'one kernel'} among them",
         )
 
-    def add(self, prompt: Prompt, options: SamplingOptions) -> Generation:
-        return self._decoder.add(prompt, options)
-
-    def add_open(self, prompt: Prompt, options: SamplingOptions) -> Generation:
-        return self._decoder.add_stream(
-            options, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text
-        )
-
-    def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
-        self._decoder.push_text(cast(Generation, handle), ids)
-
-    def end_text(self, handle: Hashable) -> None:
-        self._decoder.end_text(cast(Generation, handle))
-
-    def waits_for_text(self, handle: Hashable) -> bool:
-        return cast(Generation, handle).waiting
-
     def step(self) -> list[Progress]:
         with nullcontext() if self._streams is None else self._streams.next():
-            return [_progress(emission) for emission in self._decoder.step()]
-
-    def cancel(self, handle: Hashable) -> None:
-        self._decoder.cancel(cast(Generation, handle))
+            return super().step()
 
     def close(self) -> None:
         if self._streams is not None:
             self._streams.wait()  # steps under way write into memory that is free after this
-        del self._decoder
+        super().close()
 
 
 def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> OpenEngine:
@@ -164,8 +137,3 @@ def _draw_behind_fused_step() -> DrawSlots:
     from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw
 
     return chained_slot_draw
-
-
-def _progress(emission: Emission) -> Progress:
-    generation, token, reason = emission
-    return Progress(generation, [] if token is None else [token], reason, generation.error)

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory

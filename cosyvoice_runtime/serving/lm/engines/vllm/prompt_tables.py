@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.tensors import read_tensors
+from cosyvoice_runtime.checkpoint.as_torch import read_tensors
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from cosyvoice_runtime.serving.lm.engines.vllm.export import PROMPT_TABLES

@@ -11,7 +11,9 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDi
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.lm import Generation
-from cosyvoice_runtime.lm.sampling import NOT_FINITE, sample_batch
+from cosyvoice_runtime.lm.host_steps import blocked_ids
+from cosyvoice_runtime.lm.sampling import NOT_FINITE
+from cosyvoice_runtime.lm.tensor_sampling import sample_batch
 from cosyvoice_runtime.serving.lm.engines.vllm.export import not_finite_id
 from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY, VllmUtterance
 
@@ -74,10 +76,8 @@ class SpeechSampler(LogitsProcessor):
         return logits.fill_(-torch.inf).scatter_(1, torch.tensor(tokens, device=logits.device)[:, None], 0.0)
 
     def _draw(self, logits: Tensor, generations: Sequence[Generation]) -> list[int]:
-        blocked = [generation.blocked for generation in generations]
-        mask = torch.tensor(blocked) if any(map(any, blocked)) else None
         samplers = [generation.sampler for generation in generations]
-        tokens = sample_batch(logits[:, : self._config.speech_rows], samplers, mask)
+        tokens = sample_batch(logits[:, : self._config.speech_rows], samplers, blocked_ids(generations))
         for generation, token in zip(generations, tokens, strict=True):
             generation.accept(token)
         broken = not_finite_id(self._config)

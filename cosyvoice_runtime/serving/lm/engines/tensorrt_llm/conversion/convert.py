@@ -12,7 +12,6 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
-from cosyvoice_runtime.checkpoint.tensors import Tensors
 from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.config_file import (
@@ -135,7 +134,7 @@ def _write(
         write_safetensors(directory / f"rank{rank}.safetensors", schema, dtype, told, dtypes)
 
 
-def _write_bias(path: Path, vocabulary: EngineVocabulary, tensors: Tensors) -> None:
+def _write_bias(path: Path, vocabulary: EngineVocabulary, tensors: dict[str, Tensor]) -> None:
     """In float32, the dtype of the logits, which TensorRT-LLM requires of it."""
     bias = head_bias(vocabulary, tensors)
     write_safetensors(path, {BIAS_NAME: tuple(bias.shape)}, torch.float32, [(BIAS_NAME, bias)])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors, read_tensors
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2
 from cosyvoice_runtime.checkpoint.huggingface import SPARE_ROWS, read_merged, recorded_vocabulary
@@ -12,7 +15,7 @@ from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
-from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE, Tensors, load_tensors, read_tensors
+from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError
 
 MERGED_WEIGHTS = "model.safetensors"
@@ -54,7 +57,7 @@ class Source:
             )
         return cls(directory, config, text_tokens, files, merged=False)
 
-    def tensors(self) -> Tensors:
+    def tensors(self) -> dict[str, Tensor]:
         """All tensors in the names of ``llm.pt``, mapped from the file where its format allows it.
 
         Raises:

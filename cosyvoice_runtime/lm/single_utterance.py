@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from cosyvoice_runtime.lm.decoder import DEFAULT_OPTIONS, BatchDecoder
+from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
+from cosyvoice_runtime.lm.running_batch import DEFAULT_OPTIONS
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 

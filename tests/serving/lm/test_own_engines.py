@@ -1,26 +1,56 @@
-"""The engine ``torch`` against the library's own generation."""
+"""The library's own engines against its own generation: the same tokens from the same seeds."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from coded_engine import CollectingReader
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 
 MACHINE = Machine(cores=1, gpu=False)
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from pathlib import Path
+
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
+from cosyvoice_runtime.serving.lm.engine import prepare_engine
+from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+
+checkpoint, directory = map(Path, sys.argv[1:])
+export_lm(checkpoint, directory, "float32")
+settings = TensorrtLlmSettings(
+    engine="onnx", engine_dir=directory, weight_format="float32", checkpoint_dir=checkpoint
+)
+engine = prepare_engine(settings.resolved(Machine(cores=1, gpu=False)))()
+engine.add(Prompt([3]), SamplingOptions(seed=1, min_tokens=3, max_tokens=3))
+rows = [row for _ in range(3) for row in engine.step()]
+print(len(rows), rows[-1].finish_reason.value)
+"""
 
 
-@pytest.fixture(scope="module")
-def settings(tiny_checkpoint: Path) -> TensorrtLlmSettings:
+@pytest.fixture(scope="module", params=["torch", "onnx"])
+def settings(request: pytest.FixtureRequest, tiny_checkpoint: Path, onnx_export: Path) -> TensorrtLlmSettings:
+    """Of each engine, with weights in float32."""
     return TensorrtLlmSettings(
-        checkpoint_dir=tiny_checkpoint, max_slots=3, max_tokens=60, max_sequence_tokens=128
+        engine=request.param,
+        engine_dir=onnx_export,
+        weight_format="float32",
+        checkpoint_dir=tiny_checkpoint,
+        max_slots=3,
+        max_tokens=60,
+        max_sequence_tokens=128,
     ).resolved(MACHINE)
 
 
@@ -67,12 +97,14 @@ def test_last_token_comes_with_the_reason(settings):
 def test_settings_accept_the_engines_that_are_there_and_no_other(settings):
     for engine in ENGINES:
         assert settings.replace(engine=engine).engine == engine
-    with pytest.raises(InvalidInput, match=f"engine: 'onnx' is not accepted; one of {', '.join(ENGINES)}"):
-        settings.replace(engine="onnx")
+    accepted = f"one of {', '.join(ENGINES)} or auto"
+    with pytest.raises(InvalidInput, match=f"engine: 'sglang' is not accepted; {accepted}"):
+        settings.replace(engine="sglang")
 
 
 def test_cache_too_small_for_the_slots_is_refused(settings):
-    message = r"kv_cache_tokens: 383 is not accepted; engine torch needs max_slots \* .* which is 384"
+    engine = settings.engine
+    message = rf"kv_cache_tokens: 383 is not accepted; engine {engine} needs max_slots \* .* which is 384"
     with pytest.raises(InvalidInput, match=message):
         prepare_engine(settings.replace(kv_cache_tokens=383))
 
@@ -85,5 +117,22 @@ def test_sequences_longer_than_the_network_knows_are_refused(settings, lm):
 
 
 def test_insisting_on_fused_kernels_without_a_gpu_is_an_error(settings):
-    with pytest.raises(InvalidInput, match=r"kernels: 'fused' .*need an NVIDIA GPU, not cpu"):
+    reason = "need an NVIDIA GPU, not cpu" if settings.engine == "torch" else "unless engine is torch"
+    with pytest.raises(InvalidInput, match=rf"kernels: 'fused' .*{reason}"):
         prepare_engine(settings.replace(kernels="fused"))
+
+
+def test_engine_onnx_refuses_files_in_another_format(tiny_checkpoint, onnx_export):
+    settings = TensorrtLlmSettings(
+        engine="onnx", engine_dir=onnx_export, checkpoint_dir=tiny_checkpoint, weight_format="int8"
+    )
+    with pytest.raises(EngineFileError, match=r"weight_format was .float32. when built, now .int8."):
+        prepare_engine(settings.resolved(MACHINE))
+
+
+def test_engine_onnx_is_written_and_works_without_torch(tiny_checkpoint, tmp_path):
+    """In a process that can't import it."""
+    command = [sys.executable, "-c", WITHOUT_TORCH, tiny_checkpoint, tmp_path / "speech_lm"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3", "length"]

@@ -1,0 +1,56 @@
+"""Safetensors files as arrays in mapped memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.errors import CheckpointError
+
+LENGTH_BYTES = 8
+"""Of the header, before it (safetensors' README)."""
+DTYPES: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "I64": np.dtype(np.int64),
+    "I32": np.dtype(np.int32),
+    "I16": np.dtype(np.int16),
+    "I8": np.dtype(np.int8),
+    "U8": np.dtype(np.uint8),
+    "BOOL": np.dtype(np.bool_),
+}
+
+
+def read_safetensors(path: Path) -> dict[str, Array]:
+    """Arrays by name; the file is memory-mapped, and writing changes no file.
+
+    numpy's reader of this format copies, and knows no bfloat16.
+
+    Raises:
+        CheckpointError: the file is damaged, or a tensor has a dtype that no network here has.
+    """
+    try:
+        with safe_open(path, "np"):
+            pass  # sizes and places are checked
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+            header = json.loads(file.read(length))
+        data = np.asarray(np.memmap(path, np.uint8, "c"))[LENGTH_BYTES + length :]
+        header.pop("__metadata__", None)
+        return {name: _array(data, **entry) for name, entry in header.items()}
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path}: truncated or damaged: {error}") from error
+
+
+def _array(data: Array, dtype: str, shape: list[int], data_offsets: tuple[int, int]) -> Array:
+    begin, end = data_offsets
+    return data[begin:end].view(DTYPES[dtype]).reshape(shape)

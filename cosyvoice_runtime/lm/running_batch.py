@@ -1,0 +1,172 @@
+"""In-flight batching: utterances join and leave a running batch between any two tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.cache_slots import CacheSlots
+from cosyvoice_runtime.lm.generation import Drawn, Emission, FinishReason, Generation, TokenLimits
+from cosyvoice_runtime.lm.prompt import Prompt, check_speech, check_text, num_positions
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.text_stream import TextStream
+
+
+class Steps(Protocol):
+    """Brings sequences of a cache forward."""
+
+    def advance(self, running: Sequence[Generation]) -> list[Drawn]:
+        """Feed what is ready, and say what has been drawn: at most one id for each sequence.
+
+        The caller has every id accepted before the next call. A sequence without room for its next text is
+        ended.
+        """
+
+
+DEFAULT_OPTIONS = SamplingOptions()
+
+
+class RunningBatch:
+    """Decodes as many utterances together as the cache has slots, one token each per `step`.
+
+    Not thread-safe: one owner adds, steps and cancels.
+
+    Args:
+        cache: an utterance has at most as many positions as a slot, prompt and generated tokens together.
+        steps: of a network over this cache.
+    """
+
+    def __init__(self, config: SpeechLMConfig, cache: CacheSlots, steps: Steps) -> None:
+        self._config = config
+        self._cache = cache
+        self._steps = steps
+        self._running: dict[int, Generation] = {}
+
+    @property
+    def free_slots(self) -> int:
+        """Utterances that can be added now."""
+        return self._cache.free_slots
+
+    @property
+    def active(self) -> list[Generation]:
+        """Utterances that hold a slot, waiting ones included."""
+        return list(self._running.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step would do anything; False if all utterances wait for text."""
+        return any(not generation.waiting for generation in self._running.values())
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of the key-value cache, allocated once."""
+        return self._cache.bytes
+
+    def add(self, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS) -> Generation:
+        """Take a slot for an utterance whose text is known; its prompt is fed by the next `step`.
+
+        Raises:
+            InvalidInput: an id is outside its table, or prompt and wanted length don't fit into ``max_len``.
+            CacheFullError: no slot is free.
+        """
+        prompt.check(self._config)
+        parts = prompt.parts()
+        self._check_room(num_positions(parts), options)
+        limits = TokenLimits.of(options, len(prompt.text))
+        return self._admit(Generation(self._config, options, prompt.prompt_speech, limits, feed=parts))
+
+    def add_stream(
+        self,
+        options: SamplingOptions = DEFAULT_OPTIONS,
+        prompt_text: Sequence[int] = (),
+        prompt_speech: Sequence[int] = (),
+        upstream_feeding: bool = False,
+        lead_text: Sequence[int] = (),
+    ) -> Generation:
+        """Take a slot for an utterance whose text arrives through `push_text`; see `TextStream`.
+
+        Derived length limits apply from the end of the text on; ``max_tokens``, ``ceiling`` and ``max_len``
+        always do.
+
+        Raises:
+            InvalidInput: as `add`.
+            CacheFullError: no slot is free.
+        """
+        config = self._config
+        check_text("prompt_text", [*lead_text, *prompt_text], config)
+        check_speech("prompt_speech", prompt_speech, config)
+        self._check_room(len(lead_text) + len(prompt_text) + len(prompt_speech) + 2, options)
+        stream = TextStream(config, prompt_text, prompt_speech, upstream_feeding, lead_text)
+        most = options.max_tokens or options.ceiling or self._cache.max_len
+        limits = TokenLimits(options.min_tokens or 0, most)
+        return self._admit(Generation(config, options, prompt_speech, limits, stream=stream))
+
+    def push_text(self, generation: Generation, ids: Sequence[int]) -> None:
+        """Add text to a stream; without effect once the utterance has ended.
+
+        Raises:
+            InvalidInput: an id is outside the table, or the utterance takes no further text.
+        """
+        check_text("text", ids, self._config)
+        generation.push_text(ids)
+
+    def end_text(self, generation: Generation) -> None:
+        """Say that no further text follows.
+
+        Raises:
+            InvalidInput: the utterance takes no text, or none was ever pushed.
+        """
+        generation.end_text()
+
+    def cancel(self, generation: Generation) -> None:
+        """End an utterance and free its slot at once; no effect if it has already ended."""
+        if generation.finish_reason is None:
+            generation.finish(FinishReason.CANCELLED)
+            self._release(generation)
+
+    def step(self) -> list[Emission]:
+        """Bring every utterance forward by one token, those waiting for text excepted.
+
+        An utterance whose logits are not finite ends alone, with reason ``error``.
+
+        Returns:
+            at most one emission per utterance. One that drew a fill marker has none, one without room
+            for its next text ends with reason ``length``. With captured steps the tokens are those of the
+            step before: the first call for an utterance brings none.
+        """
+        tokens = {drawn.sequence: self._accept(drawn) for drawn in self._steps.advance(self.active)}
+        return list(self._emissions(tokens))
+
+    def _admit(self, generation: Generation) -> Generation:
+        generation.slot = self._cache.acquire()
+        self._running[generation.slot] = generation
+        return generation
+
+    def _release(self, generation: Generation) -> None:
+        del self._running[generation.slot]
+        self._cache.release(generation.slot, wipe=generation.finish_reason is FinishReason.ERROR)
+
+    def _check_room(self, positions: int, options: SamplingOptions) -> None:
+        room = self._cache.max_len - positions + 1  # the last token is never fed
+        if room < 1:
+            raise InvalidInput("prompt", f"{positions} positions", f"at most {self._cache.max_len}")
+        for field in ("min_tokens", "max_tokens"):
+            wanted = getattr(options, field)
+            if wanted is not None and wanted > room:
+                raise InvalidInput(field, wanted, f"after this prompt there is room for {room}")
+
+    def _accept(self, drawn: Drawn) -> int | None:
+        token = drawn.sequence.accept(drawn.id)
+        if token is not None and drawn.position == self._cache.max_len:
+            drawn.sequence.finish(FinishReason.LENGTH)
+        return token
+
+    def _emissions(self, tokens: dict[Generation, int | None]) -> Iterator[Emission]:
+        for sequence in self.active:
+            token = tokens.get(sequence)
+            if token is not None or sequence.finish_reason is not None:
+                yield Emission(sequence, token, sequence.finish_reason)
+            if sequence.finish_reason is not None:
+                self._release(sequence)

@@ -1,0 +1,1 @@
+"""The networks on ONNX Runtime and numpy, without PyTorch."""

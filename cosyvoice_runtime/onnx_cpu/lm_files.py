@@ -1,0 +1,113 @@
+"""The speech LM's files for ONNX Runtime: graph, weights and embeddings, and what they were made from."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import cosyvoice_runtime
+from cosyvoice_runtime.checkpoint.checksums import read_checksums
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
+from cosyvoice_runtime.errors import CheckpointError, EngineFileError
+from cosyvoice_runtime.lm.prompt import Table
+from cosyvoice_runtime.sha256 import sha256_of
+
+MODEL, WEIGHTS = "model.onnx", "weights.bin"
+PROMPT_MODEL, PROMPT_WEIGHTS = "prompt.onnx", "prompt.bin"
+WEIGHT_FORMATS = ("float32", "int8")
+EMBEDDINGS, LAST, TOTAL, LOGITS = "embeddings", "last", "total", "logits"
+"""Ports of the graph."""
+KINDS = ("keys", "values")
+SOURCE = Path(cosyvoice_runtime.__file__).parent
+WRITERS = ("compiled/export/graph.py", "onnx_cpu/lm_export.py", "onnx_cpu/lm_graph.py")
+"""Modules that say what the files hold."""
+
+
+def past_name(layer: int, kind: str) -> str:
+    """Input of a layer's keys or values."""
+    return f"past_{kind}_{layer}"
+
+
+def present_name(layer: int, kind: str) -> str:
+    """Output of a layer's keys or values."""
+    return f"present_{kind}_{layer}"
+
+
+class LmFiles(NamedTuple):
+    """Files in a directory."""
+
+    directory: Path
+
+    @property
+    def model(self) -> Path:
+        return self.directory / MODEL
+
+    @property
+    def weights(self) -> Path:
+        return self.directory / WEIGHTS
+
+    @property
+    def prompt_model(self) -> Path:
+        """Graph for prompts alone; absent where the other one is for them, too."""
+        return self.directory / PROMPT_MODEL
+
+    @property
+    def prompt_weights(self) -> Path:
+        return self.directory / PROMPT_WEIGHTS
+
+    def table(self, table: Table) -> Path:
+        return self.directory / f"{table.value}_embedding.npy"
+
+    @property
+    def required(self) -> list[str]:
+        """Names of those that are always there."""
+        return [path.name for path in (self.model, self.weights, *map(self.table, Table))]
+
+
+def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmFiles:
+    """The files, if they are those that would be written now, and undamaged.
+
+    Raises:
+        EngineFileError: they are not; says why.
+        CheckpointError: the checkpoint is incomplete.
+    """
+    wanted = wanted_manifest(Layout(checkpoint_dir), weight_format)
+    reasons = stale_reasons(directory, wanted) or damages(directory)
+    if reasons:
+        raise EngineFileError(
+            f"the speech LM in {directory} can't be used: {'; '.join(reasons)}; stage 1 makes it"
+        )
+    return LmFiles(directory)
+
+
+def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
+    """What the manifest of a current export says. It fits every machine."""
+    paths = (layout.weights("llm"), layout.config, layout.qwen2_config)
+    return Manifest(
+        sources={path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths},
+        tools={"cosyvoice_runtime": cosyvoice_runtime.__version__, "graph code": _code_hash()},
+        options={"runtime": "onnx", "weight_format": weight_format},
+    )
+
+
+def damages(directory: Path) -> list[str]:
+    """What keeps files from being those that were written, a sentence each."""
+    try:
+        listed = read_checksums(directory)
+    except CheckpointError as error:
+        return [str(error)]
+    return [
+        f"{directory / name} is missing or damaged"
+        for name in sorted({*LmFiles(directory).required, *listed})
+        if not (directory / name).is_file() or sha256_of(directory / name) != listed.get(name)
+    ]
+
+
+def _code_hash() -> str:
+    """SHA-256 of what writes the files: those of older code are stale although the weights are the same."""
+    digest = hashlib.sha256()
+    for name in WRITERS:
+        digest.update((SOURCE / name).read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,261 @@
+"""The speech LM as an ONNX graph of ONNX Runtime's operators, its weights in a file beside it.
+
+The graph takes embeddings and gives the logits after the last position of each sequence. Keys and values are
+inputs and outputs of every layer: bound to the same memory, the cache is written in place.
+
+B: sequences, S: positions fed at once, P: positions of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph, Shape, Value
+from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
+from cosyvoice_runtime.onnx_cpu.lm_files import (
+    EMBEDDINGS,
+    KINDS,
+    LAST,
+    LOGITS,
+    TOTAL,
+    past_name,
+    present_name,
+)
+
+Array = npt.NDArray[Any]
+Tensors = Mapping[str, Array]
+
+RUNTIME = "com.microsoft"
+"""Domain of ONNX Runtime's own operators."""
+INT32: int = TensorProto.INT32
+UINT8: int = TensorProto.UINT8
+BLOCK = 32
+"""Weights of a row that share a scale."""
+MIDDLE = 128
+"""Stands for 0 in 8 bits: the runtime's value where no zero points are given."""
+INT8_PRODUCTS = 4
+"""``accuracy_level`` by which 8-bit weights meet activations in 8 bits, quantised block by block."""
+HEAD_MULTIPLE = 16
+"""The runtime rotates heads of such widths alone."""
+ALIGNMENT = 4096
+"""Of a weight in its file, which is mapped into memory."""
+
+
+class SpeechGraph(Graph):
+    """A graph whose arrays go to a file as they come, so that memory holds one of them at a time.
+
+    Args:
+        file: gets the weights.
+        int8: of the matrices.
+    """
+
+    def __init__(self, file: BinaryIO, int8: bool) -> None:
+        super().__init__("speech_lm", "float32")
+        self._file = file
+        self._int8 = int8
+
+    def outside(self, name: str, array: Array, onnx_type: int) -> Value:
+        """An array in the file."""
+        self._file.write(bytes(-self._file.tell() % ALIGNMENT))
+        stored = TensorProto(name=name, data_type=onnx_type, dims=array.shape)
+        stored.data_location = TensorProto.EXTERNAL
+        place = {"location": Path(self._file.name).name, "offset": self._file.tell(), "length": array.nbytes}
+        for key, value in place.items():
+            stored.external_data.add(key=key, value=str(value))
+        self._file.write(np.ascontiguousarray(array).data)
+        self._constants[name] = stored
+        return Value(self, name, onnx_type)
+
+    def vector(self, name: str, array: Array) -> Value:
+        return self.outside(name, array.astype(np.float32), FLOAT)
+
+    def linear(self, name: str, weight: Array, x: Value, bias: Array | None = None) -> Value:
+        """``x @ weight.T + bias``, weight [out, in]."""
+        if self._int8:
+            return self._quantised(name, weight, x, bias)
+        product = x @ self.outside(f"{name}.weight", weight.astype(np.float32).T, FLOAT)
+        return product if bias is None else product + self.vector(f"{name}.bias", bias)
+
+    def _quantised(self, name: str, weight: Array, x: Value, bias: Array | None) -> Value:
+        values, scales = quantised(weight)
+        return self.runtime(
+            "MatMulNBits",
+            x,
+            self.outside(f"{name}.weight", values, UINT8),
+            self.outside(f"{name}.scales", scales, FLOAT),
+            None,
+            None,
+            None if bias is None else self.vector(f"{name}.bias", bias),
+            N=weight.shape[0],
+            K=weight.shape[1],
+            bits=8,
+            block_size=BLOCK,
+            accuracy_level=INT8_PRODUCTS,
+        )
+
+    def bound_output(self, name: str, value: Value, shape: Shape) -> None:
+        """Make a value of the last node an output by renaming it, so that nothing copies it."""
+        node = self._nodes[-1]
+        node.output[list(node.output).index(value.name)] = name
+        self._outputs.append(helper.make_tensor_value_info(name, value.type, shape))
+
+    def leave_out(self, *values: Value) -> None:
+        """Have the last node not compute some of its outputs."""
+        node = self._nodes[-1]
+        for value in values:
+            node.output[list(node.output).index(value.name)] = ""
+
+    def runtime(self, op: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
+        """A node of the runtime's own operators."""
+        return self.node(op, *inputs, outputs=outputs, domain=RUNTIME, **attributes)
+
+
+def quantised(weight: Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
+    """Each block of a row as 8-bit multiples of its own scale, so that the largest is 127 of them.
+
+    Args:
+        weight: [out, in].
+
+    Returns:
+        [out, blocks, BLOCK] around MIDDLE, and scales [out, blocks].
+    """
+    rows, columns = weight.shape
+    padded = np.pad(weight.astype(np.float32), ((0, 0), (0, -columns % BLOCK)))
+    blocks = padded.reshape(rows, -1, BLOCK)
+    scales = np.abs(blocks).max(axis=2) / np.float32(127)
+    steps = np.rint(blocks / np.where(scales > 0, scales, np.float32(1))[:, :, None])
+    return (steps + MIDDLE).astype(np.uint8), scales
+
+
+def matrix_bytes(config: SpeechLMConfig) -> int:
+    """Memory of the layers' matrices in float32."""
+    attention = config.head_dim * (2 * config.num_heads + 2 * config.num_kv_heads)
+    return 4 * config.num_layers * config.hidden_size * (attention + 3 * config.intermediate_size)
+
+
+def write_graph(
+    config: SpeechLMConfig, tensors: Tensors, weight_format: str, file: BinaryIO
+) -> onnx.ModelProto:
+    """The graph, after its weights have gone to ``file``.
+
+    Args:
+        tensors: by their published names.
+        weight_format: one of `lm_files.WEIGHT_FORMATS`.
+
+    Raises:
+        CheckpointError: the runtime can't rotate heads of this width.
+    """
+    if config.head_dim % HEAD_MULTIPLE:
+        raise CheckpointError(
+            f"heads of the speech LM have {config.head_dim} values; "
+            f"engine onnx needs a multiple of {HEAD_MULTIPLE}"
+        )
+    graph = SpeechGraph(file, weight_format == "int8")
+    _Body(graph, config, tensors).write()
+    return graph.unchecked_model()
+
+
+class _Body:
+    """The decoder's layers and head.
+
+    Args:
+        tensors: by their published names.
+    """
+
+    def __init__(self, graph: SpeechGraph, config: SpeechLMConfig, tensors: Tensors) -> None:
+        self._graph = graph
+        self._config = config
+        self._tensors = tensors
+        self._outer = outer_tensors(config, tensors)
+
+    def write(self) -> None:
+        graph, config = self._graph, self._config
+        x = graph.input(EMBEDDINGS, FLOAT, ("B", "S", config.hidden_size))
+        self._place = [graph.input(LAST, INT32, ("B",)), graph.input(TOTAL, INT32, (1,))]
+        self._rotation = [
+            graph.vector(f"rotary.{n}", a) for n, a in zip(("cos", "sin"), rotary(config), strict=True)
+        ]
+        layer = layer_tensors(self._tensors, 0, np.concatenate)
+        normed = self._first_norm(layer["attention_norm.weight"], x)
+        for index in range(config.num_layers):
+            normed, x = self._layer(index, layer, normed, x)
+            last = index + 1 == config.num_layers
+            layer = {} if last else layer_tensors(self._tensors, index + 1, np.concatenate)
+            scale = self._outer["norm.weight"] if last else layer["attention_norm.weight"]
+            normed, x = self._add_norm(f"norms.{index + 1}", scale, x, normed)
+        logits = graph.linear("head", self._outer["head.weight"], normed, self._outer.get("head.bias"))
+        graph.output(LOGITS, logits, ("B", 1, config.speech_rows))
+
+    def _layer(self, index: int, layer: Tensors, normed: Value, x: Value) -> tuple[Value, Value]:
+        """What the MLP adds, and what it is added to; of the last position alone after the last layer."""
+        graph, name = self._graph, f"layers.{index}"
+        mixed = self._attention(index, layer, normed)
+        if index + 1 == self._config.num_layers:
+            mixed, x = self._last(mixed), self._last(x)
+        added = graph.linear(f"{name}.output", layer["attention.output.weight"], mixed)
+        normed, x = self._add_norm(f"{name}.mlp_norm", layer["mlp_norm.weight"], x, added)
+        both = graph.linear(f"{name}.gate_up", layer["mlp.gate_up.weight"], normed)
+        gate, up = graph.node("Split", both, outputs=2, axis=-1, num_outputs=2)
+        opened = graph.runtime("QuickGelu", gate, alpha=1.0) * up
+        return graph.linear(f"{name}.down", layer["mlp.down.weight"], opened), x
+
+    def _attention(self, index: int, layer: Tensors, normed: Value) -> Value:
+        graph, config = self._graph, self._config
+        weight, bias = layer["attention.qkv.weight"], layer["attention.qkv.bias"]
+        qkv = graph.linear(f"layers.{index}.qkv", weight, normed, bias)
+        shape = ("B", config.num_kv_heads, "P", config.head_dim)
+        past = [graph.input(past_name(index, kind), FLOAT, shape) for kind in KINDS]
+        mixed, *present = graph.runtime(
+            "GroupQueryAttention",
+            qkv,
+            None,
+            None,
+            *past,
+            *self._place,
+            *self._rotation,
+            outputs=3,
+            num_heads=config.num_heads,
+            kv_num_heads=config.num_kv_heads,
+            do_rotary=1,
+        )
+        for kind, value in zip(KINDS, present, strict=True):
+            graph.bound_output(present_name(index, kind), value, shape)
+        return mixed
+
+    def _first_norm(self, scale: Array, x: Value) -> Value:
+        return self._graph.node(
+            "SimplifiedLayerNormalization",
+            x,
+            self._graph.vector("norms.0", scale),
+            axis=-1,
+            epsilon=self._config.rms_norm_eps,
+        )
+
+    def _add_norm(self, name: str, scale: Array, x: Value, added: Value) -> tuple[Value, Value]:
+        """Norm of the sum, and the sum."""
+        parts = (x, added, self._graph.vector(name, scale))
+        normed, mean, deviation, total = self._graph.runtime(
+            "SkipSimplifiedLayerNormalization", *parts, outputs=4, epsilon=self._config.rms_norm_eps
+        )
+        self._graph.leave_out(mean, deviation)
+        return normed, total
+
+    def _last(self, x: Value) -> Value:
+        return self._graph.slice(x, 1, -1, np.iinfo(np.int64).max)
+
+
+def rotary(config: SpeechLMConfig) -> tuple[Array, Array]:
+    """Cosines and sines [positions, head_dim / 2] float32, of angles in float32 as PyTorch computes them."""
+    exponents = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
+    speeds = np.float32(1) / np.power(np.float32(config.rope_theta), exponents)
+    angles = np.arange(config.max_positions, dtype=np.float32)[:, None] * speeds
+    return np.cos(angles), np.sin(angles)

@@ -1,0 +1,50 @@
+"""From settings to running batches on ONNX Runtime."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.lm import RunningBatch
+from cosyvoice_runtime.lm.host_steps import HostSteps
+from cosyvoice_runtime.onnx_cpu.lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM
+from cosyvoice_runtime.onnx_cpu.lm_files import require_lm
+from cosyvoice_runtime.serving.lm.batch_engine import BatchEngine
+from cosyvoice_runtime.serving.lm.cache_room import check_cache_room
+from cosyvoice_runtime.serving.lm.engine import OpenEngine
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+
+logger = logging.getLogger(__name__)
+
+PREFILL_BATCH = 1
+"""Prompts in one pass: on a CPU several take as long together as one after the other."""
+
+
+def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
+    """See `engine.prepare_engine`.
+
+    Raises:
+        EngineFileError: ``engine_dir`` holds no graph, or a damaged one, or one of another checkpoint or
+            format.
+    """
+    config = load_config(settings.checkpoint_dir).speech_lm
+    check_cache_room(settings, config.max_positions)
+    files = require_lm(settings.checkpoint_dir, settings.engine_dir, settings.weight_format)
+    lm = OnnxSpeechLM(config, files, settings.threads)
+    logger.info(
+        "engine onnx: weights in %s, prompts' %s, %d threads",
+        settings.weight_format,
+        "the same" if lm.prompt_session is lm.session else "in float32",
+        settings.threads,
+    )
+    return partial(_open, lm, settings.max_slots, settings.max_sequence_tokens)
+
+
+def _open(lm: OnnxSpeechLM, slots: int, max_len: int) -> BatchEngine:
+    cache = OnnxKVCache(lm.config, slots, max_len)
+    steps = HostSteps(OnnxCachedLM(lm, cache), cache, PREFILL_BATCH, lm.config.fill_id)
+    logger.info(
+        "engine onnx: %d slots of %d positions, %.0f MiB of cache", slots, max_len, cache.bytes / 2**20
+    )
+    return BatchEngine(RunningBatch(lm.config, cache, steps), PREFILL_BATCH)
