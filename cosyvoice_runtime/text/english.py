@@ -155,7 +155,7 @@ def expression_rules(library: Read) -> list[Rule]:
         rule(r"\b(?:[0-9]+ )?[0-9]{1,2}/[0-9]{1,3}\b(?!/)", lambda match: _fraction(match[0], library)),
         rule(rf"({_NUMBER})\s?({_UNIT})(?!\w)", lambda match: _measure(match[1], match[2], library)),
         rule(rf"({_NUMBER})\s?%", lambda match: f"{decimal(match[1])} percent"),
-        rule(r"\b[0-9][0-9,]*(?:st|nd|rd|th)\b", read),
+        rule(r"\b(?<![0-9],)[0-9][0-9,]*(?:st|nd|rd|th)\b", read),
         rule(r"(?<![\w.,])(?:1[1-9]|20)[0-9]{2}(?![\w,]|\.[0-9])", read),
         rule(r"(?<![.,])\b(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[0-9A-Za-z]{1,40}\b(?!\.[0-9])", read),
         *numbers,
