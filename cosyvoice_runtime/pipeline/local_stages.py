@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits
@@ -15,10 +15,7 @@ from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
-
-if TYPE_CHECKING:
-    from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 OpenBatch = Callable[[int], RunningBatch]
 """Room in the speech LM for one utterance of so many positions."""
@@ -103,7 +100,7 @@ class LocalStages:
         [samples] = self._token2wav.advance([state])
         if last:
             self.drop(utterance_id)
-        return samples.float().cpu().numpy()
+        return samples
 
     def drop(self, utterance_id: str) -> None:
         state = self._states.pop(utterance_id, None)

@@ -33,12 +33,12 @@ from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 if TYPE_CHECKING:
     import torch
 
     from cosyvoice_runtime.lm import SpeechLM
-    from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 
 logger = logging.getLogger(__name__)
 
@@ -118,8 +118,7 @@ class Synthesizer:
         from cosyvoice_runtime.flow.flow import Flow
         from cosyvoice_runtime.flow.stream import FlowStream
         from cosyvoice_runtime.lm import SpeechLM
-        from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-        from cosyvoice_runtime.vocoder.hift import HiFT
+        from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 
         layout, config = Layout(directory), load_config(directory)
         family = layout.family
@@ -143,7 +142,7 @@ class Synthesizer:
             SpeechLM.from_tensors(
                 config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype or torch.float32
             ),
-            Token2Wav(FlowStream(flow, FLOW_PAGES), vocoder, lookahead_frames),
+            Token2Wav(FlowStream(flow, FLOW_PAGES), HiFTStream(vocoder), lookahead_frames),
             _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
             import_speakers(load_speakers(layout), tokenizer.decode, extractors.checkpoint_id),
