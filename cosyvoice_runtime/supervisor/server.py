@@ -60,8 +60,8 @@ each, and a region grows by more than what is asked for."""
 def wait_awake(event: threading.Event) -> None:
     """Wait for an event in the main thread, and for signals.
 
-    Python's handlers run when the main thread goes on. The system may give a signal to another thread, and the
-    main thread then sleeps on in a wait that has no end.
+    Python's handlers run when the main thread goes on. The system may give a signal to another thread, and
+    the main thread then sleeps on in a wait that has no end.
     """
     while not event.wait(SIGNAL_INTERVAL_S):
         pass

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint import verify_checkpoint
@@ -18,6 +18,8 @@ from cosyvoice_runtime.pipeline.request import lm_prompts
 from cosyvoice_runtime.voice import Voice
 from demo_voice.training.sizes import CODES, DEMO, DIGITS
 
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
 DIRECTORY = Path(__file__).parents[2] / "demo_voice"
 TEXT = "The weather in Paris will be fine on Monday."
 SECONDS = (1.8, 4.0)
@@ -31,7 +33,7 @@ def synthesizer() -> Synthesizer:
     return Synthesizer.from_checkpoint(DIRECTORY)
 
 
-def spoken(synthesizer: Synthesizer, voice: Voice) -> tuple[list[int], FinishReason, Floats]:
+def spoken(synthesizer: Synthesizer, voice: Voice) -> tuple[list[int], FinishReason, Float32]:
     """Speech tokens of the text, why they ended, and their 16 kHz waveform."""
     request = SpeechRequest(TEXT, voice, seed=1)
     [prompt] = lm_prompts(request, synthesizer.front_end, synthesizer.tokenizer)
@@ -40,10 +42,14 @@ def spoken(synthesizer: Synthesizer, voice: Voice) -> tuple[list[int], FinishRea
     return tokens, reason, resample(samples, synthesizer.sample_rate, 16_000)
 
 
-def same_digits(first: Ids, second: Ids) -> float:
+def same_digits(first: Int64, second: Int64) -> float:
     powers = 3 ** np.arange(DIGITS)
     count = min(len(first), len(second))
     return (first[:count, None] // powers % 3 == second[:count, None] // powers % 3).mean()
+
+
+def cosine(first: Float32, second: Float32) -> float:
+    return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
 
 
 @pytest.mark.parametrize("name", ["slt", "rms"])
@@ -55,10 +61,7 @@ def test_a_registered_voice_says_what_the_speech_lm_meant(synthesizer: Synthesiz
     heard = synthesizer.extractors.speech_tokenizer(samples)
     assert same_digits(np.array(tokens) % CODES, heard % CODES) > SAME_DIGITS
     embedding = synthesizer.extractors.speaker_encoder(samples)
-    likeness = {
-        other: embedding @ voice.speaker_embedding / np.linalg.norm(voice.speaker_embedding)
-        for other, voice in voices.items()
-    }
+    likeness = {other: cosine(embedding, voice.speaker_embedding) for other, voice in voices.items()}
     assert max(likeness, key=lambda other: likeness[other]) == name
 
 
