@@ -58,10 +58,9 @@ class OnnxVocoder(WindowedVocoder):
     def __init__(self, config: VocoderConfig, directory: Path, threads: int) -> None:
         super().__init__(config)
         self._context = context(config)
-        self._f0, self._decoder = (
-            open_session(graph_path(directory, name), threads)
-            for name in (hift_f0_graph.NAME, hift_decoder_graph.NAME)
-        )
+        self._f0 = open_session(graph_path(directory, hift_f0_graph.NAME), threads)
+        decoder = graph_path(directory, hift_decoder_graph.NAME)
+        self._decoder = open_session(decoder, threads, own_layouts=True)
         weights = self._f0.run(
             ["source_weight", "source_bias"], {"mel": np.zeros((1, config.mel_bins), np.float32)}
         )
