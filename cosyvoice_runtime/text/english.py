@@ -21,6 +21,7 @@ _MONTH = (
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
 )
 _DAY = r"[0-9]{1,2}(?:st|nd|rd|th)?"
+_NOT_NUMBERED = r"(?<!Chapter )(?<!Section )(?<!Part )(?<!Page )(?<!Step )"
 _CURRENCIES = {
     "$": ("dollar", "dollars", "cent", "cents"),
     "€": ("euro", "euros", "cent", "cents"),
@@ -117,39 +118,44 @@ def expression_rules(library: Read) -> list[Rule]:
         rule(rf"\b({_CODES}) ?({_NUMBER})", lambda match: _amount(match[2], *_CURRENCY_CODES[match[1]])),
         rule(rf"\b({_MONTH}\.? )({_DAY})\b((?:,? [0-9]{{4}})?)\b", lambda match: _date(match, library)),
         rule(
-            rf"\b(?:the )?({_DAY}) ({_MONTH}(?:,? [0-9]{{4}})?)\b", lambda match: _date_by_day(match, library)
+            rf"{_NOT_NUMBERED}\b(?:the )?({_DAY}) ({_MONTH}(?:,? [0-9]{{4}})?)\b",
+            lambda match: _date_by_day(match, library),
         ),
         rule(r"\b[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\b|\b[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}\b", read),
         rule(
             r"(?<![0-9.-])([0-9]{1,2})([.-])([0-9]{1,2})\2((?:19|20)[0-9]{2})\b(?![.-]?[0-9])",
             lambda match: library(f"{match[1]}/{match[3]}/{match[4]}"),
         ),
+        rule(r"\b9/11\b", "nine eleven"),
+        rule(r"(?<=[0-9]%)\s?[-–]\s?(?=[0-9.]+%)", " to "),
         rule(r"((?:19|20)[0-9]{2})/([0-9]{2})(?![0-9/])", r"\1 to \2"),
         rule(
-            r"(?<=[0-9])\s?[-–]\s?(?=[0-9]{1,2}(?::[0-9]{2}| ?[ap]m\b))|(?<=[ap]m)\s?[-–]\s?(?=[0-9])", " to "
+            r"(?:(?<=[0-9])|(?<=[0-9][ap]m)|(?<=[0-9] [ap]m))\s?[-–]\s?(?=[0-9]{1,2}(?::[0-9]{2}| ?[ap]m\b))",
+            " to ",
         ),
         rule(_CLOCK_TIME, lambda match: library(f"{match[1]} {match[2]}m")),
-        rule(r"\b[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?\b", read),
+        rule(r"\b([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)h?\b", lambda match: library(match[1])),
         rule(r"(?<![0-9:.])([0-9]{1,3}):([0-9]{1,3})(?![0-9:])", r"\1 to \2"),
         *code_rules(),
-        rule(r"([0-9]) ?(mm|cm|m|in|ft)? ?x (?=[0-9])|([0-9])(mm|cm|m|in|ft) ?[x×] ?(?=[0-9])", _by),
+        rule(r"([0-9]) ?(mm|cm|m|in|ft)? ?x (?=[0-9])|([0-9]) ?(mm|cm|m|in|ft) ?[x×] ?(?=[0-9])", _by),
         rule(r"(?<=[0-9])\s?×\s?(?=[0-9])", "*"),
+        rule(r"(?<![\w.,/])[0-9]+(?:\s?[-+*/]\s?[0-9]+){1,8}\s?=\s?[0-9]+(?![\w.,]*[0-9])", _equation),
         rule(r"\b[0-9]+(?:\s?[+*=]\s?[0-9]+){1,8}\b", read),
         rule(r"(?<![A-Za-z0-9])(?<![0-9] )([A-Za-z])([²³])(?=(\w?))", _variable),
         rule(r"(?<=[0-9A-Za-z])\^(-?)([0-9]{1,4})(?![0-9])", _power),
-        rule(r"(?<=[0-9A-Za-z])\s?=\s?(?=[0-9])", " equals "),
+        rule(r"(?<=[0-9A-Za-z])\s?=\s?(?=-?[0-9])", " equals "),
         rule(r"(?<=[0-9])\+(?![\w+])", " plus"),
         rule(r"(?<=[A-Za-z])/(?=[0-9])", " "),
         rule(r"\b([0-9])'([0-9]{1,2})\"", r"\1 foot \2"),
         rule(r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b(?!\.[0-9])", read),
         rule(r"'?\b(1[1-9]|20)?([0-9])0s\b", _decade),
         rule(r"\b[Nn]o\. ?(?=[0-9])", lambda _: "number "),
-        rule(r"(?<![\w)])[-+#~≈≤≥±] ?(?=[$€£¥.]?[0-9])", lambda match: _SIGNS[match[0][0]]),
-        rule(r"(?<![\w.,])([0-9]+)[-–]([0-9]+)(?![\w,-])", lambda match: f"{match[1]} to {match[2]}"),
+        rule(r"(?<![\w)])(?:[-+#~]|[#≈≤≥±] ?)(?=[$€£¥.]?[0-9])", lambda match: _SIGNS[match[0][0]]),
+        rule(r"(?<![\w.,])([0-9]+)[-–]([0-9]+)(?![\w-]|,[0-9])", lambda match: f"{match[1]} to {match[2]}"),
         rule(r"\b(?:[0-9]+ )?[0-9]{1,2}/[0-9]{1,3}\b(?!/)", lambda match: _fraction(match[0], library)),
         rule(rf"({_NUMBER})\s?({_UNIT})(?!\w)", lambda match: _measure(match[1], match[2], library)),
         rule(rf"({_NUMBER})\s?%", lambda match: f"{decimal(match[1])} percent"),
-        rule(r"\b[0-9][0-9,]*(?:st|nd|rd|th)\b", read),
+        rule(r"\b(?<![0-9],)[0-9][0-9,]*(?:st|nd|rd|th)\b", read),
         rule(r"(?<![\w.,])(?:1[1-9]|20)[0-9]{2}(?![\w,]|\.[0-9])", read),
         rule(r"(?<![.,])\b(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[0-9A-Za-z]{1,40}\b(?!\.[0-9])", read),
         *numbers,
@@ -190,6 +196,11 @@ def _power(match: re.Match[str]) -> str:
     if not match[1] and match[2] in _POWERS:
         return _POWERS[match[2]]
     return f" to the power of {'minus ' if match[1] else ''}{match[2]}"
+
+
+def _equation(match: re.Match[str]) -> str:
+    words = {"-": "minus", "+": "plus", "*": "times", "/": "divided by", "=": "equals"}
+    return " ".join(words.get(part, part) for part in re.findall("[0-9]+|[-+*/=]", match[0]))
 
 
 def _variable(match: re.Match[str]) -> str:
