@@ -40,11 +40,11 @@ from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk
 from cosyvoice_runtime.serving.token2wav.load import open_runtime, start_scheduler
+from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter
 from cosyvoice_runtime.serving.token2wav.service import WaveMetrics
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.voice import Voice
-from cosyvoice_runtime.wave.token2wav import Token2Wav
 from measuring.figures import spread
 from measuring.machine import provenance
 from measuring.report import table
@@ -185,7 +185,7 @@ async def level(client: Client, clients: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def start(copies: Sequence[Token2Wav], settings: Token2WavSettings) -> WaveRouter:
+def start(copies: Sequence[WaveRuntime], settings: Token2WavSettings) -> WaveRouter:
     """Schedulers over networks that are loaded."""
     metrics = Metrics("token2wav")
     return WaveRouter(
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def measure(
     name: str,
-    copies: Sequence[Token2Wav],
+    copies: Sequence[WaveRuntime],
     settings: Token2WavSettings,
     client: Client,
     stages: TwoProcesses,

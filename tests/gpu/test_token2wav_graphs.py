@@ -69,7 +69,7 @@ def spoken(token2wav: Token2Wav, lengths: list[tuple[int, int]], edges: list[int
         for row in active:
             token2wav.push(states[row], tokens[row][start:end], last=end >= len(tokens[row]))
         for row, wave in zip(active, token2wav.advance([states[row] for row in active]), strict=True):
-            waves[row].append(wave.cpu())
+            waves[row].append(torch.from_numpy(wave))
     for state in states:
         token2wav.close(state)
     return [torch.cat(each) for each in waves]
