@@ -10,6 +10,7 @@ CHECKPOINT="${CHECKPOINT:-checkpoints/$PUBLISHED}"
 SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
 VENV="${VENV:-.venv}"
+[[ "${1:-}" != demo ]] || TORCH="${TORCH:-no}"
 TORCH="${TORCH:-yes}"
 PYTHON="$VENV/bin/python"
 [[ "$VENV" != system ]] || PYTHON=python3 # a container's, which has everything already
@@ -34,8 +35,8 @@ Usage:
      6  offline benchmark   without a server
 
 Variables: FAMILY (cosyvoice2, cosyvoice3: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO, VENV (system:
-the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, and the
-engine and the backend that need none), and COSYVOICE_* for every setting in docs/settings.md.
+the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, and the engine and the
+backend that need none; the demo's default), and COSYVOICE_* for every setting in docs/settings.md.
 TEXT
 }
 
