@@ -122,7 +122,8 @@ stages() { # stages START STOP [MODE [OPTIONS]]
   (($1 > 3 || $# == 2)) || refuse "stages 0 to 3 take no options; settings come from variables, see docs/settings.md"
   MODE="${3:-streaming}" OPTIONS=("${@:4}")
   [[ "$MODE" == streaming || "$MODE" == offline ]] || refuse "$MODE: streaming or offline comes before the options"
-  environment
+  # Clients need no torch, and should not wait for it.
+  if (($1 == 4 || $1 == 5)) && (($2 <= 5)); then TORCH=no environment; else environment; fi
   local stage
   for ((stage = $1; stage <= $2; stage++)); do "stage_$stage"; done
 }

@@ -71,7 +71,7 @@ def _voice(name: str, entry: Speaker, decode: Decode, checkpoint_id: str) -> Voi
         return Voice(key, transcript, tokens, mel, embedding, checkpoint_id)
     except KeyError as error:
         raise CheckpointError(f"spk2info: speaker {name!r} lacks the tensor {error}") from error
-    except InvalidInput as error:
+    except (InvalidInput, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"spk2info: speaker {name!r}: {error}") from error
 
 
