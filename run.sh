@@ -111,6 +111,7 @@ stage_5() {
 
 stage_6() {
   say "offline benchmark"
+  [[ "$TORCH" != no ]] || refuse "stage 6 needs torch: leave TORCH away, or set it to yes"
   need_checkpoint
   "$PYTHON" benchmarks/offline_inference.py --checkpoint "$CHECKPOINT" "${OPTIONS[@]}"
 }

@@ -171,6 +171,12 @@ def test_what_it_does_not_know_it_does_not_start(checkout, arguments):
     assert done.stdout == ""
 
 
+def test_offline_benchmark_needs_torch_and_says_so(checkout):
+    done = run(checkout, "6", "6", TORCH="no")
+    assert done.returncode == 2
+    assert "stage 6 needs torch" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("argument", "variables", "asked"),
     [
