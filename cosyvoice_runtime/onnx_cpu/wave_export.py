@@ -9,7 +9,7 @@ import onnx
 
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
@@ -33,14 +33,14 @@ def export_wave(checkpoint_dir: Path, backend_dir: Path) -> list[str]:
         CheckpointError: the checkpoint is incomplete, damaged, or of a family whose networks have no graphs.
     """
     wanted, directory = wanted_manifest(checkpoint_dir), wave_directory(backend_dir)
-    reasons = why_not_usable(directory, wanted)
-    if reasons:
-        with fresh_directory(directory, force=True) as building:
-            for graph in _graphs(Layout(checkpoint_dir), load_config(checkpoint_dir)):
-                onnx.save(graph, graph_path(building, graph.graph.name))
-            write_checksums(building, [path.name for path in building.iterdir()])
-            wanted.write(building)
-    return reasons
+
+    def write(building: Path) -> None:
+        for graph in _graphs(Layout(checkpoint_dir), load_config(checkpoint_dir)):
+            onnx.save(graph, graph_path(building, graph.graph.name))
+        write_checksums(building, [path.name for path in building.iterdir()])
+        wanted.write(building)
+
+    return renew_directory(directory, lambda: why_not_usable(directory, wanted), write)
 
 
 def _graphs(layout: Layout, config: ModelConfig) -> Iterator[onnx.ModelProto]:
