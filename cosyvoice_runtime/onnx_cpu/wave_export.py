@@ -7,12 +7,12 @@ from pathlib import Path
 
 import onnx
 
+from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
-from cosyvoice_runtime.compiled.manifest import stale_reasons
 from cosyvoice_runtime.onnx_cpu import (
     flow_encoder_graph,
     flow_estimator_graph,
@@ -20,26 +20,27 @@ from cosyvoice_runtime.onnx_cpu import (
     hift_decoder_graph,
     hift_f0_graph,
 )
-from cosyvoice_runtime.onnx_cpu.wave_files import graph_path, wanted_manifest, wave_directory
+from cosyvoice_runtime.onnx_cpu.wave_files import graph_path, wanted_manifest, wave_directory, why_not_usable
 from cosyvoice_runtime.wave import flow_weights
 from cosyvoice_runtime.wave.stored_arrays import as_arrays, within
 from cosyvoice_runtime.wave.vocoder_weights import plain_weights
 
 
 def export_wave(checkpoint_dir: Path, backend_dir: Path) -> list[str]:
-    """Write the graphs unless they are there already; says why they were written.
+    """Write the graphs unless they are there already, undamaged; says why they were written.
 
     Raises:
         CheckpointError: the checkpoint is incomplete, damaged, or of a family whose networks have no graphs.
     """
     wanted, directory = wanted_manifest(checkpoint_dir), wave_directory(backend_dir)
-    reasons = stale_reasons(directory, wanted)
-    if reasons:
-        with fresh_directory(directory, force=True) as building:
-            for graph in _graphs(Layout(checkpoint_dir), load_config(checkpoint_dir)):
-                onnx.save(graph, graph_path(building, graph.graph.name))
-            wanted.write(building)
-    return reasons
+
+    def write(building: Path) -> None:
+        for graph in _graphs(Layout(checkpoint_dir), load_config(checkpoint_dir)):
+            onnx.save(graph, graph_path(building, graph.graph.name))
+        write_checksums(building, [path.name for path in building.iterdir()])
+        wanted.write(building)
+
+    return renew_directory(directory, lambda: why_not_usable(directory, wanted), write)
 
 
 def _graphs(layout: Layout, config: ModelConfig) -> Iterator[onnx.ModelProto]:

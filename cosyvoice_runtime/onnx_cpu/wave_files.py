@@ -6,10 +6,29 @@ import hashlib
 from pathlib import Path
 
 import cosyvoice_runtime
+from cosyvoice_runtime.checkpoint.checksums import damages
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.compiled.manifest import Manifest, require_current
+from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
+from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.onnx_cpu import (
+    flow_encoder_graph,
+    flow_estimator_graph,
+    flow_times_graph,
+    hift_decoder_graph,
+    hift_f0_graph,
+)
 from cosyvoice_runtime.sha256 import sha256_of
 
+GRAPHS = tuple(
+    graph.NAME
+    for graph in (
+        flow_encoder_graph,
+        flow_estimator_graph,
+        flow_times_graph,
+        hift_f0_graph,
+        hift_decoder_graph,
+    )
+)
 SOURCE = Path(cosyvoice_runtime.__file__).parent
 WRITERS = ("compiled/export/*.py", "onnx_cpu/*_graph.py", "onnx_cpu/wave_export.py", "wave/*_weights*.py")
 """Modules that say what the files hold."""
@@ -40,15 +59,26 @@ def wanted_manifest(checkpoint_dir: Path) -> Manifest:
 
 
 def require_wave(checkpoint_dir: Path, backend_dir: Path) -> Path:
-    """The directory of the graphs, if they are those that would be written now.
+    """The directory of the graphs, if they are those that would be written now, and undamaged.
 
     Raises:
         EngineFileError: they are not; says why.
         CheckpointError: the checkpoint is incomplete.
     """
     directory = wave_directory(backend_dir)
-    require_current(directory, wanted_manifest(checkpoint_dir))
+    reasons = why_not_usable(directory, wanted_manifest(checkpoint_dir))
+    if reasons:
+        raise EngineFileError(
+            f"token2wav in {directory} can't be used: {'; '.join(reasons)}; stage 1 makes it"
+        )
     return directory
+
+
+def why_not_usable(directory: Path, wanted: Manifest) -> list[str]:
+    """What keeps the graphs from being those that would be written now, a sentence each."""
+    return stale_reasons(directory, wanted) or damages(
+        directory, [graph_path(directory, name).name for name in GRAPHS]
+    )
 
 
 def _code_hash() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -64,6 +66,27 @@ def test_utterances_that_find_no_page_recompute_the_same_mel(both):
     mels = spoken(stream, prompts, [pieces_of(row, [25, 50]) for row in tokens])
     assert stream.recomputing == 3
     assert_mels_of_torch(both[0], prompts, tokens, mels)
+
+
+def test_rows_that_recompute_side_by_side_give_what_each_gives_alone(both, monkeypatch):
+    stream = OnnxFlowStream(both[1], num_pages=1)
+    lengths = [(31, 70), (0, 26), (12, 3), (50, 40)]
+    spans = []
+    for seed, (prompt_length, count) in enumerate(lengths):
+        state = stream.open(random_prompt(prompt_length, seed))
+        state.push(random_tokens(count, seed), last=True)
+        spans.append(state.whole(state.next_span()))
+    alone = [stream.recomputed([span])[0] for span in spans]
+    rows = []
+    run = both[1].estimator.run
+    monkeypatch.setattr(
+        both[1],
+        "estimator",
+        SimpleNamespace(run=lambda names, inputs: rows.append(len(inputs["x"])) or run(names, inputs)),
+    )
+    for mel, own in zip(stream.recomputed(spans), alone, strict=True):
+        np.testing.assert_array_equal(mel, own)
+    assert set(rows) == {2}  # one utterance, with guidance and without
 
 
 @pytest.mark.parametrize("prompt_length", [0, 27, 28, 60, 78])

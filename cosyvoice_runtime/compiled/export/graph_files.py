@@ -9,7 +9,7 @@ import onnx
 
 import cosyvoice_runtime
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.compiled.export import encoder, estimator, extractors, vocoder
@@ -59,12 +59,12 @@ def export_graph(checkpoint_dir: Path, directory: Path, name: str, dtype: str) -
         InvalidInput: a graph can't have this type.
     """
     wanted, target = wanted_graph(checkpoint_dir, name, dtype), graph_of(directory, name)
-    reasons = stale_reasons(target.parent, wanted)
-    if reasons:
-        with fresh_directory(target.parent, force=True) as building:
-            _write(checkpoint_dir, name, dtype, building / target.name)
-            wanted.write(building)
-    return reasons
+
+    def write(building: Path) -> None:
+        _write(checkpoint_dir, name, dtype, building / target.name)
+        wanted.write(building)
+
+    return renew_directory(target.parent, lambda: stale_reasons(target.parent, wanted), write)
 
 
 def _sources(layout: Layout, name: str) -> list[Path]:
