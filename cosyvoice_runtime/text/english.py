@@ -219,8 +219,8 @@ def _money(match: re.Match[str]) -> str:
         return f"{decimal(amount)} {_SCALES.get(scale.lower(), scale)} {plural}"
     if len(fraction) != 2 or not cent:
         return f"{decimal(amount)} {singular if amount == '1' else plural}"
-    parts = [(int(whole), singular, plural), (int(fraction), cent, cents)]
-    spoken = [f"{cardinal(count)} {one if count == 1 else many}" for count, one, many in parts if count]
+    parts = [(whole.lstrip("0"), singular, plural), (fraction.lstrip("0"), cent, cents)]
+    spoken = [f"{integer(count)} {one if count == '1' else many}" for count, one, many in parts if count]
     return " and ".join(spoken) or f"zero {plural}"
 
 

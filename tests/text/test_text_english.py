@@ -133,6 +133,13 @@ def test_english_expression(normalise: Normaliser, text: str, spoken: str) -> No
     assert normalise(text, "en") == spoken
 
 
+@pytest.mark.parametrize("count", [16, 5000])
+def test_dollars_beyond_a_cardinal_are_read_digit_by_digit(normalise: Normaliser, count: int) -> None:
+    ones = " ".join(["one"] * count)
+    assert normalise("$" + "1" * count + ".50", "en") == f"{ones} dollars and fifty cents"
+    assert normalise("$" + "0" * count + "1.00", "en") == "one dollar"
+
+
 @pytest.mark.parametrize(
     "text",
     [
