@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,19 @@ MAX_WORDS = 10_000
 MAX_CHARACTERS = 200
 """Of a word, and of what is spoken for it."""
 
+_EAST_ASIAN = re.compile(
+    "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
+    "\U0001aff0-\U0001b16f\U00020000-\U000323af]"
+)
+"""Han, kana and hangul, whose words stand without spaces."""
+
 
 class Lexicon:
     """Puts what is to be spoken in the place of words. Safe for threads.
 
     The longest word counts, with capitals as they are listed. One that begins or ends with a letter or digit
-    of an alphabet stands for whole words: ``nginx`` isn't found in ``nginxes``.
+    of any alphabet stands for whole words: ``nginx`` isn't found in ``nginxes``; Han, kana and hangul are no
+    alphabets here.
 
     Args:
         words: what is spoken, by word.
@@ -28,8 +37,10 @@ class Lexicon:
 
     def __init__(self, words: Mapping[str, str] | None = None) -> None:
         self._words = dict(words or {})
-        longest_first = sorted(self._words, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(_whole, longest_first))) if longest_first else None
+        lengths: dict[str, set[int]] = defaultdict(set)
+        for word in self._words:
+            lengths[word[0]].add(len(word))
+        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 
     @classmethod
     def read(cls, path: Path, special_tokens: Iterable[str]) -> Lexicon:
@@ -65,9 +76,26 @@ class Lexicon:
 
     def __call__(self, text: str) -> str:
         """The text with what is spoken in place of the words."""
-        if self._pattern is None:
-            return text
-        return self._pattern.sub(lambda match: self._words[match[0]], text)
+        parts = []
+        kept = place = 0
+        while place < len(text):
+            if word := self._word_at(text, place):
+                parts += [text[kept:place], self._words[word]]
+                kept = place = place + len(word)
+            else:
+                place += 1
+        return "".join([*parts, text[kept:]])
+
+    def _word_at(self, text: str, place: int) -> str:
+        """The longest word there; empty if there is none."""
+        lengths = self._lengths.get(text[place])
+        if lengths is None or _is_inside(text, place):
+            return ""
+        for length in lengths:
+            word = text[place : place + length]
+            if word in self._words and not _is_inside(text, place + len(word)):
+                return word
+        return ""
 
 
 def _entry(place: str, line: str, unknown: set[str]) -> tuple[str, str]:
@@ -85,11 +113,12 @@ def _refused(place: str, value: Any, limit: str) -> InvalidInput:
     return InvalidInput(FIELD, value, f"{place} needs {limit}")
 
 
-def _whole(word: str) -> str:
-    before = "(?<![0-9A-Za-z])" if _is_latin(word[0]) else ""
-    after = "(?![0-9A-Za-z])" if _is_latin(word[-1]) else ""
-    return before + re.escape(word) + after
+def _is_inside(text: str, place: int) -> bool:
+    """Whether a word of an alphabet goes on there."""
+    return 0 < place < len(text) and _is_of_alphabet(text[place - 1]) and _is_of_alphabet(text[place])
 
 
-def _is_latin(character: str) -> bool:
-    return character.isascii() and character.isalnum()
+def _is_of_alphabet(character: str) -> bool:
+    """Whether it is a letter, a mark on one or a digit."""
+    category = unicodedata.category(character)
+    return (category[0] in "LM" or category == "Nd") and not _EAST_ASIAN.match(character)
