@@ -11,12 +11,14 @@ from typing import Any
 
 from cosyvoice_runtime.checkpoint.pronunciation import UNITS
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.text.symbols import visible
 
 FIELD = "lexicon"
 MAX_WORDS = 10_000
 MAX_CHARACTERS = 200
 """Of a word, and of what is spoken for it."""
 
+_CONTROL_TOKEN = re.compile(r"<\||\|>")
 _EAST_ASIAN = re.compile(
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
     "\U0001aff0-\U0001b16f\U00020000-\U000323af]"
@@ -50,11 +52,11 @@ class Lexicon:
             special_tokens: of the checkpoint's family.
 
         Raises:
-            InvalidInput: the file can't be read, is no such file, or has units of pronunciation that the
-                family doesn't know.
+            InvalidInput: the file can't be read, is no such file, or holds control characters, control tokens
+                (``<|...|>``) or units of pronunciation that the family doesn't know.
         """
         try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeError) as error:
             raise InvalidInput(FIELD, str(path), f"a file of words ({error})") from None
         unknown = set(UNITS).difference(special_tokens)
@@ -99,6 +101,12 @@ class Lexicon:
 
 
 def _entry(place: str, line: str, unknown: set[str]) -> tuple[str, str]:
+    if found := [
+        character for character in line.replace("\t", "") if unicodedata.category(character) == "Cc"
+    ]:
+        raise _refused(place, found[0], "words without control characters")
+    if _CONTROL_TOKEN.search(visible(line)):
+        raise _refused(place, line, "words without <| and |>, which control tokens begin and end with")
     parts = [part.strip() for part in line.split("\t")]
     if len(parts) != 2 or not all(parts):
         raise _refused(place, line, "a word, a tab and what is spoken for it")
