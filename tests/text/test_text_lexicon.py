@@ -100,7 +100,7 @@ def test_file_has_words_tabs_and_remarks(tmp_path: Path) -> None:
         ("a\t", "line 1"),
         ("a\tb\n\na\tc", "'a' .*line 3 .*each word once"),
         ("a\t" + "b" * 201, "at most 200 characters"),
-        ("a\tb\nc\td\0", r"'\x00' .*line 2 .*without control characters"),
+        ("a\tb\nc\td\0", r"'\\x00' .*line 2 .*without control characters"),
         ("a\tb\x0bc\td", r"line 1 .*without control characters"),
         ("a\x85\tb", r"line 1 .*without control characters"),
         ("a\tb\n\nc\t<|endofprompt|>", r"line 3 .*without <\| and \|>"),
