@@ -120,6 +120,16 @@ def test_decimal_and_integer() -> None:
         ("Chapter 3 March, 9/11", "Chapter three March, nine eleven"),
         ("1998/99", "nineteen ninety eight to ninety-nine"),
         ("$5-10, $5-$10 million", "five to ten dollars, five to ten million dollars"),
+        (
+            "1.5-2 hours, 0.5–0.75, 1-1.5",
+            "one point five to two hours, zero point five to zero point seven five, one to one point five",
+        ),
+        ("1,000-2,000 people", "one thousand to two thousand people"),
+        ("US$5, A$20 and HK$30", "five US dollars, twenty Australian dollars and thirty Hong Kong dollars"),
+        ("C$1, NZ$2.50", "one Canadian dollar, two New Zealand dollars and fifty cents"),
+        ("S$5-10, US$5-US$10 million", "five to ten Singapore dollars, five to ten million US dollars"),
+        ("$.50, $.5 million", "fifty cents, point five million dollars"),
+        ("24:00, 0:00, 24:00:00", "twenty four o'clock, zero o'clock, twenty four o'clock"),
         ("5€, 20 EUR, USD 50", "five euros, twenty euros, fifty US dollars"),
         ("3cm x 5cm, 3 × 5", "three centimeters by five centimeters, three times five"),
         ("10^6, x^2, x=3", "ten to the power of six, x squared, x equals three"),
@@ -131,6 +141,13 @@ def test_decimal_and_integer() -> None:
 )
 def test_english_expression(normalise: Normaliser, text: str, spoken: str) -> None:
     assert normalise(text, "en") == spoken
+
+
+@pytest.mark.parametrize("count", [16, 5000])
+def test_dollars_beyond_a_cardinal_are_read_digit_by_digit(normalise: Normaliser, count: int) -> None:
+    ones = " ".join(["one"] * count)
+    assert normalise("$" + "1" * count + ".50", "en") == f"{ones} dollars and fifty cents"
+    assert normalise("$" + "0" * count + "1.00", "en") == "one dollar"
 
 
 @pytest.mark.parametrize(
