@@ -141,6 +141,7 @@ _PREPARE: list[Rule] = [
         lambda match: f"{match[1]}到{match[2]}".translate(_DIGITS),
     ),
     rule(r"['’‘]([0-9]{2})(?=年|级|届)", lambda match: match[1].translate(_DIGITS)),
+    rule(r"(?<![0-9.])(?:19|20)[0-9]{2}(?=后)", _spoken),
     rule(r"(?<![0-9.到达过至为])[0-9][05](?=(?:[、和][0-9][05])*后)", _spoken),
     rule(
         rf"(?<=[0-9])(点(?:半|[一二三]刻|[0-9]{{1,2}}分?)?){_RANGE}(?=[0-9]{{1,2}}(?:点|:[0-9]{{2}}))",

@@ -169,7 +169,7 @@ def expression_rules(library: Read) -> list[Rule]:
         rule(r"'?\b(1[1-9]|20)?([0-9])0s\b", _decade),
         rule(r"\b[Nn]o\. ?(?=[0-9])", lambda _: "number "),
         rule(r"(?<![\w)])(?:[-+#~]|[#≈≤≥±] ?)(?=[$€£¥.]?[0-9])", lambda match: _SIGNS[match[0][0]]),
-        rule(rf"(?<![\w.,])({_NUMBER})[-–]({_NUMBER})(?![\w-]|[.,][0-9])", r"\1 to \2"),
+        rule(rf"(?<![\w.,])({_NUMBER})[-–]({_NUMBER})(?=(?:{_UNIT})?(?![\w-]|[.,][0-9]))", r"\1 to \2"),
         rule(r"\b(?:[0-9]+ )?[0-9]{1,2}/[0-9]{1,3}\b(?!/)", lambda match: _fraction(match[0], library)),
         rule(rf"({_NUMBER})\s?({_UNIT})(?!\w)", lambda match: _measure(match[1], match[2], library)),
         rule(rf"({_NUMBER})\s?%", lambda match: f"{decimal(match[1])} percent"),

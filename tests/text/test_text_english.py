@@ -124,6 +124,7 @@ def test_decimal_and_integer() -> None:
             "1.5-2 hours, 0.5–0.75, 1-1.5",
             "one point five to two hours, zero point five to zero point seven five, one to one point five",
         ),
+        ("1.5-2kg, 5-10cm, 3-4th", "one point five to two kilograms, five to ten centimeters, three-fourth"),
         ("1,000-2,000 people", "one thousand to two thousand people"),
         ("US$5, A$20 and HK$30", "five US dollars, twenty Australian dollars and thirty Hong Kong dollars"),
         ("C$1, NZ$2.50", "one Canadian dollar, two New Zealand dollars and fifty cents"),
