@@ -6,6 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 FAMILY="${FAMILY:-cosyvoice2}"
 PUBLISHED=CosyVoice2-0.5B
 [[ "$FAMILY" != cosyvoice3 ]] || PUBLISHED=Fun-CosyVoice3-0.5B
+[[ "$FAMILY" != cosyvoice300m ]] || PUBLISHED=CosyVoice-300M
 CHECKPOINT="${CHECKPOINT:-checkpoints/$PUBLISHED}"
 SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
@@ -33,8 +34,8 @@ Usage:
      5  benchmark           clients against the server, streaming or offline
      6  offline benchmark   without a server
 
-Variables: FAMILY (cosyvoice2, cosyvoice3: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO, VENV (system:
-the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, and the
+Variables: FAMILY (cosyvoice2, cosyvoice3, cosyvoice300m: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO,
+VENV (system: the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, and the
 engine and the backend that need none), and COSYVOICE_* for every setting in docs/settings.md.
 TEXT
 }

@@ -309,7 +309,7 @@ class Flow:
         return prompt
 
     def attention_of_whole(self, spans: Sequence[TokenSpan], streaming: bool) -> FlowAttention:
-        rate, encoder, estimator = self.config.frames_per_token, self.config.encoder, self.config.estimator
+        rate, encoder, estimator = self.config.frames_per_token, self.config.encoder, self.config.blockwise
         counts = [span.count for span in spans]
         frames = [rate * count for count in counts]
 

@@ -137,10 +137,10 @@ class FlowStream:
 
     def __init__(self, flow: Flow, num_pages: int, eager: EagerCalls | None = None) -> None:
         chunk_frames = flow.config.frames_per_token * flow.config.encoder.chunk_tokens
-        if chunk_frames != flow.config.estimator.chunk_frames:
+        if chunk_frames != flow.config.blockwise.chunk_frames:
             raise CheckpointError(
                 f"the encoder's blocks have {chunk_frames} frames, the estimator's "
-                f"{flow.config.estimator.chunk_frames}: this checkpoint can't be streamed"
+                f"{flow.config.blockwise.chunk_frames}: this checkpoint can't be streamed"
             )
         self.flow = flow
         self.pool = PagePool(flow, num_pages)

@@ -17,7 +17,7 @@ from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
 
 if TYPE_CHECKING:
-    from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+    from cosyvoice_runtime.pipeline.token2wav_families import AnyToken2Wav
 
 
 OpenBatch = Callable[[int], RunningBatch]
@@ -34,7 +34,7 @@ class LocalStages:
     def __init__(
         self,
         open_batch: OpenBatch,
-        token2wav: Token2Wav,
+        token2wav: AnyToken2Wav,
         silent_tokens: Collection[int] = (),
     ) -> None:
         self._open_batch = open_batch
@@ -114,7 +114,7 @@ class LocalStages:
 class GivenTokens(LocalStages):
     """Speech tokens that are there already, in place of those of a speech LM."""
 
-    def __init__(self, tokens: Iterable[int], token2wav: Token2Wav) -> None:
+    def __init__(self, tokens: Iterable[int], token2wav: AnyToken2Wav) -> None:
         self._tokens = tokens
         self._token2wav = token2wav
         self._states = {}

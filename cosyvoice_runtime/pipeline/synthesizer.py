@@ -29,7 +29,7 @@ from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
-from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
@@ -37,13 +37,10 @@ from cosyvoice_runtime.voice.speakers import import_speakers
 if TYPE_CHECKING:
     import torch
 
-    from cosyvoice_runtime.lm import SpeechLM
-    from cosyvoice_runtime.pipeline.token2wav import Token2Wav
+    from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
+    from cosyvoice_runtime.pipeline.token2wav_families import AnyToken2Wav
 
 logger = logging.getLogger(__name__)
-
-FLOW_PAGES = 64
-"""Chunks of 1 s kept for incremental flow: prompt and speech of one utterance up to a minute."""
 
 
 class Synthesizer:
@@ -61,8 +58,8 @@ class Synthesizer:
         self,
         tokenizer: TextTokenizer,
         front_end: TextFrontEnd,
-        lm: SpeechLM,
-        token2wav: Token2Wav,
+        lm: SpeechDecoder,
+        token2wav: AnyToken2Wav,
         hop: HopPolicy,
         extractors: Extractors,
         speakers: Mapping[str, Voice],
@@ -114,39 +111,31 @@ class Synthesizer:
         import torch
 
         from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-        from cosyvoice_runtime.flow.estimator import NUM_STEPS
-        from cosyvoice_runtime.flow.flow import Flow
-        from cosyvoice_runtime.flow.stream import FlowStream
-        from cosyvoice_runtime.lm import SpeechLM
-        from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-        from cosyvoice_runtime.vocoder.hift import HiFT
+        from cosyvoice_runtime.lm.families import load_speech_lm
+        from cosyvoice_runtime.pipeline.token2wav_families import Precision, load_token2wav
 
         layout, config = Layout(directory), load_config(directory)
         family = layout.family
-        tokenizer = TextTokenizer(layout.vocabulary.parent, family.special_tokens)
+        tokenizer = read_tokenizer(layout)
         words = Lexicon.read(lexicon, family.special_tokens) if lexicon else None
         extractors = Extractors(layout, threads)
         logger.info("loading %s on %s", layout.directory, device)
-        flow = Flow.from_tensors(
-            config.flow,
-            load_tensors(layout, "flow", config),
-            device,
-            flow_dtype or torch.float32,
-            ode_steps or NUM_STEPS,
-        )
-        vocoder = HiFT.from_tensors(
-            config.vocoder, load_tensors(layout, "hift", config), device, vocoder_dtype or torch.float32
-        )
+        precision = Precision(flow_dtype or torch.float32, vocoder_dtype or torch.float32)
         return cls(
             tokenizer,
             TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones),
-            SpeechLM.from_tensors(
+            load_speech_lm(
                 config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype or torch.float32
             ),
-            Token2Wav(FlowStream(flow, FLOW_PAGES), vocoder, lookahead_frames),
+            load_token2wav(layout, config, device, precision, ode_steps, lookahead_frames),
             _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
-            import_speakers(load_speakers(layout), tokenizer.decode, extractors.checkpoint_id),
+            import_speakers(
+                load_speakers(layout),
+                tokenizer.decode,
+                extractors.checkpoint_id,
+                family.prompt_frames_per_token,
+            ),
             family,
         )
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, F0_LAYERS, UpsamplingStage, stages
 from cosyvoice_runtime.vocoder.rows import Rows, Trim
-from cosyvoice_runtime.vocoder.source import HarmonicSource, UtteranceNoise
+from cosyvoice_runtime.vocoder.source import HarmonicSource, PhaseCarry, UtteranceNoise
 from cosyvoice_runtime.vocoder.weights import plain_weights
 
 MIN_ENVELOPE = 1e-11
@@ -339,9 +339,9 @@ class HiFT(nn.Module):
         return self.f0_predictor(mel, self._rows(mel))
 
     @torch.no_grad()
-    def source(self, f0: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Source [B, hop * T] float32 of F0 [B, T], starting at phase 0."""
-        source: Tensor = self.m_source(f0, noise, self._rows(f0))[0]
+    def source(self, f0: Tensor, noise: Tensor | None = None, carry: PhaseCarry | None = None) -> Tensor:
+        """Source [B, hop * T] float32 of F0 [B, T], starting at phase 0 or at what is carried."""
+        source: Tensor = self.m_source(f0, noise, self._rows(f0), carry)[0]
         return source
 
     @torch.no_grad()

@@ -18,7 +18,7 @@ from cosyvoice_runtime.vocoder.carry import VocoderCarry
 from cosyvoice_runtime.vocoder.geometry import VocoderContext, context
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
-from cosyvoice_runtime.vocoder.source import NoiseMark, PhaseCarry, UtteranceNoise
+from cosyvoice_runtime.vocoder.source import FROM_THE_START, NoiseMark, PhaseCarry, UtteranceNoise
 
 
 @dataclass(frozen=True)
@@ -150,10 +150,6 @@ def _checked(lookahead: int | None, exact: int) -> int:
     if not 0 <= lookahead <= exact:
         raise InvalidInput("lookahead", lookahead, f"a number of mel frames from 0 to {exact}")
     return lookahead
-
-
-FROM_THE_START = -1
-"""In place of the frame at which the phase goes on, where nothing has been emitted yet."""
 
 
 class WindowLengths(NamedTuple):
