@@ -6,11 +6,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 FAMILY="${FAMILY:-cosyvoice2}"
 PUBLISHED=CosyVoice2-0.5B
 [[ "$FAMILY" != cosyvoice3 ]] || PUBLISHED=Fun-CosyVoice3-0.5B
-[[ "$FAMILY" != cosyvoice300m ]] || PUBLISHED=CosyVoice-300M
 CHECKPOINT="${CHECKPOINT:-checkpoints/$PUBLISHED}"
 SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
 VENV="${VENV:-.venv}"
+[[ "${1:-}" != demo ]] || TORCH="${TORCH:-no}"
 TORCH="${TORCH:-yes}"
 PYTHON="$VENV/bin/python"
 [[ "$VENV" != system ]] || PYTHON=python3 # a container's, which has everything already
@@ -36,7 +36,8 @@ Usage:
 
 Variables: FAMILY (cosyvoice2, cosyvoice3, cosyvoice300m: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO,
 VENV (system: the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, and the
-engine and the backend that need none), and COSYVOICE_* for every setting in docs/settings.md.
+engine and the backend that need none; the demo's default), and COSYVOICE_* for every setting in
+docs/settings.md.
 TEXT
 }
 
@@ -111,6 +112,7 @@ stage_5() {
 
 stage_6() {
   say "offline benchmark"
+  [[ "$TORCH" != no ]] || refuse "stage 6 needs torch: leave TORCH away, or set it to yes"
   need_checkpoint
   "$PYTHON" benchmarks/offline_inference.py --checkpoint "$CHECKPOINT" "${OPTIONS[@]}"
 }
@@ -122,7 +124,8 @@ stages() { # stages START STOP [MODE [OPTIONS]]
   (($1 > 3 || $# == 2)) || refuse "stages 0 to 3 take no options; settings come from variables, see docs/settings.md"
   MODE="${3:-streaming}" OPTIONS=("${@:4}")
   [[ "$MODE" == streaming || "$MODE" == offline ]] || refuse "$MODE: streaming or offline comes before the options"
-  environment
+  # Clients need no torch, and should not wait for it.
+  if (($1 == 4 || $1 == 5)) && (($2 <= 5)); then TORCH=no environment; else environment; fi
   local stage
   for ((stage = $1; stage <= $2; stage++)); do "stage_$stage"; done
 }

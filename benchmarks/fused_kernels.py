@@ -16,17 +16,19 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt, TokenSpan
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
-from cosyvoice_runtime.flow.pages import PagePool, Tails
+from cosyvoice_runtime.flow.pages import FlowTails, PagePool
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles, tiles_for
+from cosyvoice_runtime.wave.prompt import FlowPrompt, TokenSpan
 from measuring.replays import distance, milliseconds, replayed
 
 SIZES = {"tiny": TINY, "full": FULL}
@@ -61,8 +63,10 @@ class Chunk:
         length = self.tokens * (chunk + 1) + config.lookahead_tokens
         tokens = torch.randint(config.token_vocab_size, (length,), generator=generator)
         speaker = torch.randn(config.speaker_dim, generator=generator)
-        prompt = FlowPrompt(torch.zeros(0, dtype=torch.int64), torch.zeros(0, config.mel_bins), speaker)
-        return TokenSpan(prompt, self.tokens * chunk, self.tokens, tokens[self.tokens * chunk :])
+        prompt = FlowPrompt(
+            np.zeros(0, np.int64), np.zeros((0, config.mel_bins), np.float32), speaker.numpy()
+        )
+        return TokenSpan(prompt, self.tokens * chunk, self.tokens, tokens[self.tokens * chunk :].numpy())
 
     def speak_past(self) -> None:
         """Compute the chunks before; without it pages and tails are zeros."""
@@ -82,7 +86,7 @@ class Chunk:
             (self.pool.estimator_pages, other.pool.estimator_pages),
         ):
             mine.copy_(theirs)
-        self.tails = [Tails(*(part.to(self.flow.dtype) for part in tails.parts)) for tails in other.tails]
+        self.tails = [FlowTails(*(part.to(self.flow.dtype) for part in tails.parts)) for tails in other.tails]
         self.restart()
 
     def plain(self) -> None:

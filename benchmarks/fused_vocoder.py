@@ -16,9 +16,9 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.vocoder import HiFT
-from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.windows import WindowInputs, compute_windows
+from cosyvoice_runtime.wave.context import context
 from measuring.replays import distance, milliseconds, replayed
 from stages import SIZES
 

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
+from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 
 from cosyvoice_runtime.cuda_graphs import CapturedGraph, CudaGraphCapture
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
@@ -27,7 +28,6 @@ from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from fused_step import SIZES, Step, random_lm
 from stages import machine, random_voice
 from token2wav_chunks import FIRST, SECOND, load

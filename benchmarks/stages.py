@@ -35,11 +35,11 @@ from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens
 from cosyvoice_runtime.pipeline.request import SpeechRequest
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav, WaveState
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
-from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from cosyvoice_runtime.voice import Voice
+from cosyvoice_runtime.wave.token2wav import Token2Wav, WaveState
 
 TOKEN_RATE = 25
 SIZES = {"tiny": TINY, "full": FULL}
@@ -110,7 +110,7 @@ class Pipeline:
         vocoder = HiFT.from_tensors(config.vocoder, dict(random_tensors("hift", config, 0)), device)
         tokens = int(TOKEN_RATE * (setup.prompt_seconds + setup.seconds))
         pages = -(-tokens // config.flow.encoder.chunk_tokens) if setup.flow == "incremental" else 0
-        self.token2wav = Token2Wav(FlowStream(flow, pages), vocoder)
+        self.token2wav = Token2Wav(FlowStream(flow, pages), HiFTStream(vocoder))
         self.voice = random_voice(config.flow, int(TOKEN_RATE * setup.prompt_seconds))
         self.num_parameters = sum(
             p.numel() for network in (self.lm, flow.network, vocoder) for p in network.parameters()

@@ -25,8 +25,8 @@ from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.serving.token2wav.torch_runtime import TorchToken2Wav
+from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from stages import DTYPES, SIZES, machine, random_voice
 
 SECOND = 25
@@ -45,15 +45,15 @@ class Result:
     waves: list[torch.Tensor]
 
 
-def load(size: str, dtype: str, device: str, pages: int, ode_steps: int) -> Token2Wav:
+def load(size: str, dtype: str, device: str, pages: int, ode_steps: int) -> TorchToken2Wav:
     config = SIZES[size]
     tensors = (dict(random_tensors(section, config, seed=0)) for section in ("flow", "hift"))
     flow = Flow.from_tensors(config.flow, next(tensors), device, DTYPES[dtype], ode_steps)
     vocoder = HiFT.from_tensors(config.vocoder, next(tensors), device, DTYPES[dtype])
-    return Token2Wav(FlowStream(flow, pages), vocoder)
+    return TorchToken2Wav(FlowStream(flow, pages), HiFTStream(vocoder))
 
 
-def speak(token2wav: Token2Wav, utterances: int, prompt: int, chunk: int, seconds: int) -> Result:
+def speak(token2wav: TorchToken2Wav, utterances: int, prompt: int, chunk: int, seconds: int) -> Result:
     """Utterances of ``seconds`` seconds in chunks of ``chunk`` tokens."""
     config = token2wav.flow.flow.config
     prefix = token2wav.flow.prefix(flow_prompt(random_voice(config, prompt)))
@@ -69,7 +69,7 @@ def speak(token2wav: Token2Wav, utterances: int, prompt: int, chunk: int, second
         begun = time.perf_counter()
         for state, row in zip(states, tokens, strict=True):
             token2wav.push(state, row[start:end], last=end == SECOND * seconds)
-        spoken = [wave.cpu() for wave in token2wav.advance(states)]
+        spoken = [torch.from_numpy(wave) for wave in token2wav.advance(states)]
         times.append(1e3 * (time.perf_counter() - begun))
         for kept, wave in zip(waves, spoken, strict=True):
             kept.append(wave)
@@ -84,12 +84,12 @@ def _cuts(count: int, chunk: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def _wait(token2wav: Token2Wav) -> None:
-    if token2wav.vocoder.device.type == "cuda":
+def _wait(token2wav: TorchToken2Wav) -> None:
+    if token2wav.torch_vocoder.device.type == "cuda":
         torch.cuda.synchronize()
 
 
-def repeated(token2wav: Token2Wav, repeats: int, *how: int) -> Result:
+def repeated(token2wav: TorchToken2Wav, repeats: int, *how: int) -> Result:
     """Medians over the repeats, after one to warm up."""
     speak(token2wav, *how)
     runs = [speak(token2wav, *how) for _ in range(repeats)]
@@ -161,18 +161,19 @@ def main() -> None:
                 print(row(way, dtype, how[0], how[2], result, differs), flush=True)
 
 
-def capture(token2wav: Token2Wav, most: int, fused: bool) -> None:
+def capture(token2wav: TorchToken2Wav, most: int, fused: bool) -> None:
     """Replay from now on, once fused always so; prints what capturing took."""
     solver: PagedSolver | None = None
     if fused:
         from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder  # they need the package triton
         from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 
-        solver = FusedSolver.of(token2wav.flow.flow)
-        token2wav.vocoder.fuse(FusedDecoder.of(token2wav.vocoder.decoder))
+        solver = FusedSolver.of(token2wav.torch_flow.flow)
+        hift = token2wav.torch_vocoder.hift
+        hift.fuse(FusedDecoder.of(hift.decoder))
     begun = time.perf_counter()
     buckets = CallBuckets.up_to(most, any_past=fused)
-    graphs = token2wav.capture(buckets, CudaGraphCapture(token2wav.vocoder.device), solver)
+    graphs = token2wav.capture(buckets, CudaGraphCapture(token2wav.torch_vocoder.device), solver)
     spent = time.perf_counter() - begun
     memory = torch.cuda.memory_reserved() / 2**20
     print(f"CUDA graphs of {graphs} calls in {spent:.1f} s, {memory:.0f} MiB reserved", file=sys.stderr)

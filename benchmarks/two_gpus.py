@@ -34,13 +34,13 @@ from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.request import SpeechRequest
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk
-from cosyvoice_runtime.serving.token2wav.load import load_warm, start_scheduler
+from cosyvoice_runtime.serving.token2wav.load import open_runtime, start_scheduler
+from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter
 from cosyvoice_runtime.serving.token2wav.service import WaveMetrics
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, TensorrtLlmSettings, Token2WavSettings
@@ -185,7 +185,7 @@ async def level(client: Client, clients: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def start(copies: Sequence[Token2Wav], settings: Token2WavSettings) -> WaveRouter:
+def start(copies: Sequence[WaveRuntime], settings: Token2WavSettings) -> WaveRouter:
     """Schedulers over networks that are loaded."""
     metrics = Metrics("token2wav")
     return WaveRouter(
@@ -211,8 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         stack.callback(process.join)
         stack.callback(asked.put, None)
-        on_first = load_warm(token2wav)
-        on_second = load_warm(token2wav.replace(device=second_gpu))
+        on_first = open_runtime(token2wav)
+        on_second = open_runtime(token2wav.replace(device=second_gpu))
         assert told.get() is None
         stages = TwoProcesses(asked, told)
         client = make_client(stages, options.checkpoint)
@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             report(options, results)
         if time.monotonic() < ends:
             apart = token2wav.replace(device=second_gpu, vocoder_device=first_gpu)
-            copies = [load_warm(apart)]
+            copies = [open_runtime(apart)]
             name = "flow on the second, vocoder on the first"
             results.append(asyncio.run(measure(name, copies, token2wav, client, stages, said, options)))
             report(options, results)
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def measure(
     name: str,
-    copies: Sequence[Token2Wav],
+    copies: Sequence[WaveRuntime],
     settings: Token2WavSettings,
     client: Client,
     stages: TwoProcesses,

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
-from cosyvoice_runtime.vocoder import HiFT, VocoderState, change_speed, context, stream
+from cosyvoice_runtime.vocoder import HiFT, change_speed, context, open_state, stream
 
 FRAMES = 160
 
@@ -73,7 +73,7 @@ def speech_like_mel(level: float) -> torch.Tensor:
 
 
 def streamed(hift: HiFT, mel: torch.Tensor, lookahead: int, chunk: int) -> torch.Tensor:
-    state = VocoderState(hift.config, lookahead=lookahead)
+    state = open_state(hift.config, lookahead=lookahead)
     parts = mel.split(chunk, dim=1)
     waves = [stream(hift, [state], [part], [part is parts[-1]])[0] for part in parts]
     return torch.cat(waves)

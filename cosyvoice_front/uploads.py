@@ -18,9 +18,10 @@ from cosyvoice_front.errors import invalid, voice_not_found
 from cosyvoice_front.upload import Upload
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
-from cosyvoice_runtime.voice.atomic import exclusive_lock, replace_file
+from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.names import checked_name
 from cosyvoice_runtime.voice.speakers import listed_speakers
 

@@ -1,7 +1,7 @@
 """A GPU's multiprocessors in two parts: what is launched into a part's stream runs there and nowhere else.
 
 Two kinds of work side by side on a whole GPU wait for each other's kernels; in parts neither notices the
-other. The parts are green contexts of the CUDA driver, from 12.4 on:
+other. The parts are green contexts of the CUDA driver, from 12.5 on:
 https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html
 """
 
@@ -67,8 +67,11 @@ def divide(device: torch.device, share: float) -> GpuParts:
     count = small_part(properties.multi_processor_count, share)
     try:
         return _divide(driver, device, count)
-    except AttributeError as error:
-        raise GpuPartsError(f"the package cuda-bindings is too old ({error})") from error
+    except (
+        AttributeError,
+        RuntimeError,
+    ) as error:  # a function that one of the two lacks
+        raise GpuPartsError(f"the driver or the package cuda-bindings is too old ({error})") from error
 
 
 def _divide(driver: Any, device: torch.device, count: int) -> GpuParts:

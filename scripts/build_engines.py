@@ -160,6 +160,9 @@ def make_networks(settings: Token2WavSettings) -> None:
     if settings.backend == "torch":
         print("token2wav: backend torch reads the checkpoint as it is, nothing to do")
         return
+    if settings.backend == "onnx":
+        make_wave_graphs(settings)
+        return
     import torch
 
     from cosyvoice_runtime.compiled.cuda import Cuda
@@ -175,9 +178,15 @@ def make_networks(settings: Token2WavSettings) -> None:
         tell(
             graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, settings.dtype)
         )
-        if settings.backend == "tensorrt":
-            profiles = shapes.profiles()[name]
-            tell(engine_of(directory, name), build(directory, name, profiles, Cuda(torch.device(devices[0]))))
+        profiles = shapes.profiles()[name]
+        tell(engine_of(directory, name), build(directory, name, profiles, Cuda(torch.device(devices[0]))))
+
+
+def make_wave_graphs(settings: Token2WavSettings) -> None:
+    from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+    from cosyvoice_runtime.onnx_cpu.wave_files import wave_directory
+
+    tell(wave_directory(settings.backend_dir), export_wave(settings.checkpoint_dir, settings.backend_dir))
 
 
 def make_extractor(settings: ExtractorSettings, name: str) -> None:

@@ -20,7 +20,14 @@ from pathlib import Path
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, audio_writer, read_reference
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.settings import FrontSettings, Machine, ServerSettings, Settings, TensorrtLlmSettings
+from cosyvoice_runtime.settings import (
+    FrontSettings,
+    Machine,
+    ServerSettings,
+    Settings,
+    TensorrtLlmSettings,
+    Token2WavSettings,
+)
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
 
@@ -86,6 +93,10 @@ def make_repository(checkpoint: Path) -> Path:
     settings = Settings.read(texts, os.environ).resolved(machine)
     if on_onnx:
         export_speech_lm(settings.tensorrt_llm)
+    if settings.token2wav.backend == "onnx":
+        texts.append(f"token2wav.backend_dir={BUILD / 'networks'}")
+        settings = Settings.read(texts, os.environ).resolved(Machine.here())
+        export_wave_graphs(settings.token2wav)
     repository = BUILD / "model_repo"
     write(render(ROOT / "model_repo", settings), repository)
     return repository
@@ -96,6 +107,13 @@ def export_speech_lm(settings: TensorrtLlmSettings) -> None:
 
     for reason in export_lm(settings.checkpoint_dir, settings.engine_dir, settings.weight_format):
         print(f"{settings.engine_dir}: made because: {reason}")
+
+
+def export_wave_graphs(settings: Token2WavSettings) -> None:
+    from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+
+    for reason in export_wave(settings.checkpoint_dir, settings.backend_dir):
+        print(f"{settings.backend_dir}: made because: {reason}")
 
 
 def serve(grpc_url: str) -> None:

@@ -142,7 +142,8 @@ def wanted_parts(options: argparse.Namespace) -> list[str]:
 def make(venv: Path, parts: list[str], python: str | None, installer: str | None = None) -> None:
     """Bring an environment up to date with the named files of requirements/."""
     wanted = {part: digest_of(part) for part in parts}
-    if _stamp(venv).items() >= wanted.items():
+    before = _stamp(venv)
+    if before.items() >= wanted.items():
         print(f"{venv}: up to date, nothing to do")
         return
     started = time.monotonic()
@@ -151,10 +152,12 @@ def make(venv: Path, parts: list[str], python: str | None, installer: str | None
         base = find_python(python)
         print(f"{venv}: made with {base}")
         run([base, "-m", "venv", "--clear", str(venv)], "the virtual environment can't be made")
+    # Until all is there, the environment is none of what it was.
+    _stamp_path(venv).unlink(missing_ok=True)
     install(venv, parts, installer)
     for test in [SMOKE_TEST, TORCH_TEST] if TORCH in parts else [SMOKE_TEST]:
         run([str(venv / "bin" / "python"), "-c", test], "the environment does not work", show=True)
-    _stamp_path(venv).write_text(json.dumps(_stamp(venv) | wanted), encoding="utf-8")
+    _stamp_path(venv).write_text(json.dumps(before | wanted), encoding="utf-8")
     print(f"{venv}: ready after {time.monotonic() - started:.0f} s")
 
 

@@ -14,14 +14,14 @@ LIBRARY = "cosyvoice_runtime"
 WITHOUT_TORCH = (
     "arrays", "audio", "checkpoint", "cuda_errors", "errors", "event_loop", "gateway", "metrics", "onnx_cpu",
     "pipeline", "serving.extractors", "serving.gpu_shifts", "serving.host",
-    "serving.lm.scheduler", "serving.served_family", "serving.speech", "serving.triton", "settings", "speed",
-    "supervisor", "text", "voice",
+    "serving.lm.scheduler", "serving.served_family", "serving.speech", "serving.token2wav",
+    "serving.triton", "settings", "speed", "supervisor", "text", "voice", "wave",
 )  # fmt: skip
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {
     "checkpoint.as_torch", "checkpoint.huggingface", "checkpoint.making", "checkpoint.safetensors_writer",
-    "pipeline.chunked_token2wav", "pipeline.token2wav", "pipeline.token2wav_families",
-    "serving.host.host_model",
+    "pipeline.chunked_token2wav", "pipeline.token2wav_families",
+    "serving.token2wav.device", "serving.token2wav.torch_memory", "serving.token2wav.torch_runtime",
 }  # fmt: skip
 """What of them is there for torch: it reads weights for it, or makes and writes them."""
 

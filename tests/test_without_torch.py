@@ -201,3 +201,55 @@ else:
     raise AssertionError
 """
     run_without_torch(program, tmp_path)
+
+
+TOKEN2WAV = """
+from cosyvoice_runtime.metrics import Metrics, read_samples
+from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, load_wave_service
+from cosyvoice_runtime.settings import Machine, Token2WavSettings
+from queue import Queue
+
+assert export_wave(Path(VOICE), Path("networks"))
+given = Token2WavSettings(checkpoint_dir=Path(VOICE), backend="auto", backend_dir=Path("networks"), threads=1)
+settings = given.resolved(Machine(cores=1, gpu=False))
+service = load_wave_service(settings, Metrics("token2wav", Path(".")))
+prompt = PromptTensors(np.zeros(30, np.int32), np.full((60, 80), -6, np.float32), np.ones(192, np.float32))
+outcomes = Queue()
+for start, end in ((0, 30), (30, 40)):
+    chunk = WaveChunk("a", list(range(start, end)), start, end == 40, "voice", 7, prompt=prompt)
+    service.submit(chunk, outcomes.put)
+waves = [outcomes.get(timeout=300) for _ in range(2)]
+[backend] = [each for each in read_samples(Path(".")) if each.name == "cosyvoice_token2wav_backend"]
+assert backend.labels["backend"] == "onnx"
+service.close()
+np.save("wave.npy", np.concatenate(waves))
+"""
+
+
+def test_token2wav_is_converted_and_speaks(tmp_path: Path) -> None:
+    run_without_torch(f"VOICE = {str(DEMO_VOICE)!r}\n{TOKEN2WAV}", tmp_path)
+    wave = np.load(tmp_path / "wave.npy")
+    assert wave.shape == (40 * 960,)
+    assert wave.std() > 1e-3
+
+
+SPEAK_ALONE = """
+from cosyvoice_runtime.pipeline import networks, synthesizer
+from cosyvoice_runtime.pipeline.cli import main
+exported = Path("networks")
+synthesizer.Synthesizer.from_checkpoint.__func__.__kwdefaults__["exported"] = exported
+words = ["speak", "Hello there.", "--checkpoint", VOICE, "--seed", "1", "-o", "spoken.wav"]
+assert main(words) == 1
+assert main([*words, "--runtime", "onnx"]) == 0
+assert list(exported.rglob("*.onnx"))
+"""
+
+
+def test_the_library_speaks_from_the_command_line(tmp_path: Path) -> None:
+    """With graphs that are made at the first start; without a runtime that is there it says so."""
+    run_without_torch(f"VOICE = {str(DEMO_VOICE)!r}\n{SPEAK_ALONE}", tmp_path)
+    samples, rate = soundfile.read(tmp_path / "spoken.wav")
+    assert rate == 24_000
+    assert 0.3 < len(samples) / rate < 5
+    assert samples.std() > 1e-3

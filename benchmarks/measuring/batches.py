@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -167,7 +168,11 @@ def speak_together(
 def _whole(name: str, spoken: Spoken) -> WaveChunk:
     """The utterance as one chunk."""
     voice = spoken.voice
-    prompt = PromptTensors(voice.speech_tokens, voice.prompt_mel, voice.speaker_embedding)
+    prompt = PromptTensors(
+        np.asarray(voice.speech_tokens),
+        np.asarray(voice.prompt_mel),
+        np.asarray(voice.speaker_embedding),
+    )
     return WaveChunk(
         name,
         list(spoken.tokens),

@@ -58,6 +58,23 @@ def require_checksum(directory: Path, name: str) -> None:
         )
 
 
+def damages(directory: Path, required: Iterable[str]) -> list[str]:
+    """What keeps files from being those that were listed, a sentence each.
+
+    Args:
+        required: names that must be there and be listed, relative to the directory.
+    """
+    try:
+        listed = read_checksums(directory)
+    except CheckpointError as error:
+        return [str(error)]
+    return [
+        f"{directory / name} is missing or damaged"
+        for name in sorted({*required, *listed})
+        if not (directory / name).is_file() or sha256_of(directory / name) != listed.get(name)
+    ]
+
+
 def _current(path: Path) -> str:
     state = path.stat()
     return _hash_once(path, state.st_ino, state.st_size, state.st_mtime_ns)

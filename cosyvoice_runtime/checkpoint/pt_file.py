@@ -17,6 +17,8 @@ MAX_PICKLE_BYTES = 16 << 20
 MAX_RECORDS = 100_000
 OLD_FORM = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """How torch before 1.6 began its files: a pickled magic number."""
+ENCRYPTED = 1
+"""Bit of a record's flags (PKWARE's APPNOTE.TXT, 4.4.4)."""
 LOCAL_HEADER_BYTES = 30
 """Before a record's name (PKWARE's APPNOTE.TXT, 4.3.7)."""
 
@@ -35,6 +37,8 @@ def read_pt(path: Path) -> Any:
         CheckpointError: the file is damaged, of torch before 1.6, or holds anything but tensors and
             containers.
     """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no file")
     try:
         with path.open("rb") as file:
             begin = file.read(len(OLD_FORM))
@@ -97,6 +101,8 @@ class _Archive:
     def _record(self, listed: zipfile.ZipInfo) -> Record:
         if listed.compress_type != zipfile.ZIP_STORED or listed.compress_size != listed.file_size:
             raise DamagedPickle(f"record {listed.filename!r} is compressed")
+        if listed.flag_bits & ENCRYPTED:
+            raise DamagedPickle(f"record {listed.filename!r} is encrypted")
         # The two lengths of the local header: its extra field pads the record, the directory's does not.
         lengths = self._bytes[listed.header_offset + 26 : listed.header_offset + LOCAL_HEADER_BYTES]
         name, extra = np.frombuffer(lengths.tobytes(), "<u2")

@@ -18,6 +18,10 @@ from numpy.lib.stride_tricks import as_strided
 from cosyvoice_runtime.arrays import Array
 
 MAX_DIMENSIONS = 16
+MAX_OPERATIONS = 1_000_000
+"""A checkpoint of a thousand tensors takes some 40,000; each may take hundreds of bytes of memory."""
+MAX_KEY = 2**31
+"""Of a number as a key. Larger ones can be chosen so that all have one hash, and take for ever."""
 DTYPES: dict[str, np.dtype[Any]] = {
     "FloatStorage": np.dtype(np.float32),
     "DoubleStorage": np.dtype(np.float64),
@@ -80,7 +84,9 @@ class _Machine:
 
     def run(self, pickle: bytes) -> Any:
         try:
-            for name, argument in _operations(pickle):
+            for done, (name, argument) in enumerate(_operations(pickle)):
+                if done == MAX_OPERATIONS:
+                    raise DamagedPickle(f"more than {MAX_OPERATIONS} instructions")
                 if name == "STOP":
                     return self._pop()
                 self._do(name, argument)
@@ -199,8 +205,8 @@ def _set_all(target: Any, items: list[Any]) -> None:
     """Keys are names or numbers: the hash of a tuple can take for ever."""
     target = _expected(target, dict)
     for key, value in zip(items[::2], items[1::2], strict=True):
-        if not isinstance(key, str | int):
-            raise DamagedPickle(f"a key of type {type(key).__name__}")
+        if type(key) is not str and not (type(key) is int and 0 <= key < MAX_KEY):
+            raise DamagedPickle(f"a key of type {type(key).__name__}, which is no name and no small number")
         target[key] = value
 
 

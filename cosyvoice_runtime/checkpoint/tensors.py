@@ -67,6 +67,8 @@ def load_speakers(layout: Layout) -> dict[str, Tensors]:
     content = read_pt(path)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: refused: expected speakers by name, found {type(content).__name__}")
+    if not all(isinstance(name, str) for name in content):
+        raise CheckpointError(f"{path}: refused: a speaker's name is a number")
     return {name: _only_tensors(path, values) for name, values in content.items()}
 
 

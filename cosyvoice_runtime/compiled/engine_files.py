@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.export.graph_files import graph_of
 from cosyvoice_runtime.compiled.gpu import present_gpu
@@ -37,17 +37,17 @@ def build(directory: Path, name: str, profiles: Sequence[Profile], cuda: Cuda) -
     """
     trt = _tensorrt()
     wanted, target = _wanted(directory, name, profiles, trt, cuda.device), engine_of(directory, name)
-    reasons = stale_reasons(target.parent, wanted)
-    if reasons:
+
+    def write(building: Path) -> None:
         cache = directory / TIMING_CACHE
         timings = cache.read_bytes() if cache.is_file() else b""
         with cuda.current():
             plan, timings = build_engine(trt, graph_of(directory, name), profiles, timings)
         cache.write_bytes(timings)
-        with fresh_directory(target.parent, force=True) as building:
-            (building / target.name).write_bytes(plan)
-            wanted.write(building)
-    return reasons
+        (building / target.name).write_bytes(plan)
+        wanted.write(building)
+
+    return renew_directory(target.parent, lambda: stale_reasons(target.parent, wanted), write)
 
 
 def open_engine(directory: Path, name: str, profiles: Sequence[Profile], cuda: Cuda) -> TensorRTEngine:

@@ -19,7 +19,7 @@ from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.layers import Before, Gathered, Past
-from cosyvoice_runtime.flow.pages import GUIDANCE_ROWS
+from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 
 Fit = Callable[[FlowShape], FlowShape]
 """The shape to compile or pad a call to; fewer rows split it."""

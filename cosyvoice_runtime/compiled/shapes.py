@@ -10,8 +10,8 @@ from functools import cached_property
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.compiled.export import encoder, estimator, vocoder
-from cosyvoice_runtime.flow.pages import GUIDANCE_ROWS
-from cosyvoice_runtime.vocoder.geometry import context
+from cosyvoice_runtime.wave.context import context
+from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 
 Sizes = dict[str, int]
 """A graph's free sizes by name."""

@@ -15,7 +15,6 @@ from cosyvoice_runtime.compiled.export import encoder, estimator, vocoder
 from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, graph_of, wanted_graph
 from cosyvoice_runtime.compiled.flow_parts import EngineEncoder, EngineEstimator
 from cosyvoice_runtime.compiled.manifest import require_current
-from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes, Sizes, VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
@@ -64,7 +63,7 @@ def shapes_of(settings: Token2WavSettings, config: ModelConfig) -> Shapes:
 
 
 def open_engines(settings: Token2WavSettings, config: ModelConfig, eager: EagerCalls) -> Token2WavEngines:
-    """The engines that ``settings.backend`` names: ``onnx`` or ``tensorrt``.
+    """The engines of backend tensorrt.
 
     Args:
         eager: counts TensorRT's calls without a captured graph.
@@ -76,24 +75,9 @@ def open_engines(settings: Token2WavSettings, config: ModelConfig, eager: EagerC
     for name in NETWORKS:
         wanted = wanted_graph(settings.checkpoint_dir, name, settings.dtype)
         require_current(graph_of(settings.backend_dir, name).parent, wanted)
-    opened = _OPENERS[settings.backend](settings, shapes_of(settings, config), eager)
-    logger.info("backend %s: flow encoder, flow estimator and vocoder decoder", settings.backend)
+    opened = _open_tensorrt(settings, shapes_of(settings, config), eager)
+    logger.info("backend tensorrt: flow encoder, flow estimator and vocoder decoder")
     return opened
-
-
-def _open_onnx(settings: Token2WavSettings, shapes: Shapes, _eager: EagerCalls) -> Token2WavEngines:
-    def network(name: str) -> FittedNetwork:
-        path = graph_of(settings.backend_dir, name)
-        return FittedNetwork(OnnxNetwork(path, settings.threads), GraphPorts.read(path))
-
-    return Token2WavEngines(
-        encoder=network(encoder.NAME),
-        estimator=network(estimator.NAME),
-        decoder=network(vocoder.NAME),
-        shapes=shapes,
-        fit_flow=lambda shape: shape,
-        fit_vocoder=lambda shape: shape,
-    )
 
 
 def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes, eager: EagerCalls) -> Token2WavEngines:
@@ -115,6 +99,3 @@ def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes, eager: EagerCall
         fit_flow=shapes.fit_flow,
         fit_vocoder=shapes.fit_vocoder,
     )
-
-
-_OPENERS = {"onnx": _open_onnx, "tensorrt": _open_tensorrt}

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.checkpoint.schema_cosyvoice3 import POSITION_GROUPS, POSITION_KERNEL, TIME_SINUSOID
 from cosyvoice_runtime.flow.estimator import time_sinusoid
-from cosyvoice_runtime.flow.layers import Past, PastLayout, attend, visible_bias
+from cosyvoice_runtime.flow.layers import Past, attend, visible_bias
+from cosyvoice_runtime.wave.past_layout import PastLayout
 
 NORM_EPS = 1e-6
 ROTARY_BASE = 10_000.0

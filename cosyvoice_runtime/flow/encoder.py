@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import EncoderConfig
-from cosyvoice_runtime.flow.layers import CausalConv, Past, PastLayout, WindowedLinear, attend, split_heads
+from cosyvoice_runtime.flow.layers import CausalConv, Past, WindowedLinear, attend, split_heads
+from cosyvoice_runtime.wave.past_layout import PastLayout
 
 UPSAMPLE_TAPS = 5
 LOOKAHEAD_SLOPE = 0.01

@@ -21,11 +21,12 @@ from cosyvoice_runtime.flow.layers import (
     CausalConv,
     NoPast,
     Past,
-    PastLayout,
     attend,
     split_heads,
     visible_bias,
 )
+from cosyvoice_runtime.wave.past_layout import PastLayout
+from cosyvoice_runtime.wave.prompt import MAX_FRAMES
 
 CONV_TAPS = 3
 TIME_SCALE = 1000.0
@@ -187,8 +188,6 @@ def time_sinusoid(t: Tensor, width: int) -> Tensor:
 
 
 NUM_STEPS = 10
-MAX_FRAMES = 15_000
-"""Frames of start noise: 300 s at 50 Hz, prompt included."""
 
 
 @dataclass(frozen=True)

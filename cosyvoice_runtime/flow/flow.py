@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import (
-    MAX_FRAMES,
     NUM_STEPS,
     Conditions,
     Estimator,
@@ -22,42 +22,10 @@ from cosyvoice_runtime.flow.estimator import (
     start_noise,
 )
 from cosyvoice_runtime.flow.layers import NoPast, Past, visible_keys
-from cosyvoice_runtime.flow.parts import parts_of
+from cosyvoice_runtime.flow.parts import parts_of, state_dict
+from cosyvoice_runtime.wave.prompt import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
 
 Part = TypeVar("Part", bound=nn.Module)
-MAX_PROMPT_S = 30
-"""Longest reference (CosyVoice's front end refuses longer ones): a prompt is computed and kept as a whole."""
-
-
-@dataclass(frozen=True, eq=False)
-class FlowPrompt:
-    """The part of a voice that the flow needs.
-
-    Attributes:
-        tokens: int64 ``[P]`` speech tokens of the reference; P may be 0.
-        mel: float32 ``[frames_per_token * P, mel]`` log-mel of the reference.
-        speaker: float32 ``[D]`` speaker embedding, not normalised.
-    """
-
-    tokens: Tensor
-    mel: Tensor
-    speaker: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class TokenSpan:
-    """A stretch of one utterance to turn into mel.
-
-    Attributes:
-        start: tokens of the utterance, prompt included, before the stretch.
-        count: tokens to turn into mel.
-        tokens: int64, those tokens and, unless the utterance ends with them, the look-ahead after them.
-    """
-
-    prompt: FlowPrompt
-    start: int
-    count: int
-    tokens: Tensor
 
 
 @dataclass(frozen=True)
@@ -126,7 +94,7 @@ class CompiledFlow(Protocol):
         """Called as the estimator is, with its layout and its ``mask``."""
 
 
-class Flow:
+class Flow(FlowInputs):
     """Network and solver of one checkpoint on one device.
 
     Whole utterances go through :meth:`generate`; utterances whose tokens arrive over time go through
@@ -143,16 +111,12 @@ class Flow:
         num_steps: int = NUM_STEPS,
         compiled: CompiledFlow | None = None,
     ) -> None:
-        self.config = config
+        super().__init__(config)
         self.network = network
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
         self.solver = EulerSolver(network.estimator, config.cfg_rate, num_steps)
         network.estimator.drop_time_layers()
-        self.max_frames = MAX_FRAMES
-        """Of one utterance, prompt included; engines may be built for fewer."""
-        self.lookahead_tokens = config.lookahead_tokens
-        """Tokens after a block that have to be known; see :meth:`wait_for`."""
         self._noise = start_noise(config.mel_bins).to(self.device)
         if compiled is not None:
             network.replace(compiled.encoding(network.conformer), compiled.velocity(network.unet))
@@ -172,7 +136,7 @@ class Flow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = FlowNetwork(config).eval().requires_grad_(False)
-        network.load_state_dict(parts_of(config).from_published(tensors), assign=True)
+        network.load_state_dict(state_dict(config, tensors), assign=True)
         return cls(config, network.to(device, dtype), num_steps, compiled)
 
     def wait_for(self, tokens: int | None) -> None:
@@ -215,7 +179,7 @@ class Flow:
         held_back = 0 if finalize else self.lookahead_tokens
         spans = []
         for prompt, new in zip(map(self.check_prompt, prompts), tokens, strict=True):
-            everything = torch.cat([prompt.tokens, self.check_tokens(new, len(prompt.tokens))])
+            everything = np.concatenate([prompt.tokens, self.check_tokens(new, len(prompt.tokens))])
             spans.append(TokenSpan(prompt, 0, len(everything) - held_back, everything))
         mel = self.solve(spans, self.attention_of_whole(spans, streaming))
         rate = self.config.frames_per_token
@@ -228,11 +192,13 @@ class Flow:
         """Mel of utterances from their start: float32 ``[B, frames of the longest, mel]``."""
         mu = self.encode(*self._padded(spans), attention)
         frames = mu.shape[1]
-        speaker = torch.stack([span.prompt.speaker for span in spans]).to(self.device, torch.float32)
-        prompt = [self.prompt_frames(span, frames) for span in spans]
-        prompt = [F.pad(mel, (0, 0, 0, frames - len(mel))) for mel in prompt]
+        speaker = torch.from_numpy(np.stack([span.prompt.speaker for span in spans])).to(self.device)
+        prompt = torch.zeros(*mu.shape[:2], self.config.mel_bins)
+        for row, span in enumerate(spans):
+            mel = self.prompt_frames(span, frames)
+            prompt[row, : len(mel)] = torch.from_numpy(mel)
         noise = self.noise(torch.tensor([span.start for span in spans], device=self.device), frames)
-        conditions = self.conditions(mu, speaker, torch.stack(prompt).to(self.device))
+        conditions = self.conditions(mu, speaker, prompt.to(self.device))
         return self.solver.solve(noise, conditions, attention.estimator)
 
     def encode(self, tokens: Tensor, present: Tensor, attention: FlowAttention) -> Tensor:
@@ -267,47 +233,6 @@ class Flow:
         frame = self.config.frames_per_token * starts[:, None] + torch.arange(frames, device=starts.device)
         return self._noise[frame.clamp(max=MAX_FRAMES - 1)]  # rows may be padded beyond the longest utterance
 
-    def prompt_frames(self, span: TokenSpan, frames: int) -> Tensor:
-        """The prompt's mel of the span's first n ``frames``: float32 ``[n, mel]``; n may be 0."""
-        start = self.config.frames_per_token * span.start
-        return span.prompt.mel[start : start + frames].float()
-
-    def check_tokens(self, tokens: Sequence[int], tokens_before: int) -> Tensor:
-        """Speech tokens as int64, after checking their range and the utterance's length."""
-        config = self.config
-        limit = self.max_frames // config.frames_per_token
-        if tokens_before + len(tokens) > limit:
-            raise InvalidInput(
-                "speech_tokens",
-                tokens_before + len(tokens),
-                f"an utterance has at most {limit} tokens ({limit // config.token_rate} s), prompt included",
-            )
-        for token in tokens:
-            if not 0 <= token < config.token_vocab_size:
-                raise InvalidInput("speech_tokens", token, f"tokens are 0 to {config.token_vocab_size - 1}")
-        return torch.tensor(tokens, dtype=torch.int64)
-
-    def check_prompt(self, prompt: FlowPrompt) -> FlowPrompt:
-        """The prompt itself, after checking that its parts fit each other and this checkpoint.
-
-        Raises:
-            InvalidInput: it is longer than 30 s, a part has another shape, or a token is out of range.
-        """
-        config = self.config
-        limit = MAX_PROMPT_S * config.token_rate
-        if len(prompt.tokens) > limit:
-            raise InvalidInput(
-                "speech_tokens", len(prompt.tokens), f"a prompt has at most {limit} tokens ({MAX_PROMPT_S} s)"
-            )
-        for name, tensor, shape in (
-            ("prompt_mel", prompt.mel, (config.frames_per_token * len(prompt.tokens), config.mel_bins)),
-            ("speaker_embedding", prompt.speaker, (config.speaker_dim,)),
-        ):
-            if tuple(tensor.shape) != shape:
-                raise InvalidInput(name, tuple(tensor.shape), f"its shape must be {shape}")
-        self.check_tokens(prompt.tokens.tolist(), 0)
-        return prompt
-
     def attention_of_whole(self, spans: Sequence[TokenSpan], streaming: bool) -> FlowAttention:
         rate, encoder, estimator = self.config.frames_per_token, self.config.encoder, self.config.blockwise
         counts = [span.count for span in spans]
@@ -327,7 +252,7 @@ class Flow:
         tokens = torch.zeros(len(spans), length, dtype=torch.int64)
         present = torch.zeros(len(spans), length, dtype=torch.bool)
         for row, span in enumerate(spans):
-            tokens[row, : len(span.tokens)] = span.tokens
+            tokens[row, : len(span.tokens)] = torch.from_numpy(span.tokens)
             present[row, : len(span.tokens)] = True
         return tokens.to(self.device), present.to(self.device)
 

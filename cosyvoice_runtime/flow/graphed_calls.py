@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import torch
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, batch_buckets, bucket_for
 from cosyvoice_runtime.flow.estimator import Conditions
-from cosyvoice_runtime.flow.flow import Flow, TokenSpan
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.paged_call import (
     BatchShape,
     Continued,
@@ -19,8 +18,9 @@ from cosyvoice_runtime.flow.paged_call import (
     PagedSolver,
     batch_tails,
 )
-from cosyvoice_runtime.flow.pages import PagePool, Tails
+from cosyvoice_runtime.flow.pages import FlowTails, PagePool
 from cosyvoice_runtime.flow.places import Places
+from cosyvoice_runtime.wave.prompt import TokenSpan
 
 MOST_ROWS = 32
 """More utterances are computed in several calls: a GPU gains little from more, and graphs take memory."""
@@ -110,8 +110,8 @@ class FusedSteps:
         flow: Flow,
         pool: PagePool,
         shape: BatchShape,
-        old_tails: Tails,
-        new_tails: Tails,
+        old_tails: FlowTails,
+        new_tails: FlowTails,
         capture: GraphCapture,
         solver: PagedSolver,
     ) -> None:
@@ -156,8 +156,8 @@ class GraphedCall:
         flow: Flow,
         pool: PagePool,
         shape: BatchShape,
-        old_tails: Tails,
-        new_tails: Tails,
+        old_tails: FlowTails,
+        new_tails: FlowTails,
         capture: GraphCapture,
         fused: FusedSteps | None = None,
     ) -> None:
@@ -177,7 +177,7 @@ class GraphedCall:
         self._inputs.copy_(inputs)
         for replay in self._replays:
             replay()
-        tails = Tails(*(part.clone() for part in self._call.new_tails.parts))
+        tails = FlowTails(*(part.clone() for part in self._call.new_tails.parts))
         return Continued(self._call.mel.clone(), tails)
 
     def _start(self, fused: FusedSteps) -> None:
@@ -244,12 +244,9 @@ class GraphedCalls:
         left = [-(-span.count // self._chunk) for span, fits in zip(spans, captured, strict=True) if fits]
         count = self._chunk * self._buckets.blocks_of(left)
         return [
-            self._cut(span, count) if fits and span.count > count else span
+            span.first(count, self._lookahead) if fits else span
             for span, fits in zip(spans, captured, strict=True)
         ]
 
     def _looks_back(self, span: TokenSpan) -> bool:
         return span.start // self._chunk <= self._buckets.before[-1]
-
-    def _cut(self, span: TokenSpan, count: int) -> TokenSpan:
-        return dataclasses.replace(span, count=count, tokens=span.tokens[: count + self._lookahead])

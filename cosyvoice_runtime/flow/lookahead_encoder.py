@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import LookAheadConfig
 from cosyvoice_runtime.flow.encoder import LookAhead
-from cosyvoice_runtime.flow.layers import Past, PastLayout
+from cosyvoice_runtime.flow.layers import Past
+from cosyvoice_runtime.wave.past_layout import PastLayout
 
 
 class LookAheadEncoder(nn.Module):

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.flow.estimator import Conditions
-from cosyvoice_runtime.flow.flow import Flow, FlowAttention, TokenSpan
-from cosyvoice_runtime.flow.pages import WASTE_PAGE, ZERO_PAGE, PagedPast, PageGeometry, PagePool, Tails
+from cosyvoice_runtime.flow.flow import Flow, FlowAttention
+from cosyvoice_runtime.flow.pages import FlowTails, PagedPast, PageGeometry, PagePool
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.transfer import moved
+from cosyvoice_runtime.wave.page_store import WASTE_PAGE, ZERO_PAGE
+from cosyvoice_runtime.wave.prompt import TokenSpan
 
 
 @dataclass(frozen=True)
@@ -95,14 +97,14 @@ class PagedInputs:
     packed: Tensor
     speaker: Tensor
     prompt: Tensor
-    tails: Tails
+    tails: FlowTails
 
     @classmethod
     def of(
         cls,
         flow: Flow,
         shape: BatchShape,
-        tails: Tails,
+        tails: FlowTails,
         spans: Sequence[TokenSpan] = (),
         pages: Sequence[Sequence[int]] = (),
     ) -> PagedInputs:
@@ -116,7 +118,7 @@ class PagedInputs:
         given = shape.tokens + config.lookahead_tokens
         speaker = torch.zeros(shape.rows, config.speaker_dim)
         if spans:
-            torch.stack([span.prompt.speaker.float() for span in spans], out=speaker[: len(spans)])
+            speaker[: len(spans)] = torch.from_numpy(np.stack([span.prompt.speaker for span in spans]))
         return cls(
             shape=shape,
             num_pages=shape.pages(block),
@@ -155,7 +157,7 @@ def _packed_rows(
         packed[row, :4] = len(span.tokens), span.count, span.start, missing
         table[row] = ZERO_PAGE
         table[row, missing : missing + len(held)] = held
-        tokens[row, : len(span.tokens)] = span.tokens.numpy()
+        tokens[row, : len(span.tokens)] = span.tokens
     return torch.from_numpy(packed)
 
 
@@ -168,14 +170,14 @@ def _prompt_frames(flow: Flow, shape: BatchShape, spans: Sequence[TokenSpan]) ->
     prompt = torch.zeros(size)
     for row, span in enumerate(spans):
         frames = flow.prompt_frames(span, size[1])
-        prompt[row, : len(frames)] = frames
+        prompt[row, : len(frames)] = torch.from_numpy(frames)
     return moved(prompt, flow.device)
 
 
-def batch_tails(pool: PagePool, rows: int, tails: Sequence[Tails] = ()) -> Tails:
-    """Tails of the first rows, and zeros for the others, with rows on axis 1."""
+def batch_tails(pool: PagePool, rows: int, tails: Sequence[FlowTails] = ()) -> FlowTails:
+    """FlowTails of the first rows, and zeros for the others, with rows on axis 1."""
     empty = [pool.empty_tails()] * (rows - len(tails))
-    return Tails(
+    return FlowTails(
         *(torch.stack(part, dim=1) for part in zip(*(row.parts for row in (*tails, *empty)), strict=True))
     )
 
@@ -209,7 +211,7 @@ class Continued(NamedTuple):
     """
 
     mel: Tensor
-    tails: Tails
+    tails: FlowTails
 
 
 class PagedSolver(Protocol):
@@ -239,7 +241,7 @@ class PagedCall:
         flow: Flow,
         pool: PagePool,
         inputs: PagedInputs,
-        new_tails: Tails | None = None,
+        new_tails: FlowTails | None = None,
         mel: Tensor | None = None,
     ) -> None:
         self._flow, self._pool, self._inputs = flow, pool, inputs
@@ -247,7 +249,7 @@ class PagedCall:
         frames = config.frames_per_token * shape.tokens
         size = (shape.rows, frames, config.mel_bins)
         self.mel = torch.zeros(size, device=flow.device) if mel is None else mel
-        self.new_tails = new_tails or Tails(*(torch.zeros_like(part) for part in inputs.tails.parts))
+        self.new_tails = new_tails or FlowTails(*(torch.zeros_like(part) for part in inputs.tails.parts))
         self._index = torch.zeros(1, dtype=torch.int64, device=flow.device)
 
     def run(self) -> Continued:

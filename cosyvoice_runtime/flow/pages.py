@@ -1,13 +1,7 @@
-"""Keys and values of blocks that are done, in pages of one block.
-
-A page holds what every attention layer, at every solver step and for both guidance rows, computed
-for one block of one utterance. Under the block-causal mask these never change again, so later blocks
-read them instead of recomputing, and utterances of one voice share the pages of its prompt.
-"""
+"""Keys and values of blocks that are done, in pages of one block: tensors on the flow's device."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,15 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.layers import Before, PastLayout, Tail
+from cosyvoice_runtime.flow.layers import Before
 from cosyvoice_runtime.untouched_zeros import untouched_zeros
-
-GUIDANCE_ROWS = 2
-ZERO_PAGE = 0
-"""Read, behind a mask, where a row of a batch has fewer pages than another; never written."""
-WASTE_PAGE = 1
-"""Written by the padded frames of a batch; read only by rows without an utterance."""
-FIRST_PAGE = 2
+from cosyvoice_runtime.wave.page_store import FIRST_PAGE, GUIDANCE_ROWS, ZERO_PAGE, PageStore
+from cosyvoice_runtime.wave.past_layout import PastLayout, Tail
 
 
 @dataclass(frozen=True)
@@ -48,7 +37,7 @@ class PageGeometry:
 
 
 @dataclass(frozen=True)
-class Tails:
+class FlowTails:
     """Last input frames of every convolution of one utterance: ``[rows, steps, tail_size]`` per part."""
 
     tokens: Tensor
@@ -59,15 +48,16 @@ class Tails:
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.tokens, self.frames, self.estimator
 
-    def rows(self) -> list[Tails]:
+    def rows(self) -> list[FlowTails]:
         """Of each utterance, when these are of several, ``[rows, B, steps, tail_size]``."""
-        return [Tails(*row) for row in zip(*(part.unbind(1) for part in self.parts), strict=True)]
+        return [FlowTails(*row) for row in zip(*(part.unbind(1) for part in self.parts), strict=True)]
 
 
-class PagePool:
-    """A fixed number of pages, allocated once; a page is free when nobody holds it."""
+class PagePool(PageStore):
+    """Pages that are allocated once."""
 
     def __init__(self, flow: Flow, num_pages: int) -> None:
+        super().__init__(num_pages)
         encoder = flow.network.encoder
         block = flow.config.encoder.chunk_tokens
         chunk_frames = flow.config.frames_per_token * block
@@ -81,17 +71,10 @@ class PagePool:
             untouched_zeros(total, *geometry.page_shape, device=flow.device, dtype=flow.dtype)
             for geometry in self._geometries
         )
-        self.num_pages = num_pages
-        self._free = list(range(FIRST_PAGE, total))[::-1]
-        self._holders = [0] * total
 
     @property
     def _geometries(self) -> tuple[PageGeometry, PageGeometry, PageGeometry]:
         return self.tokens, self.frames, self.estimator
-
-    @property
-    def free_pages(self) -> int:
-        return len(self._free)
 
     @property
     def page_bytes(self) -> int:
@@ -99,37 +82,13 @@ class PagePool:
         elements = sum(torch.Size(geometry.page_shape).numel() for geometry in self._geometries)
         return elements * self.token_pages.element_size()
 
-    def empty_tails(self) -> Tails:
+    def empty_tails(self) -> FlowTails:
         """Tails at the start of an utterance: zeros, as the convolutions are padded there."""
-        return Tails(*(self.token_pages.new_zeros(geometry.tail_shape) for geometry in self._geometries))
-
-    def acquire(self, count: int) -> list[int] | None:
-        """Take ``count`` pages, or None if there are not as many. What others left is still in them."""
-        if count > len(self._free):
-            return None
-        pages = [self._free.pop() for _ in range(count)]
-        for page in pages:
-            self._holders[page] = 1
-        return pages
+        return FlowTails(*(self.token_pages.new_zeros(geometry.tail_shape) for geometry in self._geometries))
 
     def clear(self, page: int) -> None:
-        """To be called for a page that will not be filled: a masked value is multiplied by 0, and 0 * NaN is
-        NaN.
-        """
         for storage in (self.token_pages, self.frame_pages, self.estimator_pages):
             storage[page].zero_()
-
-    def share(self, pages: Sequence[int]) -> list[int]:
-        """Hold pages that another holds already; they must not be written again."""
-        for page in pages:
-            self._holders[page] += 1
-        return list(pages)
-
-    def release(self, pages: Sequence[int]) -> None:
-        for page in pages:
-            self._holders[page] -= 1
-            if not self._holders[page]:
-                self._free.append(page)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,15 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
-from cosyvoice_runtime.flow import weights, weights_cosyvoice3
 from cosyvoice_runtime.flow.dit import DiT
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
+from cosyvoice_runtime.wave import flow_weights, flow_weights_cosyvoice3
+from cosyvoice_runtime.wave.stored_arrays import as_arrays
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,18 @@ class FlowParts:
     encoder: Callable[[Any, int, int, int], FlowEncoder | LookAheadEncoder]
     projection: Callable[[FlowConfig], nn.Module]
     estimator: Callable[[Any, int], Estimator | DiT]
-    from_published: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+    from_published: Callable[[Mapping[str, Array]], dict[str, Array]]
 
 
 def parts_of(config: FlowConfig) -> FlowParts:
     """Those of the configuration's family."""
     return _PARTS[type(config.estimator)]
+
+
+def state_dict(config: FlowConfig, tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """State of the whole network out of published tensors, numpy's or torch's."""
+    weights = parts_of(config).from_published(as_arrays(tensors))
+    return {name: torch.tensor(array) for name, array in weights.items()}
 
 
 def _linear_projection(config: FlowConfig) -> nn.Module:
@@ -48,6 +57,6 @@ def _no_projection(config: FlowConfig) -> nn.Module:  # noqa: ARG001
 
 
 _PARTS = {
-    EstimatorConfig: FlowParts(FlowEncoder, _linear_projection, Estimator, weights.from_published),
-    DiTConfig: FlowParts(LookAheadEncoder, _no_projection, DiT, weights_cosyvoice3.from_published),
+    EstimatorConfig: FlowParts(FlowEncoder, _linear_projection, Estimator, flow_weights.from_published),
+    DiTConfig: FlowParts(LookAheadEncoder, _no_projection, DiT, flow_weights_cosyvoice3.from_published),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,11 +17,12 @@ from torch import Tensor, nn
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.estimator import NUM_STEPS, Conditions, EulerSolver
-from cosyvoice_runtime.flow.flow import MAX_PROMPT_S, FlowPrompt
 from cosyvoice_runtime.flow.length_regulator import LengthRegulator
 from cosyvoice_runtime.flow.relative_encoder import RelativeEncoder
 from cosyvoice_runtime.flow.resampling_estimator import ResamplingEstimator
-from cosyvoice_runtime.flow.weights_cosyvoice300m import from_published
+from cosyvoice_runtime.wave.flow_weights_cosyvoice300m import from_published
+from cosyvoice_runtime.wave.prompt import MAX_PROMPT_S, FlowInputs, FlowPrompt
+from cosyvoice_runtime.wave.stored_arrays import as_arrays
 
 
 class RegulatedFlowNetwork(nn.Module):
@@ -53,13 +55,14 @@ class Overlap:
     mu: Tensor
 
 
-class RegulatedFlow:
+class RegulatedFlow(FlowInputs):
     """Network and solver of one checkpoint on one device."""
 
     def __init__(
         self, config: RegulatedFlowConfig, network: RegulatedFlowNetwork, num_steps: int = NUM_STEPS
     ) -> None:
-        self.config = config
+        super().__init__(config)
+        self.whole = config
         self.network = network
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
@@ -78,7 +81,8 @@ class RegulatedFlow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = RegulatedFlowNetwork(config).eval().requires_grad_(False)
-        network.load_state_dict(from_published(tensors), assign=True)
+        state = {name: torch.tensor(array) for name, array in from_published(as_arrays(tensors)).items()}
+        network.load_state_dict(state, assign=True)
         return cls(config, network.to(device, dtype), num_steps)
 
     @torch.inference_mode()
@@ -109,37 +113,27 @@ class RegulatedFlow:
 
     def stretch(self, prompt: FlowPrompt, tokens: Sequence[int]) -> Tensor:
         """Encoded prompt and tokens as frames, ``[prompt frames + frames, mel]``."""
-        both = torch.cat([prompt.tokens, self.check_tokens(tokens)]).to(self.device)
+        if not len(tokens):
+            raise InvalidInput("speech_tokens", [], "at least one token is needed")
+        new = self.check_tokens(tokens, len(prompt.tokens))
+        both = torch.from_numpy(np.concatenate([prompt.tokens, new])).to(self.device)
         encoded, count = self.network.encode(both[None]), len(prompt.tokens)
         mu: Tensor = self.network.regulator(
-            encoded[:, :count], encoded[:, count:], len(prompt.mel), self.config.frames(len(tokens))
+            encoded[:, :count], encoded[:, count:], len(prompt.mel), self.whole.frames(len(tokens))
         )
         return mu[0]
 
     def solve(self, prompt: FlowPrompt, mu: Tensor, noise: Tensor) -> Tensor:
         """Mel float32 ``[frames, mel]`` of ``mu`` and ``noise`` alike."""
-        speaker = self.network.speaker(F.normalize(prompt.speaker.to(self.device)[None]).to(self.dtype))
-        known = prompt.mel.float().to(self.device)
+        speaker = F.normalize(torch.from_numpy(prompt.speaker).to(self.device)[None])
+        known = torch.from_numpy(prompt.mel).to(self.device)
         condition = F.pad(known, (0, 0, 0, len(mu) - len(known)))
-        return self.solver.solve(noise[None], Conditions(mu[None], speaker, condition[None]))[0]
+        conditions = Conditions(mu[None], self.network.speaker(speaker.to(self.dtype)), condition[None])
+        return self.solver.solve(noise[None], conditions)[0]
 
     def frames_of(self, prompt: FlowPrompt, tokens: int) -> int:
         """Frames of the noise that so many tokens need, the prompt's among them."""
-        return len(prompt.mel) + self.config.frames(tokens)
-
-    def check_tokens(self, tokens: Sequence[int]) -> Tensor:
-        """Speech tokens as int64.
-
-        Raises:
-            InvalidInput: there is none, or one is out of range.
-        """
-        if not len(tokens):
-            raise InvalidInput("speech_tokens", [], "at least one token is needed")
-        for token in tokens:
-            if not 0 <= token < self.config.token_vocab_size:
-                limit = f"tokens are 0 to {self.config.token_vocab_size - 1}"
-                raise InvalidInput("speech_tokens", token, limit)
-        return torch.tensor(tokens, dtype=torch.int64)
+        return len(prompt.mel) + self.whole.frames(tokens)
 
     def check_prompt(self, prompt: FlowPrompt) -> FlowPrompt:
         """The prompt itself, after checking that it fits this checkpoint.
@@ -147,22 +141,24 @@ class RegulatedFlow:
         Raises:
             InvalidInput: it is longer than 30 s, a part has another shape, or a token is out of range.
         """
-        config = self.config
+        config = self.whole
         most = MAX_PROMPT_S * config.token_rate
         if len(prompt.tokens) > most:
             limit = f"a prompt has at most {most} tokens ({MAX_PROMPT_S} s)"
             raise InvalidInput("speech_tokens", len(prompt.tokens), limit)
+        if prompt.mel.ndim != 2 or prompt.mel.shape[1] != config.mel_bins:
+            limit = f"its shape must be [frames, {config.mel_bins}]"
+            raise InvalidInput("prompt_mel", prompt.mel.shape, limit)
         if bool(len(prompt.tokens)) != bool(len(prompt.mel)):
             limit = "a prompt has both tokens and mel, or neither"
             raise InvalidInput("prompt_mel", f"{len(prompt.mel)} frames", limit)
-        if prompt.mel.dim() != 2 or prompt.mel.shape[1] != config.mel_bins:
-            shape = tuple(prompt.mel.shape)
-            raise InvalidInput("prompt_mel", shape, f"its shape must be [frames, {config.mel_bins}]")
-        if tuple(prompt.speaker.shape) != (config.speaker_dim,):
-            shape = tuple(prompt.speaker.shape)
-            raise InvalidInput("speaker_embedding", shape, f"its shape must be ({config.speaker_dim},)")
-        if len(prompt.tokens):
-            self.check_tokens(prompt.tokens.tolist())
+        if len(prompt.mel) > config.frames(most):
+            limit = f"a prompt has at most {config.frames(most)} frames ({MAX_PROMPT_S} s)"
+            raise InvalidInput("prompt_mel", f"{len(prompt.mel)} frames", limit)
+        if prompt.speaker.shape != (config.speaker_dim,):
+            limit = f"its shape must be ({config.speaker_dim},)"
+            raise InvalidInput("speaker_embedding", prompt.speaker.shape, limit)
+        self.check_tokens(prompt.tokens.tolist(), 0)
         return prompt
 
     def _left(self, prompt: FlowPrompt, noise: Tensor, mu: Tensor) -> Overlap:

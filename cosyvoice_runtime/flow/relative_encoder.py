@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RelativeEncoderConfig
 from cosyvoice_runtime.flow.encoder import EncoderLayer, RelativePositions, ScaledEmbedding
-from cosyvoice_runtime.flow.layers import NoPast, PastLayout
+from cosyvoice_runtime.flow.layers import NoPast
+from cosyvoice_runtime.wave.past_layout import PastLayout
 
 
 class RelativeEncoder(nn.Module):

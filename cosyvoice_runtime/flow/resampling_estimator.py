@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import ResamplingEstimatorConfig
 from cosyvoice_runtime.flow.estimator import CONV_TAPS, TransformerBlock, time_sinusoid
-from cosyvoice_runtime.flow.layers import NoPast, Past, PastLayout, visible_bias
+from cosyvoice_runtime.flow.layers import NoPast, Past, visible_bias
+from cosyvoice_runtime.wave.past_layout import PastLayout
 
 NORM_GROUPS = 8
 

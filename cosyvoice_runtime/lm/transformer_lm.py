@@ -16,15 +16,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import LAYER_NORM_EPS, TransformerLMConfig
 from cosyvoice_runtime.flow.encoder import ScaledEmbedding, relative_positions
 from cosyvoice_runtime.flow.relative_encoder import RelativeEncoder
-from cosyvoice_runtime.flow.weights import fused_projections, renamed
-from cosyvoice_runtime.flow.weights_cosyvoice300m import ENCODER_RENAMES
 from cosyvoice_runtime.lm.network import CacheView, check_tensors
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder, store_by_columns
 from cosyvoice_runtime.transfer import integers
+from cosyvoice_runtime.wave.flow_weights import fused_projections, renamed
+from cosyvoice_runtime.wave.flow_weights_cosyvoice300m import ENCODER_RENAMES
+from cosyvoice_runtime.wave.stored_arrays import as_arrays
 
 TABLE_STEP = 512
 """Distances by which a layer's table grows."""
@@ -151,7 +153,8 @@ class TransformerLM(SpeechDecoder):
         check_tensors(config, tensors)
         with torch.device("meta"):
             model = cls(config)
-        state = {name: tensor.to(device, dtype) for name, tensor in own_tensors(tensors).items()}
+        arrays = own_arrays(as_arrays(tensors))
+        state = {name: torch.from_numpy(array).to(device, dtype) for name, array in arrays.items()}
         model.load_state_dict(state, assign=True)
         if model.device.type == "cpu":
             store_by_columns(model)
@@ -197,7 +200,7 @@ class TransformerLM(SpeechDecoder):
         return embedded
 
 
-def own_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def own_arrays(tensors: Mapping[str, Array]) -> dict[str, Array]:
     """State of `TransformerLM` from published tensors."""
     state = fused_projections(renamed(tensors, _RENAMES))
     return {_of_layer(name): tensor for name, tensor in state.items()}

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.lm.cache_slots import CacheSlots
-from cosyvoice_runtime.lm.host_steps import fed_slots
+from cosyvoice_runtime.lm.host_steps import HostSteps, fed_slots
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import CONTROL_ROWS, PromptPart, Table
+from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import Blocked, FloatArray, IntArray, SamplerState, sample_batch
 from cosyvoice_runtime.onnx_cpu.lm_files import (
     EMBEDDINGS,
@@ -30,6 +31,9 @@ from cosyvoice_runtime.onnx_cpu.lm_files import (
     present_name,
 )
 from cosyvoice_runtime.onnx_cpu.session import open_session
+
+PREFILL_BATCH = 1
+"""Prompts in one pass: on a CPU several take as long together as one after the other."""
 
 
 class OnnxSpeechLM:
@@ -170,6 +174,13 @@ class OnnxCachedLM:
         self._cache.lengths[slot] = prefill.end
         one_pass = BoundPass(self._lm, self._cache, slot, 1, len(embeddings))
         return one_pass.run(embeddings[None], np.array([prefill.end - 1]))
+
+
+def open_batch(lm: OnnxSpeechLM, slots: int, max_len: int) -> RunningBatch:
+    """Room for so many utterances of so many positions, prompt and speech together."""
+    cache = OnnxKVCache(lm.config, slots, max_len)
+    steps = HostSteps(OnnxCachedLM(lm, cache), cache, PREFILL_BATCH, lm.config.fill_id)
+    return RunningBatch(lm.config, cache, steps)
 
 
 def _mapped(path: Path, shape: tuple[int, int]) -> FloatArray:

@@ -12,15 +12,15 @@ import onnx
 
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
-from cosyvoice_runtime.compiled.manifest import FILE_NAME, stale_reasons
+from cosyvoice_runtime.compiled.manifest import FILE_NAME
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.prompt import TABLES
 from cosyvoice_runtime.lm.published_tensors import outer_tensors
-from cosyvoice_runtime.onnx_cpu.lm_files import WEIGHT_FORMATS, LmFiles, damages, wanted_manifest
+from cosyvoice_runtime.onnx_cpu.lm_files import WEIGHT_FORMATS, LmFiles, wanted_manifest, why_not_usable
 from cosyvoice_runtime.onnx_cpu.lm_graph import Tensors, matrix_bytes, write_graph
 
 PROMPT_BYTES = 64 << 20
@@ -44,14 +44,14 @@ def export_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> list
     if weight_format not in WEIGHT_FORMATS:
         raise InvalidInput("weight_format", weight_format, f"one of {', '.join(WEIGHT_FORMATS)}")
     wanted = wanted_manifest(Layout(checkpoint_dir), weight_format)
-    reasons = stale_reasons(directory, wanted) or damages(directory)
-    if reasons:
-        with fresh_directory(directory, force=(directory / FILE_NAME).is_file()) as building:
-            config = load_config(checkpoint_dir)
-            tensors = FloatArrays(load_tensors(Layout(checkpoint_dir), "llm", config))
-            write_lm(config.speech_lm, tensors, LmFiles(building), weight_format)
-            wanted.write(building)
-    return reasons
+
+    def write(building: Path) -> None:
+        config = load_config(checkpoint_dir)
+        tensors = FloatArrays(load_tensors(Layout(checkpoint_dir), "llm", config))
+        write_lm(config.speech_lm, tensors, LmFiles(building), weight_format)
+        wanted.write(building)
+
+    return renew_directory(directory, lambda: why_not_usable(directory, wanted), write, FILE_NAME)
 
 
 class FloatArrays(Mapping[str, npt.NDArray[np.float32]]):

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import cosyvoice_runtime
-from cosyvoice_runtime.checkpoint.checksums import read_checksums
+from cosyvoice_runtime.checkpoint.checksums import damages
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
-from cosyvoice_runtime.errors import CheckpointError, EngineFileError
+from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.lm.prompt import TABLES, Table
 from cosyvoice_runtime.sha256 import sha256_of
 
@@ -74,7 +74,7 @@ def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmF
         CheckpointError: the checkpoint is incomplete.
     """
     wanted = wanted_manifest(Layout(checkpoint_dir), weight_format)
-    reasons = stale_reasons(directory, wanted) or damages(directory)
+    reasons = why_not_usable(directory, wanted)
     if reasons:
         raise EngineFileError(
             f"the speech LM in {directory} can't be used: {'; '.join(reasons)}; stage 1 makes it"
@@ -92,17 +92,9 @@ def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
     )
 
 
-def damages(directory: Path) -> list[str]:
-    """What keeps files from being those that were written, a sentence each."""
-    try:
-        listed = read_checksums(directory)
-    except CheckpointError as error:
-        return [str(error)]
-    return [
-        f"{directory / name} is missing or damaged"
-        for name in sorted({*LmFiles(directory).required, *listed})
-        if not (directory / name).is_file() or sha256_of(directory / name) != listed.get(name)
-    ]
+def why_not_usable(directory: Path, wanted: Manifest) -> list[str]:
+    """What keeps the files from being those that would be written now, a sentence each."""
+    return stale_reasons(directory, wanted) or damages(directory, LmFiles(directory).required)
 
 
 def _code_hash() -> str:

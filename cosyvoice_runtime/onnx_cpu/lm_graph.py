@@ -180,35 +180,37 @@ class _Body:
     def write(self) -> None:
         graph, config = self._graph, self._config
         x = graph.input(EMBEDDINGS, FLOAT, ("B", "S", config.hidden_size))
-        self._place = [graph.input(LAST, INT32, ("B",)), graph.input(TOTAL, INT32, (1,))]
-        self._rotation = [
-            graph.vector(f"rotary.{n}", a) for n, a in zip(("cos", "sin"), rotary(config), strict=True)
-        ]
-        layer = layer_tensors(self._tensors, 0, np.concatenate)
-        normed = self._first_norm(layer["attention_norm.weight"], x)
+        place = [graph.input(LAST, INT32, ("B",)), graph.input(TOTAL, INT32, (1,))]
+        cosines, sines = rotary(config)
+        place += [graph.vector("rotary.cosines", cosines), graph.vector("rotary.sines", sines)]
+        added: Value | None = None
         for index in range(config.num_layers):
-            normed, x = self._layer(index, layer, normed, x)
-            last = index + 1 == config.num_layers
-            layer = {} if last else layer_tensors(self._tensors, index + 1, np.concatenate)
-            scale = self._outer["norm.weight"] if last else layer["attention_norm.weight"]
-            normed, x = self._add_norm(f"norms.{index + 1}", scale, x, normed)
+            added, x = self._layer(index, place, x, added)
+        normed, _ = self._norm("norm", self._outer["norm.weight"], x, added)
         logits = graph.linear("head", self._outer["head.weight"], normed, self._outer.get("head.bias"))
         graph.output(LOGITS, logits, ("B", 1, config.speech_rows))
 
-    def _layer(self, index: int, layer: Tensors, normed: Value, x: Value) -> tuple[Value, Value]:
-        """What the MLP adds, and what it is added to; of the last position alone after the last layer."""
+    def _layer(self, index: int, place: list[Value], x: Value, added: Value | None) -> tuple[Value, Value]:
+        """What the MLP adds, and what it is added to; of the last position alone after the last layer.
+
+        Args:
+            place: where the positions lie, and their rotation.
+            x, added: the same of the layer before; the first one has nothing to add.
+        """
         graph, name = self._graph, f"layers.{index}"
-        mixed = self._attention(index, layer, normed)
+        layer = layer_tensors(self._tensors, index, np.concatenate)
+        normed, x = self._norm(f"{name}.attention_norm", layer["attention_norm.weight"], x, added)
+        mixed = self._attention(index, layer, place, normed)
         if index + 1 == self._config.num_layers:
             mixed, x = self._last(mixed), self._last(x)
-        added = graph.linear(f"{name}.output", layer["attention.output.weight"], mixed)
-        normed, x = self._add_norm(f"{name}.mlp_norm", layer["mlp_norm.weight"], x, added)
+        output = graph.linear(f"{name}.output", layer["attention.output.weight"], mixed)
+        normed, x = self._norm(f"{name}.mlp_norm", layer["mlp_norm.weight"], x, output)
         both = graph.linear(f"{name}.gate_up", layer["mlp.gate_up.weight"], normed)
         gate, up = graph.node("Split", both, outputs=2, axis=-1, num_outputs=2)
         opened = graph.runtime("QuickGelu", gate, alpha=1.0) * up
         return graph.linear(f"{name}.down", layer["mlp.down.weight"], opened), x
 
-    def _attention(self, index: int, layer: Tensors, normed: Value) -> Value:
+    def _attention(self, index: int, layer: Tensors, place: list[Value], normed: Value) -> Value:
         graph, config = self._graph, self._config
         weight, bias = layer["attention.qkv.weight"], layer["attention.qkv.bias"]
         qkv = graph.linear(f"layers.{index}.qkv", weight, normed, bias)
@@ -220,8 +222,7 @@ class _Body:
             None,
             None,
             *past,
-            *self._place,
-            *self._rotation,
+            *place,
             outputs=3,
             num_heads=config.num_heads,
             kv_num_heads=config.num_kv_heads,
@@ -231,22 +232,17 @@ class _Body:
             graph.bound_output(present_name(index, kind), value, shape)
         return mixed
 
-    def _first_norm(self, scale: Array, x: Value) -> Value:
-        return self._graph.node(
-            "SimplifiedLayerNormalization",
-            x,
-            self._graph.vector("norms.0", scale),
-            axis=-1,
-            epsilon=self._config.rms_norm_eps,
+    def _norm(self, name: str, scale: Array, x: Value, added: Value | None) -> tuple[Value, Value]:
+        """Norm of a sum, and the sum."""
+        graph, weight = self._graph, self._graph.vector(name, scale)
+        epsilon = self._config.rms_norm_eps
+        if added is None:
+            return graph.node("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=epsilon), x
+        parts = (x, added, weight)
+        normed, mean, deviation, total = graph.runtime(
+            "SkipSimplifiedLayerNormalization", *parts, outputs=4, epsilon=epsilon
         )
-
-    def _add_norm(self, name: str, scale: Array, x: Value, added: Value) -> tuple[Value, Value]:
-        """Norm of the sum, and the sum."""
-        parts = (x, added, self._graph.vector(name, scale))
-        normed, mean, deviation, total = self._graph.runtime(
-            "SkipSimplifiedLayerNormalization", *parts, outputs=4, epsilon=self._config.rms_norm_eps
-        )
-        self._graph.leave_out(mean, deviation)
+        graph.leave_out(mean, deviation)
         return normed, total
 
     def _last(self, x: Value) -> Value:

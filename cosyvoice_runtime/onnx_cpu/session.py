@@ -9,10 +9,11 @@ import onnxruntime
 from cosyvoice_runtime.errors import EngineFileError
 
 
-def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
+def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxruntime.InferenceSession:
     """
     Args:
         threads: of one operation.
+        own_layouts: let channels lie as the runtime's convolutions over two axes want them.
 
     Raises:
         EngineFileError: the file is missing or no readable model.
@@ -20,7 +21,8 @@ def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     if not path.is_file():
         raise EngineFileError(f"{path} is missing")
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if own_layouts else level.ORT_ENABLE_EXTENDED
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

@@ -16,16 +16,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.flow.regulated_flow import Overlap, RegulatedFlow
 from cosyvoice_runtime.speed import check_speed
+from cosyvoice_runtime.transfer import Fetch
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
+from cosyvoice_runtime.wave.prompt import FlowPrompt
 
 CACHED_FRAMES = 20
 """Mel frames that the vocoder reads again before each chunk, so that its start is heard in no seam."""
@@ -88,6 +91,7 @@ class ChunkedState:
     """One utterance.
 
     Attributes:
+        received: tokens that have come, the prompt's among them.
         waiting: tokens that have come and are not behind the last chunk, those it overlaps with among them.
         last: no more tokens will come.
         overlap: of the flow's last chunk; None before the first.
@@ -98,6 +102,7 @@ class ChunkedState:
     prompt: FlowPrompt
     draws: Draws
     speed: float
+    received: int
     waiting: list[int] = field(default_factory=list)
     last: bool = False
     overlap: Overlap | None = None
@@ -131,25 +136,25 @@ class ChunkedToken2Wav:
         """
         check_speed(speed)
         prompt = self.flow.check_prompt(prompt)
-        return ChunkedState(prompt, draws or SeededDraws(self.vocoder, noise_seed), speed)
+        return ChunkedState(prompt, draws or SeededDraws(self.vocoder, noise_seed), speed, len(prompt.tokens))
 
     def push(self, state: ChunkedState, tokens: Sequence[int], last: bool = False) -> None:
         """Append speech tokens; raises InvalidInput for one out of range and then changes nothing."""
         self.check(state, tokens)
         state.waiting.extend(tokens)
+        state.received += len(tokens)
         state.last = last
 
     def check(self, state: ChunkedState, tokens: Sequence[int]) -> None:
         """Raise what :meth:`push` would raise."""
         if state.last:
             raise InvalidInput("speech_tokens", "further tokens", "the utterance has ended")
-        if len(tokens):
-            self.flow.check_tokens(tokens)
+        self.flow.check_tokens(tokens, state.received)
 
     @torch.inference_mode()
-    def advance(self, states: Sequence[ChunkedState]) -> list[Tensor]:
-        """The samples that can be computed now, float32 ``[n]`` of each utterance."""
-        return [self._advance(state) for state in states]
+    def advance(self, states: Sequence[ChunkedState]) -> list[npt.NDArray[np.float32]]:
+        """The samples that can be computed now, ``[n]`` of each utterance."""
+        return [Fetch(self._advance(state)).wait().numpy() for state in states]
 
     def _advance(self, state: ChunkedState) -> Tensor:
         waves = []

@@ -19,6 +19,7 @@ from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
+from cosyvoice_runtime.pipeline.networks import RUNTIMES, require_runtime
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
 from cosyvoice_runtime.voice.names import checked_name
@@ -74,6 +75,12 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     command.add_argument("--reference", type=Path, help="recording of the voice, 0.5 to 30 s")
     command.add_argument("--reference-text", default="", help="what the reference says")
     command.add_argument("--device", default="cpu", help="cpu or cuda (default %(default)s)")
+    command.add_argument(
+        "--runtime",
+        choices=RUNTIMES,
+        default="torch",
+        help="onnx: ONNX Runtime on a CPU (default %(default)s)",
+    )
     command.add_argument("--dtype", choices=DTYPES, default="float32", help="of speech LM and flow")
     command.add_argument("text", help=TEXT_HELP)
     add_output(command)
@@ -173,6 +180,9 @@ def remove_voice(options: argparse.Namespace) -> None:
 
 
 def _synthesizer(options: argparse.Namespace) -> Synthesizer:
+    require_runtime(options.runtime)
+    if options.runtime == "onnx":
+        return _on_onnx_runtime(options)
     import torch  # takes seconds, which voices are kept without
 
     torch.set_num_threads(options.threads)
@@ -185,6 +195,21 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         threads=options.threads,
         lookahead_frames=options.lookahead,
         first_hop=options.first_hop,
+        lexicon=options.lexicon,
+        polyphones=options.polyphones,
+    )
+
+
+def _on_onnx_runtime(options: argparse.Namespace) -> Synthesizer:
+    if options.dtype != "float32":
+        raise InvalidInput("dtype", options.dtype, "float32 with runtime onnx")
+    return Synthesizer.from_checkpoint(
+        options.checkpoint,
+        device=options.device,
+        threads=options.threads,
+        lookahead_frames=options.lookahead,
+        first_hop=options.first_hop,
+        runtime=options.runtime,
         lexicon=options.lexicon,
         polyphones=options.polyphones,
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
-
-if TYPE_CHECKING:
-    from cosyvoice_runtime.flow.flow import FlowPrompt
+from cosyvoice_runtime.wave.prompt import FlowPrompt
 
 
 def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
@@ -37,12 +36,8 @@ def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
 
 def flow_prompt(voice: Voice) -> FlowPrompt:
     """What the flow needs of a voice."""
-    import torch  # the flow's
-
-    from cosyvoice_runtime.flow.flow import FlowPrompt
-
     return FlowPrompt(
-        tokens=torch.from_numpy(voice.speech_tokens).long(),
-        mel=torch.from_numpy(voice.prompt_mel),
-        speaker=torch.from_numpy(voice.speaker_embedding),
+        tokens=np.asarray(voice.speech_tokens, np.int64),
+        mel=np.asarray(voice.prompt_mel),
+        speaker=np.asarray(voice.speaker_embedding),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cosyvoice_runtime.arrays import Floats
@@ -13,15 +13,12 @@ from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
+from cosyvoice_runtime.pipeline.networks import OpenBatch
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.pipeline.token2wav_families import AnyToken2Wav
-
-
-OpenBatch = Callable[[int], RunningBatch]
-"""Room in the speech LM for one utterance of so many positions."""
 
 
 class LocalStages:
@@ -103,7 +100,7 @@ class LocalStages:
         [samples] = self._token2wav.advance([state])
         if last:
             self.drop(utterance_id)
-        return samples.float().cpu().numpy()
+        return samples
 
     def drop(self, utterance_id: str) -> None:
         state = self._states.pop(utterance_id, None)

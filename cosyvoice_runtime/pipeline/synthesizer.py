@@ -20,9 +20,9 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.lm import Prompt
-from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.pipeline.incoming_text import GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
+from cosyvoice_runtime.pipeline.networks import EXPORTED, NUM_STEPS, Networks, Placing, open_networks
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
@@ -36,9 +36,6 @@ from cosyvoice_runtime.voice.speakers import import_speakers
 
 if TYPE_CHECKING:
     import torch
-
-    from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
-    from cosyvoice_runtime.pipeline.token2wav_families import AnyToken2Wav
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +55,7 @@ class Synthesizer:
         self,
         tokenizer: TextTokenizer,
         front_end: TextFrontEnd,
-        lm: SpeechDecoder,
-        token2wav: AnyToken2Wav,
+        networks: Networks,
         hop: HopPolicy,
         extractors: Extractors,
         speakers: Mapping[str, Voice],
@@ -67,8 +63,9 @@ class Synthesizer:
     ) -> None:
         self.tokenizer = tokenizer
         self.front_end = front_end
-        self.lm = lm
-        self.token2wav = token2wav
+        self.lm = networks.lm
+        self.token2wav = networks.token2wav
+        self._open_batch = networks.open_batch
         self.hop = hop
         self.extractors = extractors
         self.speakers = speakers
@@ -86,7 +83,10 @@ class Synthesizer:
         threads: int = 1,
         lookahead_frames: int | None = None,
         first_hop: int | None = None,
-        ode_steps: int | None = None,
+        ode_steps: int = NUM_STEPS,
+        runtime: str = "torch",
+        weight_format: str = "float32",
+        exported: Path = EXPORTED,
         lexicon: Path | None = None,
         polyphones: bool = False,
     ) -> Synthesizer:
@@ -94,40 +94,36 @@ class Synthesizer:
 
         Args:
             lm_dtype, flow_dtype, vocoder_dtype: of the networks; None is float32.
-            threads: of the extractors, when a voice is made.
+            threads: of the extractors, when a voice is made, and of the networks with runtime ``onnx``.
             lookahead_frames: mel frames the vocoder waits for; None is its default.
             first_hop: cut the voice's prompt so that this many tokens give the first chunk; None leaves the
                 prompt whole (:func:`~cosyvoice_runtime.pipeline.flow_prompt.cut_prompt`).
-            ode_steps: Euler steps of the flow; None is its default.
+            ode_steps: Euler steps of the flow.
+            runtime: ``torch``, or ``onnx``: ONNX Runtime and numpy, on a CPU, of CosyVoice2.
+            weight_format: of the speech LM with runtime ``onnx``: ``float32`` or ``int8``.
+            exported: where the graphs of runtime ``onnx`` are kept; they are written at the first start.
             lexicon: file of words that are spoken as something else is, see :class:`Lexicon`.
             polyphones: tell the speech LM how Chinese characters are read that have several readings, where
                 it reads units of pronunciation.
 
         Raises:
-            InvalidInput: ``lexicon`` or ``polyphones`` can't be served.
+            InvalidInput: ``lexicon`` or ``polyphones`` can't be served; the runtime is unknown or not
+                installed, or does not run on the device.
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
         """
-        # The networks are torch's; what is imported here takes seconds, and requests are made without it.
-        import torch
-
-        from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-        from cosyvoice_runtime.lm.families import load_speech_lm
-        from cosyvoice_runtime.pipeline.token2wav_families import Precision, load_token2wav
-
         layout, config = Layout(directory), load_config(directory)
         family = layout.family
+        placing = Placing(
+            runtime, device, lm_dtype, flow_dtype, vocoder_dtype, threads, weight_format, exported,
+            lookahead_frames, ode_steps,
+        )  # fmt: skip
         tokenizer = read_tokenizer(layout)
         words = Lexicon.read(lexicon, family.special_tokens) if lexicon else None
         extractors = Extractors(layout, threads)
-        logger.info("loading %s on %s", layout.directory, device)
-        precision = Precision(flow_dtype or torch.float32, vocoder_dtype or torch.float32)
         return cls(
             tokenizer,
             TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones),
-            load_speech_lm(
-                config.speech_lm, load_tensors(layout, "llm", config), device, lm_dtype or torch.float32
-            ),
-            load_token2wav(layout, config, device, precision, ode_steps, lookahead_frames),
+            open_networks(layout, config, placing),
             _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
             import_speakers(
@@ -185,11 +181,6 @@ class Synthesizer:
 
     def _stages(self) -> LocalStages:
         return LocalStages(self._open_batch, self.token2wav, self.family.silent_tokens)
-
-    def _open_batch(self, positions: int) -> RunningBatch:
-        from cosyvoice_runtime.lm import BatchDecoder  # torch's, like the network
-
-        return BatchDecoder(self.lm, slots=1, max_len=positions)
 
     def _chunks(
         self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages

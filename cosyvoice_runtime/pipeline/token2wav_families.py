@@ -17,8 +17,8 @@ from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.regulated_flow import RegulatedFlow
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.vocoder import HiFT
+from cosyvoice_runtime.vocoder import HiFT, HiFTStream
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 AnyToken2Wav = Token2Wav | ChunkedToken2Wav
 Device = torch.device | str
@@ -38,13 +38,13 @@ def load_token2wav(
     config: ModelConfig,
     device: Device,
     precision: Precision,
-    ode_steps: int | None = None,
+    ode_steps: int = NUM_STEPS,
     lookahead_frames: int | None = None,
 ) -> AnyToken2Wav:
     """Flow and vocoder of a checkpoint.
 
     Args:
-        ode_steps: Euler steps of the flow; None is its default.
+        ode_steps: Euler steps of the flow.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
 
     Raises:
@@ -53,10 +53,8 @@ def load_token2wav(
     """
     tensors = load_tensors(layout, "hift", config)
     vocoder = HiFT.from_tensors(config.vocoder, tensors, device, precision.vocoder)
-    steps = ode_steps or NUM_STEPS
-    return _LOADERS[type(config.flow)](
-        layout, config, device, precision.flow, steps, vocoder, lookahead_frames
-    )
+    load = _LOADERS[type(config.flow)]
+    return load(layout, config, device, precision.flow, ode_steps, vocoder, lookahead_frames)
 
 
 def _streamed(
@@ -70,7 +68,7 @@ def _streamed(
 ) -> AnyToken2Wav:
     tensors = load_tensors(layout, "flow", config)
     flow = Flow.from_tensors(config.flow, tensors, device, dtype, steps)
-    return Token2Wav(FlowStream(flow, FLOW_PAGES), vocoder, lookahead_frames)
+    return Token2Wav(FlowStream(flow, FLOW_PAGES), HiFTStream(vocoder), lookahead_frames)
 
 
 def _chunked(

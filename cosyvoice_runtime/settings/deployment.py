@@ -159,10 +159,10 @@ def _housed(section: Section, token2wav: Token2WavSettings) -> Section:
 
 
 def _shares(section: TensorrtLlmSettings | ExtractorSettings, token2wav: Token2WavSettings) -> bool:
-    if token2wav.backend != "torch":
-        return False
     if isinstance(section, ExtractorSettings):
         return section.backend == "onnx" and token2wav.device.startswith(CPU)
+    if token2wav.backend != "torch":
+        return False
     return section.engine == "torch" and _on_one_gpu(token2wav, section)
 
 

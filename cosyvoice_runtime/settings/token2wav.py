@@ -17,6 +17,7 @@ from cosyvoice_runtime.settings.model import (
     FlowLookahead,
     NetworkSettings,
     require_device,
+    resolved_device,
     whole_or_exact,
 )
 from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
@@ -107,10 +108,10 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Memory of each GPU that they leave to other processes, whether those have started or "
         "not; auto is what the speech LM takes, where it runs on one of them, and 1 for the rest.",
     )
-    backend: Literal["torch", "onnx", "tensorrt"] = Field(
+    backend: Literal["auto", "torch", "onnx", "tensorrt"] = Field(
         "torch",
-        description="What runs the networks; "
-        "tensorrt needs engines from stage 1, onnx its graphs and the CPU.",
+        description="What runs the networks; onnx is ONNX Runtime on a CPU, with graphs from stage 1, "
+        "for CosyVoice2 alone; tensorrt needs engines from it. auto is onnx on a CPU and torch on a GPU.",
     )
     cuda_graphs: Flag = Field(
         True,
@@ -136,7 +137,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
 
     @model_validator(mode="after")
     def _fused_kernels_are_captured(self) -> Self:
-        if self.kernels == "fused" and (self.backend != "torch" or not self.cuda_graphs):
+        if self.kernels == "fused" and (self.backend not in ("torch", AUTO) or not self.cuda_graphs):
             raise InvalidInput(
                 f"{self.name}.kernels",
                 self.kernels,
@@ -146,8 +147,10 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
 
     @model_validator(mode="after")
     def _backend_runs_on_the_device(self) -> Self:
-        if self.backend == "torch":
+        if self.backend in ("torch", AUTO):
             return self
+        if self.backend == "onnx" and self.dtype not in ("float32", AUTO):
+            raise InvalidInput(f"{self.name}.dtype", self.dtype, "float32 with onnx")
         if self.dtype == "bfloat16":
             raise InvalidInput(f"{self.name}.dtype", self.dtype, f"float32 or float16 with {self.backend}")
         require_device(self, self.device, "cpu" if self.backend == "onnx" else "cuda", self.backend)
@@ -214,8 +217,16 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         """``flow_memory_share`` as it is given, or for the kind of the device."""
         return self.flow_memory_share or (0.8 if self.device.startswith(CUDA) else 0.4)
 
+    def _with_a_backend(self, machine: Machine) -> Self:
+        """A copy whose backend is chosen for the device, and the other way round."""
+        backend = self.backend
+        if backend == AUTO:
+            backend = "onnx" if resolved_device(self.device, machine).startswith(CPU) else "torch"
+        device = CPU if backend == "onnx" and self.device == AUTO else self.device
+        return self.replace(backend=backend, device=device)
+
     def resolved(self, machine: Machine) -> Self:
-        network = super().resolved(machine)
+        network = NetworkSettings.resolved(self._with_a_backend(machine), machine)
         return network.replace(
             max_batch=network.most_batch,
             max_turn_ms=network.longest_turn_ms,

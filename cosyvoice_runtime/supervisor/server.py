@@ -49,10 +49,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LIVE_INTERVAL_S = 0.05
+SIGNAL_INTERVAL_S = 0.5
+"""For which a signal waits at most."""
 HURRIED_EXIT_S = 0.5
 PENDING_SHARE = 8
 """Part of the shared memory that large requests of one protocol may take: the entry models have a region
 each, and a region grows by more than what is asked for."""
+
+
+def wait_awake(event: threading.Event) -> None:
+    """Wait for an event in the main thread, and for signals.
+
+    Python's handlers run when the main thread goes on. The system may give a signal to another thread, and
+    the main thread then sleeps on in a wait that has no end.
+    """
+    while not event.wait(SIGNAL_INTERVAL_S):
+        pass
 
 
 class Server:
@@ -186,7 +198,7 @@ class Server:
         Raises:
             ServerDiedError, RepairError, WatchError: the server can't be kept up.
         """
-        self._ending.wait()
+        wait_awake(self._ending)
         if self._failure is not None:
             raise self._failure
 

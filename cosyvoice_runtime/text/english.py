@@ -21,12 +21,26 @@ _MONTH = (
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
 )
 _DAY = r"[0-9]{1,2}(?:st|nd|rd|th)?"
+_NOT_NUMBERED = r"(?<!Chapter )(?<!Section )(?<!Part )(?<!Page )(?<!Step )"
 _CURRENCIES = {
     "$": ("dollar", "dollars", "cent", "cents"),
     "€": ("euro", "euros", "cent", "cents"),
     "£": ("pound", "pounds", "penny", "pence"),
     "¥": ("yen", "yen", "", ""),
 }
+_COUNTRIES = {
+    "US": "US",
+    "A": "Australian",
+    "AU": "Australian",
+    "C": "Canadian",
+    "CA": "Canadian",
+    "HK": "Hong Kong",
+    "NZ": "New Zealand",
+    "S": "Singapore",
+    "SG": "Singapore",
+}
+"""What stands before a dollar sign."""
+_CURRENCY = rf"(?:(?<![A-Za-z0-9])({'|'.join(sorted(_COUNTRIES, key=len, reverse=True))})(?=\$))?([$€£¥])"
 _ADDRESS = (
     r"(?:https?://|www\.)[\w./%#?=&+~-]{0,100}[\w/]"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"
@@ -89,7 +103,11 @@ _UNIT = "|".join(sorted([*map(re.escape, _MISREAD_UNITS), *_LIBRARY_UNITS.split(
 def number_rules() -> list[Rule]:
     """Amounts, grouped, decimal and plain numbers: what upstream does without a library, read right."""
     return [
-        rule(rf"([$€£¥])\s?({_NUMBER})(?:\s?(thousand|million|billion|trillion|[kKmM]|bn|[bB])\b)?", _money),
+        rule(
+            rf"{_CURRENCY}\s?({_NUMBER}|(?<![0-9])\.[0-9]+)"
+            r"(?:\s?(thousand|million|billion|trillion|[kKmM]|bn|[bB])\b)?",
+            _money,
+        ),
         rule(r"(?<![0-9.,])([A-Za-z]?)([0-9]+(?:\.[0-9]+){2,})(?![0-9])([A-Za-z]?)", _dotted),
         rule(rf"(?<![0-9.,])([A-Za-z]?)({_NUMBER})(?![0-9])([A-Za-z]?)", _grouped),
         rule(r"(?<![0-9A-Za-z.])\.[0-9]+", lambda match: decimal(match[0])),
@@ -108,7 +126,7 @@ def expression_rules(library: Read) -> list[Rule]:
         rule(_ADDRESS, lambda match: library(re.sub("^https?://", "", match[0]).rstrip("/"))),
         rule(_HOST, read),
         rule(
-            rf"([$€£])({_NUMBER})\s?[-–]\s?[$€£]?({_NUMBER})(?: (thousand|million|billion)\b)?(?!\w)",
+            rf"{_CURRENCY}({_NUMBER})\s?[-–]\s?(?:\1?\2)?({_NUMBER})(?: (thousand|million|billion)\b)?(?!\w)",
             _money_range,
         ),
         money,
@@ -117,39 +135,45 @@ def expression_rules(library: Read) -> list[Rule]:
         rule(rf"\b({_CODES}) ?({_NUMBER})", lambda match: _amount(match[2], *_CURRENCY_CODES[match[1]])),
         rule(rf"\b({_MONTH}\.? )({_DAY})\b((?:,? [0-9]{{4}})?)\b", lambda match: _date(match, library)),
         rule(
-            rf"\b(?:the )?({_DAY}) ({_MONTH}(?:,? [0-9]{{4}})?)\b", lambda match: _date_by_day(match, library)
+            rf"{_NOT_NUMBERED}\b(?:the )?({_DAY}) ({_MONTH}(?:,? [0-9]{{4}})?)\b",
+            lambda match: _date_by_day(match, library),
         ),
         rule(r"\b[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\b|\b[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}\b", read),
         rule(
             r"(?<![0-9.-])([0-9]{1,2})([.-])([0-9]{1,2})\2((?:19|20)[0-9]{2})\b(?![.-]?[0-9])",
             lambda match: library(f"{match[1]}/{match[3]}/{match[4]}"),
         ),
+        rule(r"\b9/11\b", "nine eleven"),
+        rule(r"(?<=[0-9]%)\s?[-–]\s?(?=[0-9.]+%)", " to "),
         rule(r"((?:19|20)[0-9]{2})/([0-9]{2})(?![0-9/])", r"\1 to \2"),
         rule(
-            r"(?<=[0-9])\s?[-–]\s?(?=[0-9]{1,2}(?::[0-9]{2}| ?[ap]m\b))|(?<=[ap]m)\s?[-–]\s?(?=[0-9])", " to "
+            r"(?:(?<=[0-9])|(?<=[0-9][ap]m)|(?<=[0-9] [ap]m))\s?[-–]\s?(?=[0-9]{1,2}(?::[0-9]{2}| ?[ap]m\b))",
+            " to ",
         ),
         rule(_CLOCK_TIME, lambda match: library(f"{match[1]} {match[2]}m")),
-        rule(r"\b[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?\b", read),
+        rule(r"\b24:00(?::00)?h?\b(?!:)", "twenty four o'clock"),
+        rule(r"\b([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)h?\b", lambda match: library(match[1])),
         rule(r"(?<![0-9:.])([0-9]{1,3}):([0-9]{1,3})(?![0-9:])", r"\1 to \2"),
         *code_rules(),
-        rule(r"([0-9]) ?(mm|cm|m|in|ft)? ?x (?=[0-9])|([0-9])(mm|cm|m|in|ft) ?[x×] ?(?=[0-9])", _by),
+        rule(r"([0-9]) ?(mm|cm|m|in|ft)? ?x (?=[0-9])|([0-9]) ?(mm|cm|m|in|ft) ?[x×] ?(?=[0-9])", _by),
         rule(r"(?<=[0-9])\s?×\s?(?=[0-9])", "*"),
+        rule(r"(?<![\w.,/])[0-9]+(?:\s?[-+*/]\s?[0-9]+){1,8}\s?=\s?[0-9]+(?![\w.,]*[0-9])", _equation),
         rule(r"\b[0-9]+(?:\s?[+*=]\s?[0-9]+){1,8}\b", read),
         rule(r"(?<![A-Za-z0-9])(?<![0-9] )([A-Za-z])([²³])(?=(\w?))", _variable),
         rule(r"(?<=[0-9A-Za-z])\^(-?)([0-9]{1,4})(?![0-9])", _power),
-        rule(r"(?<=[0-9A-Za-z])\s?=\s?(?=[0-9])", " equals "),
+        rule(r"(?<=[0-9A-Za-z])\s?=\s?(?=-?[0-9])", " equals "),
         rule(r"(?<=[0-9])\+(?![\w+])", " plus"),
         rule(r"(?<=[A-Za-z])/(?=[0-9])", " "),
         rule(r"\b([0-9])'([0-9]{1,2})\"", r"\1 foot \2"),
         rule(r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b(?!\.[0-9])", read),
         rule(r"'?\b(1[1-9]|20)?([0-9])0s\b", _decade),
         rule(r"\b[Nn]o\. ?(?=[0-9])", lambda _: "number "),
-        rule(r"(?<![\w)])[-+#~≈≤≥±] ?(?=[$€£¥.]?[0-9])", lambda match: _SIGNS[match[0][0]]),
-        rule(r"(?<![\w.,])([0-9]+)[-–]([0-9]+)(?![\w,-])", lambda match: f"{match[1]} to {match[2]}"),
+        rule(r"(?<![\w)])(?:[-+#~]|[#≈≤≥±] ?)(?=[$€£¥.]?[0-9])", lambda match: _SIGNS[match[0][0]]),
+        rule(rf"(?<![\w.,])({_NUMBER})[-–]({_NUMBER})(?=(?:{_UNIT})?(?![\w-]|[.,][0-9]))", r"\1 to \2"),
         rule(r"\b(?:[0-9]+ )?[0-9]{1,2}/[0-9]{1,3}\b(?!/)", lambda match: _fraction(match[0], library)),
         rule(rf"({_NUMBER})\s?({_UNIT})(?!\w)", lambda match: _measure(match[1], match[2], library)),
         rule(rf"({_NUMBER})\s?%", lambda match: f"{decimal(match[1])} percent"),
-        rule(r"\b[0-9][0-9,]*(?:st|nd|rd|th)\b", read),
+        rule(r"\b(?<![0-9],)[0-9][0-9,]*(?:st|nd|rd|th)\b", read),
         rule(r"(?<![\w.,])(?:1[1-9]|20)[0-9]{2}(?![\w,]|\.[0-9])", read),
         rule(r"(?<![.,])\b(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[0-9A-Za-z]{1,40}\b(?!\.[0-9])", read),
         *numbers,
@@ -167,8 +191,8 @@ def _amount(number: str, singular: str, plural: str) -> str:
 
 
 def _money_range(match: re.Match[str]) -> str:
-    scale = f"{match[4]} " if match[4] else ""
-    return f"{decimal(match[2])} to {decimal(match[3])} {scale}{_CURRENCIES[match[1]][1]}"
+    scale = f"{match[5]} " if match[5] else ""
+    return f"{decimal(match[3])} to {decimal(match[4])} {scale}{_currency(match)[1]}"
 
 
 def _date(match: re.Match[str], library: Read) -> str:
@@ -192,6 +216,11 @@ def _power(match: re.Match[str]) -> str:
     return f" to the power of {'minus ' if match[1] else ''}{match[2]}"
 
 
+def _equation(match: re.Match[str]) -> str:
+    words = {"-": "minus", "+": "plus", "*": "times", "/": "divided by", "=": "equals"}
+    return " ".join(words.get(part, part) for part in re.findall("[0-9]+|[-+*/=]", match[0]))
+
+
 def _variable(match: re.Match[str]) -> str:
     return match[1] + _POWERS[match[2]] + (" " if match[3] else "")
 
@@ -200,16 +229,23 @@ def _by(match: re.Match[str]) -> str:
     return f"{match[1] or match[3]}{match[2] or match[4] or ''} by "
 
 
+def _currency(match: re.Match[str]) -> tuple[str, str, str, str]:
+    """Of what :data:`_CURRENCY` found: names of one and of more, and of their hundredths."""
+    singular, plural, cent, cents = _CURRENCIES[match[2]]
+    country = f"{_COUNTRIES[match[1]]} " if match[1] else ""
+    return country + singular, country + plural, cent, cents
+
+
 def _money(match: re.Match[str]) -> str:
-    singular, plural, cent, cents = _CURRENCIES[match[1]]
-    amount, scale = match[2].replace(",", ""), match[3]
+    singular, plural, cent, cents = _currency(match)
+    amount, scale = match[3].replace(",", ""), match[4]
     whole, _, fraction = amount.partition(".")
     if scale:
         return f"{decimal(amount)} {_SCALES.get(scale.lower(), scale)} {plural}"
     if len(fraction) != 2 or not cent:
         return f"{decimal(amount)} {singular if amount == '1' else plural}"
-    parts = [(int(whole), singular, plural), (int(fraction), cent, cents)]
-    spoken = [f"{cardinal(count)} {one if count == 1 else many}" for count, one, many in parts if count]
+    parts = [(whole.lstrip("0"), singular, plural), (fraction.lstrip("0"), cent, cents)]
+    spoken = [f"{integer(count)} {one if count == '1' else many}" for count, one, many in parts if count]
     return " and ".join(spoken) or f"zero {plural}"
 
 

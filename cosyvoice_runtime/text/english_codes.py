@@ -28,14 +28,15 @@ def code_rules() -> list[Rule]:
             _named,
         ),
         rule(
-            rf"\b((?i:{_MOSTLY_NAMES}){_BEFORE})([0-9]{{5,}}(?:-[0-9]+)*){_END}",
+            rf"\b((?i:{_MOSTLY_NAMES}){_BEFORE})(?![0-9]+000{_END})([0-9]{{5,}}(?:-[0-9]+)*){_END}",
             _named,
         ),
         rule(
             rf"\b((?i:call|dial|calling|dialing) )({_EMERGENCY})\b(?! (?:people|of|[a-z]+s)\b)",
             _named,
         ),
-        rule(r"(?<![\w.,])[0-9]{4}(?: [0-9]{4}){2,4}(?![\w,])", _groups),
+        rule(r"(?<![\w.,])[0-9]{4}(?: [0-9]{4}){3}(?![\w,])", _groups),
+        rule(r"(?<![\w.,-])[1-9][0-9]?(?:-[1-9][0-9]?){2,}(?![\w-])", _listed),
         rule(r"(?<![\w.,-])[0-9]+(?:-[0-9]+){2,}(?![\w-])", _groups),
         rule(r"(?<![\w.,-])(?:[0-9]{5,}-[0-9]{3,}|[0-9]+-0[0-9]+|0[0-9]+-[0-9]+)(?![\w-])", _groups),
         rule(r"(?<![\w.,])(?![0-9]*000000(?![0-9]))[0-9]{10,}" + _END, _groups),
@@ -47,11 +48,15 @@ def _groups(match: re.Match[str]) -> str:
     return plus + _read(match[0])
 
 
+def _listed(match: re.Match[str]) -> str:
+    return match[0].replace("-", ", ")
+
+
 def _named(match: re.Match[str]) -> str:
     name = match[1].rstrip("# ")
     return f"{name} {_read(match[2])}"
 
 
 def _read(code: str) -> str:
-    groups = ", ".join(digits(group) for group in re.findall("[0-9]+", code))
+    groups = ", ".join(map(digits, re.findall("[0-9]+", code)))
     return f"{groups}, X" if code[-1] in "Xx" else groups

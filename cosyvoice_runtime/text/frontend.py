@@ -90,7 +90,7 @@ class TextFrontEnd:
                 long or malformed; or ``language`` is not a language tag.
         """
         require_text("target_text", text, MAX_TARGET_CHARACTERS)
-        segments = self._cached_segments(text, language)
+        segments = self._cached_segments(self._normaliser.visible(text), language)
         if not segments:
             raise InvalidInput("target_text", text, "it must hold more than punctuation and symbols")
         return list(segments)
@@ -102,7 +102,7 @@ class TextFrontEnd:
             InvalidInput: ``reference_text`` is empty, too long or malformed.
         """
         require_text("reference_text", text, MAX_PROMPT_CHARACTERS)
-        return self._cached_normalised(text, language)
+        return self._cached_normalised(self._normaliser.visible(text), language)
 
     def stream(self, language: str = AUTO, limits: SplitLimits | None = None) -> SegmentStream:
         """A splitter for text that arrives over time; see :class:`SegmentStream`."""
@@ -116,7 +116,8 @@ class TextFrontEnd:
         Raises:
             InvalidInput: naming ``field``, in which the first text was.
         """
-        if self.family.needs_end_of_prompt and not any(END_OF_PROMPT in text for text in texts):
+        shown = map(self._normaliser.visible, texts)
+        if self.family.needs_end_of_prompt and not any(END_OF_PROMPT in text for text in shown):
             raise InvalidInput(
                 field,
                 texts[0],

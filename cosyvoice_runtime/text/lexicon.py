@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.checkpoint.pronunciation import UNITS
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.text.symbols import visible
 
 FIELD = "lexicon"
 MAX_WORDS = 10_000
 MAX_CHARACTERS = 200
 """Of a word, and of what is spoken for it."""
 
+_CONTROL_TOKEN = re.compile(r"<\||\|>")
+_EAST_ASIAN = re.compile(
+    "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
+    "\U0001aff0-\U0001b16f\U00020000-\U000323af]"
+)
+"""Han, kana and hangul, whose words stand without spaces."""
+
 
 class Lexicon:
     """Puts what is to be spoken in the place of words. Safe for threads.
 
     The longest word counts, with capitals as they are listed. One that begins or ends with a letter or digit
-    of an alphabet stands for whole words: ``nginx`` isn't found in ``nginxes``.
+    of any alphabet stands for whole words: ``nginx`` isn't found in ``nginxes``; Han, kana and hangul are no
+    alphabets here.
 
     Args:
         words: what is spoken, by word.
@@ -28,8 +39,10 @@ class Lexicon:
 
     def __init__(self, words: Mapping[str, str] | None = None) -> None:
         self._words = dict(words or {})
-        longest_first = sorted(self._words, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(_whole, longest_first))) if longest_first else None
+        lengths: dict[str, set[int]] = defaultdict(set)
+        for word in self._words:
+            lengths[word[0]].add(len(word))
+        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 
     @classmethod
     def read(cls, path: Path, special_tokens: Iterable[str]) -> Lexicon:
@@ -39,11 +52,11 @@ class Lexicon:
             special_tokens: of the checkpoint's family.
 
         Raises:
-            InvalidInput: the file can't be read, is no such file, or has units of pronunciation that the
-                family doesn't know.
+            InvalidInput: the file can't be read, is no such file, or holds control characters, control tokens
+                (``<|...|>``) or units of pronunciation that the family doesn't know.
         """
         try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeError) as error:
             raise InvalidInput(FIELD, str(path), f"a file of words ({error})") from None
         unknown = set(UNITS).difference(special_tokens)
@@ -65,12 +78,35 @@ class Lexicon:
 
     def __call__(self, text: str) -> str:
         """The text with what is spoken in place of the words."""
-        if self._pattern is None:
-            return text
-        return self._pattern.sub(lambda match: self._words[match[0]], text)
+        parts = []
+        kept = place = 0
+        while place < len(text):
+            if word := self._word_at(text, place):
+                parts += [text[kept:place], self._words[word]]
+                kept = place = place + len(word)
+            else:
+                place += 1
+        return "".join([*parts, text[kept:]])
+
+    def _word_at(self, text: str, place: int) -> str:
+        """The longest word there; empty if there is none."""
+        lengths = self._lengths.get(text[place])
+        if lengths is None or _is_inside(text, place):
+            return ""
+        for length in lengths:
+            word = text[place : place + length]
+            if word in self._words and not _is_inside(text, place + len(word)):
+                return word
+        return ""
 
 
 def _entry(place: str, line: str, unknown: set[str]) -> tuple[str, str]:
+    if found := [
+        character for character in line.replace("\t", "") if unicodedata.category(character) == "Cc"
+    ]:
+        raise _refused(place, found[0], "words without control characters")
+    if _CONTROL_TOKEN.search(visible(line)):
+        raise _refused(place, line, "words without <| and |>, which control tokens begin and end with")
     parts = [part.strip() for part in line.split("\t")]
     if len(parts) != 2 or not all(parts):
         raise _refused(place, line, "a word, a tab and what is spoken for it")
@@ -85,11 +121,12 @@ def _refused(place: str, value: Any, limit: str) -> InvalidInput:
     return InvalidInput(FIELD, value, f"{place} needs {limit}")
 
 
-def _whole(word: str) -> str:
-    before = "(?<![0-9A-Za-z])" if _is_latin(word[0]) else ""
-    after = "(?![0-9A-Za-z])" if _is_latin(word[-1]) else ""
-    return before + re.escape(word) + after
+def _is_inside(text: str, place: int) -> bool:
+    """Whether a word of an alphabet goes on there."""
+    return 0 < place < len(text) and _is_of_alphabet(text[place - 1]) and _is_of_alphabet(text[place])
 
 
-def _is_latin(character: str) -> bool:
-    return character.isascii() and character.isalnum()
+def _is_of_alphabet(character: str) -> bool:
+    """Whether it is a letter, a mark on one or a digit."""
+    category = unicodedata.category(character)
+    return (category[0] in "LM" or category == "Nd") and not _EAST_ASIAN.match(character)

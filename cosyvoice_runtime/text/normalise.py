@@ -32,7 +32,8 @@ class Normaliser:
             words, others left to the model.
         ``none``: only the whitespace around the text is dropped.
 
-    Text that holds a control token (``<|...|>``) is returned as it is, special tokens are never changed.
+    Characters that show nothing are dropped first, except in mode ``none``. Text that holds a control token
+    (``<|...|>``) is not changed further, special tokens are never changed.
 
     Args:
         special: finds the special tokens.
@@ -60,6 +61,7 @@ class Normaliser:
         Raises:
             InvalidInput: ``language`` is neither ``auto`` nor a language tag.
         """
+        text = self.visible(text)
         language = self.language(text, language)
         if holds_control_token(text):
             return text
@@ -67,7 +69,11 @@ class Normaliser:
 
     def language(self, text: str, language: str) -> str:
         """As :func:`resolve`; special tokens, which may hold letters of any language, say nothing."""
-        return resolve(self.special.sub("", text), language)
+        return resolve(self.special.sub("", self.visible(text)), language)
+
+    def visible(self, text: str) -> str:
+        """The text in which special tokens are looked for: without characters that show nothing."""
+        return text if self.mode == "none" else visible(text)
 
     def part(self, text: str, language: str, following: str = "") -> str:
         """Normalise a part that ends with a sentence; the parts of a text join to the whole's result.
@@ -77,12 +83,12 @@ class Normaliser:
             language: resolved language.
             following: first character of the next part, empty at the end of the text.
         """
+        text = self.visible(text)
         if holds_control_token(text):
             return text
         text = self._between_tokens(text, self._lexicon)
         if self.mode == "none":
             return text
-        text = visible(text)
         if language != "zh":
             text = re.sub(r"(?<!\s)\s*[\t\n\r]\s*", " ", text)
         text = self._between_tokens(text, lambda words: self._read(words, language))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
-from cosyvoice_runtime.vocoder.geometry import context
+from cosyvoice_runtime.wave.context import context
 
 
 class VocoderCarry(NamedTuple):

@@ -7,15 +7,10 @@ from collections.abc import Sequence
 import torch
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, bucket_for
-from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.vocoder.windows import (
-    VocoderState,
-    Window,
-    WindowInputs,
-    WindowOutputs,
-    compute_windows,
-)
+from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows
+from cosyvoice_runtime.wave.context import context
+from cosyvoice_runtime.wave.vocoder_state import VocoderState, Window
 
 
 class GraphedWindow:

@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
-from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, F0_LAYERS, UpsamplingStage, stages
 from cosyvoice_runtime.vocoder.rows import Rows, Trim
-from cosyvoice_runtime.vocoder.source import HarmonicSource, PhaseCarry, UtteranceNoise
-from cosyvoice_runtime.vocoder.weights import plain_weights
+from cosyvoice_runtime.vocoder.source import HarmonicSource, PhaseCarry
+from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, F0_KERNEL, F0_LAYERS, UpsamplingStage, stages
+from cosyvoice_runtime.wave.vocoder_state import UtteranceNoise
+from cosyvoice_runtime.wave.vocoder_weights import plain_weights
 
 MIN_ENVELOPE = 1e-11
 """Smallest sum of squared windows to divide by, as in torch.istft."""
@@ -298,7 +299,8 @@ class HiFT(nn.Module):
             CheckpointError: a tensor is missing, unknown, or of another shape or type.
         """
         hift = cls(config)
-        hift.load_state_dict(plain_weights(config, tensors), assign=True)
+        weights = plain_weights(config, tensors)
+        hift.load_state_dict({name: torch.tensor(array) for name, array in weights.items()}, assign=True)
         hift.f0_predictor.double()
         for module in hift.decoder.modules():
             if isinstance(module, nn.Conv1d | nn.ConvTranspose1d):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import pi
-from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -12,33 +11,10 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.vocoder.rows import Rows
+from cosyvoice_runtime.wave.vocoder_state import NoiseMark, UtteranceNoise
 
 BLOCK = 16
 """torch's CPU normal generator works in blocks of 16 values; whole blocks can be drawn in any parts."""
-
-
-NoiseMark = Any
-"""Where an utterance's noise is; each kind of noise knows its own."""
-
-
-class UtteranceNoise(Protocol):
-    """One utterance's noise: the same sequence of frames however it is asked for."""
-
-    def peek(self, frames: int) -> Tensor:
-        """The next frames, [hop * frames] float32, without using them up."""
-
-    def skip(self, frames: int) -> None:
-        """Use up frames."""
-
-    def mark(self) -> NoiseMark:
-        """Where it is, for :meth:`rewind`."""
-
-    def rewind(self, mark: NoiseMark) -> None:
-        """Be again where it was: the same frames come next."""
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held for frames already drawn."""
 
 
 class SourceNoise:

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 INCOMING = ".incoming"
-
-
-@contextmanager
-def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold a file lock; it excludes other threads as well as other processes. Not reentrant."""
-    with open(path, "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from cosyvoice_runtime.arrays import Array, Floats, Ids
 from cosyvoice_runtime.audio.mel import MEL_BINS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.voice.atomic import exclusive_lock, replace_file
+from cosyvoice_runtime.exclusive_lock import exclusive_lock
+from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 
@@ -81,7 +82,7 @@ def _voice(
         return Voice(key, transcript, tokens, mel, embedding, checkpoint_id)
     except KeyError as error:
         raise CheckpointError(f"spk2info: speaker {name!r} lacks the tensor {error}") from error
-    except InvalidInput as error:
+    except (InvalidInput, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"spk2info: speaker {name!r}: {error}") from error
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
-from cosyvoice_runtime.voice.atomic import exclusive_lock, replace_file
+from cosyvoice_runtime.exclusive_lock import exclusive_lock
+from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.voice.names import VoiceNames, checked_name
 from cosyvoice_runtime.voice.recent import RecentVoices

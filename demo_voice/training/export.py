@@ -21,9 +21,9 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.making.architecture import yaml_tree
 from cosyvoice_runtime.checkpoint.schema import Schema, flow_schema, vocoder_schema
 from cosyvoice_runtime.flow.flow import FlowNetwork
-from cosyvoice_runtime.flow.weights import own_name
 from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.vocoder.weights import DIRECTION, GAIN
+from cosyvoice_runtime.wave.flow_weights import own_name
+from cosyvoice_runtime.wave.vocoder_weights import DIRECTION, GAIN
 from demo_voice.training.flow import with_phases
 from demo_voice.training.lm import SpeechLMNetwork
 from demo_voice.training.sizes import DEMO

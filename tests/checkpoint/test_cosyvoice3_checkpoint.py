@@ -25,8 +25,9 @@ from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice3 import FULL, TI
 from cosyvoice_runtime.checkpoint.making.random_tensors import MEAN_LOG_MEL, random_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.vocoder import HiFT
+from prompts import prompt_of_tensors
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +149,7 @@ def test_mel_is_in_the_range_of_log_mels_and_follows_the_tokens(made: Path) -> N
     mels = []
     for seed in (0, 1):
         draw = torch.Generator().manual_seed(seed)
-        prompt = FlowPrompt(
+        prompt = prompt_of_tensors(
             tokens=torch.randint(6561, (25,), generator=draw),
             mel=2 * torch.randn(50, 80, generator=draw) + MEAN_LOG_MEL,
             speaker=torch.ones(192),

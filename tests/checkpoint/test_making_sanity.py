@@ -14,8 +14,9 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.making.architecture import TINY, qwen2_json
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.vocoder.hift import HiFT
+from prompts import prompt_of_tensors
 
 SEEDS = range(3)
 DEEPER = replace(
@@ -63,7 +64,7 @@ def synthesized_mel(directory: Path, token_seed: int) -> torch.Tensor:
     config = load_config(directory)
     generator = torch.Generator().manual_seed(token_seed)
     flow = Flow.from_tensors(config.flow, load_tensors(Layout(directory), "flow", config))
-    prompt = FlowPrompt(
+    prompt = prompt_of_tensors(
         tokens=torch.randint(6561, (25,), generator=generator),
         mel=2 * torch.randn(50, config.flow.mel_bins, generator=generator) - 6,
         speaker=torch.ones(config.flow.speaker_dim),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import re
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cosyvoice_runtime.checkpoint import pt_file
+from cosyvoice_runtime.checkpoint import tensor_pickle as tensor_pickle_machine
 from cosyvoice_runtime.checkpoint.as_torch import as_torch
 from cosyvoice_runtime.checkpoint.pt_file import read_pt
 from cosyvoice_runtime.checkpoint.tensor_pickle import DamagedPickle, StrangePickle, load_tensors
@@ -192,8 +194,12 @@ def test_a_tensor_beyond_its_storage_is_refused(
         load_tensors(tensor_pickle(offset, shape, strides), no_storages)
 
 
-@pytest.mark.parametrize("key", [b"(I1\nt", b"(K\x01t", b"]", b"}"])
-def test_only_names_and_numbers_are_keys(key: bytes) -> None:
+HUGE = b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x1f"
+"""2 ** 61 - 1, whose multiples all have the same hash."""
+
+
+@pytest.mark.parametrize("key", [b"(I1\nt", b"(K\x01t", b"]", b"}", b"\x88", HUGE])
+def test_only_names_and_small_numbers_are_keys(key: bytes) -> None:
     """The hash of tuples within tuples takes for ever: twice as long with each of a few bytes."""
     with pytest.raises(DamagedPickle):
         load_tensors(b"\x80\x02}" + key + b"K\x01s.", no_storages)
@@ -230,6 +236,29 @@ def test_compressed_records_are_refused(tmp_path: Path) -> None:
     rewritten(path, lambda _, data: data, compression=zipfile.ZIP_DEFLATED)
     with pytest.raises(CheckpointError, match="is compressed"):
         read_pt(path)
+
+
+def test_encrypted_records_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.pt", {"a": torch.zeros(8)})
+    content = bytearray(path.read_bytes())
+    for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        for place in [match.start() for match in re.finditer(re.escape(header), bytes(content))]:
+            content[place + flags] |= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(CheckpointError, match="is encrypted"):
+        read_pt(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match="no file"):
+        read_pt(tmp_path / "a.pt")
+
+
+def test_more_instructions_than_any_checkpoint_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor_pickle_machine, "MAX_OPERATIONS", 50)
+    with pytest.raises(DamagedPickle, match="more than 50"):
+        load_tensors(b"\x80\x02" + b"}" * 60 + b".", no_storages)
 
 
 def test_a_list_of_tensors_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.flow.layers import PastLayout, Tail
+from cosyvoice_runtime.wave.past_layout import PastLayout, Tail
 
 
 class DensePast:

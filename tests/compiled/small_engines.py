@@ -21,6 +21,7 @@ from cosyvoice_runtime.compiled.network import CompiledNetwork
 from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import Shapes
 from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
+from module_weights import weights_of
 
 MODEL = replace(TINY, flow=CONFIG, vocoder=PUBLISHED)
 SHAPES = Shapes(MODEL, max_rows=4, max_tokens=250)
@@ -31,9 +32,9 @@ def graphs(dtype: str = "float32", vocoder: VocoderConfig = PUBLISHED) -> list[o
     """Encoder, estimator and decoder."""
     flow, hift = random_flow().network, small_hift(vocoder, torch.float32)
     return [
-        encoder_graph(flow.encoder, CONFIG, dtype),
-        estimator_graph(flow.estimator, CONFIG.estimator, CONFIG.mel_bins, dtype),
-        decoder_graph(hift.decoder, dtype),
+        encoder_graph(weights_of(flow.encoder), CONFIG, dtype),
+        estimator_graph(weights_of(flow.estimator), CONFIG.estimator, CONFIG.mel_bins, dtype),
+        decoder_graph(weights_of(hift.decoder), vocoder, dtype),
     ]
 
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.layers import PastLayout
 from cosyvoice_runtime.flow.pages import PagedPast
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.vocoder import HiFT, SourceNoise, VocoderState, stream
+from cosyvoice_runtime.vocoder import HiFT, SourceNoise, open_state, stream
+from cosyvoice_runtime.wave.past_layout import PastLayout
 
 TOLERANCE = 1e-4
 HOPS = [[25, 25, 60, 7], [3, 47, 50, 25], [120, 1, 1, 1]]
@@ -74,7 +74,7 @@ def test_streamed_waveform_equals_that_of_torch(installed: Token2WavEngines) -> 
     mels = [random_mel(frames, seed=frames).split(size, 1) for frames, size in ((150, 50), (90, 30))]
 
     def waves(vocoder: HiFT) -> list[Tensor]:
-        states = [VocoderState(PUBLISHED, SourceNoise(row, PUBLISHED.hop)) for row in range(2)]
+        states = [open_state(PUBLISHED, SourceNoise(row, PUBLISHED.hop)) for row in range(2)]
         return [
             wave
             for call in range(3)

@@ -15,6 +15,7 @@ from cosyvoice_runtime.compiled.export.encoder import encoder_graph
 from cosyvoice_runtime.compiled.export.estimator import estimator_graph
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.flow.layers import NoPast, visible_keys
+from module_weights import weights_of
 
 TOLERANCE = {"float32": 1e-4, "float16": 3e-2}
 RATE, LOOKAHEAD = CONFIG.frames_per_token, CONFIG.lookahead_tokens
@@ -34,12 +35,14 @@ def dtype(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def encoder(flow, dtype: str, tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
-    return network(encoder_graph(flow.network.encoder, CONFIG, dtype), tmp_path_factory.mktemp("encoder"))
+    return network(
+        encoder_graph(weights_of(flow.network.encoder), CONFIG, dtype), tmp_path_factory.mktemp("encoder")
+    )
 
 
 @pytest.fixture(scope="module")
 def estimator(flow, dtype: str, tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
-    model = estimator_graph(flow.network.estimator, CONFIG.estimator, CONFIG.mel_bins, dtype)
+    model = estimator_graph(weights_of(flow.network.estimator), CONFIG.estimator, CONFIG.mel_bins, dtype)
     return network(model, tmp_path_factory.mktemp("estimator"))
 
 
@@ -181,7 +184,7 @@ def test_rows_of_which_nothing_is_visible_stay_finite_and_alone(flow, estimator,
 def test_the_same_weights_give_the_same_bytes(flow) -> None:
     files = {
         estimator_graph(
-            flow.network.estimator, CONFIG.estimator, CONFIG.mel_bins, "float16"
+            weights_of(flow.network.estimator), CONFIG.estimator, CONFIG.mel_bins, "float16"
         ).SerializeToString()
         for _ in range(2)
     }

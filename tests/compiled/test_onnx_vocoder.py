@@ -13,6 +13,7 @@ from small_hift import CONFIGS, random_mel, small_hift
 from cosyvoice_runtime.compiled.export.vocoder import decoder_graph
 from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.vocoder.rows import Rows
+from module_weights import weights_of
 
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
 
@@ -22,7 +23,7 @@ TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
 def test_decoder_equals_torch(name: str, dtype: str, tmp_path: Path) -> None:
     config = CONFIGS[name]
     hift = small_hift(config, torch.float32)
-    onnx.save(decoder_graph(hift.decoder, dtype), tmp_path / "model.onnx")
+    onnx.save(decoder_graph(weights_of(hift.decoder), config, dtype), tmp_path / "model.onnx")
     compiled = OnnxNetwork(tmp_path / "model.onnx")
     for lengths in ([1], [2], [31], [30, 30], [9, 30, 1, 22]):
         rows = Rows.of(lengths, torch.device("cpu"))

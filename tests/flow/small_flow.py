@@ -8,7 +8,9 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config import EncoderConfig, EstimatorConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
-from cosyvoice_runtime.flow.flow import CompiledFlow, Flow, FlowNetwork, FlowPrompt
+from cosyvoice_runtime.flow.flow import CompiledFlow, Flow, FlowNetwork
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from prompts import prompt_of_tensors
 
 CONFIG = FlowConfig(
     token_vocab_size=50,
@@ -53,7 +55,7 @@ def random_flow(
 
 def random_prompt(length: int, seed: int) -> FlowPrompt:
     generator = torch.Generator().manual_seed(seed)
-    return FlowPrompt(
+    return prompt_of_tensors(
         tokens=torch.randint(CONFIG.token_vocab_size, (length,), generator=generator),
         mel=torch.randn(CONFIG.frames_per_token * length, CONFIG.mel_bins, generator=generator),
         speaker=torch.randn(CONFIG.speaker_dim, generator=generator),

@@ -115,7 +115,7 @@ def test_server_s_errors_end_their_context_alone(front, upstream, error, status,
         wire.send(asked("One. Two. Three."))
         said = wire.error()
         assert (said["status_code"], said["context_id"]) == (status, "one")
-        assert "8001" not in json.dumps(said)
+        assert "upstream" not in json.dumps(said)  # a port may be in the id by chance
         assert "secret" not in json.dumps(said)
         upstream.error = None
         wire.send(asked(context_id="two"))

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.serving.token2wav.load import capture_graphs, load_token2wav
+from cosyvoice_runtime.serving.token2wav.torch_runtime import capture_graphs, load_token2wav
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.token2wav import Token2Wav
+from prompts import prompt_of_tensors
 
 PAGES = 64
 ROWS = 4
@@ -52,7 +54,7 @@ def fused(checkpoint: Path) -> FlowStream:
 def prompt(flow: Flow, seed: int) -> FlowPrompt:
     config, generator = flow.config, torch.Generator().manual_seed(seed)
     length = 20 * seed
-    return FlowPrompt(
+    return prompt_of_tensors(
         tokens=torch.randint(config.token_vocab_size, (length,), generator=generator),
         mel=-6 + 2 * torch.randn(config.frames_per_token * length, config.mel_bins, generator=generator),
         speaker=torch.randn(config.speaker_dim, generator=generator),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.serving.token2wav.load import load_token2wav
+from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.vocoder import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
@@ -20,7 +20,7 @@ FRAMES = [86, 40, 71]
 
 def vocoder(checkpoint: Path, dtype: str) -> HiFT:
     settings = Token2WavSettings(checkpoint_dir=checkpoint, device="cuda", dtype=dtype, max_flow_pages=1)
-    return load_token2wav(settings.resolved(Machine(cores=1, gpu=True))).vocoder
+    return load_token2wav(settings.resolved(Machine(cores=1, gpu=True))).torch_vocoder.hift
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.flow.flow import FlowPrompt
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.serving.token2wav.load import load_warm
+from cosyvoice_runtime.serving.token2wav.torch_runtime import open_runtime
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.token2wav import Token2Wav
+from prompts import prompt_of_tensors
 
 PAGES = 96
 ROWS = 4
@@ -29,7 +30,7 @@ def load(checkpoint: Path, cuda_graphs: bool, device: str = "cuda", vocoder: str
         max_batch=ROWS,
         max_flow_pages=PAGES,
     )
-    return load_warm(settings.resolved(Machine(cores=1, gpu=True)))
+    return open_runtime(settings.resolved(Machine(cores=1, gpu=True))).token2wav
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def graphed(checkpoint: Path) -> Token2Wav:
 
 def prompt(token2wav: Token2Wav, length: int, seed: int) -> FlowPrompt:
     config, generator = token2wav.flow.flow.config, torch.Generator().manual_seed(seed)
-    return FlowPrompt(
+    return prompt_of_tensors(
         tokens=torch.randint(config.token_vocab_size, (length,), generator=generator),
         mel=-6 + 2 * torch.randn(config.frames_per_token * length, config.mel_bins, generator=generator),
         speaker=torch.randn(config.speaker_dim, generator=generator),
@@ -68,7 +69,7 @@ def spoken(token2wav: Token2Wav, lengths: list[tuple[int, int]], edges: list[int
         for row in active:
             token2wav.push(states[row], tokens[row][start:end], last=end >= len(tokens[row]))
         for row, wave in zip(active, token2wav.advance([states[row] for row in active]), strict=True):
-            waves[row].append(wave.cpu())
+            waves[row].append(torch.from_numpy(wave))
     for state in states:
         token2wav.close(state)
     return [torch.cat(each) for each in waves]

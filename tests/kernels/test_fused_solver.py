@@ -3,18 +3,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
 import pytest
 import torch
 from small_flow import random_flow, random_prompt, random_tokens
 
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
-from cosyvoice_runtime.flow.flow import TokenSpan
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles
+from cosyvoice_runtime.wave.prompt import TokenSpan
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ TILES = Tiles(
 
 def spans_of(starts: list[int], counts: list[int]) -> list[TokenSpan]:
     return [
-        TokenSpan(random_prompt(30, row), start, count, torch.tensor(random_tokens(count + 3, row)))
+        TokenSpan(random_prompt(30, row), start, count, np.array(random_tokens(count + 3, row)))
         for row, (start, count) in enumerate(zip(starts, counts, strict=True))
     ]
 

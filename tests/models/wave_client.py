@@ -11,8 +11,9 @@ import torch
 import tritonclient.grpc as triton
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from prompts import prompt_of_tensors
 
 TIMEOUT_S = 300.0
 DATATYPES = {"i": "INT32", "f": "FP32", "b": "BOOL", "O": "BYTES"}
@@ -89,9 +90,9 @@ def chunk_inputs(
 def prompt_inputs(prompt: FlowPrompt) -> dict[str, np.ndarray]:
     """A voice, for a server that does not know it."""
     return {
-        "prompt_speech_tokens": prompt.tokens.int().numpy()[None],
-        "prompt_speech_feat": prompt.mel.numpy()[None],
-        "prompt_spk_embedding": prompt.speaker.numpy()[None],
+        "prompt_speech_tokens": prompt.tokens.astype(np.int32)[None],
+        "prompt_speech_feat": prompt.mel[None],
+        "prompt_spk_embedding": prompt.speaker[None],
     }
 
 
@@ -109,7 +110,7 @@ def speak(
 
 def random_prompt(config: FlowConfig, length: int, seed: int) -> FlowPrompt:
     generator = torch.Generator().manual_seed(seed)
-    return FlowPrompt(
+    return prompt_of_tensors(
         tokens=torch.randint(config.token_vocab_size, (length,), generator=generator),
         mel=-6 + 2 * torch.randn(config.frames_per_token * length, config.mel_bins, generator=generator),
         speaker=torch.randn(config.speaker_dim, generator=generator),

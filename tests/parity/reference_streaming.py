@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.vocoder import HiFT, change_speed
+from cosyvoice_runtime.wave.prompt import FlowPrompt
 
 CACHED_FRAMES = 8
 """Frames of mel, source and speech kept between chunks (``mel_cache_len`` of the published code)."""

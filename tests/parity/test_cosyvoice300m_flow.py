@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from goldens import COSYVOICE_300M, Case
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.estimator import Conditions
-from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.flow.regulated_flow import RegulatedFlow
 from cosyvoice_runtime.flow.resampling_estimator import ResamplingEstimator
+from cosyvoice_runtime.wave.prompt import FlowPrompt
 
 TOLERANCE = 1e-4
 CONFIG = COSYVOICE_300M.config().flow
@@ -29,7 +30,9 @@ def estimator() -> ResamplingEstimator:
 
 
 def prompt_of(case: Case) -> FlowPrompt:
-    return FlowPrompt(case["prompt_token"][0].long(), case["prompt_feat"][0], case["embedding"][0])
+    return FlowPrompt(
+        case["prompt_token"][0].long().numpy(), case["prompt_feat"][0].numpy(), case["embedding"][0].numpy()
+    )
 
 
 def channels_last(x: torch.Tensor) -> torch.Tensor:
@@ -128,6 +131,6 @@ def test_whole_utterance(case, compare):
 
 @pytest.mark.parametrize("tokens", [[], [CONFIG.token_vocab_size], [-1]])
 def test_what_is_no_token_is_refused(tokens):
-    prompt = FlowPrompt(torch.zeros(0, dtype=torch.int64), torch.zeros(0, 80), torch.ones(192))
+    prompt = FlowPrompt(np.zeros(0, np.int64), np.zeros((0, 80), np.float32), np.ones(192, np.float32))
     with pytest.raises(InvalidInput, match="speech_tokens"):
         flow().generate(prompt, tokens, torch.zeros(1, 80))

@@ -10,10 +10,12 @@ from goldens import COSYVOICE3, Case
 
 from cosyvoice_runtime.flow.dit import DiT, Rotation
 from cosyvoice_runtime.flow.estimator import Conditions, start_noise, time_sinusoid, time_steps
-from cosyvoice_runtime.flow.flow import Flow, FlowNetwork, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
 from cosyvoice_runtime.flow.layers import NoPast, visible_keys
-from cosyvoice_runtime.flow.parts import parts_of
+from cosyvoice_runtime.flow.parts import state_dict
 from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from prompts import prompt_of_tensors
 
 TOLERANCE = 1e-4
 INCREMENTAL_TOLERANCE = 1e-5
@@ -30,12 +32,12 @@ def flow(steps: int = 10) -> Flow:
 def estimator() -> DiT:
     """One that still knows all times."""
     network = FlowNetwork(CONFIG)
-    network.load_state_dict(parts_of(CONFIG).from_published(COSYVOICE3.tensors("tiny_flow")))
+    network.load_state_dict(state_dict(CONFIG, COSYVOICE3.tensors("tiny_flow")))
     return network.estimator.eval().requires_grad_(False)
 
 
 def prompt_of(case: Case) -> FlowPrompt:
-    return FlowPrompt(case["prompt_token"][0].long(), case["prompt_feat"][0], case["embedding"][0])
+    return prompt_of_tensors(case["prompt_token"][0], case["prompt_feat"][0], case["embedding"][0])
 
 
 def channels_last(x: torch.Tensor) -> torch.Tensor:

@@ -14,10 +14,12 @@ import torch
 from goldens import COSYVOICE3, Case, Compare
 from rounding import compare_waves, rounded, rounding_effect
 
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.vocoder import HiFT, change_speed
+from cosyvoice_runtime.vocoder import HiFT, HiFTStream, change_speed
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.token2wav import Token2Wav
+from prompts import prompt_of_tensors
 
 TOLERANCE = 1e-3
 """Root mean square, full scale is 1."""
@@ -34,7 +36,7 @@ def networks() -> tuple[Flow, HiFT]:
 
 
 def prompt_of(case: Case) -> FlowPrompt:
-    return FlowPrompt(case["prompt_token"][0].long(), case["prompt_feat"][0], case["embedding"][0])
+    return prompt_of_tensors(case["prompt_token"][0], case["prompt_feat"][0], case["embedding"][0])
 
 
 def merged_noise(case: Case, frames: int) -> torch.Tensor | None:
@@ -103,11 +105,14 @@ def test_reference_speed(case: Case, name: str, compare: Compare) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if "wav_all_streaming" in case], ids=str)
 def test_our_streaming_is_the_exact_one(case: Case, hop: int, compare: Compare) -> None:
     flow, vocoder = networks()
-    token2wav, tokens = Token2Wav(FlowStream(flow, num_pages=16), vocoder), case["token"][0].tolist()
+    token2wav, tokens = (
+        Token2Wav(FlowStream(flow, num_pages=16), HiFTStream(vocoder)),
+        case["token"][0].tolist(),
+    )
     state, waves = token2wav.open(prompt_of(case), noise_seed=None), []
     for start in range(0, len(tokens), hop):
         token2wav.push(state, tokens[start : start + hop], last=start + hop >= len(tokens))
-        waves += token2wav.advance([state])
+        waves += map(torch.from_numpy, token2wav.advance([state]))
     moved = effect(case, mel_of(case, streaming=True))
     compare_waves(
         compare, "wav_all_streaming", torch.cat(waves)[None], case["wav_all_streaming"], moved, TOLERANCE

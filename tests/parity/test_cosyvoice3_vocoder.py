@@ -12,7 +12,7 @@ import pytest
 import torch
 from goldens import COSYVOICE3, Case, Compare
 
-from cosyvoice_runtime.vocoder import HiFT, VocoderState, context, stream
+from cosyvoice_runtime.vocoder import HiFT, context, open_state, stream
 from cosyvoice_runtime.vocoder.fixed_noise import uniform_noise
 
 CONFIG = COSYVOICE3.config().vocoder
@@ -37,7 +37,7 @@ def merged_noise(case: Case) -> torch.Tensor | None:
 
 def pieces(case: Case, ends: list[int], vocoder: HiFT, *, finished: bool) -> torch.Tensor:
     """The mel vocoded in pieces that end at these frames."""
-    mel, state = case["mel"][0], VocoderState(CONFIG)
+    mel, state = case["mel"][0], open_state(CONFIG)
     waves = [stream(vocoder, [state], [mel[:, a:b]], [False])[0] for a, b in zip([0, *ends], ends)]  # noqa: B905
     if finished:
         waves += stream(vocoder, [state], [mel[:, max(ends, default=0) :]], [True])

@@ -10,9 +10,11 @@ from goldens import Case, cases, config, tensors
 
 from cosyvoice_runtime.flow.encoder import relative_positions
 from cosyvoice_runtime.flow.estimator import Conditions, EulerSolver, start_noise, time_steps
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import NoPast, visible_keys
 from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from prompts import prompt_of_tensors
 
 TOLERANCE = 1e-4
 INCREMENTAL_TOLERANCE = 1e-5
@@ -24,7 +26,7 @@ def flow() -> Flow:
 
 
 def prompt_of(case: Case) -> FlowPrompt:
-    return FlowPrompt(case["prompt_token"][0].long(), case["prompt_feat"][0], case["embedding"][0])
+    return prompt_of_tensors(case["prompt_token"][0], case["prompt_feat"][0], case["embedding"][0])
 
 
 def channels_last(x: torch.Tensor) -> torch.Tensor:

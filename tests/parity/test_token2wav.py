@@ -16,8 +16,9 @@ from goldens import Case, Compare, cases, config, tensors
 from reference_streaming import fade_window, streamed, whole
 from rounding import DRAWS, compare_waves, rounded, rounding_effect
 
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.vocoder.hift import HiFT
+from prompts import prompt_of_tensors
 
 Way = Callable[..., list[torch.Tensor]]
 """From networks, prompt, tokens and noise to chunks of samples."""
@@ -49,7 +50,7 @@ def recorded(case: Case, prefix: str) -> list[torch.Tensor]:
 
 def chunks_of(case: Case, way: Way) -> list[torch.Tensor]:
     """With the noise that was drawn when the case was recorded."""
-    prompt = FlowPrompt(case["prompt_token"][0].long(), case["prompt_feat"][0], case["embedding"][0])
+    prompt = prompt_of_tensors(case["prompt_token"][0], case["prompt_feat"][0], case["embedding"][0])
     tokens, noise = case["token"][0].tolist(), recorded(case, "sine_noise_")
     return [chunk[None] for chunk in way(*networks(), prompt, tokens, noise)]
 

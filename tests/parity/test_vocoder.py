@@ -18,7 +18,7 @@ from reference_streaming import single_precision_source, vocode
 from rounding import F0_ROUNDING, compare_waves, rounded, rounding_effect
 from torch import Tensor
 
-from cosyvoice_runtime.vocoder import HiFT, VocoderState, stream
+from cosyvoice_runtime.vocoder import HiFT, open_state, stream
 from cosyvoice_runtime.vocoder.rows import Rows
 
 WAVE = 1e-3
@@ -120,7 +120,7 @@ def test_source_spectrum(case: goldens.Case, compare: Compare) -> None:
 def test_streamed_equals_whole(case: goldens.Case, size: int, compare: Compare) -> None:
     exact = hift(torch.float64)
     mel = case["mel"][0]
-    state = VocoderState(exact.config)
+    state = open_state(exact.config)
     waves = [stream(exact, [state], [chunk], [False])[0] for chunk in mel.split(size, dim=1)]
     waves += stream(exact, [state], [mel[:, :0]], [True])
     compare("wave", torch.cat(waves), exact(mel[None])[0], 1e-4)

@@ -78,7 +78,7 @@ def test_any_schedule_of_tokens_gives_the_same_samples(synthesizer, length, cut,
         state, waves = token2wav.open(flow_prompt(voice), noise_seed=7, speed=speed), []
         for start, end in itertools.pairwise([0, *ends, length]):
             token2wav.push(state, tokens[start:end], last=end == length)
-            waves += token2wav.advance([state])
+            waves += map(torch.from_numpy, token2wav.advance([state]))
         token2wav.close(state)
         return torch.cat(waves)
 

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.flow import Flow, FlowPrompt
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.vocoder import HiFT, HiFTStream
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 from examples import examples
+from prompts import prompt_of_tensors
 
 PAGES = 40
 TOLERANCE = 1e-3
@@ -32,13 +34,13 @@ def token2wav(tiny_checkpoint) -> Token2Wav:
     layout, config = Layout(tiny_checkpoint), load_config(tiny_checkpoint)
     flow = Flow.from_tensors(config.flow, load_tensors(layout, "flow", config))
     vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config))
-    return Token2Wav(FlowStream(flow, PAGES), vocoder, lookahead_frames=None)
+    return Token2Wav(FlowStream(flow, PAGES), HiFTStream(vocoder), lookahead_frames=None)
 
 
 def random_prompt(flow: Flow, length: int, seed: int) -> FlowPrompt:
     generator = torch.Generator().manual_seed(seed)
     config = flow.config
-    return FlowPrompt(
+    return prompt_of_tensors(
         tokens=torch.randint(config.token_vocab_size, (length,), generator=generator),
         mel=-6 + 2 * torch.randn(config.frames_per_token * length, config.mel_bins, generator=generator),
         speaker=torch.randn(config.speaker_dim, generator=generator),
@@ -60,7 +62,7 @@ def speak(
         for end in (*itertools.accumulate(cut), None):
             last = end is None or end >= len(tokens)
             token2wav.push(state, tokens[start:] if last else tokens[start:end], last)
-            waves += token2wav.advance([state])
+            waves += map(torch.from_numpy, token2wav.advance([state]))
             if last:
                 return torch.cat(waves)
             start = end
@@ -114,7 +116,7 @@ def test_utterances_side_by_side_equal_utterances_alone(token2wav):
                 token2wav.push(state, row[start : start + 20], last=start + 20 >= len(row))
         active = [index for index, row in enumerate(tokens) if start < len(row)]
         for index, wave in zip(active, token2wav.advance([states[i] for i in active]), strict=True):
-            waves[index].append(wave)
+            waves[index].append(torch.from_numpy(wave))
     for state in states:
         token2wav.close(state)
     for prompt, row, wave in zip(prompts, tokens, waves, strict=True):

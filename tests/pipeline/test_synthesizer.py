@@ -145,3 +145,19 @@ def test_abandoned_iteration_frees_the_utterance(synthesizer, voice):
 def test_bad_request_names_the_field(synthesizer, voice, options, message):
     with pytest.raises(InvalidInput, match=message):
         list(synthesizer.synthesize(SpeechRequest(**({"text": TEXT, "voice": voice} | options))))
+
+
+def test_onnx_runtime_speaks_as_torch_does(tiny_checkpoint, tmp_path, synthesizer, voice):
+    on_onnx = Synthesizer.from_checkpoint(tiny_checkpoint, runtime="onnx", exported=tmp_path)
+    request = SpeechRequest(TEXT, voice, seed=3, sampling=SHORT)
+    (expected, _), (spoken, _) = speak(synthesizer, request), speak(on_onnx, request)
+    np.testing.assert_allclose(spoken, expected, atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"), [({"runtime": "jax"}, "runtime"), ({"runtime": "onnx", "device": "cuda"}, "device")]
+)
+def test_a_runtime_that_is_not_there_is_refused(tiny_checkpoint, options, field):
+    with pytest.raises(InvalidInput) as caught:
+        Synthesizer.from_checkpoint(tiny_checkpoint, **options)
+    assert caught.value.field == field

@@ -171,10 +171,24 @@ def test_what_it_does_not_know_it_does_not_start(checkout, arguments):
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize(("variables", "asked"), [({}, []), ({"TORCH": "no"}, ["--no-torch"])])
-def test_an_environment_without_torch_is_made_when_asked_for(checkout, variables, asked):
+def test_offline_benchmark_needs_torch_and_says_so(checkout):
+    done = run(checkout, "6", "6", TORCH="no")
+    assert done.returncode == 2
+    assert "stage 6 needs torch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argument", "variables", "asked"),
+    [
+        ("2", {}, []),
+        ("2", {"TORCH": "no"}, ["--no-torch"]),
+        ("demo", {}, ["--no-torch"]),
+        ("demo", {"TORCH": "yes"}, []),
+    ],
+)
+def test_environment_is_without_torch_for_the_demo_and_when_asked_for(checkout, argument, variables, asked):
     python = checkout / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     shutil.copy(checkout / "bin" / "python3", python)
-    first, *_ = called(checkout, "2", VENV="venv", **variables)
+    first, *_ = called(checkout, argument, VENV="venv", **variables)
     assert first.split() == ["scripts/environment.py", "--venv", "venv", *asked]

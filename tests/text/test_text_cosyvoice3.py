@@ -66,6 +66,12 @@ def test_an_instruction_without_words_says_nothing() -> None:
         FRONT_END.segments("You are a helpful assistant. 请用广东话表达。<|endofprompt|>")
 
 
+def test_an_instruction_is_told_in_spite_of_invisible_characters() -> None:
+    prefix = PREFIX.replace("|>", "\u200b|\u200b>")
+    assert FRONT_END.segments(prefix + "It costs $3.") == [PREFIX + "It costs three dollars."]
+    assert FRONT_END.transcript(prefix + "It costs $3.") == PREFIX + "It costs three dollars."
+
+
 def test_transcript_keeps_its_instruction() -> None:
     assert FRONT_END.transcript(PREFIX + "It costs $3.") == PREFIX + "It costs three dollars."
 
@@ -74,6 +80,7 @@ def test_marker_is_demanded_in_one_of_the_texts() -> None:
     with pytest.raises(InvalidInput, match=r"reference_text: 'words' .*You are a helpful assistant"):
         FRONT_END.require_end_of_prompt("reference_text", "words", "more words")
     FRONT_END.require_end_of_prompt("reference_text", "words", PREFIX + "more words")
+    FRONT_END.require_end_of_prompt("reference_text", PREFIX.replace("<|", "<\u200b|"))
     TextFrontEnd(WordCounter()).require_end_of_prompt("reference_text", "words")
 
 

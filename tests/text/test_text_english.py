@@ -108,8 +108,29 @@ def test_decimal_and_integer() -> None:
         ),
         ("8:30-17:00, 9am-5pm", "eight thirty to seventeen o'clock, nine AM to five PM"),
         ("16:9, 3:2", "sixteen to nine, three to two"),
+        (
+            "5-3=2, 6/2=3, y=-5",
+            "five minus three equals two, six divided by two equals three, y equals minus five",
+        ),
+        ("5%-10%, Page 12-15, x", "five percent to ten percent, Page twelve to fifteen, x"),
+        ("10 cm × 5 cm", "ten centimeters by five centimeters"),
+        ("Exam-2, team - 3", "Exam-two, team - three"),
+        ("3-2-1, 2010 2011 2012", "three, two, one, twenty ten twenty eleven twenty twelve"),
+        ("order 10000 units", "order ten thousand units"),
+        ("Chapter 3 March, 9/11", "Chapter three March, nine eleven"),
         ("1998/99", "nineteen ninety eight to ninety-nine"),
         ("$5-10, $5-$10 million", "five to ten dollars, five to ten million dollars"),
+        (
+            "1.5-2 hours, 0.5–0.75, 1-1.5",
+            "one point five to two hours, zero point five to zero point seven five, one to one point five",
+        ),
+        ("1.5-2kg, 5-10cm, 3-4th", "one point five to two kilograms, five to ten centimeters, three-fourth"),
+        ("1,000-2,000 people", "one thousand to two thousand people"),
+        ("US$5, A$20 and HK$30", "five US dollars, twenty Australian dollars and thirty Hong Kong dollars"),
+        ("C$1, NZ$2.50", "one Canadian dollar, two New Zealand dollars and fifty cents"),
+        ("S$5-10, US$5-US$10 million", "five to ten Singapore dollars, five to ten million US dollars"),
+        ("$.50, $.5 million", "fifty cents, point five million dollars"),
+        ("24:00, 0:00, 24:00:00", "twenty four o'clock, zero o'clock, twenty four o'clock"),
         ("5€, 20 EUR, USD 50", "five euros, twenty euros, fifty US dollars"),
         ("3cm x 5cm, 3 × 5", "three centimeters by five centimeters, three times five"),
         ("10^6, x^2, x=3", "ten to the power of six, x squared, x equals three"),
@@ -121,6 +142,13 @@ def test_decimal_and_integer() -> None:
 )
 def test_english_expression(normalise: Normaliser, text: str, spoken: str) -> None:
     assert normalise(text, "en") == spoken
+
+
+@pytest.mark.parametrize("count", [16, 5000])
+def test_dollars_beyond_a_cardinal_are_read_digit_by_digit(normalise: Normaliser, count: int) -> None:
+    ones = " ".join(["one"] * count)
+    assert normalise("$" + "1" * count + ".50", "en") == f"{ones} dollars and fifty cents"
+    assert normalise("$" + "0" * count + "1.00", "en") == "one dollar"
 
 
 @pytest.mark.parametrize(

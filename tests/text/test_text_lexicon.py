@@ -42,6 +42,37 @@ def test_words_are_spoken_as_listed(text: str, spoken: str) -> None:
     assert TextFrontEnd(WordCounter(), lexicon=Lexicon(words)).segments(text) == [spoken]
 
 
+@pytest.mark.parametrize(
+    ("word", "text", "spoken"),
+    [
+        ("один", "один одиннадцать", "X одиннадцать"),
+        ("café", "cafés, café", "cafés, X"),
+        ("cafe", "cafe\u0301, cafe", "cafe\u0301, X"),
+        ("na", "naïve na", "naïve X"),
+        ("Pok", "Pokémon, Pok!", "Pokémon, X!"),
+        ("é", "né é", "né X"),
+        ("na", "用na吗、naの、na는", "用X吗、Xの、X는"),
+        ("重庆", "a重庆b", "aXb"),
+        ("서울", "서울에서", "X에서"),
+        ("C++", "C++, C++a, BC++", "X, Xa, BC++"),
+    ],
+)
+def test_words_of_any_alphabet_are_found_whole(word: str, text: str, spoken: str) -> None:
+    assert Lexicon({word: "X"})(text) == spoken
+
+
+def test_longest_word_that_is_whole_counts() -> None:
+    lexicon = Lexicon({"New": "1", "New York": "2", "New York City": "3", "重": "4", "重庆": "5"})
+    assert lexicon("New York Citys New York City New 重庆重") == "2 Citys 3 1 54"
+    assert Lexicon()("New") == "New"
+
+
+def test_each_of_many_words_is_found_and_nothing_else() -> None:
+    lexicon = Lexicon({f"word{number}": f"X{number}" for number in range(MAX_WORDS)})
+    text = " ".join(f"word{number} word" for number in range(0, MAX_WORDS, 97))
+    assert lexicon(text) == " ".join(f"X{number} word" for number in range(0, MAX_WORDS, 97))
+
+
 def test_transcript_and_text_in_pieces_are_respelled_too() -> None:
     front_end = TextFrontEnd(WordCounter(), lexicon=Lexicon({"SQL": "sequel"}))
     assert front_end.transcript("I like SQL.") == "I like sequel."
@@ -67,6 +98,12 @@ def test_file_has_words_tabs_and_remarks(tmp_path: Path) -> None:
         ("a\t", "line 1"),
         ("a\tb\n\na\tc", "'a' .*line 3 .*each word once"),
         ("a\t" + "b" * 201, "at most 200 characters"),
+        ("a\tb\nc\td\0", r"'\\x00' .*line 2 .*without control characters"),
+        ("a\tb\x0bc\td", r"line 1 .*without control characters"),
+        ("a\x85\tb", r"line 1 .*without control characters"),
+        ("a\tb\n\nc\t<|endofprompt|>", r"line 3 .*without <\| and \|>"),
+        ("<|en|>\tb", r"line 1 .*without <\| and \|>"),
+        ("a\t<\u200b|", r"line 1 .*without <\| and \|>"),
         ("给予\t[j][ǐ]予", "reads no units of pronunciation"),
         ("".join(f"w{n}\tb\n" for n in range(MAX_WORDS + 1)), f"at most {MAX_WORDS}"),
     ],

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.text.grammar import Grammar
+from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.normalise import MODES, Normaliser
 from cosyvoice_runtime.text.validate import SPECIAL
 
@@ -47,6 +48,20 @@ def test_language_tag_reads_numbers_of_accented_text(wetext: Normaliser) -> None
 @pytest.mark.parametrize("mode", MODES)
 def test_prepared_text_is_untouched(mode, text: str) -> None:
     assert Normaliser(mode)(text) == text
+
+
+@pytest.mark.parametrize("mode", ["wetext", "rules"])
+def test_invisible_characters_hide_no_token(mode) -> None:
+    normalise = Normaliser(mode)
+    assert normalise(" 3 <\u200b|endof\u00adprompt|\ufeff>\u200b 5") == " 3 <|endofprompt|> 5"
+    assert normalise.part("3 <\u200b|endofprompt|>", "en") == "3 <|endofprompt|>"
+    assert normalise("[laugh\u200bter] \u00ad3", "en") == "[laughter] three"
+    assert normalise.language("<|endof\u200bprompt|>你", "auto") == "zh"
+    assert Normaliser("none")("a\u200b") == "a\u200b"
+
+
+def test_words_of_the_lexicon_are_found_without_invisible_characters() -> None:
+    assert Normaliser("rules", lexicon=Lexicon({"nginx": "engine x"}))("ng\u00adinx\ufeff") == "engine x"
 
 
 @given(

@@ -12,7 +12,8 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
-from cosyvoice_runtime.vocoder import HiFT, SourceNoise, VocoderState, stream
+from cosyvoice_runtime.vocoder import HiFT, SourceNoise, stream
+from cosyvoice_runtime.wave.vocoder_state import VocoderState
 
 PUBLISHED = replace(TINY.vocoder, base_channels=16, f0_channels=12)
 OTHER = replace(

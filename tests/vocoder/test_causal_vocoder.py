@@ -12,7 +12,7 @@ from small_hift import OTHER, PUBLISHED, random_mel, small_hift, streamed
 
 from capture_fake import TracingCapture
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
-from cosyvoice_runtime.vocoder import HiFT, VocoderState, context, stream
+from cosyvoice_runtime.vocoder import HiFT, context, open_state, stream
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from examples import examples
 
@@ -34,14 +34,14 @@ def whole(hift: HiFT, mel: torch.Tensor) -> torch.Tensor:
 def test_any_chunking_equals_the_whole_utterance(name: str, sizes: list[int]) -> None:
     config = CONFIGS[name]
     hift, mel = small_hift(config), random_mel(sum(sizes), config=config)
-    found = torch.cat(streamed(hift, VocoderState(config, hift.utterance_noise(0)), mel, sizes))
+    found = torch.cat(streamed(hift, open_state(config, hift.utterance_noise(0)), mel, sizes))
     torch.testing.assert_close(found, whole(hift, mel), atol=ROUNDING, rtol=0)
 
 
 def test_batch_rows_equal_single_runs() -> None:
     hift, sizes = small_hift(CAUSAL), ([30, 9, 12], [4, 40, 1], [20, 1, 3])
     mels = [random_mel(sum(row), seed, CAUSAL) for seed, row in enumerate(sizes)]
-    states = [VocoderState(CAUSAL, hift.utterance_noise(0)) for _ in mels]
+    states = [open_state(CAUSAL, hift.utterance_noise(0)) for _ in mels]
     chunks = [mel.split(row, dim=1) for mel, row in zip(mels, sizes, strict=True)]
     steps = [stream(hift, states, [row[step] for row in chunks], [step == 2] * 3) for step in range(3)]
     for row, mel in enumerate(mels):
@@ -55,7 +55,7 @@ def test_captured_windows_equal_whole_utterances() -> None:
     graphed = GraphedWindows(hift, (1, 3), (longest,), capture)
     sizes = ([20, 25, 4], [9, 30, 14], [25, 3, 2])
     mels = [random_mel(sum(row), seed, OTHER_CAUSAL) for seed, row in enumerate(sizes)]
-    states = [VocoderState(OTHER_CAUSAL, hift.utterance_noise(0)) for _ in mels]
+    states = [open_state(OTHER_CAUSAL, hift.utterance_noise(0)) for _ in mels]
     chunks = [mel.split(row, dim=1) for mel, row in zip(mels, sizes, strict=True)]
     before = capture.replays
     steps = [
@@ -69,7 +69,7 @@ def test_captured_windows_equal_whole_utterances() -> None:
 
 def test_long_utterances_go_on_with_their_phase() -> None:
     hift, mel = small_hift(CAUSAL), random_mel(300, config=CAUSAL)
-    found = torch.cat(streamed(hift, VocoderState(CAUSAL, hift.utterance_noise(0)), mel, [50] * 6))
+    found = torch.cat(streamed(hift, open_state(CAUSAL, hift.utterance_noise(0)), mel, [50] * 6))
     torch.testing.assert_close(found, whole(hift, mel), atol=ROUNDING, rtol=0)
 
 
@@ -77,7 +77,7 @@ def test_five_frames_are_held_back() -> None:
     hift, mel = small_hift(CAUSAL), random_mel(40, config=CAUSAL)
     around = context(CAUSAL)
     assert (around.lookahead, around.right, around.f0_lookahead) == (5, 5, 3)
-    [wave] = stream(hift, [VocoderState(CAUSAL)], [mel], [False])
+    [wave] = stream(hift, [open_state(CAUSAL)], [mel], [False])
     assert len(wave) == 35 * CAUSAL.hop
 
 
@@ -98,7 +98,7 @@ def test_no_frame_reaches_farther_than_the_context(name: str) -> None:
 
 def test_a_shorter_wait_is_near_the_whole_utterance() -> None:
     hift, mel = small_hift(CAUSAL), random_mel(60, config=CAUSAL)
-    [wave] = stream(hift, [VocoderState(CAUSAL, lookahead=2)], [mel], [False])
+    [wave] = stream(hift, [open_state(CAUSAL, lookahead=2)], [mel], [False])
     assert len(wave) == 58 * CAUSAL.hop
     exact = hift(mel[None])[0]
     torch.testing.assert_close(wave[: 50 * CAUSAL.hop], exact[: 50 * CAUSAL.hop], atol=ROUNDING, rtol=0)

@@ -10,7 +10,7 @@ from small_hift import CONFIGS, OTHER, PUBLISHED, random_mel, small_hift, stream
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder import SourceNoise, VocoderState, context, stream
+from cosyvoice_runtime.vocoder import SourceNoise, context, open_state, stream
 from examples import examples
 
 ROUNDING = 1e-7
@@ -24,7 +24,7 @@ SIZES = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(any)
 @given(sizes=SIZES)
 def test_any_chunking_equals_the_whole_utterance(sizes: list[int]) -> None:
     hift, mel = small_hift(OTHER), random_mel(sum(sizes), config=OTHER)
-    state = VocoderState(OTHER, SourceNoise(1, OTHER.hop))
+    state = open_state(OTHER, SourceNoise(1, OTHER.hop))
     found = torch.cat(streamed(hift, state, mel, sizes))
     torch.testing.assert_close(found, whole(hift, mel, seed=1), atol=ROUNDING, rtol=0)
 
@@ -42,7 +42,7 @@ def test_batch_row_equals_single_run_at_any_position(utterances: list[list[int]]
 
 def _streamed_together(mels: list[torch.Tensor], utterances: list[list[int]]) -> list[list[torch.Tensor]]:
     """All utterances in lockstep; a shorter one leaves the batch when it has ended."""
-    states = [VocoderState(OTHER, SourceNoise(seed, OTHER.hop)) for seed in range(len(mels))]
+    states = [open_state(OTHER, SourceNoise(seed, OTHER.hop)) for seed in range(len(mels))]
     chunks = [mel.split(sizes, dim=1) for mel, sizes in zip(mels, utterances, strict=True)]
     found: list[list[torch.Tensor]] = [[] for _ in mels]
     for step, parts in enumerate(zip_longest(*chunks)):
@@ -57,7 +57,7 @@ def _streamed_together(mels: list[torch.Tensor], utterances: list[list[int]]) ->
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, ROUNDING), (torch.float32, 1e-5)])
 def test_practical_chunks_equal_the_whole_utterance(dtype: torch.dtype, tolerance: float) -> None:
     hift, mel = small_hift(dtype=dtype), random_mel(121)
-    found = streamed(hift, VocoderState(PUBLISHED, SourceNoise(1, PUBLISHED.hop)), mel, [20, 50, 50, 1])
+    found = streamed(hift, open_state(PUBLISHED, SourceNoise(1, PUBLISHED.hop)), mel, [20, 50, 50, 1])
     assert [len(wave) // PUBLISHED.hop for wave in found] == [0, 70 - EXACT, 50, EXACT + 1]
     torch.testing.assert_close(torch.cat(found), whole(hift, mel, seed=1), atol=tolerance, rtol=0)
 
@@ -65,24 +65,24 @@ def test_practical_chunks_equal_the_whole_utterance(dtype: torch.dtype, toleranc
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_streams_every_sample(dtype: torch.dtype) -> None:
     hift = small_hift(dtype=dtype)
-    found = streamed(hift, VocoderState(PUBLISHED), random_mel(30), [25, 5])
+    found = streamed(hift, open_state(PUBLISHED), random_mel(30), [25, 5])
     assert sum(map(len, found)) == 30 * PUBLISHED.hop
     assert torch.cat(found).isfinite().all()
 
 
 def test_empty_last_chunk_flushes_the_rest() -> None:
     hift, mel = small_hift(), random_mel(30)
-    found = streamed(hift, VocoderState(PUBLISHED), mel, [30, 0])
+    found = streamed(hift, open_state(PUBLISHED), mel, [30, 0])
     assert len(found[1]) == EXACT * PUBLISHED.hop
     torch.testing.assert_close(torch.cat(found), whole(hift, mel), atol=ROUNDING, rtol=0)
 
 
 def test_utterance_without_mel_is_silent() -> None:
-    assert stream(small_hift(), [VocoderState(PUBLISHED)], [random_mel(0)], [True])[0].shape == (0,)
+    assert stream(small_hift(), [open_state(PUBLISHED)], [random_mel(0)], [True])[0].shape == (0,)
 
 
 def test_state_does_not_grow() -> None:
-    hift, state, sizes = small_hift(), VocoderState(PUBLISHED, SourceNoise(0, PUBLISHED.hop)), []
+    hift, state, sizes = small_hift(), open_state(PUBLISHED, SourceNoise(0, PUBLISHED.hop)), []
     for _ in range(5):
         stream(hift, [state], [random_mel(40)], [False])
         sizes.append(state.nbytes)
@@ -92,14 +92,14 @@ def test_state_does_not_grow() -> None:
 
 
 def test_ended_utterance_takes_no_more_mel() -> None:
-    state = VocoderState(PUBLISHED)
+    state = open_state(PUBLISHED)
     stream(small_hift(), [state], [random_mel(3)], [True])
     with pytest.raises(ValueError, match="last chunk"):
         stream(small_hift(), [state], [random_mel(3)], [False])
 
 
 def test_refused_chunk_leaves_its_neighbours_untouched() -> None:
-    states = [VocoderState(PUBLISHED), VocoderState(PUBLISHED)]
+    states = [open_state(PUBLISHED), open_state(PUBLISHED)]
     with pytest.raises(ValueError, match=r"expected \(80, frames\)"):
         stream(small_hift(), states, [random_mel(30), torch.zeros(79, 30)], [False, False])
     assert states[0].received == 0
@@ -108,7 +108,7 @@ def test_refused_chunk_leaves_its_neighbours_untouched() -> None:
 @pytest.mark.parametrize("lookahead", [-1, EXACT + 1])
 def test_lookahead_outside_its_bounds_is_refused(lookahead: int) -> None:
     with pytest.raises(InvalidInput, match=f"from 0 to {EXACT}"):
-        VocoderState(PUBLISHED, lookahead=lookahead)
+        open_state(PUBLISHED, lookahead=lookahead)
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 6, 12])
@@ -116,7 +116,7 @@ def test_lookahead_outside_its_bounds_is_refused(lookahead: int) -> None:
 def test_short_lookahead_loses_no_sample(config: VocoderConfig, lookahead: int) -> None:
     lookahead = min(lookahead, context(config).lookahead)
     mel = random_mel(41, config=config)
-    found = streamed(small_hift(config), VocoderState(config, lookahead=lookahead), mel, [20, 10, 1, 10])
+    found = streamed(small_hift(config), open_state(config, lookahead=lookahead), mel, [20, 10, 1, 10])
     assert len(found[0]) == (20 - lookahead) * config.hop
     assert sum(map(len, found)) == 41 * config.hop
     assert torch.cat(found).isfinite().all()
@@ -124,7 +124,7 @@ def test_short_lookahead_loses_no_sample(config: VocoderConfig, lookahead: int) 
 
 @pytest.mark.parametrize("lookahead", [0, 6, 12])
 def test_short_lookahead_joins_without_a_step(lookahead: int) -> None:
-    hift, state = small_hift(), VocoderState(PUBLISHED, lookahead=lookahead)
+    hift, state = small_hift(), open_state(PUBLISHED, lookahead=lookahead)
     stream(hift, [state], [random_mel(30)], [False])
     expected, carried = state.continuation, state.carried
     samples = stream(hift, [state], [random_mel(30, seed=1)], [False])[0]
@@ -136,7 +136,7 @@ def test_short_lookahead_joins_without_a_step(lookahead: int) -> None:
 
 def test_f0_lookahead_keeps_the_phase_of_the_whole_utterance() -> None:
     hift, mel = small_hift(), random_mel(60)
-    state = VocoderState(PUBLISHED, lookahead=context(PUBLISHED).f0_lookahead)
+    state = open_state(PUBLISHED, lookahead=context(PUBLISHED).f0_lookahead)
     streamed_source = []
     for chunk in mel.split(20, dim=1):
         stream(hift, [state], [chunk], [False])
@@ -149,7 +149,7 @@ def test_f0_lookahead_keeps_the_phase_of_the_whole_utterance() -> None:
 
 def test_lookahead_may_grow_after_the_first_chunk() -> None:
     hift, mel = small_hift(), random_mel(100)
-    state = VocoderState(PUBLISHED, lookahead=12)
+    state = open_state(PUBLISHED, lookahead=12)
     first = stream(hift, [state], [mel[:, :20]], [False])[0]
     state.lookahead = EXACT
     rest = streamed(hift, state, mel[:, 20:], [50, 30])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from small_hift import OTHER, random_mel, small_hift, whole
 
-from cosyvoice_runtime.vocoder import VocoderState, stream
+from cosyvoice_runtime.vocoder import open_state, stream
 
 
 def test_a_decoder_in_float32_leaves_the_mel_that_waits_as_it_was():
     """Its type is the mel's own, and it clears what lies beyond a row's end."""
     hift, mels = small_hift(OTHER, torch.float32), [random_mel(60, seed, OTHER) for seed in range(2)]
-    states = [VocoderState(OTHER) for _ in mels]
+    states = [open_state(OTHER) for _ in mels]
     parts = zip(mels[0].split([25, 20, 15], dim=1), mels[1].split([18, 25, 17], dim=1), strict=True)
     waves = [
         stream(hift, states, part, [last] * 2) for part, last in zip(parts, (False, False, True), strict=True)

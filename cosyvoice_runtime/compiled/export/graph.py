@@ -1,22 +1,21 @@
 """An ONNX graph in the making, written operator by operator.
 
-The graphs are written by hand, not traced: the same weights give the same bytes whatever the version of
-torch, every type is chosen on purpose, and only operators occur that TensorRT has. That they compute what
+The graphs are written by hand, not traced: the same weights give the same bytes, every type is chosen on
+purpose, and only operators occur that TensorRT has. That they compute what
 the networks compute is for the tests to show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from cosyvoice_runtime.arrays import Array
 
 OPSET = 18
 IR_VERSION = 9
@@ -24,8 +23,11 @@ FLOAT: int = TensorProto.FLOAT
 HALF: int = TensorProto.FLOAT16
 INT64: int = TensorProto.INT64
 BOOL: int = TensorProto.BOOL
-ONNX_TYPES = {"float32": FLOAT, "float16": HALF}
-NUMPY_TYPES: dict[int, type[np.generic]] = {FLOAT: np.float32, HALF: np.float16, INT64: np.int64}
+DOUBLE: int = TensorProto.DOUBLE
+ONNX_TYPES = {"float32": FLOAT, "float16": HALF, "float64": DOUBLE}
+NUMPY_TYPES: dict[int, type[np.generic]] = {
+    FLOAT: np.float32, HALF: np.float16, DOUBLE: np.float64, INT64: np.int64, BOOL: np.bool_,
+}  # fmt: skip
 Shape = Sequence[int | str]
 """Sizes; a name stands for a size that is free."""
 
@@ -63,12 +65,14 @@ class Graph:
     Args:
         name: of the graph; tells files apart.
         dtype: ``float32`` or ``float16``, the type of weights and matrix products. What half precision would
-            spoil is widened in place.
+            spoil is widened in place; ``float64`` where the graph's own rounding would add up.
+        weights: parameters by their names in the network.
     """
 
-    def __init__(self, name: str, dtype: str) -> None:
+    def __init__(self, name: str, dtype: str, weights: Mapping[str, Array] | None = None) -> None:
         self.name = name
         self.type = ONNX_TYPES[dtype]
+        self.weights = weights or {}
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
         self._inputs: list[onnx.ValueInfoProto] = []
@@ -82,14 +86,20 @@ class Graph:
         self._nodes.append(helper.make_node("Identity", [value.name], [name]))
         self._outputs.append(helper.make_tensor_value_info(name, value.type, shape))
 
-    def weight(self, name: str, tensor: Tensor, onnx_type: int | None = None) -> Value:
-        """A parameter under its name in the network, in the graph's type unless another is given."""
+    def weight(self, name: str, array: Array | None = None, onnx_type: int | None = None) -> Value:
+        """A parameter under its name in the network, in the graph's type unless another is given.
+
+        Args:
+            array: what to store under the name; the parameter itself by default.
+        """
         chosen = self.type if onnx_type is None else onnx_type
-        return self._stored(name, tensor.detach().cpu().float().numpy().astype(NUMPY_TYPES[chosen]), chosen)
+        values = self.weights[name] if array is None else array
+        return self._stored(name, np.asarray(values).astype(NUMPY_TYPES[chosen]), chosen)
 
     def constant(self, value: float | Sequence[int] | np.ndarray[Any, Any], onnx_type: int) -> Value:
         array = np.asarray(value, dtype=NUMPY_TYPES[onnx_type])
-        label = "_".join(map(str, array.flatten().tolist())) if array.size <= 4 else str(len(self._constants))
+        few = "_".join(map(str, array.flatten().tolist()))
+        label = few if array.size <= 4 else f"number_{len(self._constants)}"
         return self._stored(f"const_{onnx_type}_{array.ndim}_{label}", array, onnx_type)
 
     def node(
@@ -167,7 +177,6 @@ class Graph:
 
     def unchecked_model(self) -> onnx.ModelProto:
         """The finished model. Operators of other domains than ONNX's own are of their first version."""
-        domains = sorted({node.domain for node in self._nodes} - {""})
         graph = helper.make_graph(
             self._nodes, self.name, self._inputs, self._outputs, list(self._constants.values())
         )
@@ -175,11 +184,13 @@ class Graph:
             graph,
             producer_name="cosyvoice_runtime",
             ir_version=IR_VERSION,
-            opset_imports=[
-                helper.make_opsetid("", OPSET),
-                *(helper.make_opsetid(domain, 1) for domain in domains),
-            ],
+            opset_imports=[helper.make_opsetid("", OPSET), *self._other_opsets()],
         )
+
+    def _other_opsets(self) -> list[onnx.OperatorSetIdProto]:
+        """Of operators that are not ONNX's own."""
+        domains = sorted({node.domain for node in self._nodes} - {""})
+        return [helper.make_opsetid(domain, 1) for domain in domains]
 
     def _stored(self, name: str, array: np.ndarray[Any, Any], onnx_type: int) -> Value:
         if name not in self._constants:

@@ -9,16 +9,17 @@ import onnx
 
 import cosyvoice_runtime
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.compiled.export import encoder, estimator, extractors, vocoder
 from cosyvoice_runtime.compiled.export.graph import ONNX_TYPES, OPSET
 from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.sha256 import sha256_of
-from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.wave import flow_weights
+from cosyvoice_runtime.wave.stored_arrays import as_arrays, within
+from cosyvoice_runtime.wave.vocoder_weights import plain_weights
 
 NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocoder.NAME: "hift"}
 """Graphs written here, and the weights that they are written from."""
@@ -58,12 +59,12 @@ def export_graph(checkpoint_dir: Path, directory: Path, name: str, dtype: str) -
         InvalidInput: a graph can't have this type.
     """
     wanted, target = wanted_graph(checkpoint_dir, name, dtype), graph_of(directory, name)
-    reasons = stale_reasons(target.parent, wanted)
-    if reasons:
-        with fresh_directory(target.parent, force=True) as building:
-            _write(checkpoint_dir, name, dtype, building / target.name)
-            wanted.write(building)
-    return reasons
+
+    def write(building: Path) -> None:
+        _write(checkpoint_dir, name, dtype, building / target.name)
+        wanted.write(building)
+
+    return renew_directory(target.parent, lambda: stale_reasons(target.parent, wanted), write)
 
 
 def _sources(layout: Layout, name: str) -> list[Path]:
@@ -85,11 +86,12 @@ def _network(layout: Layout, name: str, dtype: str) -> onnx.ModelProto:
     unet = config.flow.unet  # refuses a checkpoint of another family, whose networks have no graphs
     tensors = load_tensors(layout, NETWORKS[name], config)
     if name == vocoder.NAME:
-        return vocoder.decoder_graph(HiFT.from_tensors(config.vocoder, tensors).decoder, dtype)
-    network = Flow.from_tensors(config.flow, tensors).network
+        weights = plain_weights(config.vocoder, tensors)
+        return vocoder.decoder_graph(within(weights, "decoder."), config.vocoder, dtype)
+    weights = flow_weights.from_published(as_arrays(tensors))
     if name == encoder.NAME:
-        return encoder.encoder_graph(network.conformer, config.flow, dtype)
-    return estimator.estimator_graph(network.unet, unet, config.flow.mel_bins, dtype)
+        return encoder.encoder_graph(within(weights, "encoder."), config.flow, dtype)
+    return estimator.estimator_graph(within(weights, "estimator."), unet, config.flow.mel_bins, dtype)
 
 
 def _code_hash() -> str:

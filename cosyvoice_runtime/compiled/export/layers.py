@@ -7,10 +7,8 @@ differences lose digits in half precision, and next to the matrix products they 
 from __future__ import annotations
 
 import math
-from typing import TypeVar
 
-from torch import Tensor, nn
-
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph, Value
 
 HIDDEN_SCORE = -30000.0
@@ -18,30 +16,25 @@ HIDDEN_SCORE = -30000.0
 visible (padding) gets finite weights and no NaN, which would spread through the keys and values."""
 
 
-Kind = TypeVar("Kind", bound=nn.Module)
+NORM_EPS = 1e-5
+"""Of a LayerNorm, unless said otherwise."""
 
 
-def members(stack: nn.ModuleList, kind: type[Kind]) -> list[Kind]:
-    """The modules of a list, which are all of one kind."""
-    found = [module for module in stack if isinstance(module, kind)]
-    assert len(found) == len(stack)
-    return found
+def linear(graph: Graph, name: str, x: Value) -> Value:
+    """The layer of this name: ``x @ weight.T + bias``, weight ``[out, in]``."""
+    return affine(graph, name, graph.weights[f"{name}.weight"], graph.weights.get(f"{name}.bias"), x)
 
 
-def linear(graph: Graph, name: str, module: nn.Linear, x: Value) -> Value:
-    return affine(graph, name, module.weight, module.bias, x)
-
-
-def affine(graph: Graph, name: str, weight: Tensor, bias: Tensor | None, x: Value) -> Value:
+def affine(graph: Graph, name: str, weight: Array, bias: Array | None, x: Value) -> Value:
     """``x @ weight.T + bias``, weight ``[out, in]``."""
     result = x @ graph.weight(f"{name}.weight", weight.T)
     return result if bias is None else result + graph.weight(f"{name}.bias", bias)
 
 
-def layer_norm(graph: Graph, name: str, module: nn.LayerNorm, x: Value) -> Value:
-    scale = graph.weight(f"{name}.weight", module.weight, FLOAT)
-    shift = graph.weight(f"{name}.bias", module.bias, FLOAT)
-    wide = graph.node("LayerNormalization", graph.wide(x), scale, shift, axis=-1, epsilon=module.eps)
+def layer_norm(graph: Graph, name: str, x: Value, eps: float = NORM_EPS) -> Value:
+    scale = graph.weight(f"{name}.weight", onnx_type=FLOAT)
+    shift = graph.weight(f"{name}.bias", onnx_type=FLOAT)
+    wide = graph.node("LayerNormalization", graph.wide(x), scale, shift, axis=-1, epsilon=eps)
     return graph.narrow(wide)
 
 

@@ -7,37 +7,63 @@ the last axis, ``[B, C, T]``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import pi
 
+import numpy as np
 import onnx
-import torch
-from torch import nn
 
-from cosyvoice_runtime.compiled.export import layers
+from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, Graph, Value
-from cosyvoice_runtime.vocoder.hift import (
-    HEAD_SLOPE,
-    MAX_MAGNITUDE,
-    MIN_ENVELOPE,
-    Decoder,
-    Fourier,
-    ResBlock,
-    Snake,
-)
+from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, stages
 
 NAME = "hift_decoder"
 Trim = Callable[[Value], Value]
+HEAD_SLOPE = 0.01
+"""Slope before the last convolution: torch's default, not the configured one."""
+MAX_MAGNITUDE = 100.0
+"""Cap on the spectral magnitude that the head can ask for."""
+MIN_ENVELOPE = 1e-11
+"""Smallest sum of squared windows to divide by, as in torch.istft."""
 
 
-def decoder_graph(decoder: Decoder, dtype: str) -> onnx.ModelProto:
+def decoder_graph(weights: Mapping[str, Array], config: VocoderConfig, dtype: str) -> onnx.ModelProto:
     """``mel`` ``[B, bins, T]``, ``source`` ``[B, hop * T]`` and ``frames`` int64 ``[B]`` to ``wave`` like it.
 
     Signals are float32 at both ends whatever ``dtype``, the type of the convolutions, is.
+
+    Args:
+        weights: of the decoder, by their names in it.
     """
-    return _DecoderGraph(decoder, dtype).build()
+    return DecoderGraph(weights, config, dtype).build()
 
 
-class _Rows:
+@dataclass(frozen=True)
+class FourierBases:
+    """Bases of a centred STFT with a periodic Hann window.
+
+    Attributes:
+        analysis: ``[size + 2, size]``, real parts, then imaginary ones; ``synthesis``: alike, of the inverse.
+        window: ``[size]``.
+    """
+
+    analysis: Array
+    synthesis: Array
+    window: Array
+
+    @classmethod
+    def of(cls, size: int) -> FourierBases:
+        window = 0.5 - 0.5 * np.cos(2 * pi * np.arange(size) / size)
+        angle = 2 * pi / size * np.outer(np.arange(size // 2 + 1), np.arange(size))
+        basis = np.concatenate([np.cos(angle), -np.sin(angle)]) * window
+        weight = np.full(size // 2 + 1, 2 / size)
+        weight[[0, -1]] /= 2
+        return cls(basis, basis * np.tile(weight, 2)[:, None], window)
+
+
+class RowEnds:
     """Where each row ends; the counterpart of :class:`~cosyvoice_runtime.vocoder.rows.Rows`."""
 
     def __init__(self, graph: Graph, frames: Value, width: Value) -> None:
@@ -68,91 +94,103 @@ class _Rows:
         return self._within[key]
 
 
-class _DecoderGraph:
-    def __init__(self, decoder: Decoder, dtype: str) -> None:
-        self.decoder, self.config = decoder, decoder.config
-        self.graph = Graph(NAME, dtype)
+class DecoderGraph:
+    """Adds the network to a graph of its own.
+
+    Args:
+        name: of the graph.
+    """
+
+    def __init__(
+        self, weights: Mapping[str, Array], config: VocoderConfig, dtype: str, name: str = NAME
+    ) -> None:
+        self.config, self.stages = config, stages(config)
+        self.graph = Graph(name, dtype, weights)
+        self.fourier = FourierBases.of(config.istft_size)
+        self.spectral_rate = config.hop // config.istft_hop
 
     def build(self) -> onnx.ModelProto:
         graph, config = self.graph, self.config
         mel = graph.input("mel", FLOAT, ("batch", config.mel_bins, "frames"))
         source = graph.input("source", FLOAT, ("batch", "samples"))
-        self.rows = _Rows(graph, graph.input("frames", INT64, ("batch",)), graph.size(mel, 2))
+        self.rows = self._rows(mel)
         spectrum = graph.narrow(self._transform(source))
         trim = self.rows.trim()
-        hidden = trim(self._conv("conv_pre", self.decoder.conv_pre, trim(graph.narrow(mel))))
-        for index in range(len(self.decoder.stages)):
+        edge = EDGE_KERNEL // 2
+        hidden = trim(self._conv("conv_pre", trim(graph.narrow(mel)), edge))
+        for index in range(len(self.stages)):
             hidden = self._stage(index, hidden, spectrum)
         hidden = graph.node("LeakyRelu", hidden, alpha=HEAD_SLOPE)
-        head = graph.wide(self._conv("conv_post", self.decoder.conv_post, hidden))
+        head = graph.wide(self._conv("conv_post", hidden, edge))
         limit = config.audio_limit
         wave = self._clip(self._invert(self._polar(head)), -limit, limit)
         graph.output("wave", graph.reshape(wave, (0, -1)), ("batch", "samples"))
         return graph.model()
 
+    def _rows(self, mel: Value) -> RowEnds:
+        return RowEnds(self.graph, self.graph.input("frames", INT64, ("batch",)), self.graph.size(mel, 2))
+
     def _stage(self, index: int, hidden: Value, spectrum: Value) -> Value:
-        graph, stage, decoder = self.graph, self.decoder.stages[index], self.decoder
-        hidden = graph.node("LeakyRelu", hidden, alpha=self.config.leaky_slope)
-        up = layers.members(decoder.ups, nn.ConvTranspose1d)[index]
-        hidden = self._conv(f"ups.{index}", up, hidden)
+        graph, config, stage = self.graph, self.config, self.stages[index]
+        hidden = graph.node("LeakyRelu", hidden, alpha=config.leaky_slope)
+        hidden = self._conv(f"ups.{index}", hidden, stage.padding, stage.rate, op="ConvTranspose")
         if stage.is_last:
             hidden = graph.concat([graph.slice(hidden, 2, 1, 2), hidden], 2)
         trim = self.rows.trim(stage.steps_per_frame, int(stage.is_last))
-        down = layers.members(decoder.source_downs, nn.Conv1d)[index]
-        source = trim(self._conv(f"source_downs.{index}", down, spectrum))
-        block = layers.members(decoder.source_resblocks, ResBlock)[index]
-        source = self._resblock(f"source_resblocks.{index}", block, source, trim)
+        source = self._conv(f"source_downs.{index}", spectrum, stage.source_padding, stage.source_stride)
+        kernel, dilations = config.source_kernels[index], config.source_dilations[index]
+        source = self._resblock(f"source_resblocks.{index}", kernel, dilations, trim(source), trim)
         hidden = trim(hidden) + source
-        kernels = len(self.config.resblock_kernels)
-        blocks = layers.members(decoder.resblocks, ResBlock)
+        kinds = list(zip(config.resblock_kernels, config.resblock_dilations, strict=True))
         total, *others = (
-            self._resblock(f"resblocks.{number}", blocks[number], hidden, trim)
-            for number in range(index * kernels, (index + 1) * kernels)
+            self._resblock(f"resblocks.{index * len(kinds) + number}", *kind, hidden, trim)
+            for number, kind in enumerate(kinds)
         )
         for other in others:
             total = total + other
-        return total * (1 / kernels)
+        return total * (1 / len(kinds))
 
-    def _resblock(self, name: str, block: ResBlock, signal: Value, trim: Trim) -> Value:
-        snakes = (layers.members(stack, Snake) for stack in (block.activations1, block.activations2))
-        convs = (layers.members(stack, nn.Conv1d) for stack in (block.convs1, block.convs2))
-        for index, (snake1, snake2, conv1, conv2) in enumerate(zip(*snakes, *convs, strict=True)):
-            hidden = self._snake(f"{name}.activations1.{index}", snake1, signal)
-            hidden = trim(self._conv(f"{name}.convs1.{index}", conv1, hidden))
-            hidden = self._snake(f"{name}.activations2.{index}", snake2, hidden)
-            signal = signal + trim(self._conv(f"{name}.convs2.{index}", conv2, hidden))
+    def _resblock(
+        self, name: str, kernel: int, dilations: tuple[int, ...], signal: Value, trim: Trim
+    ) -> Value:
+        for index, dilation in enumerate(dilations):
+            hidden = self._snake(f"{name}.activations1.{index}", signal)
+            edge = dilation * (kernel - 1) // 2
+            hidden = trim(self._conv(f"{name}.convs1.{index}", hidden, edge, dilation=dilation))
+            hidden = self._snake(f"{name}.activations2.{index}", hidden)
+            signal = signal + trim(self._conv(f"{name}.convs2.{index}", hidden, (kernel - 1) // 2))
         return signal
 
-    def _snake(self, name: str, snake: Snake, signal: Value) -> Value:
+    def _snake(self, name: str, signal: Value) -> Value:
         """In float32: 1 / alpha leaves the range of half precision."""
         graph = self.graph
-        alpha = graph.weight(f"{name}.alpha", snake.alpha[:, None], FLOAT)
-        inverse = graph.weight(f"{name}.inverse", 1 / (snake.alpha[:, None] + 1e-9), FLOAT)
+        values = graph.weights[f"{name}.alpha"][:, None].astype(np.float32)
+        alpha = graph.weight(f"{name}.alpha", values, FLOAT)
+        inverse = graph.weight(f"{name}.inverse", 1 / (values + np.float32(1e-9)), FLOAT)
         wide = graph.wide(signal)
         wave = graph.node("Sin", wide * alpha)
         return graph.narrow(wide + wave * wave * inverse)
 
-    def _conv(self, name: str, conv: nn.Conv1d | nn.ConvTranspose1d, signal: Value) -> Value:
-        """Plain or transposed, as the module is set."""
+    def _conv(
+        self, name: str, signal: Value, edge: int, stride: int = 1, dilation: int = 1, op: str = "Conv"
+    ) -> Value:
+        """The layer of this name, with ``edge`` zeros at both ends."""
         graph = self.graph
-        assert conv.bias is not None
-        op = "ConvTranspose" if isinstance(conv, nn.ConvTranspose1d) else "Conv"
-        weight, bias = graph.weight(f"{name}.weight", conv.weight), graph.weight(f"{name}.bias", conv.bias)
-        pads = [int(conv.padding[0])] * 2
-        return graph.node(op, signal, weight, bias, pads=pads, strides=conv.stride, dilations=conv.dilation)
+        weight, bias = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
+        return graph.node(op, signal, weight, bias, pads=[edge] * 2, strides=[stride], dilations=[dilation])
 
     def _transform(self, source: Value) -> Value:
         """Spectrum ``[B, size + 2, F]`` of ``[B, samples]``, each row reflected at its own ends."""
-        graph, fourier = self.graph, self.decoder.fourier
+        graph, config = self.graph, self.config
         padded = graph.unsqueeze(self._reflected(source), 1)
-        basis = graph.weight("analysis", fourier.analysis[:, None], FLOAT)
-        spectrum = graph.node("Conv", padded, basis, strides=[fourier.hop])
-        return self.rows.trim(self.decoder.spectral_rate, 1)(spectrum)
+        basis = graph.weight("analysis", self.fourier.analysis[:, None], FLOAT)
+        spectrum = graph.node("Conv", padded, basis, strides=[config.istft_hop])
+        return self.rows.trim(self.spectral_rate, 1)(spectrum)
 
     def _reflected(self, source: Value) -> Value:
         """``[B, size / 2 + samples + size / 2]``; the ends of short rows are where they end."""
-        graph, fourier = self.graph, self.decoder.fourier
-        steps = graph.arange(graph.size(source, 1) + fourier.size) - fourier.size // 2
+        graph, size = self.graph, self.config.istft_size
+        steps = graph.arange(graph.size(source, 1) + size) - size // 2
         ends = graph.unsqueeze(self.rows.lengths(self.config.hop), 1)
         back = (ends - 1) * 2 - steps
         places = graph.node("Min", graph.node("Abs", steps), back)
@@ -170,19 +208,18 @@ class _DecoderGraph:
 
     def _invert(self, spectrum: Value) -> Value:
         """Signal ``[B, 1, samples]``: overlap-add is a transposed convolution, and so is its envelope."""
-        graph, fourier = self.graph, self.decoder.fourier
-        trimmed = self.rows.trim(self.decoder.spectral_rate, 1)(spectrum)
-        overlapped = self._overlap("synthesis", fourier, fourier.synthesis.T[:, None], trimmed)
-        ones = graph.cast(self.rows.within(self.decoder.spectral_rate, 1), FLOAT)
-        envelope = self._overlap("envelope", fourier, fourier.window.square()[None, None], ones)
+        graph = self.graph
+        trimmed = self.rows.trim(self.spectral_rate, 1)(spectrum)
+        overlapped = self._overlap("synthesis", self.fourier.synthesis[:, None], trimmed)
+        ones = graph.cast(self.rows.within(self.spectral_rate, 1), FLOAT)
+        envelope = self._overlap("envelope", np.square(self.fourier.window)[None, None], ones)
         floor = graph.constant(MIN_ENVELOPE, FLOAT)
         return overlapped / graph.node("Max", envelope, floor)
 
-    def _overlap(self, name: str, fourier: Fourier, weight: torch.Tensor, pieces: Value) -> Value:
-        return self.graph.node(
-            "ConvTranspose", pieces, self.graph.weight(name, weight, FLOAT),
-            strides=[fourier.hop], pads=[fourier.size // 2] * 2,
-        )  # fmt: skip
+    def _overlap(self, name: str, weight: Array, pieces: Value) -> Value:
+        size, hop = self.config.istft_size, self.config.istft_hop
+        kernel = self.graph.weight(name, weight, FLOAT)
+        return self.graph.node("ConvTranspose", pieces, kernel, strides=[hop], pads=[size // 2] * 2)
 
     def _clip(self, signal: Value, low: float, high: float) -> Value:
         graph = self.graph

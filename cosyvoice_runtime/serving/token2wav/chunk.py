@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.flow import FlowPrompt
 from cosyvoice_runtime.speed import check_speed
 from cosyvoice_runtime.voice.digest import content_hash
+from cosyvoice_runtime.wave.prompt import FlowPrompt
 
 MAX_KEY_LENGTH = 256
 MAX_CUSHION_S = 3600.0
@@ -44,23 +43,23 @@ class PromptTensors:
     def flow_prompt(self) -> FlowPrompt:
         """
         Raises:
-            InvalidInput: a tensor has another type, or holds NaN or infinity.
+            InvalidInput: an array has another type, or holds NaN or infinity.
         """
-        if self.tokens.ndim != 1 or self.tokens.dtype.kind not in "iu":
+        if self.tokens.ndim != 1 or not np.issubdtype(self.tokens.dtype, np.integer):
             raise InvalidInput(
                 "prompt_speech_tokens", _kind(self.tokens), "a row of whole numbers is expected"
             )
         for name, array in (("prompt_speech_feat", self.mel), ("prompt_spk_embedding", self.speaker)):
-            if array.dtype.kind != "f":
+            if not np.issubdtype(array.dtype, np.floating):
                 raise InvalidInput(name, _kind(array), "floats are expected")
             if not np.isfinite(array).all():
                 raise InvalidInput(name, "NaN or infinity", "finite values are expected")
             if array.size and np.abs(array).max() > MAX_PROMPT_VALUE:
-                raise InvalidInput(
-                    name, np.abs(array).max().item(), f"at most {MAX_PROMPT_VALUE:g} is expected"
-                )
-        floats = (torch.from_numpy(array.astype(np.float32)) for array in (self.mel, self.speaker))
-        return FlowPrompt(torch.from_numpy(self.tokens.astype(np.int64)), *floats)
+                largest = float(np.abs(array).max())
+                raise InvalidInput(name, largest, f"at most {MAX_PROMPT_VALUE:g} is expected")
+        return FlowPrompt(
+            self.tokens.astype(np.int64), self.mel.astype(np.float32), self.speaker.astype(np.float32)
+        )
 
 
 @dataclass(frozen=True, eq=False)

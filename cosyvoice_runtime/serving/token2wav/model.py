@@ -74,5 +74,5 @@ def decode_prompt(inputs: Inputs) -> PromptTensors | None:
     if mel.ndim < 2 or mel.size != mel.shape[-2] * mel.shape[-1]:
         raise InvalidInput("prompt_speech_feat", mel.shape, "one matrix of frames and mel bins is expected")
     # Copies: the request's memory is the server's again after the answer, the voice stays.
-    tensors = [np.array(inputs.required(name)) for name in PROMPT_INPUTS]
-    return PromptTensors(tensors[0], tensors[1].reshape(mel.shape[-2:]), tensors[2])
+    tokens, feat, speaker = (np.array(inputs.required(name)) for name in PROMPT_INPUTS)
+    return PromptTensors(tokens, feat.reshape(mel.shape[-2:]), speaker)

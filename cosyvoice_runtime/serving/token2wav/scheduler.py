@@ -7,9 +7,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
-
-import torch
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
@@ -17,7 +16,6 @@ from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.device import on_own_stream
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import (
     GPU_BLOCKS,
@@ -33,9 +31,6 @@ from cosyvoice_runtime.serving.token2wav.turn import (
 logger = logging.getLogger(__name__)
 
 
-CPU = torch.device("cpu")
-
-
 class WaveScheduler:
     """A thread that runs the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
 
@@ -49,7 +44,8 @@ class WaveScheduler:
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         on_waiting: told the number of chunks that wait, whenever it has changed.
         on_turn: told the seconds that a turn took.
-        device: of the networks; the thread works on no other.
+        on_gpu: many short rows cost little more than a few.
+        at_work: context that the thread computes in.
         shared: of a GPU that the speech LM computes on in this process.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
@@ -64,7 +60,8 @@ class WaveScheduler:
         block_tokens: int,
         on_waiting: Callable[[int], None] = lambda _: None,
         on_turn: Callable[[float], None] = lambda _: None,
-        device: torch.device = CPU,
+        on_gpu: bool = False,
+        at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
         shared: SharedGpu | None = None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
@@ -73,11 +70,11 @@ class WaveScheduler:
         self._max_rows = max_rows
         self._max_waiting = max_waiting
         self._block_tokens = block_tokens
-        self._on_gpu = device.type == "cuda"
-        self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if self._on_gpu else 1))
+        self._on_gpu = on_gpu
+        self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if on_gpu else 1))
         self._on_waiting = on_waiting
         self._on_turn = on_turn
-        self._device = device
+        self._at_work = at_work
         self._gpu = shared or GpuShifts()
         self._clock = clock
         self._end_process = end_process
@@ -140,8 +137,7 @@ class WaveScheduler:
 
     def _run(self) -> None:
         try:
-            parts = self._gpu.parts
-            with on_own_stream(self._device, None if parts is None else parts.large.stream):
+            with self._at_work():
                 while jobs := self._wait():
                     self._serve(jobs)
         except BaseException as error:

@@ -12,16 +12,13 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from cosyvoice_runtime.cuda_errors import is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances, VoiceCache
-from cosyvoice_runtime.transfer import Fetch
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +192,7 @@ class WaveService:
                 pages=flow.pool.num_pages,
                 recomputes=flow.recomputing,
                 flow_calls=flow.calls,
-                eager_calls=flow.eager.count,
+                eager_calls=flow.eager_calls,
                 batches=dict(self._batches),
                 voice_hits=self._voices.hits,
                 voice_misses=self._voices.misses,
@@ -275,7 +272,7 @@ class WaveService:
         self._batches[len(states)] += 1
         with self._token2wav.all_or_nothing(states):
             self._voices.make_room_for(states)
-            return _on_host(self._token2wav.advance(states))
+            return self._token2wav.advance(states)
 
     def _drop(self, name: str) -> None:
         utterance = self._utterances.remove(name)
@@ -309,12 +306,6 @@ class WaveService:
             self._timer = None
             if not self._closed:
                 self.sweep()
-
-
-def _on_host(waves: Sequence[Tensor]) -> list[Waveform]:
-    """All waveforms in one copy."""
-    together = Fetch(torch.cat(list(waves)).float()).wait()
-    return [wave.numpy() for wave in together.split([len(wave) for wave in waves])]
 
 
 def _checked(wave: Waveform) -> WaveOutcome:

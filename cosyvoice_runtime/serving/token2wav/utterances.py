@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, OverloadedError
-from cosyvoice_runtime.flow.flow import FlowPrompt
-from cosyvoice_runtime.flow.stream import FlowPrefix, FlowStream
-from cosyvoice_runtime.pipeline.token2wav import WaveState
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors
 from cosyvoice_runtime.voice.digest import KEY
+from cosyvoice_runtime.wave.paged_flow import FlowPrefix, PagedFlow
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.token2wav import WaveState
 
 INPUT_NAMES = {
     "speech_tokens": "prompt_speech_tokens",
@@ -55,7 +55,7 @@ class VoiceCache:
         hits, misses: utterances so far whose voice had been computed before, or had not.
     """
 
-    def __init__(self, flow: FlowStream, limit: int) -> None:
+    def __init__(self, flow: PagedFlow, limit: int) -> None:
         self.hits = self.misses = 0
         self._flow = flow
         self._limit = limit

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import types
 
 import pytest
 import torch
@@ -47,8 +49,25 @@ def test_gpu_that_is_not_divided_is_shared_in_shifts_and_the_log_says_why(monkey
 
 
 def test_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(GpuPartsError, match="cuda-bindings"):
+        gpu_parts.divide(torch.device("cuda", 0), 0.25)
+
+
+def test_driver_without_a_function_is_too_old(monkeypatch):
+    class Driver:
+        def __getattr__(self, name):
+            raise RuntimeError(f'Function "{name}" not found')
+
+    bindings = types.ModuleType("cuda.bindings")
+    bindings.driver = Driver()
+    monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
+    monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
+    gpu = types.SimpleNamespace(major=9, name="a GPU", multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    assert isinstance(share_gpu(0, 0.25), GpuShifts)
+    with pytest.raises(GpuPartsError, match=r"too old.*cuDeviceGet"):
         gpu_parts.divide(torch.device("cuda", 0), 0.25)
 
 

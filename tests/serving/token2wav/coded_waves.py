@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
@@ -40,7 +38,7 @@ class CodedWaves:
             pool=SimpleNamespace(num_pages=0, free_pages=0),
             recomputing=0,
             calls=0,
-            eager=SimpleNamespace(count=0),
+            eager_calls=0,
         )
 
     def open(self, voice: object, noise_seed: int, speed: float) -> CodedState:
@@ -56,7 +54,7 @@ class CodedWaves:
         if BAD_TOKEN in tokens:
             raise InvalidInput("speech_tokens", BAD_TOKEN, "tokens are 0 to 999")
 
-    def advance(self, states: Sequence[CodedState]) -> list[Tensor]:
+    def advance(self, states: Sequence[CodedState]) -> list[np.ndarray]:
         rows = [state.pending for state in states]
         self.batches.append(rows)
         for state in states:
@@ -66,8 +64,7 @@ class CodedWaves:
         if any(LOST_GPU_TOKEN in row for row in rows):
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         return [
-            torch.tensor([float("nan") if token == NAN_TOKEN else float(token) for token in row])
-            for row in rows
+            np.array([np.nan if token == NAN_TOKEN else token for token in row], np.float32) for row in rows
         ]
 
     @contextmanager

@@ -1,25 +1,41 @@
-"""Small networks for tests of the wave service."""
+"""Small networks for tests of the wave service, on both runtimes."""
 
 from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.serving.token2wav.load import load_token2wav
+from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+from cosyvoice_runtime.serving.token2wav import onnx_runtime, torch_runtime
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 PAGES = 24
+LOADERS = {"torch": torch_runtime.load_token2wav, "onnx": onnx_runtime.load_token2wav}
 
 
 @pytest.fixture(scope="session")
-def settings(tiny_checkpoint) -> Token2WavSettings:
+def torch_settings(tiny_checkpoint) -> Token2WavSettings:
     given = Token2WavSettings(checkpoint_dir=tiny_checkpoint, max_flow_pages=PAGES, ode_steps=3, threads=1)
     return given.resolved(Machine(cores=1, gpu=False))
 
 
+@pytest.fixture(scope="session", params=LOADERS)
+def settings(request, torch_settings, tmp_path_factory) -> Token2WavSettings:
+    if request.param == "torch":
+        return torch_settings
+    directory = tmp_path_factory.mktemp("networks")
+    export_wave(torch_settings.checkpoint_dir, directory)
+    return torch_settings.replace(backend="onnx", backend_dir=directory)
+
+
 @pytest.fixture(scope="session")
 def shared_token2wav(settings) -> Token2Wav:
-    return load_token2wav(settings)
+    return LOADERS[settings.backend](settings)
+
+
+@pytest.fixture(scope="session")
+def torch_token2wav(torch_settings) -> Token2Wav:
+    return torch_runtime.load_token2wav(torch_settings)
 
 
 @pytest.fixture

@@ -7,21 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from cosyvoice_runtime.flow.flow import FlowPrompt
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 
 def prompt_tensors(token2wav: Token2Wav, tokens: int, seed: int = 0) -> PromptTensors:
     """A made-up voice with ``tokens`` prompt tokens."""
     config = token2wav.flow.flow.config
     generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(config.token_vocab_size, (tokens,), generator=generator, dtype=torch.int32)
+    mel = -6 + 2 * torch.randn(config.frames_per_token * tokens, config.mel_bins, generator=generator)
     return PromptTensors(
-        torch.randint(config.token_vocab_size, (tokens,), generator=generator, dtype=torch.int32).numpy(),
-        (
-            -6 + 2 * torch.randn(config.frames_per_token * tokens, config.mel_bins, generator=generator)
-        ).numpy(),
-        torch.randn(config.speaker_dim, generator=generator).numpy(),
+        ids.numpy(), mel.numpy(), torch.randn(config.speaker_dim, generator=generator).numpy()
     )
 
 
@@ -53,4 +51,4 @@ def alone(token2wav: Token2Wav, prompt: PromptTensors, tokens: Sequence[int], se
     token2wav.push(state, tokens, last=True)
     [wave] = token2wav.advance([state])
     token2wav.close(state)
-    return wave.numpy()
+    return wave

@@ -6,26 +6,23 @@ import numpy as np
 import pytest
 from spoken import chunks_of, prompt_tensors, speech_tokens
 
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveService
-from cosyvoice_runtime.vocoder import SourceNoise
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 BROKEN_SEED = 13
 ENDS = [30, 58, 85]
 
 
-class BrokenNoise(SourceNoise):
-    """Can't be used up: its utterance fails after others of the batch have advanced."""
-
-    def skip(self, frames: int) -> None:
-        raise RuntimeError(f"{frames} frames of noise are lost")
+def lost(frames: int) -> None:
+    """In place of using up noise: its utterance fails after others of the batch have advanced."""
+    raise RuntimeError(f"{frames} frames of noise are lost")
 
 
 class FragileToken2Wav(Token2Wav):
     def open(self, voice, noise_seed, speed=1.0):
         state = super().open(voice, noise_seed, speed)
         if noise_seed == BROKEN_SEED:
-            state.vocoder.noise = BrokenNoise(BROKEN_SEED, self.vocoder.config.hop)
+            state.vocoder.noise.skip = lost
         return state
 
 

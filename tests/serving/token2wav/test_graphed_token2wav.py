@@ -7,14 +7,13 @@ import logging
 
 import numpy as np
 import pytest
-import torch
 from spoken import alone, prompt_tensors, speech_tokens
 
 from capture_fake import TracingCapture
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import BatchShape
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
-from cosyvoice_runtime.serving.token2wav import load
+from cosyvoice_runtime.serving.token2wav import torch_runtime as load
+from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 BUCKETS = CallBuckets(rows=(2,), blocks=(1, 2), before=(2, 6))
 CALLS = 4 + 2
@@ -27,18 +26,18 @@ def capture() -> TracingCapture:
 
 
 @pytest.fixture(scope="module")
-def graphed(settings, capture) -> Token2Wav:
-    token2wav = load.load_token2wav(settings)
+def graphed(torch_settings, capture) -> Token2Wav:
+    token2wav = load.load_token2wav(torch_settings)
     assert token2wav.capture(BUCKETS, capture) == CALLS
     return token2wav
 
 
-def test_every_chunk_of_a_stream_is_replayed(graphed, capture, shared_token2wav):
+def test_every_chunk_of_a_stream_is_replayed(graphed, capture, torch_token2wav):
     """Of each call: a start, a step for each step of the solver, a vocoder."""
     prompts = [prompt_tensors(graphed, tokens, seed) for seed, tokens in enumerate((30, 35))]
     tokens = [speech_tokens(140, seed) for seed in range(2)]
     states = [graphed.open(prompt.flow_prompt(), noise_seed=7) for prompt in prompts]
-    waves: list[list[torch.Tensor]] = [[], []]
+    waves: list[list[np.ndarray]] = [[], []]
     edges = [0, 28, 53, 103, 140]
     for start, end in itertools.pairwise(edges):
         before = capture.replays
@@ -49,32 +48,32 @@ def test_every_chunk_of_a_stream_is_replayed(graphed, capture, shared_token2wav)
         assert capture.replays == before + 1 + graphed.flow.flow.solver.num_steps + 1
     for state, prompt, row, wave in zip(states, prompts, tokens, waves, strict=True):
         graphed.close(state)
-        whole = alone(shared_token2wav, prompt, row)
-        np.testing.assert_allclose(torch.cat(wave).numpy(), whole, atol=TOLERANCE)
+        whole = alone(torch_token2wav, prompt, row)
+        np.testing.assert_allclose(np.concatenate(wave), whole, atol=TOLERANCE)
 
 
-def test_flow_and_vocoder_are_captured_each_on_its_device(settings, shared_token2wav):
-    token2wav, of_flow, of_vocoder = load.load_token2wav(settings), TracingCapture(), TracingCapture()
+def test_flow_and_vocoder_are_captured_each_on_its_device(torch_settings, torch_token2wav):
+    token2wav, of_flow, of_vocoder = load.load_token2wav(torch_settings), TracingCapture(), TracingCapture()
     assert token2wav.capture(BUCKETS, of_flow, of_vocoder=of_vocoder) == CALLS
     prompt, tokens = prompt_tensors(token2wav, 30), speech_tokens(40, 3)
     state = token2wav.open(prompt.flow_prompt(), noise_seed=7)
     token2wav.push(state, tokens, last=True)
     [wave] = token2wav.advance([state])
     token2wav.close(state)
-    np.testing.assert_allclose(wave.numpy(), alone(shared_token2wav, prompt, tokens), atol=TOLERANCE)
+    np.testing.assert_allclose(wave, alone(torch_token2wav, prompt, tokens), atol=TOLERANCE)
     assert of_flow.replays % (1 + token2wav.flow.flow.solver.num_steps) == 0 < of_flow.replays
     assert of_vocoder.replays > 0
 
 
-def test_graphs_are_captured_where_the_settings_want_them(settings, monkeypatch, caplog):
+def test_graphs_are_captured_where_the_settings_want_them(torch_settings, monkeypatch, caplog):
     monkeypatch.setattr(load, "CudaGraphCapture", lambda *_: TracingCapture())
     few = {"blocks": (1,), "before": (2,)}
     monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows, any_past: CallBuckets((rows,), **few))
     caplog.set_level(logging.INFO)
-    token2wav = load.load_token2wav(settings)
-    load.capture_graphs(token2wav, settings.replace(cuda_graphs=False))
+    token2wav = load.load_token2wav(torch_settings)
+    load.capture_graphs(token2wav, torch_settings.replace(cuda_graphs=False))
     assert "every kernel is launched" in caplog.text
-    load.capture_graphs(token2wav, settings.replace(max_batch=1))
+    load.capture_graphs(token2wav, torch_settings.replace(max_batch=1))
     assert "CUDA graphs of 2 calls" in caplog.text
 
 
@@ -90,16 +89,16 @@ def test_graphs_cover_a_prompt_of_30_s_and_30_s_of_speech():
     assert CallBuckets.up_to(8, any_past=True).fitting(BatchShape(8, 25, 59), 25) == BatchShape(8, 25, 64)
 
 
-def test_long_slow_speech_is_replayed_part_by_part(graphed, capture, shared_token2wav):
+def test_long_slow_speech_is_replayed_part_by_part(graphed, capture, torch_token2wav):
     prompt, tokens = prompt_tensors(graphed, 30, 3), speech_tokens(110, 3)
-    waves: list[torch.Tensor] = []
+    waves: list[np.ndarray] = []
     before = capture.replays
-    for token2wav in (graphed, shared_token2wav):
+    for token2wav in (graphed, torch_token2wav):
         state = token2wav.open(prompt.flow_prompt(), noise_seed=7, speed=0.5)
         token2wav.push(state, tokens, last=True)
         waves += token2wav.advance([state])
         token2wav.close(state)
-    np.testing.assert_allclose(waves[0].numpy(), waves[1].numpy(), atol=TOLERANCE)
-    assert graphed.flow.eager.count == 0
+    np.testing.assert_allclose(waves[0], waves[1], atol=TOLERANCE)
+    assert graphed.flow.eager_calls == 0
     calls, windows = 3, 5  # of 2 chunks, and of 100 frames at half the speed
     assert capture.replays == before + calls * (1 + graphed.flow.flow.solver.num_steps) + windows

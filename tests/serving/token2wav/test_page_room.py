@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cosyvoice_runtime.serving.token2wav import memory
+from cosyvoice_runtime.serving.token2wav import memory, torch_memory
 from cosyvoice_runtime.settings import Token2WavSettings
 
 GIB = 2**30
@@ -34,14 +34,14 @@ def test_gpu_gives_a_share_of_its_memory_unless_others_need_it(
     monkeypatch: pytest.MonkeyPatch, free: float, total: float, reserve: float, room: float
 ) -> None:
     gpu(monkeypatch, free, total)
-    assert memory.room(GPU, 0.8, reserve) / GIB == pytest.approx(room, abs=1e-6)
+    assert torch_memory.room(GPU, 0.8, reserve) / GIB == pytest.approx(room, abs=1e-6)
 
 
 def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(device: torch.device, obstacle: str | None = None, **settings: object) -> int:
-        monkeypatch.setattr(memory, "solver_obstacle", lambda *_: obstacle)
+        monkeypatch.setattr(torch_memory, "solver_obstacle", lambda *_: obstacle)
         flow = SimpleNamespace(device=device, dtype=torch.float16, config=SimpleNamespace(blockwise=None))
-        return memory.turn_rows(flow, Token2WavSettings(device="cuda", **settings))
+        return torch_memory.turn_rows(flow, Token2WavSettings(device="cuda", **settings))
 
     gpu(monkeypatch, 22, 24)
     assert rows(GPU) == 8
@@ -55,7 +55,7 @@ def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch
 
 
 def test_larger_batches_leave_fewer_pages() -> None:
-    room = [memory.work_bytes(rows) for rows in (1, 8, 16, 32)]
+    room = [torch_memory.work_bytes(rows) for rows in (1, 8, 16, 32)]
     assert room == sorted(room)
     assert room[1] < room[2] < room[3]
 
@@ -64,10 +64,10 @@ def test_crowded_gpu_is_told_with_what_is_free(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu(monkeypatch, 16.5, 24)
-    memory.room(GPU, 0.8, 7)
+    torch_memory.room(GPU, 0.8, 7)
     assert not caplog.records
     gpu(monkeypatch, 13, 24)
-    memory.room(GPU, 0.8, 7)
+    torch_memory.room(GPU, 0.8, 7)
     [record] = caplog.records
     assert "13.0 of the 24.0 GiB of cuda:0 are free" in record.message
 
@@ -76,6 +76,6 @@ def test_container_counts_as_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_pa
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(memory, "CGROUP_LIMIT", limit)
     limit.write_text(f"{2 * GIB}\n")
-    assert memory.room(torch.device("cpu"), 0.5) == GIB
+    assert torch_memory.room(torch.device("cpu"), 0.5) == GIB
     limit.write_text("max\n")
-    assert memory.room(torch.device("cpu"), 0.5) > 0
+    assert torch_memory.room(torch.device("cpu"), 0.5) > 0

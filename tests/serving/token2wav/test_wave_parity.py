@@ -16,7 +16,7 @@ from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.metrics import Metrics, read_samples
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveScheduler, WaveService, load_wave_service
-from cosyvoice_runtime.serving.token2wav.load import warm_up
+from cosyvoice_runtime.serving.token2wav.runtime import warm_up
 from examples import examples
 
 TOLERANCE = 2e-3
@@ -33,6 +33,7 @@ def test_loaded_service_holds_nothing(settings, tmp_path):
     service.close()
     shown = numbers(tmp_path)
     assert shown.pop("pages") == settings.max_flow_pages
+    assert shown.pop("backend") == 1
     assert set(shown.values()) == {0}
 
 

@@ -6,9 +6,7 @@ import logging
 from functools import partial
 
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.lm import RunningBatch
-from cosyvoice_runtime.lm.host_steps import HostSteps
-from cosyvoice_runtime.onnx_cpu.lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM
+from cosyvoice_runtime.onnx_cpu.lm import PREFILL_BATCH, OnnxSpeechLM, open_batch
 from cosyvoice_runtime.onnx_cpu.lm_files import require_lm
 from cosyvoice_runtime.serving.lm.batch_engine import BatchEngine
 from cosyvoice_runtime.serving.lm.cache_room import check_cache_room
@@ -16,9 +14,6 @@ from cosyvoice_runtime.serving.lm.engine import OpenEngine
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 logger = logging.getLogger(__name__)
-
-PREFILL_BATCH = 1
-"""Prompts in one pass: on a CPU several take as long together as one after the other."""
 
 
 def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
@@ -42,9 +37,8 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
 
 
 def _open(lm: OnnxSpeechLM, slots: int, max_len: int) -> BatchEngine:
-    cache = OnnxKVCache(lm.config, slots, max_len)
-    steps = HostSteps(OnnxCachedLM(lm, cache), cache, PREFILL_BATCH, lm.config.fill_id)
+    batch = open_batch(lm, slots, max_len)
     logger.info(
-        "engine onnx: %d slots of %d positions, %.0f MiB of cache", slots, max_len, cache.bytes / 2**20
+        "engine onnx: %d slots of %d positions, %.0f MiB of cache", slots, max_len, batch.cache_bytes / 2**20
     )
-    return BatchEngine(RunningBatch(lm.config, cache, steps), PREFILL_BATCH)
+    return BatchEngine(batch, PREFILL_BATCH)

@@ -19,7 +19,7 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2
-from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.huggingface import PREFIX, SILENT
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
@@ -69,12 +69,12 @@ def export(checkpoint_dir: str | Path, out_dir: str | Path, dtype: str = "bfloat
     layout, target = Layout(checkpoint_dir), Path(out_dir)
     layout.require_family(COSYVOICE2, "an export for vLLM")
     wanted = wanted_manifest(layout, dtype)
-    reasons = stale_reasons(target, wanted)
-    if reasons:
-        with fresh_directory(target, force=(target / FILE_NAME).is_file()) as building:
-            _write(building, layout, dtype)
-            wanted.write(building)
-    return reasons
+
+    def write(building: Path) -> None:
+        _write(building, layout, dtype)
+        wanted.write(building)
+
+    return renew_directory(target, lambda: stale_reasons(target, wanted), write, FILE_NAME)
 
 
 def wanted_manifest(layout: Layout, dtype: str) -> Manifest:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.compiled.gpu import Gpu, present_gpu
 from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
 from cosyvoice_runtime.errors import EngineFileError
@@ -58,14 +58,14 @@ def build(
         _require_fp8(present_gpu())
     flags = build_flags(options, made["layout"], made["dtype"], made["weight_only"])
     wanted = _manifest(converted, options, flags)
-    reasons = stale_reasons(target, wanted)
-    if reasons:
+
+    def write(building: Path) -> None:
         before()
-        with fresh_directory(target, force=(target / FILE_NAME).is_file()) as building:
-            _run(command(checkpoint, building, target.absolute().with_name(TIMING_CACHE), flags))
-            _add_bias(checkpoint, building)
-            wanted.write(building)
-    return reasons
+        _run(command(checkpoint, building, target.absolute().with_name(TIMING_CACHE), flags))
+        _add_bias(checkpoint, building)
+        wanted.write(building)
+
+    return renew_directory(target, lambda: stale_reasons(target, wanted), write, FILE_NAME)
 
 
 def _manifest(converted: Manifest, options: BuildOptions, flags: list[Flag]) -> Manifest:

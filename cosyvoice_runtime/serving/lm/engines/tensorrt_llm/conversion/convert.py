@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
@@ -94,12 +94,12 @@ def convert(
     check_tp_size(source.config, options.tp_size)
     vocabulary = EngineVocabulary(options.layout, source.text_tokens, source.config.speech_rows)
     wanted = _manifest(source, options, vocabulary)
-    reasons = stale_reasons(target, wanted)
-    if reasons:
-        with fresh_directory(target, force=(target / FILE_NAME).is_file()) as building:
-            _write(building, source, vocabulary, options, progress)
-            wanted.write(building)
-    return reasons
+
+    def write(building: Path) -> None:
+        _write(building, source, vocabulary, options, progress)
+        wanted.write(building)
+
+    return renew_directory(target, lambda: stale_reasons(target, wanted), write, FILE_NAME)
 
 
 def _manifest(source: Source, options: ConversionOptions, vocabulary: EngineVocabulary) -> Manifest:

@@ -1,12 +1,11 @@
-"""From the published names of CosyVoice-300M's ``flow.pt`` to this package's modules."""
+"""From the published names of CosyVoice-300M's ``flow.pt`` to those of the networks that run it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import Tensor
-
-from cosyvoice_runtime.flow.weights import fused_projections, renamed
+from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.wave.flow_weights import fused_projections, renamed
 
 ENCODER_RENAMES = [
     (r"\bembed\.out\.0\.", "embed.linear."),
@@ -59,7 +58,7 @@ _OUTER_RENAMES = [
 ]
 
 
-def from_published(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def from_published(tensors: Mapping[str, Array]) -> dict[str, Array]:
     """State dict of :class:`~cosyvoice_runtime.flow.regulated_flow.RegulatedFlowNetwork` out of ``flow.pt``.
 
     Convolutions of one tap become matrices; the three attention projections become one.
@@ -71,7 +70,7 @@ def from_published(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return fused_projections({name: _of_one_tap(name, tensor) for name, tensor in state.items()})
 
 
-def _of_one_tap(name: str, tensor: Tensor) -> Tensor:
+def _of_one_tap(name: str, tensor: Array) -> Array:
     """Shortcuts and the last projection of the estimator are linear layers here."""
-    linear = name.startswith("estimator.") and tensor.dim() == 3 and tensor.shape[2] == 1
+    linear = name.startswith("estimator.") and tensor.ndim == 3 and tensor.shape[2] == 1
     return tensor.squeeze(2) if linear else tensor

@@ -1,12 +1,13 @@
-"""From the published names of CosyVoice2's ``flow.pt`` to this package's modules."""
+"""From the published names of CosyVoice2's ``flow.pt`` to those of the networks that run it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
+
+from cosyvoice_runtime.arrays import Array
 
 _RENAMES = [
     (r"^spk_embed_affine_layer\.", "speaker."),
@@ -55,8 +56,8 @@ _RENAMES = [
 ]
 
 
-def from_published(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """State dict of :class:`~cosyvoice_runtime.flow.flow.Flow` out of ``flow.pt``'s tensors.
+def from_published(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """State dict of the flow's network out of ``flow.pt``'s tensors.
 
     Convolution weights ``[out, in, taps]`` become matrices ``[out, taps * in]``; the three attention
     projections become one.
@@ -69,24 +70,24 @@ def own_name(name: str) -> str:
     return _renamed(name, _RENAMES)
 
 
-def renamed(tensors: Mapping[str, Tensor], renames: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+def renamed(tensors: Mapping[str, Array], renames: Sequence[tuple[str, str]]) -> dict[str, Array]:
     """The tensors with every pattern of their names replaced, in order."""
     return {_renamed(name, renames): tensor for name, tensor in tensors.items()}
 
 
-def matrices(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def matrices(tensors: Mapping[str, Array]) -> dict[str, Array]:
     """The tensors with convolution weights as matrices."""
     return {name: _as_matrix(name, tensor) for name, tensor in tensors.items()}
 
 
-def fused_projections(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def fused_projections(tensors: Mapping[str, Array]) -> dict[str, Array]:
     """The tensors with each ``q``, ``k`` and ``v`` as one ``qkv``."""
     fused = dict(tensors)
     for name in tensors:
         match = re.fullmatch(r"(.*\.)q\.(weight|bias)", name)
         if match:
             parts = [fused.pop(f"{match[1]}{part}.{match[2]}") for part in "qkv"]
-            fused[f"{match[1]}qkv.{match[2]}"] = torch.cat(parts)
+            fused[f"{match[1]}qkv.{match[2]}"] = np.concatenate(parts)
     return fused
 
 
@@ -96,7 +97,7 @@ def _renamed(name: str, renames: Sequence[tuple[str, str]]) -> str:
     return name
 
 
-def _as_matrix(name: str, tensor: Tensor) -> Tensor:
-    if name.endswith(".weight") and tensor.dim() == 3:
-        return tensor.transpose(1, 2).flatten(1)
+def _as_matrix(name: str, tensor: Array) -> Array:
+    if name.endswith(".weight") and tensor.ndim == 3:
+        return tensor.swapaxes(1, 2).reshape(len(tensor), -1)
     return tensor

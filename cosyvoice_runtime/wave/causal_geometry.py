@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
-from cosyvoice_runtime.vocoder.geometry import (
+from cosyvoice_runtime.wave.geometry import (
     EDGE_KERNEL,
     F0_KERNEL,
     F0_LAYERS,
     IndexRange,
     VocoderContext,
-    context_of,
     stages,
 )
 
 
-@context_of.register
 def causal_context(config: CausalVocoderConfig) -> VocoderContext:
     """Context in whole frames: 28 left, 5 right, 5 ahead (3 for the phase) with the published kernels."""
     (left_mel, left_source), (right_mel, right_source) = _inputs(config, 0), _inputs(config, -1)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.schema import vocoder_schema
 from cosyvoice_runtime.checkpoint.tensors import published_names, schema_problems
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.wave.stored_arrays import as_arrays
 
 GAIN = ".parametrizations.weight.original0"
 DIRECTION = ".parametrizations.weight.original1"
 
 
-def plain_weights(config: VocoderConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """State dict of :class:`~cosyvoice_runtime.vocoder.hift.HiFT`, float32, weight norm folded.
+def plain_weights(config: VocoderConfig, tensors: Mapping[str, Any]) -> dict[str, Array]:
+    """State dict of the vocoder, float32, weight norm folded.
 
     Raises:
         CheckpointError: a tensor is missing, unknown, or of another shape or type.
@@ -26,22 +28,26 @@ def plain_weights(config: VocoderConfig, tensors: Mapping[str, Tensor]) -> dict[
     problems = schema_problems(published, vocoder_schema(config))
     if problems:
         raise CheckpointError(f"hift: {problems[0]}")
-    return {_own_name(name): tensor.float() for name, tensor in _fold(published).items()}
+    folded = _fold(as_arrays(published))
+    return {_own_name(name): array.astype(np.float32) for name, array in folded.items()}
 
 
 def _own_name(name: str) -> str:
     return name if name.startswith(("f0_predictor.", "m_source.")) else f"decoder.{name}"
 
 
-def _fold(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _fold(tensors: Mapping[str, Array]) -> dict[str, Array]:
     plain = {name: tensor for name, tensor in tensors.items() if not name.endswith((GAIN, DIRECTION))}
     for name, gain in tensors.items():
         layer = name.removesuffix(GAIN)
         if layer != name:
-            plain[f"{layer}.weight"] = _scaled(gain.double(), tensors[layer + DIRECTION].double())
+            plain[f"{layer}.weight"] = _scaled(
+                gain.astype(np.float64), tensors[layer + DIRECTION].astype(np.float64)
+            )
     return plain
 
 
-def _scaled(gain: Tensor, direction: Tensor) -> Tensor:
+def _scaled(gain: Array, direction: Array) -> Array:
     """Weight norm (arXiv 1602.07868): one gain for each slice along axis 0."""
-    return gain * direction / torch.linalg.vector_norm(direction, dim=(1, 2), keepdim=True)
+    scaled: Array = gain * direction / np.sqrt(np.square(direction).sum(axis=(1, 2), keepdims=True))
+    return scaled

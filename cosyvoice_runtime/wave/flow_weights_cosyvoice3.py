@@ -1,12 +1,11 @@
-"""From the published names of CosyVoice3's ``flow.pt`` to this package's modules."""
+"""From the published names of CosyVoice3's ``flow.pt`` to those of the networks that run it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import Tensor
-
-from cosyvoice_runtime.flow.weights import fused_projections, matrices, renamed
+from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.wave.flow_weights import fused_projections, matrices, renamed
 
 _RENAMES = [
     (r"^spk_embed_affine_layer\.", "speaker."),
@@ -32,8 +31,8 @@ ANGLES = "decoder.estimator.rotary_embed.inv_freq"
 """Constants of the rotation, which half precision would spoil: they are computed."""
 
 
-def from_published(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """State dict of :class:`~cosyvoice_runtime.flow.flow.FlowNetwork` out of ``flow.pt``'s tensors.
+def from_published(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """State dict of the flow's network out of ``flow.pt``'s tensors.
 
     The look-ahead's convolutions become matrices, the three attention projections become one.
     """

@@ -7,7 +7,6 @@ included), so the context an output sample needs follows from the configuration 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, singledispatch
 from math import prod
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
@@ -130,14 +129,7 @@ class IndexRange:
         return IndexRange(min(self.first, other.first), max(self.last, other.last))
 
 
-@cache
-def context(config: VocoderConfig) -> VocoderContext:
-    """What surrounds a frame, as the family's networks look around."""
-    return context_of(config)
-
-
-@singledispatch
-def context_of(config: VocoderConfig) -> VocoderContext:
+def centred_context(config: VocoderConfig) -> VocoderContext:
     """Context in whole frames: 15 left, 15 right, 21 ahead (6 for the phase) with the published kernels."""
     (left_mel, left_source), (right_mel, right_source) = _inputs(config, 0), _inputs(config, -1)
     radius = F0_LAYERS * (F0_KERNEL // 2)

@@ -1,0 +1,90 @@
+"""token2wav's files for ONNX Runtime on a CPU: graphs, and what they were made from."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import cosyvoice_runtime
+from cosyvoice_runtime.checkpoint.checksums import damages
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
+from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.onnx_cpu import (
+    flow_encoder_graph,
+    flow_estimator_graph,
+    flow_times_graph,
+    hift_decoder_graph,
+    hift_f0_graph,
+)
+from cosyvoice_runtime.sha256 import sha256_of
+
+GRAPHS = tuple(
+    graph.NAME
+    for graph in (
+        flow_encoder_graph,
+        flow_estimator_graph,
+        flow_times_graph,
+        hift_f0_graph,
+        hift_decoder_graph,
+    )
+)
+SOURCE = Path(cosyvoice_runtime.__file__).parent
+WRITERS = ("compiled/export/*.py", "onnx_cpu/*_graph.py", "onnx_cpu/wave_export.py", "wave/*_weights*.py")
+"""Modules that say what the files hold."""
+
+
+def wave_directory(backend_dir: Path) -> Path:
+    """Where the graphs of token2wav lie, with their manifest."""
+    return backend_dir / "onnx_cpu"
+
+
+def graph_path(directory: Path, name: str) -> Path:
+    """File of a graph."""
+    return directory / f"{name}.onnx"
+
+
+def wanted_manifest(checkpoint_dir: Path) -> Manifest:
+    """What the graphs of this checkpoint are made from. They fit every machine.
+
+    Raises:
+        CheckpointError: a file of the checkpoint is missing.
+    """
+    layout = Layout(checkpoint_dir)
+    paths = layout.config, layout.weights("flow"), layout.weights("hift")
+    return Manifest(
+        sources={path.name: sha256_of(path) for path in paths},
+        tools={"cosyvoice_runtime": cosyvoice_runtime.__version__, "graph code": _code_hash()},
+    )
+
+
+def require_wave(checkpoint_dir: Path, backend_dir: Path) -> Path:
+    """The directory of the graphs, if they are those that would be written now, and undamaged.
+
+    Raises:
+        EngineFileError: they are not; says why.
+        CheckpointError: the checkpoint is incomplete.
+    """
+    directory = wave_directory(backend_dir)
+    reasons = why_not_usable(directory, wanted_manifest(checkpoint_dir))
+    if reasons:
+        raise EngineFileError(
+            f"token2wav in {directory} can't be used: {'; '.join(reasons)}; stage 1 makes it"
+        )
+    return directory
+
+
+def why_not_usable(directory: Path, wanted: Manifest) -> list[str]:
+    """What keeps the graphs from being those that would be written now, a sentence each."""
+    return stale_reasons(directory, wanted) or damages(
+        directory, [graph_path(directory, name).name for name in GRAPHS]
+    )
+
+
+def _code_hash() -> str:
+    """SHA-256 of what writes the files: those of older code are stale although the weights are the same."""
+    digest = hashlib.sha256()
+    for pattern in WRITERS:
+        for path in sorted(SOURCE.glob(pattern)):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,154 @@
+"""The networks of one checkpoint in this process: on torch, or on ONNX Runtime and numpy."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.running_batch import RunningBatch
+
+if TYPE_CHECKING:
+    import torch
+
+    from cosyvoice_runtime.pipeline.token2wav_families import AnyToken2Wav
+
+logger = logging.getLogger(__name__)
+
+RUNTIMES = ("torch", "onnx")
+FLOW_PAGES = 64
+"""Chunks of 1 s kept for incremental flow: prompt and speech of one utterance up to a minute."""
+NUM_STEPS = 10
+"""Euler steps of the published flow."""
+EXPORTED = Path("~/.cache/cosyvoice/networks")
+
+OpenBatch = Callable[[int], RunningBatch]
+"""Room in the speech LM for one utterance of so many positions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Networks:
+    """
+    Attributes:
+        lm: the speech LM, of the kind that its runtime has; its ``config`` is the checkpoint's.
+        open_batch: draws from it.
+    """
+
+    lm: Any
+    open_batch: OpenBatch
+    token2wav: AnyToken2Wav
+
+
+def require_runtime(name: str) -> None:
+    """
+    Raises:
+        InvalidInput: it is unknown, or not installed.
+    """
+    if name not in RUNTIMES:
+        raise InvalidInput("runtime", name, f"one of {', '.join(RUNTIMES)}")
+    if name == "torch" and find_spec("torch") is None:
+        raise InvalidInput("runtime", name, "onnx where torch is not installed")
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where and how networks run.
+
+    Attributes:
+        runtime: ``torch``, or ``onnx``: ONNX Runtime on a CPU.
+        device: of torch.
+        lm_dtype, flow_dtype, vocoder_dtype: of torch; None is float32.
+        threads: of one operation of ONNX Runtime.
+        weight_format: of the speech LM on ONNX Runtime, ``float32`` or ``int8``.
+        exported: directory where the graphs of ONNX Runtime are kept; a folder for each checkpoint.
+        lookahead_frames: mel frames the vocoder waits for; None is its default.
+        ode_steps: Euler steps of the flow.
+
+    Raises:
+        InvalidInput: an unknown runtime, one that is not installed, or a device that it does not have.
+    """
+
+    runtime: str = "torch"
+    device: torch.device | str = "cpu"
+    lm_dtype: torch.dtype | None = None
+    flow_dtype: torch.dtype | None = None
+    vocoder_dtype: torch.dtype | None = None
+    threads: int = 1
+    weight_format: str = "float32"
+    exported: Path = EXPORTED
+    lookahead_frames: int | None = None
+    ode_steps: int = NUM_STEPS
+
+    def __post_init__(self) -> None:
+        require_runtime(self.runtime)
+        if self.runtime == "onnx" and str(self.device) != "cpu":
+            raise InvalidInput("device", self.device, "cpu with runtime onnx")
+
+    def folder_of(self, checkpoint: Path) -> Path:
+        """Where the graphs of a checkpoint lie."""
+        place = checkpoint.resolve()
+        digest = hashlib.sha256(str(place).encode()).hexdigest()
+        return self.exported.expanduser() / f"{place.name}-{digest[:12]}"
+
+
+def open_networks(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
+    """
+    Raises:
+        CheckpointError: a file is missing or damaged.
+        InvalidInput: the runtime can't run the checkpoint's networks.
+    """
+    if placing.runtime == "onnx" and "onnx" not in layout.family.backends:
+        raise InvalidInput("runtime", "onnx", f"torch with a checkpoint of {layout.family.name}")
+    logger.info("loading %s for runtime %s on %s", layout.directory, placing.runtime, placing.device)
+    return (_on_torch if placing.runtime == "torch" else _on_onnx_runtime)(layout, config, placing)
+
+
+# Each imports what it computes with: the other is not needed then, and may not be installed.
+
+
+def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
+    import torch
+
+    from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+    from cosyvoice_runtime.lm.decoder import BatchDecoder
+    from cosyvoice_runtime.lm.families import load_speech_lm
+    from cosyvoice_runtime.pipeline.token2wav_families import Precision, load_token2wav
+
+    device, float32 = placing.device, torch.float32
+    tensors = load_tensors(layout, "llm", config)
+    lm = load_speech_lm(config.speech_lm, tensors, device, placing.lm_dtype or float32)
+    precision = Precision(placing.flow_dtype or float32, placing.vocoder_dtype or float32)
+    token2wav = load_token2wav(layout, config, device, precision, placing.ode_steps, placing.lookahead_frames)
+    return Networks(lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions), token2wav)
+
+
+def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
+    """With graphs that are written when they are not there yet, or older than the checkpoint or the code."""
+    from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
+    from cosyvoice_runtime.onnx_cpu.lm import OnnxSpeechLM, open_batch
+    from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
+    from cosyvoice_runtime.onnx_cpu.lm_files import LmFiles
+    from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
+    from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+    from cosyvoice_runtime.onnx_cpu.wave_files import wave_directory
+    from cosyvoice_runtime.wave.token2wav import Token2Wav
+
+    folder, threads = placing.folder_of(layout.directory), placing.threads
+    lm_folder = folder / f"speech_lm-{placing.weight_format}"
+    for reason in (
+        *export_lm(layout.directory, lm_folder, placing.weight_format),
+        *export_wave(layout.directory, folder),
+    ):
+        logger.info("%s: made because: %s", folder, reason)
+    lm = OnnxSpeechLM(config.speech_lm, LmFiles(lm_folder), threads)
+    flow = OnnxFlow(config.flow, wave_directory(folder), placing.ode_steps, threads)
+    vocoder = OnnxVocoder(config.vocoder, wave_directory(folder), threads)
+    token2wav = Token2Wav(OnnxFlowStream(flow, FLOW_PAGES), vocoder, placing.lookahead_frames)
+    return Networks(lm, lambda positions: open_batch(lm, 1, positions), token2wav)

@@ -1,0 +1,58 @@
+"""Networks that are ready, whatever they run on."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.token2wav import Token2Wav
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WaveRuntime:
+    """What runs token2wav on a device, and how a scheduler treats it.
+
+    Attributes:
+        name: of what runs the networks, as the setting ``backend`` has it.
+        rows: most utterances in a turn.
+        on_gpu: many short rows cost little more than a few.
+        at_work: context that the thread which computes works in.
+    """
+
+    name: str
+    token2wav: Token2Wav
+    rows: int
+    on_gpu: bool = False
+    at_work: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+def warm_up(token2wav: Token2Wav, rows: int) -> None:
+    """Speak ``rows`` short utterances, prompt and both kinds of chunk included; nothing stays."""
+    started = time.monotonic()
+    flow, config = token2wav.flow, token2wav.flow.flow.config
+    chunk = config.encoder.chunk_tokens
+    length = chunk + config.lookahead_tokens
+    prompt = FlowPrompt(
+        tokens=np.zeros(length, np.int64),
+        mel=np.zeros((config.frames_per_token * length, config.mel_bins), np.float32),
+        speaker=np.ones(config.speaker_dim, np.float32),
+    )
+    prefix = flow.prefix(prompt)
+    states = [token2wav.open(prefix, noise_seed=0) for _ in range(rows)]
+    for tokens, last in (([0] * chunk, False), ([0], True)):
+        for state in states:
+            token2wav.push(state, tokens, last)
+        token2wav.advance(states)
+    for state in states:
+        token2wav.close(state)
+    flow.close(prefix)
+    flow.forget_counts()
+    logger.info("warm after %.1f s", time.monotonic() - started)

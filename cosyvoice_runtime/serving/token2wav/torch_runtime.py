@@ -1,0 +1,169 @@
+"""token2wav on torch: its modules, or TensorRT engines in their place."""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture
+from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.flow.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.paged_call import PagedSolver
+from cosyvoice_runtime.flow.pages import PagePool
+from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.gpu_parts import GpuParts
+from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
+from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
+from cosyvoice_runtime.serving.token2wav.memory import page_count
+from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime, warm_up
+from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows, work_bytes
+from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.vocoder import HiFT, HiFTStream
+from cosyvoice_runtime.wave.context import context
+from cosyvoice_runtime.wave.token2wav import Token2Wav
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
+
+logger = logging.getLogger(__name__)
+
+
+class TorchToken2Wav(Token2Wav):
+    """Both parts on torch; names them as such."""
+
+    def __init__(self, flow: FlowStream, vocoder: HiFTStream, lookahead_frames: int | None = None) -> None:
+        super().__init__(flow, vocoder, lookahead_frames)
+        self.torch_flow, self.torch_vocoder = flow, vocoder
+
+    def capture(
+        self,
+        buckets: CallBuckets,
+        capture: GraphCapture,
+        fused: PagedSolver | None = None,
+        of_vocoder: GraphCapture | None = None,
+    ) -> int:
+        """Replay chunks of these sizes from now on; to be called before anything is opened.
+
+        Args:
+            fused: takes the place of the flow's steps.
+            of_vocoder: where the vocoder runs on another device than the flow.
+
+        Returns:
+            the number of captured calls.
+        """
+        config, around = self.torch_flow.flow.config, context(self.vocoder.config)
+        block = config.frames_per_token * config.encoder.chunk_tokens
+        frames = [around.left + block * blocks + around.lookahead for blocks in buckets.blocks]
+        calls = self.torch_flow.capture(buckets, capture, fused)
+        return calls + self.torch_vocoder.capture(buckets.rows, frames, of_vocoder or capture)
+
+
+def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
+    """The networks on the one device of the settings, ready to be fast.
+
+    Args:
+        parts: of the device, which is a GPU, if turns have only the large one.
+    """
+    stream = None if parts is None else parts.large.stream
+    with as_current(torch.device(settings.device)):
+        token2wav = load_token2wav(settings)
+        flow = token2wav.torch_flow.flow
+        on_gpu = flow.device.type == "cuda"
+        # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
+        torch.backends.cudnn.deterministic = True
+        if on_gpu and settings.backend == "torch":
+            capture_graphs(token2wav, settings, parts)
+        rows = turn_rows(flow, settings)
+        # Elsewhere the first batch costs little more than later ones, and a large one takes long.
+        warm_up(token2wav, rows if on_gpu else 1)
+    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, partial(on_own_stream, flow.device, stream))
+
+
+def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
+    """The networks on the one device of the settings."""
+    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    device, dtype = settings.device, getattr(torch, settings.dtype)
+    eager = EagerCalls()
+    engines = _open_engines(settings, config, eager)
+    flow = Flow.from_tensors(
+        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, engines
+    )
+    flow.wait_for(settings.flow_lookahead)
+    decoder = None if engines is None else engines.decoding()
+    [on] = settings.vocoder_devices
+    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), on, dtype, decoder)
+    if flow.device != vocoder.device:
+        logger.info("flow on %s, vocoder on %s", flow.device, vocoder.device)
+    return TorchToken2Wav(
+        FlowStream(flow, _pages(flow, settings), eager), HiFTStream(vocoder), settings.lookahead
+    )
+
+
+def _pages(flow: Flow, settings: Token2WavSettings) -> int:
+    """Pages that the settings allow and the flow's device has room for."""
+    work = work_bytes(turn_rows(flow, settings))
+    bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
+    return page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)
+
+
+def _open_engines(
+    settings: Token2WavSettings, config: ModelConfig, eager: EagerCalls
+) -> Token2WavEngines | None:
+    """None for the torch modules, which need none."""
+    if settings.backend == "torch":
+        return None
+    # brings onnx, which nothing else here needs
+    from cosyvoice_runtime.compiled.token2wav_engines import open_engines
+
+    return open_engines(settings, config, eager)
+
+
+def capture_graphs(
+    token2wav: TorchToken2Wav, settings: Token2WavSettings, parts: GpuParts | None = None
+) -> None:
+    """Capture what a GPU repeats, if the settings say so; on the large one of a GPU's parts."""
+    if not settings.cuda_graphs:
+        logger.info("backend torch: every kernel is launched")
+        return
+    started = time.monotonic()
+    flow, vocoder = token2wav.torch_flow.flow, token2wav.torch_vocoder
+    stream = None if parts is None else parts.large.stream
+    captures = {
+        device: CudaGraphCapture(device, stream if device == flow.device else None)
+        for device in {flow.device, vocoder.device}
+    }
+    fused = _fused_solver(flow, settings)
+    buckets = CallBuckets.up_to(turn_rows(flow, settings), any_past=fused is not None)
+    _fuse_decoder(vocoder.hift, settings)
+    calls = token2wav.capture(buckets, captures[flow.device], fused, captures[vocoder.device])
+    logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
+
+
+def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
+    """None where the plain modules take the steps."""
+    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise)
+    if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
+        return None
+    # defines Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+
+    return FusedSolver.of(flow)
+
+
+def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
+    """Let fused kernels take the decoder where they can and the settings say so."""
+    obstacle = decoder_obstacle(vocoder.device, getattr(torch, settings.dtype), vocoder.config)
+    if not fused_chosen(settings.kernels, "the vocoder's decoder", vocoder.device, obstacle):
+        return
+    # defines Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
+
+    vocoder.fuse(FusedDecoder.of(vocoder.decoder))

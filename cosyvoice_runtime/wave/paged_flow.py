@@ -1,0 +1,284 @@
+"""The flow of utterances whose tokens arrive over time: each state takes them and gives the next mel frames.
+
+Only whole blocks are computed, counted from the start of the prompt, and each once: what later
+blocks need of earlier ones is read from pages. The frames equal those of the whole utterance, computed at
+once, to rounding. What computes them is for the runtimes to say.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.wave.page_store import PageStore, Tails
+from cosyvoice_runtime.wave.prompt import FlowInputs, FlowPrompt, Ids, TokenSpan
+
+logger = logging.getLogger(__name__)
+
+Mel = Any
+"""``[mel, T]`` float32, an array of the runtime, which is cut and joined here and nothing else."""
+
+
+@dataclass(frozen=True, eq=False)
+class FlowPrefix:
+    """What the flow computes from a voice alone, held for every utterance that uses it."""
+
+    prompt: FlowPrompt
+    pages: list[int]
+    tails: Tails
+    tokens_done: int
+
+
+@dataclass(frozen=True, eq=False)
+class FlowMark:
+    """Where an utterance was: tokens turned into mel, pages held, tails."""
+
+    tokens_done: int
+    num_pages: int
+    tails: Tails
+
+
+class FlowState:
+    """One utterance: its tokens so far, and how many of them are mel already.
+
+    Made by :meth:`PagedFlow.open`.
+    """
+
+    def __init__(
+        self, flow: FlowInputs, prompt: FlowPrompt, pages: list[int], tails: Tails, tokens_done: int
+    ) -> None:
+        self.prompt = prompt
+        self.tokens = prompt.tokens
+        self.tokens_done = tokens_done
+        self.last = False
+        self.pages: list[int] | None = pages
+        """Pages held; None once the pool ran out and this utterance recomputes its earlier blocks."""
+        self.tails = tails
+        self._flow = flow
+
+    def push(self, tokens: Sequence[int], last: bool = False) -> None:
+        """Append speech tokens; ``last`` says that no more will come.
+
+        Raises:
+            InvalidInput: a token is out of range or the utterance would exceed 300 s. The state is
+                unchanged.
+        """
+        self.tokens = np.concatenate([self.tokens, self.check(tokens)])
+        self.last = last
+
+    def check(self, tokens: Sequence[int]) -> Ids:
+        """These tokens as int64, if :meth:`push` would take them; otherwise its error."""
+        return self._flow.check_tokens(tokens, len(self.tokens))
+
+    def mark(self) -> FlowMark:
+        """Where the utterance is, for :meth:`PagedFlow.rewind`."""
+        return FlowMark(self.tokens_done, len(self.pages or ()), self.tails)
+
+    def next_span(self) -> TokenSpan | None:
+        """The tokens that can be turned into mel now: whole blocks, or at the end all that is left."""
+        left = len(self.tokens) - self.tokens_done
+        if self.last:
+            return self._span(left, left) if left else None
+        lookahead = self._flow.lookahead_tokens
+        block = self._flow.config.encoder.chunk_tokens
+        count = max(left - lookahead, 0) // block * block
+        return self._span(count, count + lookahead) if count else None
+
+    def whole(self, span: TokenSpan) -> TokenSpan:
+        """The same stretch, computed from the start of the utterance."""
+        end = span.start + len(span.tokens)
+        return TokenSpan(self.prompt, 0, span.start + span.count, self.tokens[:end])
+
+    def _span(self, count: int, length: int) -> TokenSpan:
+        start = self.tokens_done
+        return TokenSpan(self.prompt, start, count, self.tokens[start : start + length])
+
+
+class FlowWork(NamedTuple):
+    """What the utterance in a row of a batch has to compute next."""
+
+    row: int
+    state: FlowState
+    span: TokenSpan
+
+
+Compute = Callable[[Sequence[FlowWork]], Sequence[Mel]]
+"""What computes work side by side: new frames ``[T, mel]`` of each, padding included."""
+
+
+class PagedFlow(ABC):
+    """Runs blocks of many utterances in one batch.
+
+    Args:
+        flow: what the networks take.
+        pool: blocks (1 s each) of finished work held for all utterances and voices together. An utterance
+            that finds no free page recomputes its blocks from the start each time: the same audio, more work.
+
+    Attributes:
+        recomputing: utterances so far that ran out of pages.
+        calls: of the network so far.
+        fused: whether captured calls take the solver's steps in fused kernels.
+
+    Raises:
+        CheckpointError: the checkpoint can't be streamed.
+    """
+
+    fused = False
+
+    def __init__(self, flow: FlowInputs, pool: PageStore) -> None:
+        chunk_frames = flow.config.frames_per_token * flow.config.encoder.chunk_tokens
+        if chunk_frames != flow.config.blockwise.chunk_frames:
+            raise CheckpointError(
+                f"the encoder's blocks have {chunk_frames} frames, the estimator's "
+                f"{flow.config.blockwise.chunk_frames}: this checkpoint can't be streamed"
+            )
+        self._given, self._store = flow, pool
+        self.recomputing = self.calls = 0
+
+    @property
+    def flow(self) -> FlowInputs:
+        return self._given
+
+    @property
+    def pool(self) -> PageStore:
+        return self._store
+
+    @property
+    def eager_calls(self) -> int:
+        """Calls so far that no captured graph held, where there are graphs."""
+        return 0
+
+    @abstractmethod
+    def advance(self, states: Sequence[FlowState]) -> list[Mel]:
+        """Turn all tokens that are ready into mel, utterances side by side: :meth:`advanced`.
+
+        Returns:
+            float32 ``[mel, T]`` per state: the frames after those returned before, without the
+            prompt's; T is 0 where no block is complete.
+        """
+
+    @abstractmethod
+    def joined(self, mels: Sequence[Mel]) -> Mel:
+        """Frames one after the other; of none, ``[mel, 0]``."""
+
+    @abstractmethod
+    def continued(self, work: Sequence[FlowWork]) -> Sequence[Mel]:
+        """Compute spans after the pages and tails of their states, which get new tails."""
+
+    @abstractmethod
+    def recomputed(self, spans: Sequence[TokenSpan]) -> Sequence[Mel]:
+        """Compute spans that begin where their utterances do, keeping nothing."""
+
+    def first_parts(self, spans: Sequence[TokenSpan]) -> Sequence[TokenSpan]:
+        """As much of stretches side by side as the next call takes."""
+        return spans
+
+    def batches(self, work: Sequence[FlowWork]) -> Iterator[Sequence[FlowWork]]:
+        """The work of each call."""
+        return iter([work] if work else [])
+
+    def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
+        """Compute the blocks that hold only prompt (their look-ahead included), once per voice.
+
+        With too few free pages the prefix is empty and every utterance computes these blocks itself.
+        """
+        state = self.open(prompt)
+        try:
+            self.advance([state])
+        except BaseException:
+            self.close(state)
+            raise
+        if state.pages is None:
+            return FlowPrefix(prompt, [], self.pool.empty_tails(), 0)
+        return FlowPrefix(prompt, state.pages, state.tails, state.tokens_done)
+
+    def open(self, voice: FlowPrompt | FlowPrefix) -> FlowState:
+        """Start an utterance. Pair with :meth:`close`."""
+        if isinstance(voice, FlowPrefix):
+            pages = self.pool.share(voice.pages)
+            return FlowState(self.flow, voice.prompt, pages, voice.tails, voice.tokens_done)
+        return FlowState(self.flow, self.flow.check_prompt(voice), [], self.pool.empty_tails(), 0)
+
+    def close(self, held: FlowState | FlowPrefix) -> None:
+        """Give back the pages of an utterance or of a voice; harmless when repeated."""
+        if held.pages:
+            self.pool.release(held.pages)
+            held.pages.clear()
+
+    def rewind(self, state: FlowState, mark: FlowMark) -> None:
+        """Be again where the utterance was, and free the pages it took since; it may have lost all pages."""
+        state.tokens_done, state.tails = mark.tokens_done, mark.tails
+        if state.pages is not None:
+            self.pool.release(state.pages[mark.num_pages :])
+            del state.pages[mark.num_pages :]
+
+    def forget_counts(self) -> None:
+        """Count from zero again."""
+        self.recomputing = self.calls = 0
+
+    def advanced(self, states: Sequence[FlowState]) -> list[Mel]:
+        """What :meth:`advance` gives."""
+        mels: list[list[Mel]] = [[] for _ in states]
+        while work := self._next_work(states):
+            for batch, compute in self._calls(work):
+                self.calls += 1
+                for (row, state, span), frames in zip(batch, compute(batch), strict=True):
+                    mels[row].append(self._emit(state, span, frames))
+        return [mel[0] if len(mel) == 1 else self.joined(mel) for mel in mels]
+
+    def _next_work(self, states: Sequence[FlowState]) -> list[FlowWork]:
+        """What can be computed now: of states with pages, at most what a call takes."""
+        spans = [(row, state, state.next_span()) for row, state in enumerate(states)]
+        work = [FlowWork(row, state, span) for row, state, span in spans if span is not None]
+        paged = [item for item in work if item.state.pages is not None]
+        parts = self.first_parts([item.span for item in paged])
+        whole = [item for item in work if item.state.pages is None]
+        return [*(item._replace(span=part) for item, part in zip(paged, parts, strict=True)), *whole]
+
+    def _calls(self, work: Sequence[FlowWork]) -> Iterator[tuple[Sequence[FlowWork], Compute]]:
+        """The calls that the work takes, once its pages are reserved."""
+        paged = [item for item in work if self._reserve(item.state, item.span)]
+        recomputed = [self._whole(item) for item in work if item.state.pages is None]
+        for batch in self.batches(paged):
+            yield batch, self.continued
+        if recomputed:
+            yield recomputed, self._recompute
+
+    def _whole(self, item: FlowWork) -> FlowWork:
+        """All that can be computed: recomputing part by part would begin anew for each."""
+        return item._replace(span=item.state.next_span() or item.span)
+
+    def _reserve(self, state: FlowState, span: TokenSpan) -> bool:
+        """Make sure the state has pages for the span."""
+        if state.pages is None:
+            return False
+        whole, rest = divmod(span.count, self.flow.config.encoder.chunk_tokens)
+        pages = self.pool.acquire(whole + bool(rest))
+        if pages is None:
+            self.close(state)
+            state.pages = None
+            self.recomputing += 1
+            logger.warning("no free flow page of %d: an utterance recomputes", self.pool.num_pages)
+            return False
+        if rest:
+            self.pool.clear(pages[-1])
+        state.pages.extend(pages)
+        return True
+
+    def _recompute(self, work: Sequence[FlowWork]) -> list[Mel]:
+        mels = self.recomputed([state.whole(span) for _, state, span in work])
+        rate = self.flow.config.frames_per_token
+        return [frames[rate * span.start :] for frames, (_, _, span) in zip(mels, work, strict=True)]
+
+    def _emit(self, state: FlowState, span: TokenSpan, frames: Mel) -> Mel:
+        """Advance the state past the span and cut padding and prompt off its frames ``[T, mel]``."""
+        rate = self.flow.config.frames_per_token
+        state.tokens_done = span.start + span.count
+        hidden = max(len(state.prompt.tokens) - span.start, 0)
+        return frames[rate * hidden : rate * span.count].T

@@ -1,0 +1,24 @@
+"""Tensors of a checkpoint as arrays, whatever reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cosyvoice_runtime.arrays import Array
+
+
+def as_arrays(tensors: Mapping[str, Any]) -> dict[str, Array]:
+    """float32 arrays of numpy's or torch's."""
+    return {name: _array(tensor) for name, tensor in tensors.items()}
+
+
+def within(weights: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """Those whose names begin so, without it."""
+    return {name.removeprefix(prefix): array for name, array in weights.items() if name.startswith(prefix)}
+
+
+def _array(tensor: Any) -> Array:
+    return np.asarray(tensor.float() if hasattr(tensor, "float") else tensor).astype(np.float32, copy=False)

@@ -1,0 +1,87 @@
+"""Speech tokens to waveform, chunk by chunk, for many utterances at once: flow, then vocoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_runtime.wave.paged_flow import FlowPrefix, FlowState, PagedFlow
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.speed_change import SpeedChange
+from cosyvoice_runtime.wave.vocoder_state import VocoderState
+from cosyvoice_runtime.wave.windowed_vocoder import WindowedVocoder
+
+
+@dataclass(frozen=True)
+class WaveState:
+    """One utterance's flow, change of speed and vocoder."""
+
+    flow: FlowState
+    speed: SpeedChange
+    vocoder: VocoderState
+
+
+class Token2Wav:
+    """Exact streaming: audio once sent never changes, and any schedule gives the same audio.
+
+    The flow and the vocoder may be on different devices: between them goes the mel, 320 bytes a frame.
+
+    Args:
+        lookahead_frames: mel frames that the vocoder waits for; None is its default.
+    """
+
+    def __init__(
+        self, flow: PagedFlow, vocoder: WindowedVocoder, lookahead_frames: int | None = None
+    ) -> None:
+        self.flow = flow
+        self.vocoder = vocoder
+        self.lookahead_frames = lookahead_frames
+
+    def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> WaveState:
+        """Start an utterance. Pair with :meth:`close`."""
+        vocoder = self.vocoder.open(noise_seed, self.lookahead_frames)
+        change = SpeedChange(speed, self.vocoder.joined, self.vocoder.between)
+        return WaveState(self.flow.open(voice), change, vocoder)
+
+    def push(self, state: WaveState, tokens: Sequence[int], last: bool = False) -> None:
+        """Append speech tokens; raises InvalidInput for one out of range and then changes nothing."""
+        state.flow.push(tokens, last)
+
+    def check(self, state: WaveState, tokens: Sequence[int]) -> None:
+        """Raise what :meth:`push` would raise."""
+        state.flow.check(tokens)
+
+    def advance(self, states: Sequence[WaveState]) -> list[npt.NDArray[np.float32]]:
+        """Compute all that is ready: samples ``[n]`` at 24 kHz of each utterance, after those before."""
+        mels = self.flow.advance([state.flow for state in states])
+        last = [state.flow.last for state in states]
+        stretched = [
+            state.speed.push(self.vocoder.here(mel), is_last)
+            for state, mel, is_last in zip(states, mels, last, strict=True)
+        ]
+        waves = self.vocoder.advance([state.vocoder for state in states], stretched, last)
+        return self.vocoder.on_host(waves)
+
+    @contextmanager
+    def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[None]:
+        """Context in which these utterances advance; after an exception they are where they were before.
+
+        Whoever advances then gets the same audio as if nothing had been tried.
+        """
+        marks = [(state.flow.mark(), state.speed.mark(), state.vocoder.mark()) for state in states]
+        try:
+            yield
+        except BaseException:
+            for state, (flow, speed, vocoder) in zip(states, marks, strict=True):
+                self.flow.rewind(state.flow, flow)
+                state.speed.rewind(speed)
+                state.vocoder.rewind(vocoder)
+            raise
+
+    def close(self, state: WaveState) -> None:
+        """Free what the utterance holds; harmless when repeated."""
+        self.flow.close(state.flow)

@@ -1,0 +1,121 @@
+"""The flow on ONNX Runtime against torch's: batches of uneven lengths and pasts, and too few pages."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from small_flow import CONFIG, random_prompt, random_tokens
+from small_runtime import flows
+from streams import UTTERANCES, pieces_of
+
+from cosyvoice_runtime.flow.estimator import _accumulated, time_steps
+from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.onnx_cpu.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStream, accumulated_times
+from examples import examples
+
+TOLERANCE = 1e-4
+Both = tuple[Flow, OnnxFlow]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    return flows(tmp_path_factory.mktemp("flow"))
+
+
+def assert_mels_of_torch(flow: Flow, prompts, tokens, mels) -> None:
+    for prompt, row, mel in zip(prompts, tokens, mels, strict=True):
+        [expected] = flow.generate([prompt], [row])
+        np.testing.assert_allclose(mel, expected.numpy(), atol=TOLERANCE, rtol=0)
+
+
+def spoken(stream: OnnxFlowStream, prompts, queues) -> list[np.ndarray]:
+    """Mels of utterances that are pushed piece by piece, side by side; nothing of them is left."""
+    free = stream.pool.free_pages
+    states = [stream.open(prompt) for prompt in prompts]
+    mels: list[list[np.ndarray]] = [[] for _ in states]
+    while any(queues):
+        active = [row for row, queue in enumerate(queues) if queue]
+        for row in active:
+            piece = queues[row].pop(0)
+            states[row].push(piece, last=not queues[row])
+        for row, mel in zip(active, stream.advance([states[row] for row in active]), strict=True):
+            mels[row].append(mel)
+    for state in states:
+        stream.close(state)
+    assert stream.pool.free_pages == free
+    return [np.concatenate(mel, axis=1) for mel in mels]
+
+
+@settings(max_examples=examples(10, fresh=40))
+@given(UTTERANCES)
+def test_any_batch_of_streams_gives_torchs_mel_of_whole_utterances(both, utterances):
+    prompts = [random_prompt(prompt, seed) for seed, ((prompt, _), _) in enumerate(utterances)]
+    tokens = [random_tokens(length, seed) for seed, ((_, length), _) in enumerate(utterances)]
+    queues = [pieces_of(row, cuts) for row, (_, cuts) in zip(tokens, utterances, strict=True)]
+    mels = spoken(OnnxFlowStream(both[1], num_pages=60), prompts, queues)
+    assert_mels_of_torch(both[0], prompts, tokens, mels)
+
+
+def test_utterances_that_find_no_page_recompute_the_same_mel(both):
+    stream = OnnxFlowStream(both[1], num_pages=3)
+    prompts = [random_prompt(31, seed) for seed in range(3)]
+    tokens = [random_tokens(70, seed) for seed in range(3)]
+    mels = spoken(stream, prompts, [pieces_of(row, [25, 50]) for row in tokens])
+    assert stream.recomputing == 3
+    assert_mels_of_torch(both[0], prompts, tokens, mels)
+
+
+def test_rows_that_recompute_side_by_side_give_what_each_gives_alone(both, monkeypatch):
+    stream = OnnxFlowStream(both[1], num_pages=1)
+    lengths = [(31, 70), (0, 26), (12, 3), (50, 40)]
+    spans = []
+    for seed, (prompt_length, count) in enumerate(lengths):
+        state = stream.open(random_prompt(prompt_length, seed))
+        state.push(random_tokens(count, seed), last=True)
+        spans.append(state.whole(state.next_span()))
+    alone = [stream.recomputed([span])[0] for span in spans]
+    rows = []
+    run = both[1].estimator.run
+    monkeypatch.setattr(
+        both[1],
+        "estimator",
+        SimpleNamespace(run=lambda names, inputs: rows.append(len(inputs["x"])) or run(names, inputs)),
+    )
+    for mel, own in zip(stream.recomputed(spans), alone, strict=True):
+        np.testing.assert_array_equal(mel, own)
+    assert set(rows) == {2}  # one utterance, with guidance and without
+
+
+@pytest.mark.parametrize("prompt_length", [0, 27, 28, 60, 78])
+def test_utterances_share_the_pages_of_their_voice(both, prompt_length):
+    stream = OnnxFlowStream(both[1], num_pages=12)
+    prompt, tokens = random_prompt(prompt_length, 1), random_tokens(30, 1)
+    prefix = stream.prefix(prompt)
+    shared = max(prompt_length - CONFIG.lookahead_tokens, 0) // 25
+    assert 12 - stream.pool.free_pages == shared
+    mels = spoken(stream, [prefix] * 3, [[tokens] for _ in range(3)])
+    assert_mels_of_torch(both[0], [prompt] * 3, [tokens] * 3, mels)
+    stream.close(prefix)
+    assert stream.pool.free_pages == 12
+
+
+def test_more_than_a_call_takes_is_computed_in_several(both):
+    stream = OnnxFlowStream(both[1], num_pages=30)
+    prompt, tokens = random_prompt(10, 2), random_tokens(25 * MOST_BLOCKS + 60, 2)
+    mels = spoken(stream, [prompt], [[tokens]])
+    assert stream.calls == 2
+    assert_mels_of_torch(both[0], [prompt], [tokens], mels)
+
+
+@pytest.mark.parametrize("steps", [1, 4, 6, 10, 100])
+def test_times_are_torchs(steps):
+    for ours, torchs in zip(accumulated_times(steps), _accumulated(time_steps(steps)), strict=True):
+        np.testing.assert_allclose(ours, torchs.numpy(), atol=2e-7, rtol=0)
+
+
+def test_biases_of_the_times_are_torchs(both):
+    torchs = both[0].solver.time_biases.transpose(0, 1).numpy()
+    np.testing.assert_allclose(both[1].time_biases, torchs, atol=1e-4, rtol=0)
