@@ -155,7 +155,7 @@ def capture_graphs(
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
     """None where the plain modules take the steps."""
-    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.estimator)
+    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise)
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
         return None
     # defines Triton kernels, which only the CUDA build of torch brings
