@@ -120,8 +120,8 @@ def norm_attention(
         x, weight, bias, pages, places.page, places.table, places.unused, places.lengths, mixed, weights,
         step, rows, places.new_frames, places.before, len(places.lengths), places.table.shape[1],
         x.stride(0), pages.stride(0), attention * pages.stride(1),
-        channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), tile.repeat - 1, tile.stages,
-        chained,
+        channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), tile.repeat - 1,
+        tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
