@@ -34,9 +34,10 @@ Usage:
      5  benchmark           clients against the server, streaming or offline
      6  offline benchmark   without a server
 
-Variables: FAMILY (cosyvoice2, cosyvoice3: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO, VENV (system:
-the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, and the engine and the
-backend that need none; the demo's default), and COSYVOICE_* for every setting in docs/settings.md.
+Variables: FAMILY (cosyvoice2, cosyvoice3, cosyvoice300m: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO,
+VENV (system: the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, and the
+engine and the backend that need none; the demo's default), and COSYVOICE_* for every setting in
+docs/settings.md.
 TEXT
 }
 

@@ -5,7 +5,10 @@
     fetch_checkpoint.py OUT --source huggingface  or modelscope, made, or a directory of your own
     fetch_checkpoint.py OUT --family cosyvoice3   the published Fun-CosyVoice3-0.5B
 
-A directory that already holds a checkpoint, of CosyVoice2 or CosyVoice3, is left alone.
+    fetch_checkpoint.py OUT --family cosyvoice300m   the published CosyVoice-300M, to which whisper's
+                                                  multilingual.tiktoken must be added
+
+A directory that already holds a checkpoint, of any family, is left alone.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint import Layout, verify_checkpoint
 from cosyvoice_runtime.checkpoint.checksums import FILE_NAME, require_checksum, write_checksums
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, FAMILIES, Family
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, FAMILIES, Family
 from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
 
 DEMO_VOICE = Path(__file__).resolve().parent.parent / "demo_voice"
@@ -42,6 +45,7 @@ class Homes(NamedTuple):
 HOMES = {
     COSYVOICE2: Homes("FunAudioLLM/CosyVoice2-0.5B", "iic/CosyVoice2-0.5B"),
     COSYVOICE3: Homes("FunAudioLLM/Fun-CosyVoice3-0.5B-2512", "FunAudioLLM/Fun-CosyVoice3-0.5B-2512"),
+    COSYVOICE_300M: Homes("FunAudioLLM/CosyVoice-300M", "iic/CosyVoice-300M"),
 }
 
 

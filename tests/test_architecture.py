@@ -20,6 +20,7 @@ WITHOUT_TORCH = (
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {
     "checkpoint.as_torch", "checkpoint.huggingface", "checkpoint.making", "checkpoint.safetensors_writer",
+    "pipeline.chunked_token2wav", "pipeline.token2wav_families",
     "serving.token2wav.device", "serving.token2wav.torch_memory", "serving.token2wav.torch_runtime",
 }  # fmt: skip
 """What of them is there for torch: it reads weights for it, or makes and writes them."""

@@ -16,6 +16,11 @@ from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
+    from cosyvoice_runtime.checkpoint.config_cosyvoice300m import (
+        RegulatedEncoderConfig,
+        RegulatedFlowConfig,
+        ResamplingEstimatorConfig,
+    )
 
 Section = Mapping[str, Any]
 
@@ -144,9 +149,9 @@ class FlowConfig:
     token_rate: int
     cfg_rate: float
     """Classifier-free guidance: velocity = (1 + rate) * conditioned - rate * unconditioned."""
-    encoder: EncoderConfig | LookAheadConfig
+    encoder: EncoderConfig | LookAheadConfig | RegulatedEncoderConfig
     """What comes before the estimator."""
-    estimator: EstimatorConfig | DiTConfig
+    estimator: EstimatorConfig | DiTConfig | ResamplingEstimatorConfig
 
     @property
     def conformer(self) -> EncoderConfig:
@@ -165,6 +170,29 @@ class FlowConfig:
             CheckpointError: the flow is of another family.
         """
         return _of_cosyvoice2(self.estimator, EstimatorConfig)
+
+    @property
+    def fixed_chunks(self) -> bool:
+        """Whether an utterance sounds different with other chunks."""
+        return False
+
+    @property
+    def blockwise(self) -> EstimatorConfig | DiTConfig:
+        """The estimator, for what computes its blocks one after another.
+
+        Raises:
+            CheckpointError: it sees all frames at once.
+        """
+        # which builds upon this module
+        from cosyvoice_runtime.checkpoint.config_cosyvoice300m import ResamplingEstimatorConfig
+
+        if isinstance(self.estimator, ResamplingEstimatorConfig):
+            raise CheckpointError(f"{type(self.estimator).__name__} has no blocks")
+        return self.estimator
+
+    def frames(self, tokens: int) -> int:
+        """Mel frames of so many tokens."""
+        return self.frames_per_token * tokens
 
     def waits_for(self, tokens: int | None) -> int:
         """Tokens after a block that the flow waits for: as many as given, or with None all that it sees.
@@ -237,6 +265,20 @@ class ModelConfig:
     speech_lm: SpeechLMConfig
     flow: FlowConfig
     vocoder: VocoderConfig
+
+    @property
+    def regulated_flow(self) -> RegulatedFlowConfig:
+        """The flow, for what only CosyVoice-300M has.
+
+        Raises:
+            CheckpointError: it is another family's.
+        """
+        # which builds upon this module
+        from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
+
+        if not isinstance(self.flow, RegulatedFlowConfig):
+            raise CheckpointError(f"{type(self.flow).__name__} is another family's")
+        return self.flow
 
     @classmethod
     def from_sections(cls, sections: Mapping[str, Section], num_up_layers: int = 4) -> ModelConfig:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cosyvoice_runtime.audio.mel import MelFormat
 from cosyvoice_runtime.checkpoint.pronunciation import UNITS
 from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, END_OF_PROMPT, SPECIAL_TOKENS
+from cosyvoice_runtime.checkpoint.whisper_tokens import WHISPER_TOKENS
+
+QWEN2_VOCABULARY = "CosyVoice-BlankEN/vocab.json"
 
 
 @dataclass(frozen=True)
@@ -20,20 +24,34 @@ class Family:
         name: for the command line and messages.
         config_file: by which a directory is told to be of the family.
         speech_tokenizer: file of the ONNX speech tokenizer.
+        speech_codes: that it knows.
+        log_mel_frames_per_token: of its input (100 Hz).
+        vocabulary: file of the text tokenizer.
+        has_qwen2: whether the speech LM is a Qwen2, with that one's configuration and tokenizer.
         special_tokens: of the text tokenizer, in the order of their ids.
-        mel_high_hz: upper edge of the filters of the prompt's mel.
+        mel: of the prompt.
+        prompt_frames_per_token: to which a prompt's tokens and mel are cut; None where the flow stretches
+            tokens to whatever mel there is.
+        reads_speaker: whether the speech LM reads the speaker's embedding, but for instructions.
         usual_instruction: for words that are spoken as usual, where every prompt of the speech LM must hold
             an instruction; empty where none is needed.
         silent_tokens: speech codes without sound, of which only the first few of a run are spoken.
-        engines: values of ``tensorrt_llm.engine`` that can run the speech LM.
-        backends: values of ``token2wav.backend`` that can run flow and vocoder.
+        engines: values of ``tensorrt_llm.engine`` that can run the speech LM; none if no server speaks with
+            it.
+        backends: values of ``token2wav.backend`` that can run flow and vocoder; alike.
     """
 
     name: str
     config_file: str
     speech_tokenizer: str
+    speech_codes: int
+    log_mel_frames_per_token: int
+    vocabulary: str
+    has_qwen2: bool
     special_tokens: tuple[str, ...]
-    mel_high_hz: float
+    mel: MelFormat
+    prompt_frames_per_token: int | None
+    reads_speaker: bool
     usual_instruction: str
     silent_tokens: frozenset[int]
     engines: tuple[str, ...]
@@ -58,8 +76,14 @@ COSYVOICE2 = Family(
     name="cosyvoice2",
     config_file="cosyvoice2.yaml",
     speech_tokenizer="speech_tokenizer_v2.onnx",
+    speech_codes=6561,
+    log_mel_frames_per_token=4,
+    vocabulary=QWEN2_VOCABULARY,
+    has_qwen2=True,
     special_tokens=SPECIAL_TOKENS,
-    mel_high_hz=8000.0,
+    mel=MelFormat(),
+    prompt_frames_per_token=2,
+    reads_speaker=False,
     usual_instruction="",
     silent_tokens=frozenset(),
     engines=("torch", "onnx", "tensorrt_llm", "vllm"),
@@ -69,11 +93,36 @@ COSYVOICE3 = Family(
     name="cosyvoice3",
     config_file="cosyvoice3.yaml",
     speech_tokenizer="speech_tokenizer_v3.onnx",
+    speech_codes=6561,
+    log_mel_frames_per_token=4,
+    vocabulary=QWEN2_VOCABULARY,
+    has_qwen2=True,
     special_tokens=COSYVOICE3_TOKENS,
-    mel_high_hz=12_000.0,
+    mel=MelFormat(high_hz=12_000.0),
+    prompt_frames_per_token=2,
+    reads_speaker=False,
     usual_instruction=f"You are a helpful assistant.{END_OF_PROMPT}",
     silent_tokens=frozenset({1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323}),
     engines=("torch", "onnx"),
     backends=("torch",),
 )
-FAMILIES = (COSYVOICE2, COSYVOICE3)
+COSYVOICE_300M = Family(
+    name="cosyvoice300m",
+    config_file="cosyvoice.yaml",
+    speech_tokenizer="speech_tokenizer_v1.onnx",
+    speech_codes=4096,
+    log_mel_frames_per_token=2,
+    vocabulary="multilingual.tiktoken",
+    has_qwen2=False,
+    special_tokens=WHISPER_TOKENS,
+    mel=MelFormat(sample_rate=22_050, hop=256, fft_size=1024),
+    prompt_frames_per_token=None,
+    reads_speaker=True,
+    usual_instruction="",
+    silent_tokens=frozenset(),
+    engines=(),
+    backends=(),
+)
+PUBLISHED_PROMPT_RATE = 24_000
+"""At which the published code reads every family's prompts, see :class:`MelFormat`."""
+FAMILIES = (COSYVOICE2, COSYVOICE3, COSYVOICE_300M)

@@ -12,13 +12,14 @@ from cosyvoice_runtime.errors import CheckpointError
 Part = Literal["llm", "flow", "hift"]
 PARTS: tuple[Part, ...] = get_args(Part)
 SPEAKERS = "spk2info.pt"
-TEXT_FILES = ("config.json", "vocab.json", "merges.txt", "tokenizer_config.json")
+QWEN2_FILES = ("config.json", "merges.txt", "tokenizer_config.json")
 FILES = (
     *(family.config_file for family in FAMILIES),
     *(f"{part}.{suffix}" for part in PARTS for suffix in ("safetensors", "pt")),
     *(family.speech_tokenizer for family in FAMILIES),
     "campplus.onnx",
-    *(f"CosyVoice-BlankEN/{name}" for name in TEXT_FILES),
+    *dict.fromkeys(family.vocabulary for family in FAMILIES),
+    *(f"CosyVoice-BlankEN/{name}" for name in QWEN2_FILES),
     SPEAKERS,
 )
 """Every file of a checkpoint that is read."""
@@ -80,7 +81,7 @@ class Layout:
 
     @property
     def vocabulary(self) -> Path:
-        return self._file("CosyVoice-BlankEN/vocab.json")
+        return self._file(self.family.vocabulary)
 
     @property
     def merges(self) -> Path:

@@ -15,9 +15,19 @@ from cosyvoice_runtime.checkpoint.config import (
     SpeechLMConfig,
     VocoderConfig,
 )
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig, OneTableSpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice300m import (
+    RegulatedEncoderConfig,
+    ResamplingEstimatorConfig,
+    TransformerLMConfig,
+)
 from cosyvoice_runtime.checkpoint.layout import Part
 from cosyvoice_runtime.checkpoint.schema_cosyvoice3 import dit_schema, look_ahead_schema
+from cosyvoice_runtime.checkpoint.schema_cosyvoice300m import (
+    regulated_encoder_schema,
+    resampling_estimator_schema,
+    transformer_lm_schema,
+)
 from cosyvoice_runtime.checkpoint.shapes import Schema as Schema
 from cosyvoice_runtime.checkpoint.shapes import Shape as Shape
 from cosyvoice_runtime.checkpoint.shapes import convolution, linear, norm, prefixed
@@ -36,7 +46,12 @@ def part_schema(part: Part, config: ModelConfig) -> Schema:
 
 
 def llm_schema(config: SpeechLMConfig) -> Schema:
-    """``llm.pt``: the Qwen2 decoder, its tied text table, and the speech tables and head."""
+    """``llm.pt``."""
+    return _SPEECH_LMS[type(config)](config)
+
+
+def _qwen2_speech_lm(config: SpeechLMConfig) -> Schema:
+    """The Qwen2 decoder, its tied text table, and the speech tables and head."""
     width = config.hidden_size
     schema: Schema = {} if config.control_rows else {"llm_embedding.weight": (2, width)}
     schema["llm.model.model.embed_tokens.weight"] = (config.text_vocab_size, width)
@@ -244,4 +259,11 @@ _FLOW_PARTS: dict[type, Callable[[Any, FlowConfig], Schema]] = {
     EstimatorConfig: _estimator,
     LookAheadConfig: look_ahead_schema,
     DiTConfig: dit_schema,
+    RegulatedEncoderConfig: regulated_encoder_schema,
+    ResamplingEstimatorConfig: resampling_estimator_schema,
+}
+_SPEECH_LMS: dict[type, Callable[[Any], Schema]] = {
+    SpeechLMConfig: _qwen2_speech_lm,
+    OneTableSpeechLMConfig: _qwen2_speech_lm,
+    TransformerLMConfig: transformer_lm_schema,
 }

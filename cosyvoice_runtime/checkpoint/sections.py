@@ -7,10 +7,10 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.checkpoint import hyperpyyaml
+from cosyvoice_runtime.checkpoint import config_cosyvoice300m, hyperpyyaml
 from cosyvoice_runtime.checkpoint.config import WHOLE_TEXTS, ModelConfig, Section
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import config_from_sections
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
@@ -23,7 +23,8 @@ LARGEST_NUMBER = 10_000_000
 
 
 def load_config(directory: str | Path) -> ModelConfig:
-    """Architecture from the family's yaml file and ``CosyVoice-BlankEN/config.json``, read as plain data.
+    """Architecture from the family's yaml file and, where its speech LM is a Qwen2, from
+    ``CosyVoice-BlankEN/config.json``, read as plain data.
 
     Raises:
         CheckpointError: a file or key is missing or damaged, or the directory describes a model of another
@@ -31,12 +32,13 @@ def load_config(directory: str | Path) -> ModelConfig:
     """
     layout = Layout(directory)
     tree = hyperpyyaml.read(layout.config)
-    qwen2 = read_json(layout.qwen2_config)
+    files = [layout.config, *([layout.qwen2_config] if layout.family.has_qwen2 else [])]
+    qwen2 = read_json(layout.qwen2_config) if layout.family.has_qwen2 else {}
     try:
         config = CONFIGS[layout.family](tree, qwen2)
         check_numbers(config)
     except (CheckpointError, TypeError, ValueError, LookupError, ArithmeticError) as error:
-        raise CheckpointError(f"{layout.config} with {layout.qwen2_config}: {error}") from error
+        raise CheckpointError(f"{' with '.join(map(str, files))}: {error}") from error
     return config
 
 
@@ -102,11 +104,36 @@ def cosyvoice3_config(tree: Mapping[str, Any], qwen2: Section) -> ModelConfig:
     )
 
 
+def cosyvoice300m_config(tree: Mapping[str, Any], qwen2: Section) -> ModelConfig:  # noqa: ARG001
+    """Out of ``cosyvoice.yaml``, which says everything."""
+    resolve = hyperpyyaml.Resolver(tree).resolve
+    llm = _arguments("llm", resolve(tree.get("llm")), "TransformerLM")
+    flow = _arguments("flow", resolve(tree.get("flow")), "MaskedDiffWithXvec")
+    hift = _arguments("hift", resolve(tree.get("hift")), "HiFTGenerator")
+    cfm = _arguments("flow.decoder", flow.get("decoder"), "ConditionalCFM")
+    regulator = flow.get("length_regulator")
+    return config_cosyvoice300m.config_from_sections(
+        {
+            "llm": llm,
+            "text_encoder": _arguments("llm.text_encoder", llm.get("text_encoder"), "ConformerEncoder"),
+            "llm_transformer": _arguments("llm.llm", llm.get("llm"), "TransformerEncoder"),
+            "flow": flow,
+            "flow_encoder": _arguments("flow.encoder", flow.get("encoder"), "ConformerEncoder"),
+            "length_regulator": _arguments("flow.length_regulator", regulator, "InterpolateRegulator"),
+            "cfm": {**cfm, "cfm_params": _unwrapped(cfm.get("cfm_params"))},
+            "estimator": _arguments("flow.decoder.estimator", cfm.get("estimator"), "ConditionalDecoder"),
+            "hift": hift,
+            "f0": _arguments("hift.f0_predictor", hift.get("f0_predictor"), "ConvRNNF0Predictor"),
+        }
+    )
+
+
 CONFIGS: dict[Family, Callable[[Mapping[str, Any], Section], ModelConfig]] = {
     COSYVOICE2: cosyvoice2_config,
     COSYVOICE3: cosyvoice3_config,
+    COSYVOICE_300M: cosyvoice300m_config,
 }
-"""Content of the family's yaml file and the Qwen2 ``config.json`` to an architecture."""
+"""Content of the family's yaml file and the Qwen2 ``config.json``, if it has one, to an architecture."""
 
 
 def _arguments(key: str, node: Any, class_name: str) -> dict[str, Any]:

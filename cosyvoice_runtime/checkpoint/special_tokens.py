@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.pronunciation import UNITS
+from cosyvoice_runtime.checkpoint.whisper_tokens import read_ranks
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.checkpoint.layout import Layout
@@ -57,5 +58,7 @@ def end_of_prompt_id(layout: Layout) -> int | None:
 
 def tokenizer_length(layout: Layout) -> int:
     """Number of text ids in use: the byte-level vocabulary and the family's special tokens (CosyVoice2:
-    151663)."""
-    return len(read_json(layout.vocabulary)) + len(layout.family.special_tokens)
+    151663, CosyVoice-300M: 51866)."""
+    family = layout.family
+    read = read_json if family.has_qwen2 else read_ranks
+    return len(read(layout.vocabulary)) + len(family.special_tokens)

@@ -65,7 +65,7 @@ def _caught(check: Callable[[], Iterable[str]]) -> list[str]:
 
 
 def _tokenizer_problems(layout: Layout, config: ModelConfig | None) -> Iterator[str]:
-    for path in (layout.tokenizer_config, layout.merges):
+    for path in (layout.tokenizer_config, layout.merges) if layout.family.has_qwen2 else ():
         if not path.stat().st_size:
             yield f"{path}: is empty"
     length = tokenizer_length(layout)

@@ -8,6 +8,7 @@ the attention mask is the look-ahead layer's three tokens.
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -69,10 +70,26 @@ class LookAhead(nn.Module):
         )
 
 
+class RelativeLayerSizes(Protocol):
+    """Of a layer of relative attention."""
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def num_heads(self) -> int: ...
+
+    @property
+    def head_dim(self) -> int: ...
+
+    @property
+    def feed_forward_width(self) -> int: ...
+
+
 class EncoderLayer(nn.Module):
     """Pre-norm attention with Transformer-XL relative positions, then a SiLU feed-forward."""
 
-    def __init__(self, config: EncoderConfig, layout: PastLayout) -> None:
+    def __init__(self, config: RelativeLayerSizes, layout: PastLayout) -> None:
         super().__init__()
         width = config.width
         self.heads = config.num_heads

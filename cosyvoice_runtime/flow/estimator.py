@@ -61,10 +61,23 @@ class ResnetBlock(nn.Module):
         return self.second(hidden, past) + self.shortcut(x)
 
 
+class BlockSizes(Protocol):
+    """Of a transformer block."""
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def num_heads(self) -> int: ...
+
+    @property
+    def head_dim(self) -> int: ...
+
+
 class TransformerBlock(nn.Module):
     """Pre-norm self-attention and a GELU feed-forward."""
 
-    def __init__(self, config: EstimatorConfig, layout: PastLayout) -> None:
+    def __init__(self, config: BlockSizes, layout: PastLayout) -> None:
         super().__init__()
         channels, inner = config.channels, config.num_heads * config.head_dim
         self.heads = config.num_heads

@@ -234,7 +234,7 @@ class Flow(FlowInputs):
         return self._noise[frame.clamp(max=MAX_FRAMES - 1)]  # rows may be padded beyond the longest utterance
 
     def attention_of_whole(self, spans: Sequence[TokenSpan], streaming: bool) -> FlowAttention:
-        rate, encoder, estimator = self.config.frames_per_token, self.config.encoder, self.config.estimator
+        rate, encoder, estimator = self.config.frames_per_token, self.config.encoder, self.config.blockwise
         counts = [span.count for span in spans]
         frames = [rate * count for count in counts]
 

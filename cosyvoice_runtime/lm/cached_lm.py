@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.lm.host_steps import fed_slots
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.network import KVCache
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.sampling import Blocked, SamplerState
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.lm.tensor_sampling import sample_batch
 from cosyvoice_runtime.transfer import integers
 
@@ -22,7 +23,7 @@ SPAN_STEP = 64
 class CachedLM:
     """`host_steps.CachedNetwork` with logits as tensors."""
 
-    def __init__(self, lm: SpeechLM, cache: KVCache) -> None:
+    def __init__(self, lm: SpeechDecoder, cache: KVCache) -> None:
         self._lm = lm
         self._cache = cache
 

@@ -12,6 +12,7 @@ from cosyvoice_runtime.lm.host_steps import HostSteps
 from cosyvoice_runtime.lm.network import KVCache, SpeechLM
 from cosyvoice_runtime.lm.running_batch import RunningBatch, Steps
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.lm.step_graphs import LogitsStep
 
 
@@ -30,11 +31,14 @@ class BatchDecoder(RunningBatch):
         captured_step: what is captured, before the draws; None captures the network's own step.
         draw: draws after captured passes over prompts.
         step_draw: draws in captured steps; None takes ``draw``.
+
+    Raises:
+        ValueError: a network whose steps can't be captured.
     """
 
     def __init__(
         self,
-        lm: SpeechLM,
+        lm: SpeechDecoder,
         slots: int,
         max_len: int,
         capture: GraphCapture | None = None,
@@ -48,6 +52,10 @@ class BatchDecoder(RunningBatch):
         if capture is None:
             steps = HostSteps(CachedLM(lm, cache), cache, prefill_batch, lm.config.fill_id)
         else:
+            if not isinstance(lm, SpeechLM):
+                raise ValueError(
+                    f"only the steps of a SpeechLM are captured, not those of a {type(lm).__name__}"
+                )
             step = captured_step or lm.decode_step
             draws = StepDraws(draw, step_draw or draw)
             steps = DeviceSteps(lm, cache, prefill_batch, capture, step, draws)

@@ -20,6 +20,7 @@ from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.cache_slots import CacheSlots
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder, store_by_columns
 from cosyvoice_runtime.transfer import integers
 from cosyvoice_runtime.untouched_zeros import untouched_zeros
 
@@ -197,7 +198,7 @@ class DecoderLayer(nn.Module):
         return x + self.mlp(self.mlp_norm(x))
 
 
-class SpeechLM(nn.Module):
+class SpeechLM(SpeechDecoder):
     """Text and speech tokens in, logits over the speech rows out."""
 
     def __init__(self, config: SpeechLMConfig) -> None:
@@ -229,16 +230,8 @@ class SpeechLM(nn.Module):
         state = fused_tensors(config, tensors)
         model.load_state_dict({name: t.to(device, dtype) for name, t in state.items()}, assign=True)
         if model.device.type == "cpu":
-            _store_by_columns(model)
+            store_by_columns(model)
         return model.eval().requires_grad_(False)
-
-    @property
-    def device(self) -> torch.device:
-        return self.norm.weight.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.norm.weight.dtype
 
     def embed(self, parts: Sequence[PromptPart]) -> Tensor:
         """Embeddings [T, hidden] of parts, in order."""
@@ -277,40 +270,6 @@ class SpeechLM(nn.Module):
             x = layer(x, index, place, cache)
         return self.norm(x)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """float32 logits [..., speech_rows] of hidden states [..., hidden]."""
-        return self.head(hidden).float()
-
-    def prefill(self, embeddings: Tensor, start: int, cache: CacheView) -> Tensor:
-        """Feed embeddings [T, hidden] to the one slot of ``cache``, from position ``start`` on.
-
-        Returns:
-            float32 logits [speech_rows] after the last of them.
-        """
-        positions = torch.arange(start, start + len(embeddings), device=embeddings.device)
-        hidden = self(embeddings[None], positions[None], cache, start + len(embeddings))
-        return self.logits(hidden[0, -1])
-
-    def prefill_batch(self, prompts: Sequence[Tensor], starts: Sequence[int], cache: CacheView) -> Tensor:
-        """`prefill` of several slots in one pass.
-
-        Shorter prompts repeat their last position up to the length of the longest, which writes what is
-        there already.
-
-        Args:
-            prompts: [T, hidden] embeddings for each slot of ``cache``, T of its own.
-            starts: position of each prompt's first embedding.
-
-        Returns:
-            float32 logits [B, speech_rows] after the last position of each prompt.
-        """
-        lengths = integers([len(prompt) for prompt in prompts], self.device)
-        steps = torch.arange(max(map(len, prompts)), device=self.device).minimum(lengths[:, None] - 1)
-        embeddings = torch.cat(list(prompts))[steps + (lengths.cumsum(0) - lengths)[:, None]]
-        positions = steps + integers(starts, self.device)[:, None]
-        span = max(start + len(prompt) for start, prompt in zip(starts, prompts, strict=True))
-        return self.logits(self(embeddings, positions, cache, span)[:, -1])
-
     def prefill_codes(
         self, codes: Tensor, lengths: Tensor, starts: Tensor, cache: CacheView, span: int | None
     ) -> Tensor:
@@ -332,23 +291,6 @@ class SpeechLM(nn.Module):
         positions = torch.arange(codes.shape[1], device=codes.device) + starts[:, None]
         hidden = self(self.embed_codes(codes), positions.clamp(max=cache.max_len - 1), cache, span)
         return self.logits(hidden[torch.arange(len(codes), device=codes.device), lengths - 1])
-
-    def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
-        """Feed one speech token per slot.
-
-        Shapes depend on the number of slots and ``span`` alone and nothing is read back to the host, so
-        a step can be captured in a CUDA graph. A slot that has nothing to feed passes any token at its
-        next free position: what is written there is overwritten before it is ever attended to.
-
-        Args:
-            tokens: [S] int64 speech ids.
-            positions: [S] int64, each below ``span``.
-
-        Returns:
-            float32 logits [S, speech_rows].
-        """
-        embeddings = self.speech_embedding(tokens)[:, None]
-        return self.logits(self(embeddings, positions[:, None], cache, span)[:, 0])
 
     def _table(self, table: Table) -> nn.Embedding:
         return cast(nn.Embedding, getattr(self, f"{table.value}_embedding"))
@@ -373,16 +315,6 @@ class SpeechLM(nn.Module):
         mask = torch.zeros(hidden.shape, device=hidden.device, dtype=dtype)
         mask.masked_fill_(hidden, float("-inf"))
         return mask[:, None].repeat(1, 1, self.config.num_heads // self.config.num_kv_heads, 1)
-
-
-def _store_by_columns(model: nn.Module) -> None:
-    """Lay linear weights out column by column: a CPU multiplies one vector by them in 0.6 of the time.
-
-    It costs nothing with more vectors, and a GPU has no need for it.
-    """
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            module.weight.data = module.weight.data.t().contiguous().t()
 
 
 def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

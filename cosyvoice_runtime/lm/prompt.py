@@ -1,29 +1,35 @@
-"""What the speech LM is fed: runs of ids, each read through one of its three embedding tables."""
+"""What the speech LM is fed: runs of ids, each read through one of its embedding tables, and who speaks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 
 
 class Table(Enum):
-    """Embedding tables of the speech LM."""
+    """What a part of a prompt is read through: :data:`TABLES`, or a projection."""
 
     CONTROL = "control"
     TEXT = "text"
     SPEECH = "speech"
+    SPEAKER = "speaker"
+    """A projection: the one item of such a part is a speaker embedding."""
+
+
+TABLES = (Table.CONTROL, Table.TEXT, Table.SPEECH)
+"""Embedding tables of the speech LM."""
 
 
 class PromptPart(NamedTuple):
-    """Consecutive ids of one table."""
+    """Consecutive ids of one table, or a speaker embedding."""
 
     table: Table
-    ids: Sequence[int]
+    ids: Sequence[Any]
 
 
 CONTROL_ROWS = 2
@@ -56,12 +62,14 @@ class Prompt:
         prompt_speech: speech tokens of the reference audio at 25 Hz.
         lead_text: ids of an instruction that stands before all other text, also where text comes in blocks:
             CosyVoice3's, up to ``<|endofprompt|>``.
+        speaker: embedding of the voice, for a speech LM that reads it (CosyVoice-300M's); empty for none.
     """
 
     text: Sequence[int]
     prompt_text: Sequence[int] = ()
     prompt_speech: Sequence[int] = ()
     lead_text: Sequence[int] = ()
+    speaker: Sequence[float] = ()
 
     @property
     def all_text(self) -> list[int]:
@@ -77,9 +85,11 @@ class Prompt:
         check_speech("prompt_speech", self.prompt_speech, config)
 
     def parts(self) -> list[PromptPart]:
-        """Layout ``[sos] [lead_text prompt_text text] [task_id] [prompt_speech]``."""
+        """Layout ``[sos] [speaker] [lead_text prompt_text text] [task_id] [prompt_speech]``."""
+        speaker = [PromptPart(Table.SPEAKER, (tuple(self.speaker),))] if len(self.speaker) else []
         return [
             SOS,
+            *speaker,
             PromptPart(Table.TEXT, self.all_text),
             TASK,
             PromptPart(Table.SPEECH, self.prompt_speech),

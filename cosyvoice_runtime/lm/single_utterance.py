@@ -6,14 +6,14 @@ from collections.abc import Generator
 
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
-from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
 from cosyvoice_runtime.lm.running_batch import DEFAULT_OPTIONS
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 
 
 def generate(
-    lm: SpeechLM, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS
+    lm: SpeechDecoder, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS
 ) -> Generator[int, None, FinishReason]:
     """Yield the speech tokens of one utterance as they are drawn.
 
@@ -36,7 +36,7 @@ def generate(
 
 
 def generate_all(
-    lm: SpeechLM, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS
+    lm: SpeechDecoder, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS
 ) -> tuple[list[int], FinishReason]:
     """The speech tokens of one utterance and why they ended; raises as :func:`generate`."""
     tokens: list[int] = []

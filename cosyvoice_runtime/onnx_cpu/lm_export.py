@@ -18,7 +18,7 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.compiled.manifest import FILE_NAME
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.prompt import Table
+from cosyvoice_runtime.lm.prompt import TABLES
 from cosyvoice_runtime.lm.published_tensors import outer_tensors
 from cosyvoice_runtime.onnx_cpu.lm_files import WEIGHT_FORMATS, LmFiles, wanted_manifest, why_not_usable
 from cosyvoice_runtime.onnx_cpu.lm_graph import Tensors, matrix_bytes, write_graph
@@ -83,7 +83,7 @@ def write_lm(config: SpeechLMConfig, tensors: Tensors, files: LmFiles, weight_fo
         with weights.open("wb") as file:
             onnx.save(write_graph(config, tensors, each, file), model)
     outer = outer_tensors(config, tensors)
-    for table in Table:
+    for table in TABLES:
         rows = outer[f"{table.value}_embedding.weight"]
         np.save(files.table(table), rows)
     write_checksums(files.directory, [path.name for path in files.directory.iterdir()])

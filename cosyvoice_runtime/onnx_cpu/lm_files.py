@@ -9,7 +9,7 @@ from cosyvoice_runtime.checkpoint.checksums import damages
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.compiled.manifest import Manifest, own_code, stale_reasons
 from cosyvoice_runtime.errors import EngineFileError
-from cosyvoice_runtime.lm.prompt import Table
+from cosyvoice_runtime.lm.prompt import TABLES, Table
 from cosyvoice_runtime.sha256 import sha256_of
 
 MODEL, WEIGHTS = "model.onnx", "weights.bin"
@@ -60,7 +60,7 @@ class LmFiles(NamedTuple):
     @property
     def required(self) -> list[str]:
         """Names of those that are always there."""
-        return [path.name for path in (self.model, self.weights, *map(self.table, Table))]
+        return [path.name for path in (self.model, self.weights, *map(self.table, TABLES))]
 
 
 def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmFiles:

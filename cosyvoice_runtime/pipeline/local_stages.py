@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits
@@ -16,7 +16,9 @@ from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.networks import OpenBatch
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
-from cosyvoice_runtime.wave.token2wav import Token2Wav
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.pipeline.token2wav_families import AnyToken2Wav
 
 
 class LocalStages:
@@ -29,7 +31,7 @@ class LocalStages:
     def __init__(
         self,
         open_batch: OpenBatch,
-        token2wav: Token2Wav,
+        token2wav: AnyToken2Wav,
         silent_tokens: Collection[int] = (),
     ) -> None:
         self._open_batch = open_batch
@@ -109,7 +111,7 @@ class LocalStages:
 class GivenTokens(LocalStages):
     """Speech tokens that are there already, in place of those of a speech LM."""
 
-    def __init__(self, tokens: Iterable[int], token2wav: Token2Wav) -> None:
+    def __init__(self, tokens: Iterable[int], token2wav: AnyToken2Wav) -> None:
         self._tokens = tokens
         self._token2wav = token2wav
         self._states = {}

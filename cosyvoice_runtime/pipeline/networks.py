@@ -14,10 +14,11 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.running_batch import RunningBatch
-from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 if TYPE_CHECKING:
     import torch
+
+    from cosyvoice_runtime.pipeline.token2wav_families import AnyToken2Wav
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Networks:
 
     lm: Any
     open_batch: OpenBatch
-    token2wav: Token2Wav
+    token2wav: AnyToken2Wav
 
 
 def require_runtime(name: str) -> None:
@@ -100,8 +101,11 @@ class Placing:
 def open_networks(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
     """
     Raises:
-        CheckpointError: a file is missing or damaged, or its networks have no graphs.
+        CheckpointError: a file is missing or damaged.
+        InvalidInput: the runtime can't run the checkpoint's networks.
     """
+    if placing.runtime == "onnx" and "onnx" not in layout.family.backends:
+        raise InvalidInput("runtime", "onnx", f"torch with a checkpoint of {layout.family.name}")
     logger.info("loading %s for runtime %s on %s", layout.directory, placing.runtime, placing.device)
     return (_on_torch if placing.runtime == "torch" else _on_onnx_runtime)(layout, config, placing)
 
@@ -113,19 +117,15 @@ def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks
     import torch
 
     from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-    from cosyvoice_runtime.flow.flow import Flow
-    from cosyvoice_runtime.flow.stream import FlowStream
-    from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
-    from cosyvoice_runtime.vocoder import HiFT, HiFTStream
+    from cosyvoice_runtime.lm.decoder import BatchDecoder
+    from cosyvoice_runtime.lm.families import load_speech_lm
+    from cosyvoice_runtime.pipeline.token2wav_families import Precision, load_token2wav
 
     device, float32 = placing.device, torch.float32
-    tensors = load_tensors(layout, "flow", config)
-    flow = Flow.from_tensors(config.flow, tensors, device, placing.flow_dtype or float32, placing.ode_steps)
-    tensors = load_tensors(layout, "hift", config)
-    vocoder = HiFT.from_tensors(config.vocoder, tensors, device, placing.vocoder_dtype or float32)
     tensors = load_tensors(layout, "llm", config)
-    lm = SpeechLM.from_tensors(config.speech_lm, tensors, device, placing.lm_dtype or float32)
-    token2wav = Token2Wav(FlowStream(flow, FLOW_PAGES), HiFTStream(vocoder), placing.lookahead_frames)
+    lm = load_speech_lm(config.speech_lm, tensors, device, placing.lm_dtype or float32)
+    precision = Precision(placing.flow_dtype or float32, placing.vocoder_dtype or float32)
+    token2wav = load_token2wav(layout, config, device, precision, placing.ode_steps, placing.lookahead_frames)
     return Networks(lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions), token2wav)
 
 
@@ -138,6 +138,7 @@ def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> N
     from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
     from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
     from cosyvoice_runtime.onnx_cpu.wave_files import wave_directory
+    from cosyvoice_runtime.wave.token2wav import Token2Wav
 
     folder, threads = placing.folder_of(layout.directory), placing.threads
     lm_folder = folder / f"speech_lm-{placing.weight_format}"

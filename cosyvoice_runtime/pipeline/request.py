@@ -119,15 +119,18 @@ def prompt_layout(
     marker = tokenizer.id_of(END_OF_PROMPT) if front_end.family.needs_end_of_prompt else None
     if request.instruct_text is not None:
         return lambda segment: _prompt(instruct(tokenizer, request.instruct_text or "", segment), marker)
+    speaker = request.voice.speaker_embedding.tolist() if front_end.family.reads_speaker else ()
     if request.cross_lingual or not request.voice.transcript:
         front_end.require_end_of_prompt("target_text", request.text)
-        return lambda segment: _prompt(cross_lingual(tokenizer, segment), marker)
+        return lambda segment: _prompt(cross_lingual(tokenizer, segment), marker, speaker=speaker)
     front_end.require_end_of_prompt("reference_text", request.voice.transcript, request.text)
     transcript = front_end.transcript(request.voice.transcript, request.language)
     speech = request.voice.speech_tokens.tolist()
-    return lambda segment: _prompt(zero_shot(tokenizer, transcript, segment), marker, speech)
+    return lambda segment: _prompt(zero_shot(tokenizer, transcript, segment), marker, speech, speaker)
 
 
-def _prompt(text: TextPrompt, marker: int | None, speech: Sequence[int] = ()) -> Prompt:
+def _prompt(
+    text: TextPrompt, marker: int | None, speech: Sequence[int] = (), speaker: Sequence[float] = ()
+) -> Prompt:
     lead, prompt_text = parted(text.prompt_ids, marker)
-    return Prompt(text.target_ids, prompt_text, speech, lead)
+    return Prompt(text.target_ids, prompt_text, speech, lead, speaker)

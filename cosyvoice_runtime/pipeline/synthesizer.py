@@ -29,7 +29,7 @@ from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
-from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
@@ -117,7 +117,7 @@ class Synthesizer:
             runtime, device, lm_dtype, flow_dtype, vocoder_dtype, threads, weight_format, exported,
             lookahead_frames, ode_steps,
         )  # fmt: skip
-        tokenizer = TextTokenizer(layout.vocabulary.parent, family.special_tokens)
+        tokenizer = read_tokenizer(layout)
         words = Lexicon.read(lexicon, family.special_tokens) if lexicon else None
         extractors = Extractors(layout, threads)
         return cls(
@@ -126,7 +126,12 @@ class Synthesizer:
             open_networks(layout, config, placing),
             _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
             extractors,
-            import_speakers(load_speakers(layout), tokenizer.decode, extractors.checkpoint_id),
+            import_speakers(
+                load_speakers(layout),
+                tokenizer.decode,
+                extractors.checkpoint_id,
+                family.prompt_frames_per_token,
+            ),
             family,
         )
 

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.errors import CosyVoiceError, StageError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -61,6 +61,10 @@ class Playback:
         self._end = seconds + (now if self._end is None else max(self._end, now))
 
 
+MORE_THAN_ANY = 1_000_000
+"""Tokens that no utterance has."""
+
+
 @dataclass(frozen=True)
 class HopPolicy:
     """Chunks end where the flow's blocks end and grow with the audio the client still has to play.
@@ -78,6 +82,11 @@ class HopPolicy:
         token_rate: tokens per second.
         cut_prompts: whether a longer prompt is cut at its start, so that the first chunk needs no more than
             ``min_first_tokens``.
+        fixed_chunks: whether an utterance sounds different with other chunks. They then begin after the
+            prompt.
+
+    Raises:
+        InvalidInput: prompts are to be cut where chunks don't depend on them.
     """
 
     block_tokens: int
@@ -87,6 +96,11 @@ class HopPolicy:
     max_hop_tokens: int
     token_rate: int
     cut_prompts: bool = False
+    fixed_chunks: bool = False
+
+    def __post_init__(self) -> None:
+        if self.cut_prompts and self.fixed_chunks:
+            raise InvalidInput("cut_prompts", True, "this checkpoint's chunks don't depend on the prompt")
 
     @classmethod
     def of(cls, flow: FlowConfig, settings: CosyVoice2Settings) -> HopPolicy:
@@ -99,7 +113,12 @@ class HopPolicy:
             max_hop_tokens=settings.max_hop_tokens,
             token_rate=flow.token_rate,
             cut_prompts=settings.cut_prompts,
+            fixed_chunks=flow.fixed_chunks,
         )
+
+    def offline(self) -> HopPolicy:
+        """For a request that is answered as a whole: where chunks are heard, it is one chunk."""
+        return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY) if self.fixed_chunks else self
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None is not yet.
@@ -130,6 +149,7 @@ class HopPolicy:
 
     def _boundary_after(self, prompt_tokens: int, end: int) -> int:
         """First block boundary at or after ``end`` new tokens."""
+        prompt_tokens = 0 if self.fixed_chunks else prompt_tokens
         return -(-(prompt_tokens + end) // self.block_tokens) * self.block_tokens - prompt_tokens
 
 
@@ -244,7 +264,7 @@ class Speech:
         self._request = request
         self._seed = fresh_seed() if request.seed is None else request.seed
         self._stages = stages
-        self._hop = hop
+        self._hop = hop if request.streaming else hop.offline()
         self._cushion_s = cushion_s if request.streaming else lambda: OFFLINE_CUSHION_S
         self._voice = hop.flow_voice(request.voice)
 

@@ -75,8 +75,8 @@ class AudioTokenizer(ReferenceModel):
     output = "prompt_speech_tokens"
 
     def open(self, settings: ExtractorSettings) -> Extractor:
-        path = Layout(settings.checkpoint_dir).speech_tokenizer
-        return SpeechTokenizer(path, threads=settings.threads, engine=engine_of(settings, "speech_tokenizer"))
+        engine = engine_of(settings, "speech_tokenizer")
+        return SpeechTokenizer.of(Layout(settings.checkpoint_dir), settings.threads, engine)
 
 
 class SpeakerEmbedding(ReferenceModel):

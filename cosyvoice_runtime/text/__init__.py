@@ -1,6 +1,7 @@
 """Text in: normalise, split, tokenise, lay out the prompt of the speech LM."""
 
 from cosyvoice_runtime.text.clauses import Clause, ClauseStream
+from cosyvoice_runtime.text.families import read_tokenizer
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.segment_stream import EAGER, SegmentStream
@@ -19,5 +20,6 @@ __all__ = [
     "TextTokenizer",
     "cross_lingual",
     "instruct",
+    "read_tokenizer",
     "zero_shot",
 ]

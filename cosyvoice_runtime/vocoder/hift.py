@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.vocoder.rows import Rows, Trim
-from cosyvoice_runtime.vocoder.source import HarmonicSource
+from cosyvoice_runtime.vocoder.source import HarmonicSource, PhaseCarry
 from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, F0_KERNEL, F0_LAYERS, UpsamplingStage, stages
 from cosyvoice_runtime.wave.vocoder_state import UtteranceNoise
 from cosyvoice_runtime.wave.vocoder_weights import plain_weights
@@ -341,9 +341,9 @@ class HiFT(nn.Module):
         return self.f0_predictor(mel, self._rows(mel))
 
     @torch.no_grad()
-    def source(self, f0: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Source [B, hop * T] float32 of F0 [B, T], starting at phase 0."""
-        source: Tensor = self.m_source(f0, noise, self._rows(f0))[0]
+    def source(self, f0: Tensor, noise: Tensor | None = None, carry: PhaseCarry | None = None) -> Tensor:
+        """Source [B, hop * T] float32 of F0 [B, T], starting at phase 0 or at what is carried."""
+        source: Tensor = self.m_source(f0, noise, self._rows(f0), carry)[0]
         return source
 
     @torch.no_grad()

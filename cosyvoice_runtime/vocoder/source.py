@@ -69,6 +69,10 @@ UNVOICED_NOISE = 1 / 3
 """Noise of unvoiced frames relative to the sine's amplitude (NSF, arXiv 1904.12088)."""
 
 
+FROM_THE_START = -1
+"""In place of the frame at which the phase goes on, where nothing has been emitted yet."""
+
+
 @dataclass(frozen=True)
 class PhaseCarry:
     """Phase at which a row goes on.

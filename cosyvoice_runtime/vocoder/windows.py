@@ -14,12 +14,9 @@ from cosyvoice_runtime.transfer import Upload
 from cosyvoice_runtime.vocoder.carry import VocoderCarry
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
-from cosyvoice_runtime.vocoder.source import PhaseCarry
+from cosyvoice_runtime.vocoder.source import FROM_THE_START, PhaseCarry
 from cosyvoice_runtime.wave.context import context
 from cosyvoice_runtime.wave.vocoder_state import Carry, VocoderState, Window
-
-FROM_THE_START = -1
-"""In place of the frame at which the phase goes on, where nothing has been emitted yet."""
 
 
 class WindowLengths(NamedTuple):

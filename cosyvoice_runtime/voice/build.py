@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cosyvoice_runtime.arrays import Array, Floats, Ids
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.audio.mel import HIGH_HZ, MEL_SAMPLE_RATE, mel_spectrogram
+from cosyvoice_runtime.audio.mel import MelFormat, mel_spectrogram
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import check_reference
 from cosyvoice_runtime.audio.resample import resample
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 
@@ -33,7 +34,7 @@ def build_voice(
     speech_tokenizer: Extractor,
     speaker_encoder: Extractor,
     checkpoint_id: str,
-    mel_high_hz: float = HIGH_HZ,
+    family: Family = COSYVOICE2,
 ) -> Voice:
     """Run the three extractors, side by side, on reference audio.
 
@@ -44,7 +45,7 @@ def build_voice(
         speech_tokenizer: 16 kHz samples [n] float32 -> speech tokens int32 at 25 Hz.
         speaker_encoder: 16 kHz samples [n] float32 -> embedding [D] float32.
         checkpoint_id: the checkpoint that both belong to.
-        mel_high_hz: upper edge of the mel's filters.
+        family: of the checkpoint.
 
     Raises:
         InvalidInput: the audio is no usable reference.
@@ -53,9 +54,10 @@ def build_voice(
     with ThreadPoolExecutor(max_workers=2) as pool:
         tokens_to_come = pool.submit(speech_tokenizer, low_rate)
         embedding_to_come = pool.submit(speaker_encoder, low_rate)
-        mel = prompt_mel(audio, mel_high_hz)
+        mel = prompt_mel(audio, family.mel)
         tokens, embedding = tokens_to_come.result(), embedding_to_come.result()
-    return assemble_voice(audio, transcript, mel, tokens, embedding, checkpoint_id)
+    ratio = family.prompt_frames_per_token
+    return assemble_voice(audio, transcript, mel, tokens, embedding, checkpoint_id, ratio)
 
 
 def extractor_samples(audio: Audio) -> Floats:
@@ -68,21 +70,33 @@ def extractor_samples(audio: Audio) -> Floats:
     return resample(audio.samples, audio.rate, EXTRACTOR_SAMPLE_RATE)
 
 
-def prompt_mel(audio: Audio, high_hz: float = HIGH_HZ) -> Floats:
+def prompt_mel(audio: Audio, mel: MelFormat = MelFormat()) -> Floats:  # noqa: B008 (frozen)
     """The log-mel that the flow continues, float32 ``[frames, bins]``, made from the audio's own rate."""
-    return mel_spectrogram(resample(audio.samples, audio.rate, MEL_SAMPLE_RATE), high_hz)
+    return mel_spectrogram(resample(audio.samples, audio.rate, mel.read_at or mel.sample_rate), mel)
 
 
 def assemble_voice(
-    audio: Audio, transcript: str, mel: Floats, tokens: Ids, embedding: Floats, checkpoint_id: str
+    audio: Audio,
+    transcript: str,
+    mel: Floats,
+    tokens: Ids,
+    embedding: Floats,
+    checkpoint_id: str,
+    frames_per_token: int | None = FLOW_FRAMES_PER_TOKEN,
 ) -> Voice:
-    """The voice of what the three extractors made of a reference; mel and tokens get one length."""
-    count = min(mel.shape[0] // FLOW_FRAMES_PER_TOKEN, tokens.shape[0])
+    """The voice of what the three extractors made of a reference.
+
+    Args:
+        frames_per_token: to which mel and tokens are cut; None leaves them as they are.
+    """
+    if frames_per_token is not None:
+        count = min(mel.shape[0] // frames_per_token, tokens.shape[0])
+        mel, tokens = mel[: frames_per_token * count], tokens[:count]
     return Voice(
         key=voice_key(audio, transcript, checkpoint_id),
         transcript=_canonical(transcript),
-        speech_tokens=tokens[:count].copy(),
-        prompt_mel=mel[: FLOW_FRAMES_PER_TOKEN * count].copy(),
+        speech_tokens=tokens.copy(),
+        prompt_mel=mel.copy(),
         speaker_embedding=embedding,
         checkpoint_id=checkpoint_id,
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.checkpoint.family import PUBLISHED_PROMPT_RATE
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.voice import Voice, build_voice
 from cosyvoice_runtime.voice.digest import file_hash
@@ -16,13 +19,20 @@ def checkpoint_id(layout: Layout) -> str:
 
 
 class Extractors:
-    """Speech tokenizer and speaker encoder of a checkpoint, on ``threads`` CPU threads each."""
+    """Speech tokenizer and speaker encoder of a checkpoint, on ``threads`` CPU threads each.
 
-    def __init__(self, layout: Layout, threads: int = 1) -> None:
-        self.speech_tokenizer = SpeechTokenizer(layout.speech_tokenizer, threads=threads)
+    Args:
+        published_prompt_rate: read recordings at the rate at which the published code does, right or wrong.
+    """
+
+    def __init__(self, layout: Layout, threads: int = 1, published_prompt_rate: bool = False) -> None:
+        self.speech_tokenizer = SpeechTokenizer.of(layout, threads)
         self.speaker_encoder = SpeakerEncoder(layout.speaker_encoder, threads)
         self.checkpoint_id = checkpoint_id(layout)
-        self._mel_high_hz = layout.family.mel_high_hz
+        self._family = layout.family
+        if published_prompt_rate:
+            mel = dataclasses.replace(self._family.mel, read_at=PUBLISHED_PROMPT_RATE)
+            self._family = dataclasses.replace(self._family, mel=mel)
 
     def voice(self, audio: Audio, transcript: str) -> Voice:
         """The voice of reference audio.
@@ -36,5 +46,5 @@ class Extractors:
             self.speech_tokenizer,
             self.speaker_encoder,
             self.checkpoint_id,
-            self._mel_high_hz,
+            self._family,
         )

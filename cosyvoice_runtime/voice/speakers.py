@@ -25,7 +25,12 @@ LIST = "speakers.json"
 EMBEDDINGS = ("flow_embedding", "embedding", "llm_embedding")
 
 
-def import_speakers(speakers: Mapping[str, Speaker], decode: Decode, checkpoint_id: str) -> dict[str, Voice]:
+def import_speakers(
+    speakers: Mapping[str, Speaker],
+    decode: Decode,
+    checkpoint_id: str,
+    frames_per_token: int | None = FLOW_FRAMES_PER_TOKEN,
+) -> dict[str, Voice]:
     """Voices by speaker name.
 
     A speaker saved from a zero-shot prompt becomes a full voice. One that only has an embedding, as
@@ -35,11 +40,14 @@ def import_speakers(speakers: Mapping[str, Speaker], decode: Decode, checkpoint_
         speakers: content of ``spk2info.pt``: speaker -> tensors by upstream's names.
         decode: text of the tokenizer's ids (``prompt_text`` holds ids).
         checkpoint_id: the checkpoint that the file belongs to.
+        frames_per_token: to which mel and tokens are cut; None leaves them as they are.
 
     Raises:
         CheckpointError: naming the speaker and the tensor that is missing or of another shape.
     """
-    return {name: _voice(name, entry, decode, checkpoint_id) for name, entry in speakers.items()}
+    return {
+        name: _voice(name, entry, decode, checkpoint_id, frames_per_token) for name, entry in speakers.items()
+    }
 
 
 def list_speakers(directory: Path, names: Collection[str]) -> None:
@@ -62,9 +70,11 @@ def listed_speakers(directory: Path) -> list[str]:
         return []
 
 
-def _voice(name: str, entry: Speaker, decode: Decode, checkpoint_id: str) -> Voice:
+def _voice(
+    name: str, entry: Speaker, decode: Decode, checkpoint_id: str, frames_per_token: int | None
+) -> Voice:
     try:
-        tokens, mel = _prompt(entry)
+        tokens, mel = _prompt(entry, frames_per_token)
         embedding = _embedding(entry)
         text_ids = entry["prompt_text"].flatten().tolist() if "prompt_text" in entry else []
         transcript = decode(text_ids)
@@ -76,14 +86,16 @@ def _voice(name: str, entry: Speaker, decode: Decode, checkpoint_id: str) -> Voi
         raise CheckpointError(f"spk2info: speaker {name!r}: {error}") from error
 
 
-def _prompt(entry: Speaker) -> tuple[Ids, Floats]:
+def _prompt(entry: Speaker, frames_per_token: int | None) -> tuple[Ids, Floats]:
     if "flow_prompt_speech_token" not in entry and "prompt_speech_feat" not in entry:
         return np.zeros(0, np.int32), np.zeros((0, MEL_BINS), np.float32)
     tokens = entry["flow_prompt_speech_token"].flatten().astype(np.int32)
     mel = entry["prompt_speech_feat"].astype(np.float32)
     mel = mel.reshape(-1, mel.shape[-1])
-    count = min(mel.shape[0] // FLOW_FRAMES_PER_TOKEN, tokens.shape[0])
-    return tokens[:count].copy(), mel[: FLOW_FRAMES_PER_TOKEN * count].copy()
+    if frames_per_token is None:
+        return tokens.copy(), mel.copy()
+    count = min(mel.shape[0] // frames_per_token, tokens.shape[0])
+    return tokens[:count].copy(), mel[: frames_per_token * count].copy()
 
 
 def _embedding(entry: Speaker) -> Floats:

@@ -1,4 +1,4 @@
-"""16 kHz audio to speech tokens, through ``speech_tokenizer_v2.onnx``."""
+"""16 kHz audio to speech tokens, through the checkpoint's ``speech_tokenizer_v*.onnx``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.log_mel import LOG_MEL_BINS, log_mel_spectrogram
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import MAX_SECONDS
+from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.voice.onnx_model import BATCH, ExtractorModel, OnnxModel, Port
 
 NUM_CODES = 3**8  # finite scalar quantisation of 8 values to 3 levels: ids 0..6560
 LOG_MEL_FRAMES_PER_TOKEN = 4
-"""Log-mel frames (100 Hz) per speech token (25 Hz) of the published tokenizer; no configuration has it."""
+"""Log-mel frames (100 Hz) per speech token (25 Hz) of CosyVoice2's tokenizer; no configuration has it."""
 INPUTS = (
     Port(("tensor(float)",), (BATCH, LOG_MEL_BINS, "frames")),
     Port(("tensor(int32)",), (BATCH,)),
@@ -32,6 +33,7 @@ class SpeechTokenizer:
         num_codes: ids that the speech LM and the flow know.
         threads: cores for one call.
         engine: built from the graph, to run in its place.
+        frames_per_token: of the log-mel (100 Hz).
 
     Raises:
         CheckpointError: the graph is unreadable or has another interface; at a call: it delivers ids or
@@ -44,13 +46,23 @@ class SpeechTokenizer:
         num_codes: int = NUM_CODES,
         threads: int = 1,
         engine: ExtractorModel | None = None,
+        frames_per_token: int = LOG_MEL_FRAMES_PER_TOKEN,
     ) -> None:
         self._path = onnx_path
         self._model = engine or OnnxModel(onnx_path, INPUTS, OUTPUT, threads)
         self._num_codes = num_codes
+        self._frames_per_token = frames_per_token
+
+    @classmethod
+    def of(cls, layout: Layout, threads: int = 1, engine: ExtractorModel | None = None) -> SpeechTokenizer:
+        """That of a checkpoint."""
+        family = layout.family
+        return cls(
+            layout.speech_tokenizer, family.speech_codes, threads, engine, family.log_mel_frames_per_token
+        )
 
     def __call__(self, samples: Floats) -> Ids:
-        """Tokens of one waveform: [n] float32 at 16 kHz, at most 30 s -> int32 at 25 Hz."""
+        """Tokens of one waveform: [n] float32 at 16 kHz, at most 30 s -> int32."""
         return self.batch([samples])[0]
 
     def batch(self, waveforms: Sequence[Floats]) -> list[Ids]:
@@ -72,8 +84,8 @@ class SpeechTokenizer:
 
     def _check_tokens(self, tokens: Ids, frames: int) -> None:
         count = tokens.shape[1]
-        if abs(count - frames / LOG_MEL_FRAMES_PER_TOKEN) >= 1:
-            expected = f"expected one per {LOG_MEL_FRAMES_PER_TOKEN}"
+        if abs(count - frames / self._frames_per_token) >= 1:
+            expected = f"expected one per {self._frames_per_token}"
             raise CheckpointError(f"{self._path}: {count} tokens for {frames} frames, {expected}")
         strangers = tokens[(tokens < 0) | (tokens >= self._num_codes)]
         if strangers.size:

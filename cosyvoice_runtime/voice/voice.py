@@ -12,9 +12,9 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.voice.digest import KEY, content_hash
 
 FLOW_FRAMES_PER_TOKEN = 2
-"""Mel frames of the flow (50 Hz) per speech token (25 Hz): ``token_mel_ratio`` of the configuration.
+"""Mel frames of the flow (50 Hz) per speech token (25 Hz): ``token_mel_ratio`` of CosyVoice2 and CosyVoice3.
 
-Stored voices have no configuration beside them; a flow with another ratio refuses them (`check_prompt`).
+Stored voices have no configuration beside them; a flow that they don't fit refuses them (`check_prompt`).
 """
 
 
@@ -26,8 +26,8 @@ class Voice:
         key: content hash of what the voice was made from; 64 hexadecimal digits.
         transcript: what the reference audio says; empty for a voice without one, which serves every
             mode but zero-shot.
-        speech_tokens: [n] int32 at 25 Hz; n is 0 for a speaker known by embedding alone.
-        prompt_mel: [2n, mel bins] float32 at 50 Hz.
+        speech_tokens: [n] int32; n is 0 for a speaker known by embedding alone.
+        prompt_mel: [frames, mel bins] float32: 2n, or with CosyVoice-300M those of the whole recording.
         speaker_embedding: [D] float32, not normalised.
         checkpoint_id: the checkpoint whose extractors made it.
 
@@ -53,9 +53,10 @@ class Voice:
         _check("speech_tokens", self.speech_tokens, 1, np.int32)
         _check("prompt_mel", self.prompt_mel, 2, np.float32)
         _check("speaker_embedding", self.speaker_embedding, 1, np.float32)
-        frames, expected = self.prompt_mel.shape[0], FLOW_FRAMES_PER_TOKEN * self.speech_tokens.shape[0]
-        if frames != expected:
-            raise InvalidInput("prompt_mel", f"{frames} frames", f"the speech tokens span {expected}")
+        frames, tokens = self.prompt_mel.shape[0], self.speech_tokens.shape[0]
+        if bool(frames) != bool(tokens):
+            limit = f"there are {tokens} speech tokens: a prompt has both, or neither"
+            raise InvalidInput("prompt_mel", f"{frames} frames", limit)
 
 
 def _check(field: str, array: Array, ndim: int, dtype: type[np.generic]) -> None:

@@ -133,10 +133,10 @@ class PagedFlow(ABC):
 
     def __init__(self, flow: FlowInputs, pool: PageStore) -> None:
         chunk_frames = flow.config.frames_per_token * flow.config.encoder.chunk_tokens
-        if chunk_frames != flow.config.estimator.chunk_frames:
+        if chunk_frames != flow.config.blockwise.chunk_frames:
             raise CheckpointError(
                 f"the encoder's blocks have {chunk_frames} frames, the estimator's "
-                f"{flow.config.estimator.chunk_frames}: this checkpoint can't be streamed"
+                f"{flow.config.blockwise.chunk_frames}: this checkpoint can't be streamed"
             )
         self._given, self._store = flow, pool
         self.recomputing = self.calls = 0

@@ -95,6 +95,15 @@ def test_exports_are_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("load", [require_served, prepare, load])
+def test_what_no_server_speaks_with_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, load: Callable[[Settings], object]
+) -> None:
+    made = make_checkpoint(tmp_path_factory.mktemp("made") / "tiny", "tiny", family="cosyvoice300m")
+    with pytest.raises(InvalidInput, match=r"no server speaks with a checkpoint of cosyvoice300m, .*\.yaml"):
+        load(settings_of(made))
+
+
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
 def test_own_engines_serve_the_family(checkpoint: Path, engine: str) -> None:
     require_served(settings_of(checkpoint, f"tensorrt_llm.engine={engine}"))

@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import load_file
 
 from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.checkpoint import config_cosyvoice3, config_cosyvoice300m
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import config_from_sections
 
 Compare = Callable[[str, torch.Tensor | Array, torch.Tensor, float], None]
 """The fixture ``compare``: name, actual, expected, absolute tolerance."""
@@ -41,19 +41,23 @@ class Case:
         return name in self.tensors
 
     def __str__(self) -> str:
-        return self.name if self.family is COSYVOICE2 else f"cosyvoice3-{self.name}"
+        return f"{self.family.name}-{self.name}" if self.family.name else self.name
 
 
 class Goldens:
     """Reference outputs of one family.
 
     Args:
+        name: of its cases; empty for CosyVoice2.
         stored: directory beside the tests.
         marker: section of ``config.json`` by which a directory of the family is told.
         config_of: its sections to an architecture.
     """
 
-    def __init__(self, stored: str, marker: str, config_of: Callable[[dict[str, Any]], ModelConfig]) -> None:
+    def __init__(
+        self, name: str, stored: str, marker: str, config_of: Callable[[dict[str, Any]], ModelConfig]
+    ) -> None:
+        self.name = name
         self.directory = TESTS / stored
         self.config_of = config_of
         self._tensors: dict[str, dict[str, torch.Tensor]] = {}
@@ -96,8 +100,13 @@ def cosyvoice2_config(sections: dict[str, Any]) -> ModelConfig:
     return ModelConfig.from_sections(sections, num_up_layers=sections["encoder_up_blocks"])
 
 
-COSYVOICE2 = Goldens("goldens", "encoder", cosyvoice2_config)
-COSYVOICE3 = Goldens("goldens_cosyvoice3", "pre_lookahead", config_from_sections)
+COSYVOICE2 = Goldens("", "goldens", "encoder", cosyvoice2_config)
+COSYVOICE3 = Goldens(
+    "cosyvoice3", "goldens_cosyvoice3", "pre_lookahead", config_cosyvoice3.config_from_sections
+)
+COSYVOICE_300M = Goldens(
+    "cosyvoice300m", "goldens_cosyvoice300m", "length_regulator", config_cosyvoice300m.config_from_sections
+)
 
 tensors, settings, cases, config = (
     COSYVOICE2.tensors,

@@ -52,7 +52,7 @@ def test_fbank_equals_reference(case: Case, compare: Compare) -> None:
 
 def test_filters_equal_reference(compare: Compare) -> None:
     expected = tensors("audio_frontend")
-    mel_filters = slaney_filters(mel.MEL_SAMPLE_RATE, mel.FFT_SIZE, mel.MEL_BINS, mel.HIGH_HZ)
+    mel_filters = slaney_filters(24_000, 1920, mel.MEL_BINS, 8000.0)
     compare("mel24k", mel_filters, expected["filters.mel24k"], 1e-7)
     log_mel_filters = slaney_filters(
         EXTRACTOR_SAMPLE_RATE, log_mel.FFT_SIZE, log_mel.LOG_MEL_BINS, log_mel.HIGH_HZ

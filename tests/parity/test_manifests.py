@@ -9,15 +9,27 @@ import goldens
 import pytest
 
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
-from cosyvoice_runtime.checkpoint.making import architecture, architecture_cosyvoice3
+from cosyvoice_runtime.checkpoint.making import (
+    architecture,
+    architecture_cosyvoice3,
+    architecture_cosyvoice300m,
+)
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import schema_problems
 
 TESTS = Path(__file__).parent.parent
-MANIFESTS = {goldens.COSYVOICE2: "manifests", goldens.COSYVOICE3: "manifests_cosyvoice3"}
-PUBLISHED = {goldens.COSYVOICE2: architecture.FULL, goldens.COSYVOICE3: architecture_cosyvoice3.FULL}
-each_family = pytest.mark.parametrize("family", MANIFESTS, ids=["cosyvoice2", "cosyvoice3"])
+MANIFESTS = {
+    goldens.COSYVOICE2: "manifests",
+    goldens.COSYVOICE3: "manifests_cosyvoice3",
+    goldens.COSYVOICE_300M: "manifests_cosyvoice300m",
+}
+PUBLISHED = {
+    goldens.COSYVOICE2: architecture.FULL,
+    goldens.COSYVOICE3: architecture_cosyvoice3.FULL,
+    goldens.COSYVOICE_300M: architecture_cosyvoice300m.FULL,
+}
+each_family = pytest.mark.parametrize("family", MANIFESTS, ids=["cosyvoice2", "cosyvoice3", "cosyvoice300m"])
 
 
 def published(family: goldens.Goldens, name: str) -> dict:

@@ -11,23 +11,31 @@ import torch
 from goldens import Compare
 
 from cosyvoice_runtime.lm.decoder import BatchDecoder
+from cosyvoice_runtime.lm.families import load_speech_lm
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.network import KVCache
 from cosyvoice_runtime.lm.prompt import Prompt, PromptPart, Table, num_positions
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.lm.text_stream import TextStream
 
 TOLERANCE = 1e-4
-FAMILIES = [goldens.COSYVOICE2, goldens.COSYVOICE3]
+FAMILIES = [goldens.COSYVOICE2, goldens.COSYVOICE3, goldens.COSYVOICE_300M]
+PROMPT_TOLERANCE = {
+    goldens.COSYVOICE2: 0.0,
+    goldens.COSYVOICE3: 0.0,
+    goldens.COSYVOICE_300M: TOLERANCE,  # its text is encoded
+}
 GREEDY, RAS, BISTREAM = (
     [case for family in FAMILIES for case in family.cases("llm", prefix)]
     for prefix in ("greedy", "ras", "bistream")
 )
+ENCODED_TEXTS = goldens.COSYVOICE_300M.cases("text_encoder", "c")
 
 
 @cache
-def speech_lm(family: goldens.Goldens) -> SpeechLM:
-    return SpeechLM.from_tensors(family.config().speech_lm, family.tensors("tiny_llm"))
+def speech_lm(family: goldens.Goldens) -> SpeechDecoder:
+    return load_speech_lm(family.config().speech_lm, family.tensors("tiny_llm"))
 
 
 def ids(case: goldens.Case, name: str) -> list[int]:
@@ -35,7 +43,8 @@ def ids(case: goldens.Case, name: str) -> list[int]:
 
 
 def prompt_of(case: goldens.Case) -> Prompt:
-    return Prompt(ids(case, "text"), ids(case, "prompt_text"), ids(case, "prompt_speech_token"))
+    speaker = case["embedding"].flatten().tolist() if "embedding" in case else ()
+    return Prompt(ids(case, "text"), ids(case, "prompt_text"), ids(case, "prompt_speech_token"), (), speaker)
 
 
 def needed_len(case: goldens.Case) -> int:
@@ -54,7 +63,7 @@ def options_of(case: goldens.Case) -> SamplingOptions:
     )
 
 
-def teacher_forced(lm: SpeechLM, embeddings: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+def teacher_forced(lm: SpeechDecoder, embeddings: torch.Tensor, tokens: list[int]) -> torch.Tensor:
     """Logits [1 + tokens, rows] after the prompt and after each token, decoded step by step."""
     length = len(embeddings)
     view = KVCache(lm.config, 1, length + len(tokens)).view(0, 1)
@@ -67,13 +76,30 @@ def teacher_forced(lm: SpeechLM, embeddings: torch.Tensor, tokens: list[int]) ->
 @pytest.mark.parametrize("case", GREEDY, ids=str)
 def test_prompt_hidden_states_and_logits(case: goldens.Case, compare: Compare) -> None:
     lm, prompt = speech_lm(case.family), prompt_of(case)
-    embeddings = lm.embed_prompt([*prompt.prompt_text, *prompt.text], prompt.prompt_speech)
-    compare("lm_input", embeddings[None], case["lm_input"], 0.0)
+    embeddings = lm.embed(prompt.parts())
+    compare("lm_input", embeddings[None], case["lm_input"], PROMPT_TOLERANCE[case.family])
     length = len(embeddings)
     view = KVCache(lm.config, 1, length).view(0, 1)
     hidden = lm(embeddings[None], torch.arange(length)[None], view, length)
     compare("hidden", hidden, case["hidden"], TOLERANCE)
     compare("logits", lm.logits(hidden), case["logits"], TOLERANCE)
+
+
+@pytest.mark.parametrize("case", ENCODED_TEXTS, ids=str)
+@torch.inference_mode()
+def test_text_encoder(case: goldens.Case, compare: Compare) -> None:
+    lm = speech_lm(case.family)
+    compare("embedded", lm.text_embedding(case["text"]), case["embedded"], 0.0)
+    compare("encoded", lm.text_encoder(case["embedded"], causal=True), case["encoded"], TOLERANCE)
+    compare("out", lm.encode_text(case["text"]), case["out"], TOLERANCE)
+
+
+@torch.inference_mode()
+def test_padding_changes_no_encoded_text(compare: Compare) -> None:
+    [case] = goldens.COSYVOICE_300M.cases("text_encoder", "padded")
+    out = speech_lm(case.family).encode_text(case["text"])
+    for row, length in enumerate(case.settings["lengths"]):
+        compare(f"row {row}", out[row, :length], case["out"][row, :length], TOLERANCE)
 
 
 @pytest.mark.parametrize("case", GREEDY + RAS, ids=str)
@@ -96,7 +122,7 @@ def test_tokens(case: goldens.Case) -> None:
     assert generation.finish_reason is (FinishReason.LENGTH if full else FinishReason.STOP)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES, ids=[family.name or "cosyvoice2" for family in FAMILIES])
 def test_tokens_of_all_cases_decoded_together(family: goldens.Goldens) -> None:
     cases = [case for case in GREEDY + RAS if case.family is family]
     decoder = BatchDecoder(speech_lm(family), slots=len(cases), max_len=max(map(needed_len, cases)))

@@ -15,12 +15,12 @@ import pytest
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.checksums import read_checksums
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.sha256 import sha256_of
 
 ROOT = Path(__file__).parents[2]
-PARTS_READ = ("llm.pt", "flow.pt", "hift.pt", "campplus.onnx", "CosyVoice-BlankEN/vocab.json")
+PARTS_READ = ("llm.pt", "flow.pt", "hift.pt", "campplus.onnx")
 
 
 @pytest.fixture
@@ -77,8 +77,9 @@ def test_family_of_a_made_checkpoint_is_chosen_and_its_instruction_told(
     [
         (COSYVOICE2, {"FunAudioLLM/CosyVoice2-0.5B", "iic/CosyVoice2-0.5B"}),
         (COSYVOICE3, {"FunAudioLLM/Fun-CosyVoice3-0.5B-2512"}),
+        (COSYVOICE_300M, {"FunAudioLLM/CosyVoice-300M", "iic/CosyVoice-300M"}),
     ],
-    ids=["cosyvoice2", "cosyvoice3"],
+    ids=["cosyvoice2", "cosyvoice3", "cosyvoice300m"],
 )
 def test_published_checkpoint_is_fetched_without_what_is_not_read_and_checked(
     fetching: ModuleType,
@@ -109,7 +110,8 @@ def test_published_checkpoint_is_fetched_without_what_is_not_read_and_checked(
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     out = tmp_path / "checkpoint"
     fetching.fetch(out, source, family)
-    assert {*PARTS_READ, family.config_file, family.speech_tokenizer} <= set(read_checksums(out))
+    read = {*PARTS_READ, family.config_file, family.speech_tokenizer, family.vocabulary}
+    assert read <= set(read_checksums(out))
     (out / "hift.pt").write_bytes(b"half a file")
     with pytest.raises(fetching.FetchError, match=r"hift\.pt: damaged"):
         fetching.fetch(out, source, family)

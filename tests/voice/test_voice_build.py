@@ -129,7 +129,7 @@ def test_file_hash_tells_contents_and_their_split(tmp_path: Path) -> None:
         ({"key": "../../etc/passwd"}, "key"),
         ({"speech_tokens": np.zeros(3, np.float32)}, "speech_tokens"),
         ({"speech_tokens": np.zeros((1, 3), np.int32)}, "speech_tokens"),
-        ({"prompt_mel": np.zeros((5, 80), np.float32)}, "prompt_mel"),
+        ({"prompt_mel": np.zeros((0, 80), np.float32)}, "prompt_mel"),
         ({"prompt_mel": np.full((6, 80), np.nan, np.float32)}, "prompt_mel"),
         ({"speaker_embedding": np.zeros((1, 16), np.float32)}, "speaker_embedding"),
     ],

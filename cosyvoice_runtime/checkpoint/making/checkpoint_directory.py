@@ -14,10 +14,14 @@ import torch
 from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import PARTS, Layout, Part
-from cosyvoice_runtime.checkpoint.making import architecture, architecture_cosyvoice3
+from cosyvoice_runtime.checkpoint.making import (
+    architecture,
+    architecture_cosyvoice3,
+    architecture_cosyvoice300m,
+)
 from cosyvoice_runtime.checkpoint.making.architecture import qwen2_json
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.making.speakers import write_speakers
@@ -55,6 +59,12 @@ MADE = {
             architecture_cosyvoice3.FULL,
             architecture_cosyvoice3.yaml_tree,
         ),
+        MadeFamily(
+            COSYVOICE_300M,
+            architecture_cosyvoice300m.TINY,
+            architecture_cosyvoice300m.FULL,
+            architecture_cosyvoice300m.yaml_tree,
+        ),
     )
 }
 
@@ -78,7 +88,7 @@ def make_checkpoint(
         seed: a number >= 0.
         dtype: of the weights: float32, float16 or bfloat16.
         force: replace what ``directory`` holds.
-        family: ``cosyvoice2`` or ``cosyvoice3``.
+        family: ``cosyvoice2``, ``cosyvoice3`` or ``cosyvoice300m``.
 
     Raises:
         InvalidInput: unknown size or family, negative seed, or a directory that is not empty.
@@ -98,7 +108,7 @@ def make_checkpoint(
 
 def _write(directory: Path, made: MadeFamily, size: Size, seed: int, dtype: torch.dtype) -> None:
     family, config = made.family, made.tiny if size == "tiny" else made.full
-    config = _write_text_files(directory / "CosyVoice-BlankEN", family, config, size)
+    config = _write_text_files(directory, family, config, size)
     hyperpyyaml.write(directory / family.config_file, made.yaml_tree(config))
     _write_onnx(directory, family, config, seed)
     write_speakers(directory / "spk2info.pt", config, seed)
@@ -112,17 +122,20 @@ def _write(directory: Path, made: MadeFamily, size: Size, seed: int, dtype: torc
 
 def _write_text_files(directory: Path, family: Family, config: ModelConfig, size: Size) -> ModelConfig:
     """Tokenizer and Qwen2 configuration; returns the configuration with a text table that fits."""
-    from cosyvoice_runtime.checkpoint.making.tokenizer_files import write_tokenizer
+    from cosyvoice_runtime.checkpoint.making.tokenizer_files import write_ranks_file, write_tokenizer
 
     logger.info("tokenizer")
-    directory.mkdir()
-    vocabulary_size = write_tokenizer(directory)
+    vocabulary = directory / family.vocabulary
+    vocabulary.parent.mkdir(exist_ok=True)
+    vocabulary_size = write_tokenizer(vocabulary.parent) if family.has_qwen2 else write_ranks_file(vocabulary)
     if size == "tiny":
         rows = vocabulary_size + len(family.special_tokens)
         rows += -rows % TABLE_ROWS_MULTIPLE
         config = replace(config, speech_lm=replace(config.speech_lm, text_vocab_size=rows))
-    content = qwen2_json(config.speech_lm, special_token_ids(vocabulary_size))
-    (directory / "config.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
+    if family.has_qwen2:
+        content = qwen2_json(config.speech_lm, special_token_ids(vocabulary_size))
+        path = vocabulary.with_name("config.json")
+        path.write_text(json.dumps(content, indent=2), encoding="utf-8")
     return config
 
 
@@ -130,14 +143,16 @@ def _write_onnx(directory: Path, family: Family, config: ModelConfig, seed: int)
     from cosyvoice_runtime.checkpoint.making import onnx_standins
 
     logger.info("onnx stand-ins")
-    onnx_standins.write_speech_tokenizer(directory / family.speech_tokenizer, seed)
+    onnx_standins.write_speech_tokenizer(
+        directory / family.speech_tokenizer, seed, family.speech_codes, family.log_mel_frames_per_token
+    )
     onnx_standins.write_speaker_encoder(directory / "campplus.onnx", config.flow.speaker_dim, seed)
 
 
 def _save_pickled(path: Path, part: Part, config: ModelConfig, seed: int, dtype: torch.dtype) -> None:
     """The published form: a state dict in which the text table and its head share memory."""
     tensors = {name: tensor.to(dtype) for name, tensor in random_tensors(part, config, seed)}
-    if part == "llm":
+    if TEXT_TABLE in tensors:
         tensors[TEXT_HEAD] = tensors[TEXT_TABLE]
     torch.save(tensors, path)
 

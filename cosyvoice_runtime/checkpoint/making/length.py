@@ -10,11 +10,14 @@ the same at every position, and takes the bias's place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice300m import TransformerLMConfig
 
 TOKENS_PER_TEXT_TOKEN = 7.0
 """Speech tokens (25 a second) for each text token at which end of speech is as likely as going on."""
@@ -86,3 +89,21 @@ def _constant_unit(name: str, tensor: Array, config: SpeechLMConfig) -> None:
         tensor[:, CONSTANT] = 0.0
         tensor[list(config.stop_ids), CONSTANT] = OTHER_STOPS_BIAS / CONSTANT_LEVEL
         tensor[config.eos_id, CONSTANT] = END_BIAS / CONSTANT_LEVEL
+
+
+CHANCE_BIAS = 5.0
+"""Among the larger of 4097 logits of standard deviation 2, so that the end is drawn now and then."""
+
+
+def end_by_chance(name: str, tensor: Array, config: TransformerLMConfig) -> None:
+    """The same for CosyVoice-300M, whose input layer leaves no unit as it is: the end comes by chance."""
+    if name == "llm_decoder.bias":
+        tensor[config.eos_id] = CHANCE_BIAS
+
+
+LENGTHS: dict[type, Callable[[str, Array, Any], None]] = {
+    SpeechLMConfig: shape_length,
+    OneTableSpeechLMConfig: shape_length,
+    TransformerLMConfig: end_by_chance,
+}
+"""By the class of the speech LM's configuration."""

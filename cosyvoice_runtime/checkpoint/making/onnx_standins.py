@@ -15,12 +15,18 @@ CODE_DIGITS = 8
 """Ternary digits of a speech token: 3^8 = 6561 codes."""
 
 
-def write_speech_tokenizer(path: Path, seed: int) -> None:
+def write_speech_tokenizer(
+    path: Path, seed: int, codes: int = 3**CODE_DIGITS, frames_per_token: int = 4
+) -> None:
     """``feats`` [B, 128, T] float32 log-mel at 100 Hz, ``feats_length`` [B] int32 -> ``indices`` int32.
 
-    Two convolutions of stride 2 give ``ceil(ceil(T / 2) / 2)`` frames of 8 values, each rounded to a ternary
-    digit. The filters sum to 0 over the mel bins and the edges are repeated, so that digital silence is
-    one constant token.
+    Two convolutions, one or both of stride 2, give ``ceil(ceil(T / 2) / 2)`` frames of 8 values or twice as
+    many, each rounded to a ternary digit. The filters sum to 0 over the mel bins and the edges are repeated,
+    so that digital silence is one constant token.
+
+    Args:
+        codes: at most 6561; greater numbers are taken modulo this.
+        frames_per_token: of the log-mel, 4 or 2.
     """
     noise = np.random.Generator(np.random.PCG64([seed, 1]))
     first = noise.standard_normal((CODE_DIGITS, MEL_BINS, 3)).astype(np.float32)
@@ -28,12 +34,13 @@ def write_speech_tokenizer(path: Path, seed: int) -> None:
     second = np.eye(CODE_DIGITS, dtype=np.float32)[:, :, None] * np.array([0.25, 0.5, 0.25], dtype=np.float32)
     nodes = [
         *_strided_convolution("feats", "first", "halved"),
-        *_strided_convolution("halved", "second", "quartered"),
+        *_strided_convolution("halved", "second", "quartered", frames_per_token // 2),
         helper.make_node("Transpose", ["quartered"], ["frames"], perm=[0, 2, 1]),
         helper.make_node("Tanh", ["frames"], ["bounded"]),
         helper.make_node("Round", ["bounded"], ["ternary"]),
         helper.make_node("Add", ["ternary", "one"], ["digits"]),
-        helper.make_node("MatMul", ["digits", "powers"], ["codes"]),
+        helper.make_node("MatMul", ["digits", "powers"], ["numbers"]),
+        helper.make_node("Mod", ["numbers", "count"], ["codes"], fmod=1),
         helper.make_node("Cast", ["codes"], ["indices"], to=TensorProto.INT32),
     ]
     constants = {
@@ -41,6 +48,7 @@ def write_speech_tokenizer(path: Path, seed: int) -> None:
         "second": second,
         "edges": np.array([0, 0, 1, 0, 0, 1], dtype=np.int64),
         "one": np.float32(1),
+        "count": np.float32(codes),
         "powers": np.float32(3) ** np.arange(CODE_DIGITS, dtype=np.float32),
     }
     inputs = [
@@ -77,10 +85,10 @@ def write_speaker_encoder(path: Path, speaker_dim: int, seed: int) -> None:
     _save(path, nodes, inputs, output, constants)
 
 
-def _strided_convolution(source: str, weight: str, target: str) -> list[onnx.NodeProto]:
+def _strided_convolution(source: str, weight: str, target: str, stride: int = 2) -> list[onnx.NodeProto]:
     return [
         helper.make_node("Pad", [source, "edges"], [f"{target}_padded"], mode="edge"),
-        helper.make_node("Conv", [f"{target}_padded", weight], [target], strides=[2], kernel_shape=[3]),
+        helper.make_node("Conv", [f"{target}_padded", weight], [target], strides=[stride], kernel_shape=[3]),
     ]
 
 

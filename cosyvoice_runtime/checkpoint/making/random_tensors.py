@@ -16,7 +16,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.layout import Part
-from cosyvoice_runtime.checkpoint.making.length import shape_length
+from cosyvoice_runtime.checkpoint.making.length import LENGTHS
 from cosyvoice_runtime.checkpoint.schema import Shape, part_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD
 
@@ -51,7 +51,7 @@ def random_tensors(part: Part, config: ModelConfig, seed: int) -> Iterator[tuple
             continue
         array = _tensor(name, shape, config.vocoder, seed)
         if part == "llm":
-            shape_length(name, array, config.speech_lm)
+            LENGTHS[type(config.speech_lm)](name, array, config.speech_lm)
         yield name, torch.from_numpy(array)
 
 

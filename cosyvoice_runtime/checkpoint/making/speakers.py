@@ -18,7 +18,7 @@ def write_speakers(path: Path, config: ModelConfig, seed: int) -> None:
     """``spk2info.pt`` with one speaker: a random prompt without words, for cross-lingual use."""
     generator = torch.Generator().manual_seed(seed)
     flow = config.flow
-    frames = flow.frames_per_token * TOKENS
+    frames = flow.frames(TOKENS)
     speaker = {
         "flow_prompt_speech_token": torch.randint(
             flow.token_vocab_size, (1, TOKENS), generator=generator, dtype=torch.int32

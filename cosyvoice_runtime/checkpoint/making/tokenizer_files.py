@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 from cosyvoice_runtime.checkpoint.special_tokens import QWEN2_TOKENS, special_token_ids
+from cosyvoice_runtime.checkpoint.whisper_tokens import byte_signs, write_ranks
 
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -56,6 +58,15 @@ def write_tokenizer(directory: Path) -> int:
     (directory / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]), encoding="utf-8")
     _write_json(directory / "tokenizer_config.json", _tokenizer_config(len(vocabulary)))
     return len(vocabulary)
+
+
+def write_ranks_file(path: Path) -> int:
+    """Write the same vocabulary in tiktoken's form; returns its entries."""
+    vocabulary: dict[str, int] = json.loads(_trained().to_str())["model"]["vocab"]
+    values = {sign: byte for byte, sign in enumerate(byte_signs())}
+    ranks = {bytes(values[sign] for sign in token): rank for token, rank in vocabulary.items()}
+    write_ranks(path, dict(sorted(ranks.items(), key=itemgetter(1))))
+    return len(ranks)
 
 
 def _trained() -> Tokenizer:

@@ -200,7 +200,7 @@ def _voices(
     )
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity)
     list_speakers(settings.voices_dir, speakers)
-    mel_of = partial(prompt_mel, high_hz=layout.family.mel_high_hz)
+    mel_of = partial(prompt_mel, mel=layout.family.mel)
     return VoiceBook(
         store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, mel_of
     )

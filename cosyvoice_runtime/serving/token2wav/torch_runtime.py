@@ -84,7 +84,13 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         rows = turn_rows(flow, settings)
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
-    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, partial(on_own_stream, flow.device, stream))
+    at_work = partial(on_own_stream, flow.device, stream)
+    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, _turns_at_once(settings, on_gpu))
+
+
+def _turns_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:
+    """The next one is on the GPU before the last has ended; memory of engines is that of one call."""
+    return 2 if on_gpu and settings.backend == "torch" else 1
 
 
 def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
@@ -149,7 +155,7 @@ def capture_graphs(
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
     """None where the plain modules take the steps."""
-    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.estimator)
+    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise)
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
         return None
     # defines Triton kernels, which only the CUDA build of torch brings

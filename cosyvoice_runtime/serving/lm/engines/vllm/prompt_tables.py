@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.as_torch import read_tensors
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError
-from cosyvoice_runtime.lm.prompt import PromptPart, Table
+from cosyvoice_runtime.lm.prompt import TABLES, PromptPart, Table
 from cosyvoice_runtime.serving.lm.engines.vllm.export import PROMPT_TABLES
 
 
@@ -29,7 +29,7 @@ class PromptTables:
         path = directory / PROMPT_TABLES
         try:
             tensors = read_tensors(path)
-            return cls({table: tensors[table.value] for table in Table})
+            return cls({table: tensors[table.value] for table in TABLES})
         except (CheckpointError, KeyError, OSError) as error:
             raise EngineFileError(f"{path}: missing or damaged: {error}") from error
 

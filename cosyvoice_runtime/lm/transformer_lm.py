@@ -1,0 +1,219 @@
+"""CosyVoice-300M's speech LM: encoded text and a speaker in, speech tokens out.
+
+Attention knows distances alone, so keys and values of earlier positions stay what they are. Scores by
+distance are gathered for each query and key, from a table that each layer projects once.
+
+B: sequences, T: positions fed at once, D: head_dim, span: cache positions that are attended to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.checkpoint.config_cosyvoice300m import LAYER_NORM_EPS, TransformerLMConfig
+from cosyvoice_runtime.flow.encoder import ScaledEmbedding, relative_positions
+from cosyvoice_runtime.flow.relative_encoder import RelativeEncoder
+from cosyvoice_runtime.lm.network import CacheView, check_tensors
+from cosyvoice_runtime.lm.prompt import PromptPart, Table
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder, store_by_columns
+from cosyvoice_runtime.transfer import integers
+from cosyvoice_runtime.wave.flow_weights import fused_projections, renamed
+from cosyvoice_runtime.wave.flow_weights_cosyvoice300m import ENCODER_RENAMES
+from cosyvoice_runtime.wave.stored_arrays import as_arrays
+
+TABLE_STEP = 512
+"""Distances by which a layer's table grows."""
+_RENAMES = [
+    *ENCODER_RENAMES,
+    (r"^llm_embedding\.", "control_embedding."),
+    (r"^llm_decoder\.", "head."),
+    (r"^llm\.", ""),
+    (r"^text_encoder_affine_layer\.", "text_projection."),
+    (r"^spk_embed_affine_layer\.", "speaker_projection."),
+]
+
+
+class Distances(NamedTuple):
+    """What queries may see, and how far it is; the same for all layers.
+
+    positions: [B, T] int64; behind: [B, 1, T, span] int64, positions from each key to the query, 0 for those
+    that come later; mask: like it, 0 or -inf.
+    """
+
+    positions: Tensor
+    behind: Tensor
+    mask: Tensor
+
+    @classmethod
+    def of(cls, positions: Tensor, span: int, dtype: torch.dtype) -> Distances:
+        behind = positions[..., None] - torch.arange(span, device=positions.device)
+        mask = torch.zeros(behind.shape, device=behind.device, dtype=dtype)
+        mask.masked_fill_(behind < 0, float("-inf"))
+        return cls(positions, behind.clamp(min=0)[:, None], mask[:, None])
+
+
+class DistanceAttention(nn.Module):
+    """Attention over the cache with Transformer-XL relative positions."""
+
+    def __init__(self, config: TransformerLMConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.heads, self.head_dim = config.num_heads, config.head_dim
+        self.qkv = nn.Linear(width, 3 * width)
+        self.position = nn.Linear(width, width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(self.heads, self.head_dim))
+        self.position_bias = nn.Parameter(torch.zeros(self.heads, self.head_dim))
+        self.out = nn.Linear(width, width)
+        self._table: Tensor | None = None
+
+    def forward(self, x: Tensor, layer: int, place: Distances, cache: CacheView) -> Tensor:
+        """``x [B, T, width]`` to the same shape."""
+        queries, new_keys, new_values = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        cache.write(layer, place.positions, new_keys, new_values)
+        keys, values = cache.read(layer, place.mask.shape[-1])
+        mixed = F.scaled_dot_product_attention(
+            (queries + self.content_bias).transpose(1, 2), keys, values, attn_mask=self._bias(queries, place)
+        )
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def _bias(self, queries: Tensor, place: Distances) -> Tensor:
+        """[B, heads, T, span], added to scaled scores."""
+        table = self._distances(place.mask.shape[-1])
+        by_distance = torch.einsum("bthd,rhd->bhtr", queries + self.position_bias, table)
+        scores = by_distance.gather(-1, place.behind.expand(-1, self.heads, -1, -1))
+        return scores / math.sqrt(self.head_dim) + place.mask
+
+    def _distances(self, span: int) -> Tensor:
+        """Projected sinusoids of distances 0 to ``span - 1``, [span, heads, D]."""
+        if self._table is None or len(self._table) < span:
+            rows = -(-span // TABLE_STEP) * TABLE_STEP
+            weight = self.position.weight
+            sinusoids = relative_positions(1, rows, weight.shape[0], weight.device).flip(0)
+            self._table = self.position(sinusoids.to(weight.dtype)).unflatten(-1, (self.heads, -1))
+        return self._table[:span]
+
+
+class DistanceLayer(nn.Module):
+    """Pre-norm attention and a ReLU feed-forward."""
+
+    def __init__(self, config: TransformerLMConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.norm_attention = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
+        self.attention = DistanceAttention(config)
+        self.norm_feed_forward = nn.LayerNorm(width, eps=LAYER_NORM_EPS)
+        self.widen = nn.Linear(width, config.intermediate_size)
+        self.narrow = nn.Linear(config.intermediate_size, width)
+
+    def forward(self, x: Tensor, layer: int, place: Distances, cache: CacheView) -> Tensor:
+        x = x + self.attention(self.norm_attention(x), layer, place, cache)
+        return x + self.narrow(F.relu(self.widen(self.norm_feed_forward(x))))
+
+
+class TransformerLM(SpeechDecoder):
+    """Encoded text, a speaker and speech tokens in, logits over the speech rows out."""
+
+    config: TransformerLMConfig
+
+    def __init__(self, config: TransformerLMConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.input_width
+        self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_width)
+        self.text_encoder = RelativeEncoder(config.text_encoder)
+        self.text_projection = nn.Linear(config.text_encoder.width, width)
+        self.control_embedding = nn.Embedding(2, width)
+        self.speaker_projection = nn.Linear(config.speaker_dim, width)
+        self.speech_embedding = nn.Embedding(config.speech_tokens, width)
+        self.embed_input = ScaledEmbedding(width, config.hidden_size)
+        self.layers = nn.ModuleList(DistanceLayer(config) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(config.hidden_size, eps=1e-5)
+        self.head = nn.Linear(config.hidden_size, config.speech_rows)
+
+    @classmethod
+    def from_tensors(
+        cls,
+        config: TransformerLMConfig,
+        tensors: Mapping[str, Tensor],
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> TransformerLM:
+        """Network with the weights of ``llm.pt``, given under their published names.
+
+        Raises:
+            CheckpointError: a tensor is missing, unknown or has another shape.
+        """
+        check_tensors(config, tensors)
+        with torch.device("meta"):
+            model = cls(config)
+        arrays = own_arrays(as_arrays(tensors))
+        state = {name: torch.from_numpy(array).to(device, dtype) for name, array in arrays.items()}
+        model.load_state_dict(state, assign=True)
+        if model.device.type == "cpu":
+            store_by_columns(model)
+        return model.eval().requires_grad_(False)
+
+    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
+        """Embeddings [T, input width] of parts, in order; the text of one part is encoded together."""
+        return torch.cat([self._embedded(part) for part in parts])
+
+    def encode_text(self, ids: Tensor) -> Tensor:
+        """Text ids int64 ``[B, T]`` to ``[B, T, input width]``; no position sees a later one."""
+        encoded: Tensor = self.text_projection(self.text_encoder(self.text_embedding(ids), causal=True))
+        return encoded
+
+    def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
+        """Run the decoder over new positions, whose keys and values are written to the cache.
+
+        Args:
+            embeddings: [B, T, input width].
+            positions: [B, T] int64, each below ``span``; sequences may be at different positions.
+            cache: view of B slots that holds everything before these positions.
+            span: cache positions read; those after a query's own position are masked.
+
+        Returns:
+            [B, T, hidden] after the final norm.
+        """
+        x = F.relu(self.embed_input(embeddings))
+        place = Distances.of(positions, span, x.dtype)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, index, place, cache)
+        return self.norm(x)
+
+    def _embedded(self, part: PromptPart) -> Tensor:
+        if part.table is Table.SPEAKER:
+            [speaker] = part.ids
+            vector = torch.tensor(speaker, dtype=torch.float32, device=self.device)
+            return self.speaker_projection(F.normalize(vector, dim=0).to(self.dtype))[None]
+        ids = integers(part.ids, self.device)
+        if part.table is Table.TEXT:
+            return self.encode_text(ids[None])[0]
+        table = self.control_embedding if part.table is Table.CONTROL else self.speech_embedding
+        embedded: Tensor = table(ids)
+        return embedded
+
+
+def own_arrays(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """State of `TransformerLM` from published tensors."""
+    state = fused_projections(renamed(tensors, _RENAMES))
+    return {_of_layer(name): tensor for name, tensor in state.items()}
+
+
+def _of_layer(name: str) -> str:
+    """Names of the decoder's input layer and of its attention."""
+    if name.startswith("embed."):
+        return f"embed_input.{name.removeprefix('embed.')}"
+    if name.startswith("layers.") and name.split(".")[2] in ATTENTION_PARTS:
+        layers, index, part = name.split(".", 2)
+        return f"{layers}.{index}.attention.{part}"
+    return name
+
+
+ATTENTION_PARTS = ("qkv", "position", "out", "content_bias", "position_bias")

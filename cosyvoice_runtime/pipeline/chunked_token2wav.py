@@ -1,0 +1,244 @@
+"""Speech tokens to waveform in CosyVoice-300M's own schedule of overlapping chunks.
+
+Nothing in these networks goes on from where it was: a chunk of 120 tokens is computed as a whole, with its
+voice's prompt, the next one speaks the last 20 of them again, and mel and waveform are faded from one into
+the other. So the schedule is part of the sound, and there is no other one; an utterance that is spoken
+offline is one chunk.
+
+Facts of the schedule are those of the published code (FunAudioLLM/CosyVoice ``ace7c47``). Every utterance
+has a generator of its own here, where that draws from a global one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.regulated_flow import Overlap, RegulatedFlow
+from cosyvoice_runtime.speed import check_speed
+from cosyvoice_runtime.transfer import Fetch
+from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+
+CACHED_FRAMES = 20
+"""Mel frames that the vocoder reads again before each chunk, so that its start is heard in no seam."""
+
+
+class Draws(Protocol):
+    """What an utterance's chunks draw."""
+
+    def flow(self, frames: int, bins: int) -> Tensor:
+        """Start of the solution, float32 ``[frames, bins]``."""
+
+    def vocoder(self, frames: int) -> RandomStart:
+        """Start of the source."""
+
+    def mark(self) -> Any:
+        """Where they are, for :meth:`rewind`."""
+
+    def rewind(self, mark: Any) -> None:
+        """Be again where they were."""
+
+
+class SeededDraws:
+    """Draws of a generator of the utterance's own, on the CPU."""
+
+    def __init__(self, vocoder: HiFT, seed: int) -> None:
+        self._config = vocoder.config
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def flow(self, frames: int, bins: int) -> Tensor:
+        return torch.randn(bins, frames, generator=self._generator).T
+
+    def vocoder(self, frames: int) -> RandomStart:
+        return RandomStart.draw(self._config, frames, self._generator)
+
+    def mark(self) -> Tensor:
+        """Where the generator is, for :meth:`rewind`."""
+        return self._generator.get_state()
+
+    def rewind(self, mark: Tensor) -> None:
+        """Be again where it was."""
+        self._generator.set_state(mark)
+
+
+@dataclass(frozen=True, eq=False)
+class VocoderOverlap:
+    """What a chunk leaves for the next one's vocoder.
+
+    Attributes:
+        mel: ``[bins, CACHED_FRAMES]``, the last frames that were vocoded.
+        source, wave: ``[hop * CACHED_FRAMES]`` of those frames; the samples have not been sent yet.
+    """
+
+    mel: Tensor
+    source: Tensor
+    wave: Tensor
+
+
+@dataclass
+class ChunkedState:
+    """One utterance.
+
+    Attributes:
+        received: tokens that have come, the prompt's among them.
+        waiting: tokens that have come and are not behind the last chunk, those it overlaps with among them.
+        last: no more tokens will come.
+        overlap: of the flow's last chunk; None before the first.
+        held_mel: ``[bins, overlap frames]`` of the chunk before, faded into the next one.
+        held: of the vocoder's last chunk.
+    """
+
+    prompt: FlowPrompt
+    draws: Draws
+    speed: float
+    received: int
+    waiting: list[int] = field(default_factory=list)
+    last: bool = False
+    overlap: Overlap | None = None
+    held_mel: Tensor | None = None
+    held: VocoderOverlap | None = None
+
+
+class ChunkedToken2Wav:
+    """Flow and vocoder of one checkpoint."""
+
+    def __init__(self, flow: RegulatedFlow, vocoder: HiFT) -> None:
+        self.flow = flow
+        self.vocoder = vocoder
+        config = flow.config
+        self._hop_tokens = config.encoder.chunk_tokens
+        self._chunk_tokens = config.encoder.chunk_tokens + config.lookahead_tokens
+        self._hop = vocoder.config.hop
+        self._mel_fade = fade(flow.overlap_frames, vocoder.device)
+        self._wave_fade = fade(self._hop * CACHED_FRAMES, vocoder.device)
+
+    def open(
+        self, prompt: FlowPrompt, noise_seed: int, speed: float = 1.0, draws: Draws | None = None
+    ) -> ChunkedState:
+        """Start of an utterance.
+
+        Args:
+            draws: in place of those of the seed.
+
+        Raises:
+            InvalidInput: the prompt does not fit the checkpoint, or a speed outside 0.5 to 2.
+        """
+        check_speed(speed)
+        prompt = self.flow.check_prompt(prompt)
+        return ChunkedState(prompt, draws or SeededDraws(self.vocoder, noise_seed), speed, len(prompt.tokens))
+
+    def push(self, state: ChunkedState, tokens: Sequence[int], last: bool = False) -> None:
+        """Append speech tokens; raises InvalidInput for one out of range and then changes nothing."""
+        self.check(state, tokens)
+        state.waiting.extend(tokens)
+        state.received += len(tokens)
+        state.last = last
+
+    def check(self, state: ChunkedState, tokens: Sequence[int]) -> None:
+        """Raise what :meth:`push` would raise."""
+        if state.last:
+            raise InvalidInput("speech_tokens", "further tokens", "the utterance has ended")
+        self.flow.check_tokens(tokens, state.received)
+
+    @torch.inference_mode()
+    def advance(self, states: Sequence[ChunkedState]) -> list[npt.NDArray[np.float32]]:
+        """The samples that can be computed now, ``[n]`` of each utterance."""
+        return [Fetch(self._advance(state)).wait().numpy() for state in states]
+
+    def _advance(self, state: ChunkedState) -> Tensor:
+        waves = []
+        # An utterance whose whole length is known at once is one chunk, as the published code speaks offline.
+        while not self._whole(state) and len(state.waiting) >= self._chunk_tokens:
+            waves.append(self._chunk(state, state.waiting[: self._chunk_tokens], last=False))
+            del state.waiting[: self._hop_tokens]
+        if state.last and state.waiting:
+            waves.append(self._chunk(state, state.waiting, last=True))
+            state.waiting = []
+        return torch.cat(waves) if waves else torch.zeros(0, device=self.vocoder.device)
+
+    def _whole(self, state: ChunkedState) -> bool:
+        return state.last and state.overlap is None
+
+    def _chunk(self, state: ChunkedState, tokens: Sequence[int], *, last: bool) -> Tensor:
+        noise = state.draws.flow(self.flow.frames_of(state.prompt, len(tokens)), self.flow.config.mel_bins)
+        mel, overlap = self.flow.generate(state.prompt, tokens, noise, state.overlap)
+        state.overlap = overlap
+        return self._vocode(state, self._joined(state, mel.float().to(self.vocoder.device), last), last)
+
+    def _joined(self, state: ChunkedState, mel: Tensor, last: bool) -> Tensor:
+        """The mel to vocode: faded in, behind what is cached, and without its end unless it is the last."""
+        if state.held_mel is not None:
+            mel = faded(state.held_mel, mel, self._mel_fade)
+        if state.held is not None:
+            mel = torch.cat([state.held.mel, mel], dim=1)
+        if last:
+            return mel
+        state.held_mel = mel[:, -self.flow.overlap_frames :].clone()
+        return mel[:, : -self.flow.overlap_frames]
+
+    def _vocode(self, state: ChunkedState, mel: Tensor, last: bool) -> Tensor:
+        if last and state.held is None and state.speed != 1.0:
+            mel = F.interpolate(mel[None], size=int(mel.shape[1] / state.speed), mode="linear")[0]
+        start = state.draws.vocoder(mel.shape[1]).to(self.vocoder.device)
+        wave, source = self._wave(mel, start, None if state.held is None else state.held.source)
+        if state.held is not None:
+            wave = faded(state.held.wave, wave, self._wave_fade)
+        if last:
+            return wave
+        kept = self._hop * CACHED_FRAMES
+        state.held = VocoderOverlap(
+            mel[:, -CACHED_FRAMES:].clone(), source[-kept:].clone(), wave[-kept:].clone()
+        )
+        return wave[:-kept]
+
+    def _wave(self, mel: Tensor, start: RandomStart, cached: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Samples and their source, of mel ``[bins, T]``; the source of the first frames may be known."""
+        f0 = self.vocoder.f0(mel[None])
+        source = self.vocoder.source(f0, start.noise, start.carry())
+        if cached is not None:
+            source[:, : len(cached)] = cached
+        return self.vocoder.decode(mel[None], source)[0], source[0]
+
+    @contextmanager
+    def all_or_nothing(self, states: Sequence[ChunkedState]) -> Iterator[None]:
+        """Context in which these utterances advance; after an exception they are where they were before."""
+        marks = [
+            (dict(vars(state)) | {"waiting": list(state.waiting)}, state.draws.mark()) for state in states
+        ]
+        try:
+            yield
+        except BaseException:
+            for state, (attributes, drawn) in zip(states, marks, strict=True):
+                vars(state).update(attributes)
+                state.draws.rewind(drawn)
+            raise
+
+    def close(self, state: ChunkedState) -> None:
+        """Forget what the utterance holds."""
+        state.overlap = state.held_mel = state.held = None
+
+
+def fade(length: int, device: torch.device) -> Tensor:
+    """Weights ``[2, length]`` of what comes and of what goes: the halves of a Hamming window of twice the
+    length. They sum to 1.08 and not to 1, as published."""
+    return (
+        torch.hamming_window(2 * length, periodic=False, dtype=torch.float64).float().view(2, -1).to(device)
+    )
+
+
+def faded(before: Tensor, signal: Tensor, weights: Tensor) -> Tensor:
+    """The signal ``[..., n]`` whose start is faded from ``before [..., length]``."""
+    length = weights.shape[1]
+    start = signal[..., :length] * weights[0] + before[..., :length] * weights[1]
+    return torch.cat([start, signal[..., length:]], dim=-1)
