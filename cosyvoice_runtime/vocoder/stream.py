@@ -117,6 +117,8 @@ class HiFTStream(WindowedVocoder):
 
     def sent(self, waves: Sequence[Tensor]) -> Waveforms:
         """All waveforms in one copy."""
+        if not waves:
+            return list
         together, lengths = Fetch(torch.cat(list(waves)).float()), [len(wave) for wave in waves]
         return lambda: [wave.numpy() for wave in together.wait().split(lengths)]
 
