@@ -87,15 +87,16 @@ def make_repository(checkpoint: Path) -> Path:
     """Render the model repository for this machine, with the files that its engines need."""
     texts = [f"checkpoint_dir={checkpoint}", f"cosyvoice2.voices_dir={BUILD / 'voices'}"]
     machine = Machine.here()
-    on_onnx = Settings.read(texts, os.environ).tensorrt_llm.resolved(machine).engine == "onnx"
-    if on_onnx:
-        texts.append(f"tensorrt_llm.engine_dir={BUILD / 'speech_lm'}")
     settings = Settings.read(texts, os.environ).resolved(machine)
-    if on_onnx:
-        export_speech_lm(settings.tensorrt_llm)
-    if settings.token2wav.backend == "onnx":
+    lm_on_onnx, wave_on_onnx = settings.tensorrt_llm.engine == "onnx", settings.token2wav.backend == "onnx"
+    if lm_on_onnx:
+        texts.append(f"tensorrt_llm.engine_dir={BUILD / 'speech_lm'}")
+    if wave_on_onnx:
         texts.append(f"token2wav.backend_dir={BUILD / 'networks'}")
-        settings = Settings.read(texts, os.environ).resolved(Machine.here())
+    settings = Settings.read(texts, os.environ).resolved(machine)
+    if lm_on_onnx:
+        export_speech_lm(settings.tensorrt_llm)
+    if wave_on_onnx:
         export_wave_graphs(settings.token2wav)
     repository = BUILD / "model_repo"
     write(render(ROOT / "model_repo", settings), repository)

@@ -7,16 +7,19 @@ weights. The stage that builds engines rebuilds what :func:`stale_reasons` names
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import cosyvoice_runtime
 from cosyvoice_runtime.errors import EngineFileError, shorten
 
 FILE_NAME = "manifest.json"
+PACKAGE = Path(cosyvoice_runtime.__file__).parent
 ABSENT = object()
 
 
@@ -134,3 +137,18 @@ def _leaves(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def own_code(patterns: Iterable[str]) -> dict[str, str]:
+    """This package as a manifest's ``tools``: its version, and a hash of the modules that write the files.
+
+    Files of older code are stale although the weights are the same.
+
+    Args:
+        patterns: of paths in this package.
+    """
+    digest = hashlib.sha256()
+    for pattern in patterns:
+        for path in sorted(PACKAGE.glob(pattern)):
+            digest.update(path.read_bytes())
+    return {"cosyvoice_runtime": cosyvoice_runtime.__version__, "graph code": digest.hexdigest()}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-import cosyvoice_runtime
 from cosyvoice_runtime.checkpoint.checksums import damages
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, own_code, stale_reasons
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.lm.prompt import TABLES, Table
 from cosyvoice_runtime.sha256 import sha256_of
@@ -20,7 +18,6 @@ WEIGHT_FORMATS = ("float32", "int8")
 EMBEDDINGS, LAST, TOTAL, LOGITS = "embeddings", "last", "total", "logits"
 """Ports of the graph."""
 KINDS = ("keys", "values")
-SOURCE = Path(cosyvoice_runtime.__file__).parent
 WRITERS = ("compiled/export/graph.py", "onnx_cpu/lm_export.py", "onnx_cpu/lm_graph.py")
 """Modules that say what the files hold."""
 
@@ -87,7 +84,7 @@ def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
     paths = (layout.weights("llm"), layout.config, layout.qwen2_config)
     return Manifest(
         sources={path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths},
-        tools={"cosyvoice_runtime": cosyvoice_runtime.__version__, "graph code": _code_hash()},
+        tools=own_code(WRITERS),
         options={"runtime": "onnx", "weight_format": weight_format},
     )
 
@@ -95,11 +92,3 @@ def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
 def why_not_usable(directory: Path, wanted: Manifest) -> list[str]:
     """What keeps the files from being those that would be written now, a sentence each."""
     return stale_reasons(directory, wanted) or damages(directory, LmFiles(directory).required)
-
-
-def _code_hash() -> str:
-    """SHA-256 of what writes the files: those of older code are stale although the weights are the same."""
-    digest = hashlib.sha256()
-    for name in WRITERS:
-        digest.update((SOURCE / name).read_bytes())
-    return digest.hexdigest()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
-import cosyvoice_runtime
 from cosyvoice_runtime.checkpoint.checksums import damages
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, own_code, stale_reasons
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.onnx_cpu import (
     flow_encoder_graph,
@@ -29,7 +27,6 @@ GRAPHS = tuple(
         hift_decoder_graph,
     )
 )
-SOURCE = Path(cosyvoice_runtime.__file__).parent
 WRITERS = ("compiled/export/*.py", "onnx_cpu/*_graph.py", "onnx_cpu/wave_export.py", "wave/*_weights*.py")
 """Modules that say what the files hold."""
 
@@ -54,7 +51,7 @@ def wanted_manifest(checkpoint_dir: Path) -> Manifest:
     paths = layout.config, layout.weights("flow"), layout.weights("hift")
     return Manifest(
         sources={path.name: sha256_of(path) for path in paths},
-        tools={"cosyvoice_runtime": cosyvoice_runtime.__version__, "graph code": _code_hash()},
+        tools=own_code(WRITERS),
     )
 
 
@@ -79,12 +76,3 @@ def why_not_usable(directory: Path, wanted: Manifest) -> list[str]:
     return stale_reasons(directory, wanted) or damages(
         directory, [graph_path(directory, name).name for name in GRAPHS]
     )
-
-
-def _code_hash() -> str:
-    """SHA-256 of what writes the files: those of older code are stale although the weights are the same."""
-    digest = hashlib.sha256()
-    for pattern in WRITERS:
-        for path in sorted(SOURCE.glob(pattern)):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.rules import Read, Rule, apply, rule
+from cosyvoice_runtime.text.rules import Read, Rule, apply, read_by_clause, rule
 from cosyvoice_runtime.text.symbols import EAST_ASIAN_NUMERALS, plain
 
 _HAN = "\u3007\u3400-\u9fff"
@@ -181,16 +181,7 @@ _PREPARE: list[Rule] = [
 
 def read_numbers(text: str, library: Read) -> str:
     """Numbers of a text (no special tokens in it) in Chinese words, clause by clause."""
-    text = apply(_PREPARE, plain(text)).translate(EAST_ASIAN_NUMERALS)
-    return _CLAUSE.sub(lambda clause: _read_clause(clause[0], library), text)
-
-
-def _read_clause(clause: str, library: Read) -> str:
-    if not re.search("[0-9]", clause):
-        return clause
-    words = clause.strip(" ")
-    before, after = clause.split(words, 1)
-    return before + library(words) + after
+    return read_by_clause(_CLAUSE, apply(_PREPARE, plain(text)).translate(EAST_ASIAN_NUMERALS), library)
 
 
 def _plain_decimal(number: str) -> str:

@@ -25,3 +25,16 @@ def apply(rules: Iterable[Rule], text: str) -> str:
     for pattern, replacement in rules:
         text = pattern.sub(replacement, text)
     return text
+
+
+def read_by_clause(clause: re.Pattern[str], text: str, read: Read) -> str:
+    """The text with its clauses that hold a digit read, the spaces around their words apart."""
+
+    def words_of(match: re.Match[str]) -> str:
+        if not re.search("[0-9]", match[0]):
+            return match[0]
+        words = match[0].strip(" ")
+        before, after = match[0].split(words, 1)
+        return before + read(words) + after
+
+    return clause.sub(words_of, text)

@@ -9,21 +9,15 @@ from cosyvoice_runtime.wave.geometry import (
     F0_LAYERS,
     IndexRange,
     VocoderContext,
+    reaching,
     stages,
 )
 
 
 def causal_context(config: CausalVocoderConfig) -> VocoderContext:
     """Context in whole frames: 28 left, 5 right, 5 ahead (3 for the phase) with the published kernels."""
-    (left_mel, left_source), (right_mel, right_source) = _inputs(config, 0), _inputs(config, -1)
-    f0_lookahead = config.first_f0_kernel - 1
-    source_right = -(-(right_source.last + 1) // config.hop)
-    return VocoderContext(
-        left=max(-left_mel.first, -(left_source.first // config.hop), (F0_LAYERS - 1) * (F0_KERNEL - 1)),
-        right=max(right_mel.last + 1, source_right),
-        lookahead=max(right_mel.last + 1, source_right + f0_lookahead),
-        f0_lookahead=f0_lookahead,
-    )
+    f0_past = (F0_LAYERS - 1) * (F0_KERNEL - 1)
+    return reaching(_inputs(config, 0), _inputs(config, -1), config.hop, f0_past, config.first_f0_kernel - 1)
 
 
 def _inputs(config: CausalVocoderConfig, sample: int) -> tuple[IndexRange, IndexRange]:

@@ -131,13 +131,28 @@ class IndexRange:
 
 def centred_context(config: VocoderConfig) -> VocoderContext:
     """Context in whole frames: 15 left, 15 right, 21 ahead (6 for the phase) with the published kernels."""
-    (left_mel, left_source), (right_mel, right_source) = _inputs(config, 0), _inputs(config, -1)
     radius = F0_LAYERS * (F0_KERNEL // 2)
     # The phase between two frame centres is interpolated: a source frame reads the next frame's F0 as well.
-    f0_lookahead = 1 + radius
-    source_right = -(-(right_source.last + 1) // config.hop)
+    return reaching(_inputs(config, 0), _inputs(config, -1), config.hop, radius, 1 + radius)
+
+
+def reaching(
+    first: tuple[IndexRange, IndexRange],
+    last: tuple[IndexRange, IndexRange],
+    hop: int,
+    f0_past: int,
+    f0_lookahead: int,
+) -> VocoderContext:
+    """The context of a vocoder.
+
+    Args:
+        first, last: mel frames and source samples that a frame's first and last sample depend on.
+        f0_past, f0_lookahead: mel frames before and after that a frame's source depends on.
+    """
+    (left_mel, left_source), (right_mel, right_source) = first, last
+    source_right = -(-(right_source.last + 1) // hop)
     return VocoderContext(
-        left=max(-left_mel.first, -(left_source.first // config.hop), radius),
+        left=max(-left_mel.first, -(left_source.first // hop), f0_past),
         right=max(right_mel.last + 1, source_right),
         lookahead=max(right_mel.last + 1, source_right + f0_lookahead),
         f0_lookahead=f0_lookahead,

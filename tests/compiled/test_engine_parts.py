@@ -12,13 +12,13 @@ from small_flow import random_flow, random_prompt, random_tokens
 from small_hift import PUBLISHED, published_tensors, random_mel
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.pages import PagedPast
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.vocoder import HiFT, SourceNoise, open_state, stream
 from cosyvoice_runtime.wave.past_layout import PastLayout
+from onnx_network import OnnxNetwork
 
 TOLERANCE = 1e-4
 HOPS = [[25, 25, 60, 7], [3, 47, 50, 25], [120, 1, 1, 1]]

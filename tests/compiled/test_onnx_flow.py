@@ -13,9 +13,9 @@ from torch import Tensor
 
 from cosyvoice_runtime.compiled.export.encoder import encoder_graph
 from cosyvoice_runtime.compiled.export.estimator import estimator_graph
-from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.flow.layers import NoPast, visible_keys
 from module_weights import weights_of
+from onnx_network import OnnxNetwork
 
 TOLERANCE = {"float32": 1e-4, "float16": 3e-2}
 RATE, LOOKAHEAD = CONFIG.frames_per_token, CONFIG.lookahead_tokens

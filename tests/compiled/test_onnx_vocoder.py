@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from small_hift import CONFIGS, random_mel, small_hift
 
 from cosyvoice_runtime.compiled.export.vocoder import decoder_graph
-from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.vocoder.rows import Rows
 from module_weights import weights_of
+from onnx_network import OnnxNetwork
 
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
 

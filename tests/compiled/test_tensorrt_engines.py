@@ -17,7 +17,6 @@ from torch import Tensor
 
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.network import Tensors
-from cosyvoice_runtime.compiled.onnx_network import OnnxNetwork
 from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_build import build_engine
@@ -27,6 +26,7 @@ from cosyvoice_runtime.cuda_graphs import EagerCalls
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.flow.stream import FlowStream
 from cuda_fake import FakeCuda, FakeStream
+from onnx_network import OnnxNetwork
 from tensorrt_fake import fake_tensorrt
 
 VERSIONS = ["10.14.1.48", "11.4.1"]

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from small_flow import random_prompt, random_tokens
 
 from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.wave.paged_flow import Mel, PagedFlow
+from cosyvoice_runtime.wave.prompt import FlowPrompt
 
 lengths = st.tuples(st.integers(0, 80), st.integers(1, 90))
 UTTERANCES = st.lists(st.tuples(lengths, st.lists(st.integers(1, 90), max_size=4)), min_size=1, max_size=4)
@@ -21,16 +23,11 @@ def pieces_of(tokens: list[int], cuts: list[int]) -> list[list[int]]:
     return [tokens[a:b] for a, b in itertools.pairwise(edges)]
 
 
-def check_streams(
-    stream: FlowStream, utterances: list[tuple[tuple[int, int], list[int]]], tolerance: float
-) -> None:
-    """Speak them side by side; nothing of them may be left."""
+def spoken(stream: PagedFlow, prompts: list[FlowPrompt], queues: list[list[list[int]]]) -> list[Mel]:
+    """Mels of utterances that are pushed piece by piece, side by side; nothing of them is left."""
     free = stream.pool.free_pages
-    prompts = [random_prompt(prompt, seed) for seed, ((prompt, _), _) in enumerate(utterances)]
-    tokens = [random_tokens(length, seed) for seed, ((_, length), _) in enumerate(utterances)]
     states = [stream.open(prompt) for prompt in prompts]
-    queues = [pieces_of(row, cuts) for row, (_, cuts) in zip(tokens, utterances, strict=True)]
-    mels: list[list[torch.Tensor]] = [[] for _ in states]
+    mels: list[list[Mel]] = [[] for _ in states]
     while any(queues):
         active = [row for row, queue in enumerate(queues) if queue]
         for row in active:
@@ -41,6 +38,17 @@ def check_streams(
     for state in states:
         stream.close(state)
     assert stream.pool.free_pages == free
+    return [stream.joined(mel) for mel in mels]
+
+
+def check_streams(
+    stream: FlowStream, utterances: list[tuple[tuple[int, int], list[int]]], tolerance: float
+) -> None:
+    """Speak them side by side; nothing of them may be left."""
+    prompts = [random_prompt(prompt, seed) for seed, ((prompt, _), _) in enumerate(utterances)]
+    tokens = [random_tokens(length, seed) for seed, ((_, length), _) in enumerate(utterances)]
+    queues = [pieces_of(row, cuts) for row, (_, cuts) in zip(tokens, utterances, strict=True)]
+    mels = spoken(stream, prompts, queues)
     for prompt, row, mel in zip(prompts, tokens, mels, strict=True):
         [whole] = stream.flow.generate([prompt], [row])
-        torch.testing.assert_close(torch.cat(mel, dim=1), whole, atol=tolerance, rtol=0)
+        torch.testing.assert_close(mel, whole, atol=tolerance, rtol=0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from small_flow import CONFIG, random_prompt, random_tokens
 from small_runtime import flows
-from streams import UTTERANCES, pieces_of
+from streams import UTTERANCES, pieces_of, spoken
 
 from cosyvoice_runtime.flow.estimator import _accumulated, time_steps
 from cosyvoice_runtime.flow.flow import Flow
@@ -29,24 +29,6 @@ def assert_mels_of_torch(flow: Flow, prompts, tokens, mels) -> None:
     for prompt, row, mel in zip(prompts, tokens, mels, strict=True):
         [expected] = flow.generate([prompt], [row])
         np.testing.assert_allclose(mel, expected.numpy(), atol=TOLERANCE, rtol=0)
-
-
-def spoken(stream: OnnxFlowStream, prompts, queues) -> list[np.ndarray]:
-    """Mels of utterances that are pushed piece by piece, side by side; nothing of them is left."""
-    free = stream.pool.free_pages
-    states = [stream.open(prompt) for prompt in prompts]
-    mels: list[list[np.ndarray]] = [[] for _ in states]
-    while any(queues):
-        active = [row for row, queue in enumerate(queues) if queue]
-        for row in active:
-            piece = queues[row].pop(0)
-            states[row].push(piece, last=not queues[row])
-        for row, mel in zip(active, stream.advance([states[row] for row in active]), strict=True):
-            mels[row].append(mel)
-    for state in states:
-        stream.close(state)
-    assert stream.pool.free_pages == free
-    return [np.concatenate(mel, axis=1) for mel in mels]
 
 
 @settings(max_examples=examples(10, fresh=40))

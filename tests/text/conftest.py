@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from small_tokenizer import WordCounter, write_tokenizer
 
+from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.tokenizer import TextTokenizer
 
 
@@ -23,3 +24,8 @@ def tokenizer(tokenizer_directory: Path) -> TextTokenizer:
 @pytest.fixture
 def counter() -> WordCounter:
     return WordCounter()
+
+
+@pytest.fixture(scope="session")
+def normalise() -> Normaliser:
+    return Normaliser()

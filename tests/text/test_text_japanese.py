@@ -9,11 +9,6 @@ from cosyvoice_runtime.text.normalise import Normaliser
 pytest.importorskip("wetext")
 
 
-@pytest.fixture(scope="module")
-def normalise() -> Normaliser:
-    return Normaliser()
-
-
 @pytest.mark.parametrize(
     ("text", "spoken"),
     [

@@ -27,11 +27,6 @@ SENTENCES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def normalise() -> Normaliser:
-    return Normaliser()
-
-
 @pytest.mark.parametrize(
     ("text", "spoken"),
     [

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import onnx
 
-import cosyvoice_runtime
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.compiled.export import encoder, estimator, extractors, vocoder
 from cosyvoice_runtime.compiled.export.graph import ONNX_TYPES, OPSET
-from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, own_code, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.sha256 import sha256_of
 from cosyvoice_runtime.wave import flow_weights
 from cosyvoice_runtime.wave.stored_arrays import as_arrays, within
 from cosyvoice_runtime.wave.vocoder_weights import plain_weights
 
+WRITERS = ("compiled/export/*.py",)
+"""Modules that say what the graphs hold."""
 NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocoder.NAME: "hift"}
 """Graphs written here, and the weights that they are written from."""
 """Graphs that are published, and made fit."""
@@ -46,7 +46,7 @@ def wanted_graph(checkpoint_dir: Path, name: str, dtype: str) -> Manifest:
     own = {"dtype": dtype, "opset": OPSET} if name in NETWORKS else {}
     return Manifest(
         sources={path.name: sha256_of(path) for path in _sources(Layout(checkpoint_dir), name)},
-        tools={"cosyvoice_runtime": cosyvoice_runtime.__version__, "graph code": _code_hash()},
+        tools=own_code(WRITERS),
         options=own,
     )
 
@@ -92,11 +92,3 @@ def _network(layout: Layout, name: str, dtype: str) -> onnx.ModelProto:
     if name == encoder.NAME:
         return encoder.encoder_graph(within(weights, "encoder."), config.flow, dtype)
     return estimator.estimator_graph(within(weights, "estimator."), unet, config.flow.mel_bins, dtype)
-
-
-def _code_hash() -> str:
-    """SHA-256 of this package's source: a graph of older code is stale although the weights are the same."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

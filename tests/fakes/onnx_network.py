@@ -1,4 +1,4 @@
-"""A graph on ONNX Runtime, on the CPU."""
+"""A compiled network on ONNX Runtime, in place of TensorRT's."""
 
 from __future__ import annotations
 
