@@ -18,7 +18,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances, VoiceCache
-from cosyvoice_runtime.wave.token2wav import Token2Wav
+from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class WaveMetrics:
 
 Waveform = npt.NDArray[np.float32]
 WaveOutcome = Waveform | Exception
-"""Samples ``[n]`` at 24 kHz, or why there are none."""
+"""Samples ``[n]``, or why there are none."""
 
 
 class WaveService:
@@ -124,7 +124,7 @@ class WaveService:
 
     def __init__(
         self,
-        token2wav: Token2Wav,
+        token2wav: AnyToken2Wav,
         voices: VoiceCache,
         max_utterances: int,
         idle_timeout_s: float,
@@ -188,8 +188,8 @@ class WaveService:
                 utterances=len(self._utterances),
                 voices=len(self._voices),
                 voice_pages=self._voices.pages,
-                pages_in_use=flow.pool.num_pages - flow.pool.free_pages,
-                pages=flow.pool.num_pages,
+                pages_in_use=flow.num_pages - flow.free_pages,
+                pages=flow.num_pages,
                 recomputes=flow.recomputing,
                 flow_calls=flow.calls,
                 eager_calls=flow.eager_calls,
@@ -271,7 +271,7 @@ class WaveService:
         states = [utterance.state for utterance in utterances]
         self._batches[len(states)] += 1
         with self._token2wav.all_or_nothing(states):
-            self._voices.make_room_for(states)
+            self._voices.make_room_for(self._token2wav.next_pages(states))
             return self._token2wav.advance(states)
 
     def _drop(self, name: str) -> None:
