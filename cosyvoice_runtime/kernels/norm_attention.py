@@ -22,7 +22,8 @@ def _norm_attention(
     x, weight, bias, pages, page, table, unused, lengths, mixed, weights,
     step, rows, frames, before, utterances, table_width, x_stride, page_stride, layer_start,
     CHANNELS: tl.constexpr, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
-    EPS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, CHAINED: tl.constexpr,
+    EPS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, TOGETHER: tl.constexpr,
+    STAGES: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) // HEADS
     head = tl.program_id(0) % HEADS
@@ -44,10 +45,11 @@ def _norm_attention(
     end = tl.minimum(before, first + share)
     table += row * table_width
     pages += layer_start + head * HEAD_DIM
-    here = tl.load(table + first, mask=first < end, other=0) + step
     whole = t < PAGE
-    keys, values = load_page(pages + here * page_stride, whole & (first < end), HEADS, HEAD_DIM, SIZE)
-    following = tl.load(table + first + 1, mask=first + 1 < end, other=0) + step
+    if TOGETHER == 0:
+        here = tl.load(table + first, mask=first < end, other=0) + step
+        keys, values = load_page(pages + here * page_stride, whole & (first < end), HEADS, HEAD_DIM, SIZE)
+        following = tl.load(table + first + 1, mask=first + 1 < end, other=0) + step
     wait_for_previous(CHAINED)
     hidden = tl.load(x + m[:, None] * x_stride + c[None, :], mask=present[:, None], other=0.0)
     normed = normalise(hidden, CHANNELS, EPS).to(query_weight.dtype)
@@ -66,13 +68,28 @@ def _norm_attention(
         tl.store(place, new_keys, mask=present[:, None])
         tl.store(place + INNER, new_values, mask=present[:, None])
         peak, total, sums = softmax_update(q, tl.trans(new_keys), new_values, t < length, peak, total, sums)
-    for n in tl.range(first, end, num_stages=1):
-        # The next page is on its way while this one is used.
-        later = whole & (n + 1 < end)
-        next_keys, next_values = load_page(pages + following * page_stride, later, HEADS, HEAD_DIM, SIZE)
-        following = tl.load(table + n + 2, mask=n + 2 < end, other=0) + step
-        peak, total, sums = softmax_update(q, keys, values, whole, peak, total, sums)
-        keys, values = next_keys, next_values
+    if TOGETHER == 0:
+        for n in tl.range(first, end, num_stages=1):
+            # The next page is on its way while this one is used.
+            later = whole & (n + 1 < end)
+            next_keys, next_values = load_page(pages + following * page_stride, later, HEADS, HEAD_DIM, SIZE)
+            following = tl.load(table + n + 2, mask=n + 2 < end, other=0) + step
+            peak, total, sums = softmax_update(q, keys, values, whole, peak, total, sums)
+            keys, values = next_keys, next_values
+    else:
+        # Frames of several pages side by side, as many loads ahead as there are stages.
+        KEYS: tl.constexpr = TOGETHER * SIZE
+        FRAME: tl.constexpr = 2 * INNER
+        j = tl.arange(0, KEYS)
+        nth, frame = j // SIZE, j % SIZE
+        for n in tl.range(first, end, TOGETHER, num_stages=STAGES):
+            there = n + nth < end
+            seen = there & (frame < PAGE)
+            ids = tl.load(table + n + nth, mask=there, other=0) + step
+            start = ids.to(tl.int64) * page_stride + frame * FRAME
+            k = tl.load(pages + start[None, :] + d[:, None], mask=seen[None, :], other=0.0)
+            v = tl.load(pages + INNER + start[:, None] + d[None, :], mask=seen[:, None], other=0.0)
+            peak, total, sums = softmax_update(q, k, v, seen, peak, total, sums)
     let_next_start(CHAINED)
     mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
     place = split * rows + m
@@ -103,7 +120,8 @@ def norm_attention(
         x, weight, bias, pages, places.page, places.table, places.unused, places.lengths, mixed, weights,
         step, rows, places.new_frames, places.before, len(places.lengths), places.table.shape[1],
         x.stride(0), pages.stride(0), attention * pages.stride(1),
-        channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), chained,
+        channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), tile.repeat - 1,
+        tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

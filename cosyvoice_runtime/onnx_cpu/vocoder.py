@@ -19,7 +19,7 @@ from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
 from cosyvoice_runtime.wave.context import context
 from cosyvoice_runtime.wave.geometry import F0_KERNEL, F0_LAYERS
 from cosyvoice_runtime.wave.vocoder_state import Carry, VocoderState, Window
-from cosyvoice_runtime.wave.windowed_vocoder import WindowedVocoder, WindowWave
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, WindowedVocoder, WindowWave
 
 F0_RADIUS = F0_LAYERS * (F0_KERNEL // 2)
 """Frames that the F0 predictor looks around."""
@@ -94,8 +94,9 @@ class OnnxVocoder(WindowedVocoder):
     ) -> Floats:
         return self.blended(mel[:, left], mel[:, right], weight)
 
-    def on_host(self, waves: Sequence[Floats]) -> list[Floats]:
-        return list(waves)
+    def sent(self, waves: Sequence[Floats]) -> Waveforms:
+        """They are there."""
+        return lambda: list(waves)
 
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterator[WindowWave]:
         """One after the other: rows side by side would not be faster."""

@@ -35,6 +35,7 @@ from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
 from cosyvoice_runtime.wave.any_token2wav import UNDIVIDED
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
 CACHED_FRAMES = 20
 """Mel frames that the vocoder reads again before each chunk, so that its start is heard in no seam."""
@@ -222,10 +223,15 @@ class ChunkedToken2Wav:
             raise InvalidInput("speech_tokens", "further tokens", "the utterance has ended")
         self.regulated.check_tokens(tokens, state.received)
 
-    @torch.inference_mode()
     def advance(self, states: Sequence[ChunkedState]) -> list[npt.NDArray[np.float32]]:
         """The samples that can be computed now, ``[n]`` of each utterance."""
-        return [Fetch(self._advance(state)).wait().numpy() for state in states]
+        return self.launch(states)()
+
+    @torch.inference_mode()
+    def launch(self, states: Sequence[ChunkedState]) -> Waveforms:
+        """Begin to :meth:`advance`; gives what waits for the waveforms."""
+        on_their_way = [Fetch(self._advance(state)) for state in states]
+        return lambda: [wave.wait().numpy() for wave in on_their_way]
 
     def next_pages(self, states: Sequence[ChunkedState]) -> int:  # noqa: ARG002
         """There are none."""

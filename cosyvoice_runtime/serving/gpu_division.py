@@ -25,20 +25,30 @@ class GpuDivision:
     While no turn is under way the speech LM has the whole GPU.
     """
 
+    turns_at_once = 2
+
     def __init__(self, parts: GpuParts) -> None:
         self.parts = parts
-        self.turning = False
-        self._one_turn = threading.Lock()
+        self._turns = 0
+        self._counting = threading.Lock()
+
+    @property
+    def turning(self) -> bool:
+        """Whether a turn is under way."""
+        return self._turns > 0
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """In which token2wav computes."""
-        with self._one_turn:
-            self.turning = True
-            try:
-                yield
-            finally:
-                self.turning = False
+        """In which token2wav computes; one may begin before another ends."""
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._turns += more
 
     def step(self, hurried: bool) -> AbstractContextManager[None]:  # noqa: ARG002
         """In which the speech LM makes a step; it never waits."""

@@ -33,6 +33,7 @@ class GpuShifts:
     """
 
     parts: GpuParts | None = None
+    turns_at_once = 1
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

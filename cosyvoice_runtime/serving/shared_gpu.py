@@ -16,7 +16,10 @@ class SharedGpu(Protocol):
     Attributes:
         parts: of the GPU, where it is divided.
         turning: whether a turn is under way.
+        turns_at_once: turns that may be under way, the next one launched before the GPU has done the last.
     """
+
+    turns_at_once: int
 
     @property
     def parts(self) -> GpuParts | None: ...

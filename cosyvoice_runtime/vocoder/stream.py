@@ -13,14 +13,14 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.cuda_graphs import GraphCapture, split_rows
 from cosyvoice_runtime.speed import check_speed
-from cosyvoice_runtime.transfer import Fetch
+from cosyvoice_runtime.transfer import Fetch, moved
 from cosyvoice_runtime.vocoder.carry import VocoderCarry
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows
 from cosyvoice_runtime.wave.vocoder_state import UtteranceNoise, VocoderState, Window
-from cosyvoice_runtime.wave.windowed_vocoder import WindowedVocoder, WindowWave
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, WindowedVocoder, WindowWave
 
 
 def change_speed(mel: Tensor, speed: float) -> Tensor:
@@ -103,7 +103,7 @@ class HiFTStream(WindowedVocoder):
         return wave.clone()
 
     def blended(self, first: Tensor, second: Tensor, weight: npt.NDArray[np.float32]) -> Tensor:
-        return first.lerp(second, torch.from_numpy(weight).to(first.device))
+        return first.lerp(second, moved(torch.from_numpy(weight), first.device))
 
     def between(
         self,
@@ -112,13 +112,15 @@ class HiFTStream(WindowedVocoder):
         right: npt.NDArray[np.int64],
         weight: npt.NDArray[np.float32],
     ) -> Tensor:
-        places = torch.from_numpy(np.stack([left, right])).to(mel.device)
+        places = moved(torch.from_numpy(np.stack([left, right])), mel.device)
         return self.blended(mel[:, places[0]], mel[:, places[1]], weight)
 
-    def on_host(self, waves: Sequence[Tensor]) -> list[npt.NDArray[np.float32]]:
+    def sent(self, waves: Sequence[Tensor]) -> Waveforms:
         """All waveforms in one copy."""
-        together = Fetch(torch.cat(list(waves)).float()).wait()
-        return [wave.numpy() for wave in together.split([len(wave) for wave in waves])]
+        if not waves:
+            return list
+        together, lengths = Fetch(torch.cat(list(waves)).float()), [len(wave) for wave in waves]
+        return lambda: [wave.numpy() for wave in together.wait().split(lengths)]
 
     def parts(self, mel: Tensor) -> Sequence[Tensor]:
         if self._graphs is None or mel.shape[1] <= self._graphs.max_new_frames:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
 UNDIVIDED = 1_000_000
 """As :attr:`AnyToken2Wav.unit_tokens`: more tokens than an utterance has."""
@@ -45,6 +46,13 @@ class AnyToken2Wav(Protocol):
 
     def advance(self, states: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
         """Compute all that is ready: samples ``[n]`` of each utterance, after those before."""
+
+    def launch(self, states: Sequence[Any]) -> Waveforms:
+        """Begin to :meth:`advance`.
+
+        Returns:
+            what waits for the waveforms, of the earliest launch first.
+        """
 
     def next_pages(self, states: Sequence[Any]) -> int:
         """Pages of the flow that :meth:`advance` takes."""

@@ -14,7 +14,7 @@ from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.speed_change import SpeedChange
 from cosyvoice_runtime.wave.vocoder_state import VocoderState
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix
-from cosyvoice_runtime.wave.windowed_vocoder import WindowedVocoder
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, WindowedVocoder
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,14 @@ class Token2Wav:
 
     def advance(self, states: Sequence[WaveState]) -> list[npt.NDArray[np.float32]]:
         """Compute all that is ready: samples ``[n]`` of each utterance, after those before."""
+        return self.launch(states)()
+
+    def launch(self, states: Sequence[WaveState]) -> Waveforms:
+        """Begin to :meth:`advance`; a GPU goes on by itself, and the utterances may be launched again.
+
+        Returns:
+            what waits for the waveforms, of the earliest launch first.
+        """
         mels = self.flow.advance([state.flow for state in states])
         last = [state.flow.last for state in states]
         stretched = [
@@ -80,7 +88,7 @@ class Token2Wav:
             for state, mel, is_last in zip(states, mels, last, strict=True)
         ]
         waves = self.vocoder.advance([state.vocoder for state in states], stretched, last)
-        return self.vocoder.on_host(waves)
+        return self.vocoder.sent(waves)
 
     def next_pages(self, states: Sequence[WaveState]) -> int:
         """Pages of the flow that :meth:`advance` takes."""

@@ -9,7 +9,7 @@ error at the join is faded out over a few milliseconds. What computes a window i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,8 @@ from cosyvoice_runtime.wave.vocoder_state import Carry, UtteranceNoise, VocoderS
 
 Wave = Any
 """``[n]`` float32, an array of the runtime."""
+Waveforms = Callable[[], list[npt.NDArray[np.float32]]]
+"""Waits for waveforms ``[n]`` that are on their way to the host."""
 
 
 class WindowWave(NamedTuple):
@@ -105,8 +107,8 @@ class WindowedVocoder(ABC):
         """On the way from a mel's frames ``left`` to its frames ``right``."""
 
     @abstractmethod
-    def on_host(self, waves: Sequence[Wave]) -> list[npt.NDArray[np.float32]]:
-        """Waveforms as numpy arrays."""
+    def sent(self, waves: Sequence[Wave]) -> Waveforms:
+        """Let waveforms go to the host."""
 
     def parts(self, mel: Any) -> Sequence[Any]:
         """As much of a mel as a call takes, one part after the other."""

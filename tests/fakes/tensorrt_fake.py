@@ -125,9 +125,8 @@ def fake_tensorrt(cuda: FakeCuda, version: str = "10.14.1.48", device: str = "fa
             return FakeEngine(cuda, content) if content["version"] == version else None
 
     return SimpleNamespace(
-        # torch looks for it when it first sets up its compiler
-        __spec__=ModuleSpec("tensorrt", None), __version__=version,
-        Logger=Logger, Builder=Builder, OnnxParser=Parser, Runtime=Runtime,
+        __spec__=ModuleSpec("tensorrt", None),  # torch looks for it when it first sets up its compiler
+        __version__=version, Logger=Logger, Builder=Builder, OnnxParser=Parser, Runtime=Runtime,
         DataType=DataType, TensorIOMode=TensorIOMode, ExecutionContextAllocationStrategy=Strategy,
         PreviewFeature=PreviewFeature, NetworkDefinitionCreationFlag=NETWORK_FLAGS[major],
         BuilderFlag=BUILDER_FLAGS[major], IBuilderConfig=Config, IOptimizationProfile=Profile,

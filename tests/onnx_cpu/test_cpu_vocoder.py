@@ -30,7 +30,7 @@ def spoken(vocoder, mel: torch.Tensor, sizes: list[int], seed: int | None, looka
         piece, mel = mel[:, :size], mel[:, size:]
         given = piece if isinstance(vocoder, HiFTStream) else piece.numpy()
         last = not mel.shape[1]
-        waves += vocoder.on_host(vocoder.advance([state], [given], [last]))
+        waves += vocoder.sent(vocoder.advance([state], [given], [last]))()
         if last:
             break
     return np.concatenate(waves)

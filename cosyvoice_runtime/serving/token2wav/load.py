@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.metrics import Metrics
@@ -89,7 +90,8 @@ def start_scheduler(
         metrics.show_turn,
         runtime.on_gpu,
         runtime.at_work,
-        shared,
+        runtime.turns_at_once if shared is None else min(shared.turns_at_once, runtime.turns_at_once),
+        nullcontext if shared is None else shared.turn,
     )
 
 

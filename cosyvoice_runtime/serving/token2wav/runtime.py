@@ -24,7 +24,8 @@ class WaveRuntime:
         name: of what runs the networks, as the setting ``backend`` has it.
         rows: most utterances in a turn.
         on_gpu: many short rows cost little more than a few.
-        at_work: context that the thread which computes works in.
+        at_work: context that the thread which launches turns works in.
+        turns_at_once: turns that may be under way: the device computes them by itself, in their order.
     """
 
     name: str
@@ -32,6 +33,7 @@ class WaveRuntime:
     rows: int
     on_gpu: bool = False
     at_work: Callable[[], AbstractContextManager[object]] = nullcontext
+    turns_at_once: int = 1
 
 
 def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:

@@ -7,18 +7,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from operator import attrgetter
+from queue import SimpleQueue
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
-from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
-from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
+from cosyvoice_runtime.serving.token2wav.pace import TurnPace
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import (
     GPU_BLOCKS,
+    LaunchedTurn,
     Share,
     TurnBudget,
     WaveJob,
@@ -32,11 +33,12 @@ logger = logging.getLogger(__name__)
 
 
 class WaveScheduler:
-    """A thread that runs the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
+    """Threads that run the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
 
-    Chunks of one utterance are computed in the order they came; a cancel withdraws those that came before
-    it. Every chunk that was taken gets an outcome, whatever goes wrong; if the GPU is lost, all get an error
-    and the process ends.
+    One launches the turns, another waits for what comes of them, so that a GPU may have the next turn before
+    it has done the last. Chunks of one utterance are computed in the order they came; a cancel withdraws
+    those that came before it. Every chunk that was taken gets an outcome, whatever goes wrong; if the GPU is
+    lost, all get an error and the process ends.
 
     Args:
         max_rows: utterances in a turn.
@@ -46,8 +48,9 @@ class WaveScheduler:
         on_waiting: told the number of chunks that wait, whenever it has changed.
         on_turn: told the seconds that a turn took.
         on_gpu: many short rows cost little more than a few.
-        at_work: context that the thread computes in.
-        shared: of a GPU that the speech LM computes on in this process.
+        at_work: context that the thread which launches works in.
+        turns_at_once: turns that may be under way, for a GPU that computes them by itself one after another.
+        at_turn: context of a turn from its launch to its end, on a GPU that others compute on.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -63,7 +66,8 @@ class WaveScheduler:
         on_turn: Callable[[float], None] = lambda _: None,
         on_gpu: bool = False,
         at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
-        shared: SharedGpu | None = None,
+        turns_at_once: int = 1,
+        at_turn: Callable[[], AbstractContextManager[object]] = nullcontext,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -76,18 +80,24 @@ class WaveScheduler:
         self._on_waiting = on_waiting
         self._on_turn = on_turn
         self._at_work = at_work
-        self._gpu = shared or GpuShifts()
+        self._at_turn = at_turn
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
         self._wake = threading.Condition()
         self._closed = False
         self._refusal: CosyVoiceError | None = None
-        self._thread = threading.Thread(target=self._run, name="token2wav")
-        self._thread.start()
+        self._pace = TurnPace(turns_at_once)
+        self._launched: SimpleQueue[LaunchedTurn | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._launch_turns, name="token2wav"),
+            threading.Thread(target=self._finish_turns, name="token2wav-ends"),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
-        """Queue a chunk; ``deliver`` is called with its outcome from the scheduler's thread.
+        """Queue a chunk; ``deliver`` is called with its outcome from a thread of the scheduler.
 
         A cancel ends the utterance's waiting chunks before it returns, from the calling thread.
 
@@ -127,7 +137,8 @@ class WaveScheduler:
         with self._wake:
             self._closed = True
             self._wake.notify()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         self._service.close()
 
     def _withdraw(self, utterance_id: str) -> None:
@@ -136,39 +147,50 @@ class WaveScheduler:
             waiting = [job for job in self._jobs if job.chunk.utterance_id == utterance_id]
         self._end_all(waiting, WithdrawnError("the utterance was cancelled before this was computed"))
 
-    def _run(self) -> None:
+    def _launch_turns(self) -> None:
         try:
             with self._at_work():
                 while jobs := self._wait():
                     self._serve(jobs)
         except BaseException as error:
             self._give_up(error)
+        finally:
+            self._launched.put(None)
 
     def _wait(self) -> list[WaveJob]:
-        """The first job of each utterance; none at the end."""
+        """The first job of each utterance once a turn of them may be launched; none at the end."""
         with self._wake:
-            self._wake.wait_for(lambda: self._jobs or self._closed)
-            return self._first_jobs()
+            while True:
+                jobs = self._first_jobs()
+                if self._closed and not jobs:
+                    return []
+                delay_s = self._pace.delay(self._clock()) if jobs else None
+                if delay_s is not None and delay_s <= 0:
+                    return jobs
+                self._wake.wait(delay_s)
 
     def _first_jobs(self) -> list[WaveJob]:
+        """The first job of each utterance that is not all launched."""
         with self._wake:
             first: dict[str, WaveJob] = {}
             for job in self._jobs:
-                first.setdefault(job.chunk.utterance_id, job)
+                if job.waits:
+                    first.setdefault(job.chunk.utterance_id, job)
         return list(first.values())
 
     def _serve(self, jobs: list[WaveJob]) -> None:
-        """One turn. An error that belongs to no single chunk is the outcome of all that were looked at."""
+        """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
         try:
             self._service.touch(job.chunk.utterance_id for job in jobs)
             self._forget([job for job in jobs if job.chunk.cancel])
             if all(job.chunk.cancel for job in jobs):
                 return
-            with self._gpu.turn():
+            with ExitStack() as held:
+                held.enter_context(self._at_turn())
                 jobs = self._first_jobs()  # with those who came while others had the GPU
-                ended = self._compute(self._with_voices(job for job in jobs if not job.chunk.cancel))
-            for job, outcome in ended:
-                self._end(job, outcome)
+                shares = self._shares(self._with_voices(job for job in jobs if not job.chunk.cancel))
+                if shares:
+                    self._launch(shares, held)
         except Exception as error:
             if is_fatal(error):
                 raise
@@ -193,25 +215,13 @@ class WaveScheduler:
                 known.append(job)
         return sorted(known, key=priority)
 
-    def _compute(self, jobs: list[WaveJob]) -> list[tuple[WaveJob, WaveOutcome]]:
-        """Jobs that came to their end, and their outcomes.
-
-        A new voice is computed in a turn of its own, which says nothing about how long turns are.
-        """
+    def _shares(self, jobs: list[WaveJob]) -> list[Share]:
+        """What the next turn computes; a new voice is computed in a turn of its own."""
         if not jobs:
             return []
         if jobs[0].needs_voice:
-            return self._take_turn(self._plan(jobs[:1]))
-        shares = self._plan([job for job in jobs if not job.needs_voice])
-        started = self._clock()
-        ended = self._take_turn(shares)
-        self._budget.learn(self._size(shares), self._clock() - started)
-        return ended
-
-    def _size(self, shares: list[Share]) -> int:
-        """Tokens of a turn, as its plan counts them."""
-        tokens = [share.tokens for share in shares]
-        return sum(tokens) if self._on_gpu else len(tokens) * max(tokens)
+            return self._plan(jobs[:1])
+        return self._plan([job for job in jobs if not job.needs_voice])
 
     def _plan(self, jobs: list[WaveJob]) -> list[Share]:
         if not self._on_gpu:
@@ -219,21 +229,50 @@ class WaveScheduler:
         jobs = urgent(jobs, self._clock())
         return plan_turn_of_gpu(jobs, self._max_rows, self._budget.tokens, self._unit_tokens)
 
-    def _take_turn(self, shares: list[Share]) -> list[tuple[WaveJob, WaveOutcome]]:
+    def _launch(self, shares: list[Share], held: ExitStack) -> None:
         moments.note("a turn begins")
-        started = self._clock()
-        outcomes = self._service.run([share.job.part(share.tokens) for share in shares])
-        self._on_turn(self._clock() - started)
-        moments.note("a turn ends")
-        for outcome in outcomes:
-            if isinstance(outcome, Exception) and is_fatal(outcome):
-                raise outcome
-        ended = []
-        for share, outcome in zip(shares, outcomes, strict=True):
-            whole = share.job.take(share.tokens, outcome)
+        begun_s = self._clock()
+        outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares])
+        turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
+        with self._wake:
+            self._pace.launched(turn.size, begun_s, self._clock())
+        self._launched.put(turn)
+
+    def _finish_turns(self) -> None:
+        try:
+            for turn in iter(self._launched.get, None):
+                self._finish(turn)
+        except BaseException as error:
+            self._give_up(error)
+
+    def _finish(self, turn: LaunchedTurn) -> None:
+        """Wait for a turn and answer those whose chunks it ends."""
+        try:
+            outcomes = turn.outcomes()
+            moments.note("a turn ends")
+            for outcome in outcomes:
+                if isinstance(outcome, Exception) and is_fatal(outcome):
+                    raise outcome
+        except Exception as error:
+            if is_fatal(error):
+                raise
+            logger.exception("a turn of token2wav failed")
+            outcomes = [error] * len(turn.shares)
+        finally:
+            self._note_end(turn)
+        for share, outcome in zip(turn.shares, outcomes, strict=True):
+            whole = share.job.take(outcome)
             if whole is not None:
-                ended.append((share.job, whole))
-        return ended
+                self._end(share.job, whole)
+
+    def _note_end(self, turn: LaunchedTurn) -> None:
+        turn.held.close()
+        with self._wake:
+            took_s = self._pace.ended(self._clock())
+            if turn.size is not None:
+                self._budget.learn(turn.tokens(self._on_gpu), took_s)
+            self._wake.notify()
+        self._on_turn(took_s)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:

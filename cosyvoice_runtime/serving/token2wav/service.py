@@ -8,17 +8,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.cuda_errors import is_fatal
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances, VoiceCache
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +110,21 @@ class WaveMetrics:
 Waveform = npt.NDArray[np.float32]
 WaveOutcome = Waveform | Exception
 """Samples ``[n]``, or why there are none."""
+WaveOutcomes = Callable[[], list[WaveOutcome]]
+"""Waits for the outcomes of chunks that are being computed."""
+
+
+class ComputedChunk(NamedTuple):
+    """A chunk that is being computed.
+
+    Attributes:
+        utterance: that it moves on; None where its outcome was known before.
+        wait: for the outcome.
+    """
+
+    chunk: WaveChunk
+    utterance: OpenUtterance | None
+    wait: Callable[[], WaveOutcome]
 
 
 class WaveService:
@@ -135,7 +152,7 @@ class WaveService:
         self._voices = voices
         self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
         self._on_change = on_change
-        self._turn: frozenset[str] = frozenset()
+        self._turns: list[frozenset[str]] = []
         self._batches: Counter[int] = Counter()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -157,13 +174,21 @@ class WaveService:
         An utterance ends, and is freed, with its last chunk, a cancel or an error; later chunks of it get a
         :class:`~cosyvoice_runtime.errors.NotFoundError`.
         """
-        try:
-            with self._lock:
-                self.touch(chunk.utterance_id for chunk in chunks)
-                self._drop_idle()
-                return self._run_batch(chunks)
-        finally:
-            self._changed()
+        return self.launch(chunks)()
+
+    def launch(self, chunks: Sequence[WaveChunk]) -> WaveOutcomes:
+        """Begin to :meth:`run`: a GPU goes on by itself, and the next chunks may be launched meanwhile.
+
+        Returns:
+            what waits for the outcomes; to be called once, that of the earliest launch first.
+        """
+        with self._lock:
+            self.touch(chunk.utterance_id for chunk in chunks)
+            self._drop_idle()
+            turn = frozenset(chunk.utterance_id for chunk in chunks)
+            rows = self._launch_batch(chunks, turn)
+            self._turns.append(turn)
+            return partial(self._finish, turn, rows)
 
     def touch(self, names: Iterable[str]) -> None:
         """These utterances are not idle, if they are in progress."""
@@ -209,25 +234,44 @@ class WaveService:
                 self._timer.cancel()
         self._changed()
 
-    def _run_batch(self, chunks: Sequence[WaveChunk]) -> list[WaveOutcome]:
-        self._turn = frozenset(chunk.utterance_id for chunk in chunks)
-        taken = [self._take(chunk) for chunk in chunks]
-        utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
-        waves = iter(self._advance(utterances))
-        outcomes = [next(waves) if isinstance(entry, OpenUtterance) else entry for entry in taken]
-        for chunk, outcome in zip(chunks, outcomes, strict=True):
-            if chunk.last or chunk.cancel or isinstance(outcome, Exception):
-                self._drop(chunk.utterance_id)
-        self._utterances.touch(chunk.utterance_id for chunk in chunks)
-        return outcomes
+    def _launch_batch(self, chunks: Sequence[WaveChunk], turn: frozenset[str]) -> list[ComputedChunk]:
+        taken = [self._take(chunk, turn) for chunk in chunks]
+        waves = iter(self._advance([entry for entry in taken if isinstance(entry, OpenUtterance)]))
+        return [
+            ComputedChunk(chunk, entry, next(waves))
+            if isinstance(entry, OpenUtterance)
+            else ComputedChunk(chunk, None, partial(_known, entry))
+            for chunk, entry in zip(chunks, taken, strict=True)
+        ]
 
-    def _take(self, chunk: WaveChunk) -> OpenUtterance | WaveOutcome:
+    def _finish(self, turn: frozenset[str], rows: Sequence[ComputedChunk]) -> list[WaveOutcome]:
+        try:
+            outcomes = [row.wait() for row in rows]
+            with self._lock:
+                return [self._settled(row, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
+        finally:
+            with self._lock:
+                self._turns.remove(turn)
+            self._changed()
+
+    def _settled(self, row: ComputedChunk, outcome: WaveOutcome) -> WaveOutcome:
+        """The outcome, unless an earlier one or a cancel ended the utterance while this was computed."""
+        name = row.chunk.utterance_id
+        if row.utterance is not None and not self._utterances.is_open(name, row.utterance):
+            return NotFoundError("utterance_id", name, "it ended before this was computed")
+        if row.chunk.last or row.chunk.cancel or isinstance(outcome, Exception):
+            self._drop(name)
+        self._utterances.touch([name])
+        return outcome
+
+    def _take(self, chunk: WaveChunk, turn: frozenset[str]) -> OpenUtterance | WaveOutcome:
         """The utterance with its new tokens, or the outcome if there is nothing to compute."""
         if chunk.cancel:
             return np.zeros(0, np.float32)
         try:
             chunk.check()
-            utterance = self._open(chunk) if self._opens(chunk) else self._utterances.get(chunk.utterance_id)
+            opens = self._opens(chunk)
+            utterance = self._open(chunk, turn) if opens else self._utterances.get(chunk.utterance_id)
             if chunk.position != utterance.received:
                 limit = f"{utterance.received} tokens of the utterance were received before"
                 raise InvalidInput("position", chunk.position, limit)
@@ -241,9 +285,9 @@ class WaveService:
     def _opens(self, chunk: WaveChunk) -> bool:
         return not chunk.cancel and chunk.position == 0 and chunk.utterance_id not in self._utterances
 
-    def _open(self, chunk: WaveChunk) -> OpenUtterance:
+    def _open(self, chunk: WaveChunk, turn: frozenset[str]) -> OpenUtterance:
         chunk.check_opening()
-        given_up = self._utterances.making_room(self._turn)
+        given_up = self._utterances.making_room(turn.union(*self._turns))
         if given_up is not None:
             self._drop(given_up)
         voice = self._voices.acquire(chunk.voice_key, chunk.prompt)
@@ -254,25 +298,27 @@ class WaveService:
             raise
         return self._utterances.add(chunk.utterance_id, state, voice)
 
-    def _advance(self, utterances: Sequence[OpenUtterance]) -> list[WaveOutcome]:
+    def _advance(self, utterances: Sequence[OpenUtterance]) -> list[Callable[[], WaveOutcome]]:
+        """What waits for the next samples of each."""
         if not utterances:
             return []
         try:
-            return [_checked(wave) for wave in self._waves(utterances)]
+            waves = cache(self._waves(utterances))
         except Exception as error:
             if len(utterances) == 1 or is_fatal(error):
-                return [error for _ in utterances]
+                return [partial(_known, error) for _ in utterances]
             logger.warning("a batch of %d utterances failed; each is computed alone", len(utterances))
             logger.debug("the batch's error", exc_info=error)
-        return [outcome for utterance in utterances for outcome in self._advance([utterance])]
+            return [wait for utterance in utterances for wait in self._advance([utterance])]
+        return [partial(_checked, waves, row) for row in range(len(utterances))]
 
-    def _waves(self, utterances: Sequence[OpenUtterance]) -> list[Waveform]:
-        """The next samples of each; none of them has moved if there is an error."""
+    def _waves(self, utterances: Sequence[OpenUtterance]) -> Waveforms:
+        """The next samples of each, on their way; none of them has moved if there is an error."""
         states = [utterance.state for utterance in utterances]
         self._batches[len(states)] += 1
         with self._token2wav.all_or_nothing(states):
             self._voices.make_room_for(self._token2wav.next_pages(states))
-            return self._token2wav.advance(states)
+            return self._token2wav.launch(states)
 
     def _drop(self, name: str) -> None:
         utterance = self._utterances.remove(name)
@@ -308,7 +354,15 @@ class WaveService:
                 self.sweep()
 
 
-def _checked(wave: Waveform) -> WaveOutcome:
+def _known(outcome: WaveOutcome) -> WaveOutcome:
+    return outcome
+
+
+def _checked(waves: Waveforms, row: int) -> WaveOutcome:
+    try:
+        wave = waves()[row]
+    except Exception as error:  # what a GPU finds out late
+        return error
     if np.isfinite(wave).all():
         return wave
     return CosyVoiceError("waveform: NaN or infinity came out of the networks")

@@ -76,11 +76,13 @@ class Opened(NamedTuple):
 
     Attributes:
         rows: most utterances in a turn.
+        turns_at_once: turns that may be under way.
     """
 
     token2wav: AnyToken2Wav
     rows: int
     device: torch.device
+    turns_at_once: int
 
 
 def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
@@ -94,19 +96,21 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
         torch.backends.cudnn.deterministic = True
         config = load_config(settings.checkpoint_dir)
-        token2wav, rows, device = _OPENERS[type(config.flow)](settings, config, parts)
+        token2wav, rows, device, turns_at_once = _OPENERS[type(config.flow)](settings, config, parts)
         on_gpu = device.type == "cuda"
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
-    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, partial(on_own_stream, device, stream))
+    at_work = partial(on_own_stream, device, stream)
+    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once)
 
 
 def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
     token2wav = load_token2wav(settings)
     flow = token2wav.torch_flow.flow
-    if flow.device.type == "cuda" and settings.backend == "torch":
+    on_gpu = flow.device.type == "cuda"
+    if on_gpu and settings.backend == "torch":
         capture_graphs(token2wav, settings, parts)
-    return Opened(token2wav, turn_rows(flow, settings), flow.device)
+    return Opened(token2wav, turn_rows(flow, settings), flow.device, _turns_at_once(settings, on_gpu))
 
 
 def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
@@ -123,13 +127,18 @@ def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuPa
         settings.ode_steps,
     )
     logger.info("backend torch: whole chunks, one after another; every kernel is launched")
-    return Opened(token2wav, 1, token2wav.regulated.device)
+    return Opened(token2wav, 1, token2wav.regulated.device, turns_at_once=1)
 
 
 _OPENERS: dict[type, Callable[[Token2WavSettings, ModelConfig, GpuParts | None], Opened]] = {
     FlowConfig: _open_paged,
     RegulatedFlowConfig: _open_chunked,
 }
+
+
+def _turns_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:
+    """The next one is on the GPU before the last has ended; memory of engines is that of one call."""
+    return 2 if on_gpu and settings.backend == "torch" else 1
 
 
 def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:

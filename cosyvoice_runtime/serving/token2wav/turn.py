@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome
+from cosyvoice_runtime.serving.token2wav.pace import TurnSize
+from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveOutcomes
 
 
 @dataclass(eq=False)
@@ -26,18 +28,27 @@ class WaveJob:
     deliver: Callable[[WaveOutcome], None]
     deadline: float
     needs_voice: bool = False
-    _done: int = 0
+    _launched: int = 0
+    _parts: int = 0
     _waves: list[Waveform] = field(default_factory=list)
 
     @property
     def tokens_left(self) -> int:
-        return len(self.chunk.tokens) - self._done
+        """Speech tokens that are not launched."""
+        return len(self.chunk.tokens) - self._launched
 
-    def part(self, tokens: int) -> WaveChunk:
+    @property
+    def waits(self) -> bool:
+        """Whether a part of it is still to be launched."""
+        return not self._parts or self.tokens_left > 0
+
+    def launch(self, tokens: int) -> WaveChunk:
         """The next ``tokens`` tokens as a chunk of their own: any cut gives the same audio."""
-        start, end = self._done, self._done + tokens
+        start, end = self._launched, self._launched + tokens
         whole = self.chunk
         last = whole.last and end == len(whole.tokens)
+        self._parts += 1  # first: an earlier part may end meanwhile, in another thread
+        self._launched = end
         return dataclasses.replace(
             whole,
             tokens=whole.tokens[start:end],
@@ -46,17 +57,12 @@ class WaveJob:
             last=last,
         )
 
-    def take(self, tokens: int, outcome: WaveOutcome) -> WaveOutcome | None:
-        """Note what came of the last part; the whole chunk's outcome, or None while parts are left."""
+    def take(self, outcome: WaveOutcome) -> WaveOutcome | None:
+        """Note what came of the next part; the whole chunk's outcome, or None while parts are left."""
         if isinstance(outcome, Exception):
             return outcome
-        self._done += tokens
         self._waves.append(outcome)
-        return None if self.tokens_left else np.concatenate(self._waves)
-
-
-NEW_VOICE_DELAY_S = 0.5
-"""How much later a new voice's first chunk is due: computing its prompt makes everybody else wait."""
+        return None if self.waits or len(self._waves) < self._parts else np.concatenate(self._waves)
 
 
 class Share(NamedTuple):
@@ -64,6 +70,37 @@ class Share(NamedTuple):
 
     job: WaveJob
     tokens: int
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchedTurn:
+    """
+    Attributes:
+        outcomes: waits for them.
+        of_new_voice: it computes a voice first, so it says nothing about how long turns are.
+        held: the GPU, until the turn ends.
+    """
+
+    shares: Sequence[Share]
+    outcomes: WaveOutcomes
+    of_new_voice: bool
+    held: ExitStack
+
+    @property
+    def size(self) -> TurnSize | None:
+        """None where turns of one size differ."""
+        if self.of_new_voice:
+            return None
+        return TurnSize(len(self.shares), max(share.tokens for share in self.shares))
+
+    def tokens(self, on_gpu: bool) -> int:
+        """Tokens of the turn, as its plan counts them."""
+        tokens = [share.tokens for share in self.shares]
+        return sum(tokens) if on_gpu else len(tokens) * max(tokens)
+
+
+NEW_VOICE_DELAY_S = 0.5
+"""How much later a new voice's first chunk is due: computing its prompt makes everybody else wait."""
 
 
 def priority(job: WaveJob) -> float:

@@ -226,6 +226,10 @@ class Utterances:
             raise NotFoundError("utterance_id", name, limit)
         return self._utterances[name]
 
+    def is_open(self, name: str, utterance: OpenUtterance) -> bool:
+        """Whether this one is in progress, and no other of its name."""
+        return self._utterances.get(name) is utterance
+
     def remove(self, name: str) -> OpenUtterance | None:
         return self._utterances.pop(name, None)
 

@@ -28,6 +28,17 @@ def test_step_does_not_wait_for_a_turn_and_knows_of_it():
     assert not gpu.turning
 
 
+def test_turn_may_begin_before_another_ends():
+    gpu = GpuDivision(NO_PARTS)
+    first, second = gpu.turn(), gpu.turn()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gpu.turning
+    second.__exit__(None, None, None)
+    assert not gpu.turning
+
+
 def test_divided_gpu_is_shared_at_the_same_time(monkeypatch):
     monkeypatch.setattr(gpu_division, "divide", lambda device, share: _Parts)
     shared = share_gpu(1, 0.25)

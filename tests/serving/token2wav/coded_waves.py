@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -54,6 +54,10 @@ class CodedWaves:
     def check(self, state: CodedState, tokens: Sequence[int]) -> None:
         if BAD_TOKEN in tokens:
             raise InvalidInput("speech_tokens", BAD_TOKEN, "tokens are 0 to 999")
+
+    def launch(self, states: Sequence[CodedState]) -> Callable[[], list[np.ndarray]]:
+        waves = self.advance(states)
+        return lambda: waves
 
     def advance(self, states: Sequence[CodedState]) -> list[np.ndarray]:
         rows = [state.pending for state in states]

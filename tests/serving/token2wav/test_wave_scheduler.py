@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 from coded_waves import (
@@ -230,13 +231,19 @@ class FragileService(WaveService):
         if "breaks touch" in list(names):
             raise RuntimeError("touch")
 
-    def run(self, chunks):
-        if any(chunk.utterance_id == "breaks run" for chunk in chunks):
-            raise RuntimeError("run")
-        return super().run(chunks)
+    def launch(self, chunks):
+        names = [chunk.utterance_id for chunk in chunks]
+        if "breaks launch" in names:
+            raise RuntimeError("launch")
+        outcomes = super().launch(chunks)
+        return partial(self._break, outcomes) if "breaks end" in names else outcomes
+
+    def _break(self, outcomes):
+        outcomes()
+        raise RuntimeError("end")
 
 
-@pytest.mark.parametrize("where", ["computes_voice", "touch", "run"])
+@pytest.mark.parametrize("where", ["computes_voice", "touch", "launch", "end"])
 def test_no_error_of_the_service_ends_the_thread_or_leaves_a_request_waiting(waves, outcomes, where):
     service = FragileService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
     scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK)

@@ -1,0 +1,227 @@
+"""Turns that are launched before the last has ended: order, errors and cancels, with coded networks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from coded_waves import LOST_GPU_TOKEN, NAN_TOKEN, CodedWaves, FakeClock, OneVoice, chunk
+
+from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
+from cosyvoice_runtime.serving.token2wav.turn import GPU_BLOCKS
+
+BLOCK = 25
+TIMEOUT_S = 120.0
+WITHDRAWN = "the utterance was cancelled before this was computed"
+
+
+class Gpu(CodedWaves):
+    """Takes turns at once and computes each when it may.
+
+    Attributes:
+        most: turns that were under way together.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[threading.Event] = []
+        self.lost: set[int] = set()
+        self.free = False
+        self.most = self._ended = 0
+        self._changed = threading.Condition()
+
+    def launch(self, states):
+        waves, end, number = super().launch(states), threading.Event(), len(self.turns)
+        with self._changed:
+            self.turns.append(end)
+            self.most = max(self.most, len(self.turns) - self._ended)
+            if self.free:
+                end.set()
+            self._changed.notify_all()
+
+        def wait() -> list[np.ndarray]:
+            assert end.wait(TIMEOUT_S)
+            with self._changed:
+                self._ended += 1
+            if number in self.lost:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+            return waves()
+
+        return wait
+
+    def launched(self, turns: int) -> bool:
+        """Whether so many turns were launched, soon."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self.turns) >= turns, TIMEOUT_S)
+
+    def finish_all(self) -> None:
+        with self._changed:
+            self.free = True
+            for end in self.turns:
+                end.set()
+
+
+class Outcomes:
+    """What was delivered, in order."""
+
+    def __init__(self) -> None:
+        self.delivered: list[tuple[str, object]] = []
+        self._changed = threading.Condition()
+
+    def of(self, name: str):
+        def deliver(outcome: object) -> None:
+            text = str(outcome) if isinstance(outcome, Exception) else outcome.tolist()
+            with self._changed:
+                self.delivered.append((name, text))
+                self._changed.notify_all()
+
+        return deliver
+
+    def wait(self, number: int) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self.delivered) >= number, TIMEOUT_S)
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    return Gpu()
+
+
+@pytest.fixture
+def outcomes() -> Outcomes:
+    return Outcomes()
+
+
+@pytest.fixture
+def ended() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def scheduler(gpu, outcomes, ended) -> Iterator[WaveScheduler]:
+    """Knows how long turns of one row take: no time, by its clock."""
+    service = WaveService(gpu, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(
+        service, 1, 16, 1e-6, BLOCK, on_gpu=True, turns_at_once=2, clock=FakeClock(), end_process=ended.append
+    )
+    for turn, tokens in enumerate(([1], [1] * BLOCK)):
+        scheduler.submit(chunk(f"known {turn}", tokens, last=True), outcomes.of("known"))
+        assert gpu.launched(turn + 1)
+        gpu.turns[turn].set()
+        assert outcomes.wait(turn + 1)
+    outcomes.delivered.clear()
+    yield scheduler
+    gpu.finish_all()
+    scheduler.close()
+
+
+def run(scheduler, gpu) -> None:
+    gpu.finish_all()
+    scheduler.close()
+
+
+def test_next_turn_is_launched_before_the_last_has_ended_and_no_third(scheduler, gpu, outcomes):
+    for token, name in enumerate("abcd"):
+        scheduler.submit(chunk(name, [token], last=True), outcomes.of(name))
+    assert gpu.launched(4)
+    assert outcomes.delivered == []
+    run(scheduler, gpu)
+    assert outcomes.delivered == [("a", [0]), ("b", [1]), ("c", [2]), ("d", [3])]
+    assert gpu.most == 2
+
+
+def test_parts_of_one_chunk_are_under_way_together_and_come_out_whole(scheduler, gpu, outcomes):
+    long = list(range(100, 100 + 3 * GPU_BLOCKS * BLOCK))
+    scheduler.submit(chunk("long", long, last=True), outcomes.of("long"))
+    assert gpu.launched(3)
+    gpu.turns[2].set()  # from which it is known how long such a part takes
+    assert gpu.launched(5)
+    run(scheduler, gpu)
+    assert outcomes.delivered == [("long", long)]
+    assert gpu.open_states == set()
+
+
+def test_chunks_of_one_utterance_are_under_way_together_in_order(scheduler, gpu, outcomes):
+    for position in range(3):
+        scheduler.submit(chunk("a", [position], position, position == 2), outcomes.of(f"{position}"))
+    assert gpu.launched(4)
+    run(scheduler, gpu)
+    assert outcomes.delivered == [("0", [0]), ("1", [1]), ("2", [2])]
+
+
+def test_error_found_at_the_end_ends_the_utterance_though_more_of_it_is_under_way(scheduler, gpu, outcomes):
+    scheduler.submit(chunk("bad", [NAN_TOKEN]), outcomes.of("bad"))
+    scheduler.submit(chunk("bad", [2], 1), outcomes.of("later"))
+    assert gpu.launched(4)
+    scheduler.submit(chunk("good", [3], last=True), outcomes.of("good"))
+    run(scheduler, gpu)
+    errors = dict(outcomes.delivered)
+    assert errors["bad"].startswith("waveform: NaN")
+    assert "ended before this was computed" in errors["later"]
+    assert errors["good"] == [3]
+    assert gpu.open_states == set()
+
+
+def test_cancelled_name_is_used_again_while_the_old_utterance_is_under_way(scheduler, gpu, outcomes):
+    scheduler.submit(chunk("name", [1], last=True), outcomes.of("old"))
+    assert gpu.launched(3)
+    scheduler.submit(chunk("name", cancel=True), outcomes.of("cancel"))
+    assert outcomes.wait(2)
+    assert outcomes.delivered == [("old", WITHDRAWN), ("cancel", [])]
+    scheduler.submit(chunk("name", [5]), outcomes.of("new"))
+    assert gpu.launched(4)
+    scheduler.submit(chunk("name", [6], 1, last=True), outcomes.of("newer"))
+    run(scheduler, gpu)
+    assert outcomes.delivered[2:] == [("new", [5]), ("newer", [6])]
+    assert gpu.open_states == set()
+
+
+def test_gpu_lost_during_a_turn_answers_everybody_and_ends_the_process(scheduler, gpu, outcomes, ended):
+    gpu.lost.add(2)
+    for name in "abc":
+        scheduler.submit(chunk(name, [1], last=True), outcomes.of(name))
+    assert gpu.launched(4)
+    gpu.turns[2].set()
+    assert outcomes.wait(3)
+    assert [name for name, _ in outcomes.delivered] == ["a", "b", "c"]
+    assert len({text for _, text in outcomes.delivered}) == 1
+    run(scheduler, gpu)
+    [reason] = ended
+    assert "started anew" in reason
+
+
+def test_gpu_lost_at_a_launch_answers_those_of_the_turn_before_it_too(scheduler, gpu, outcomes, ended):
+    scheduler.submit(chunk("before", [1], last=True), outcomes.of("before"))
+    assert gpu.launched(3)
+    scheduler.submit(chunk("bad", [LOST_GPU_TOKEN], last=True), outcomes.of("bad"))
+    run(scheduler, gpu)
+    assert dict(outcomes.delivered).keys() == {"before", "bad"}
+    assert len(ended) == 1
+
+
+def test_gpu_is_held_from_a_turns_launch_to_its_end(gpu, outcomes):
+    held: list[int] = [0]
+
+    @contextmanager
+    def at_turn() -> Iterator[None]:
+        held.append(held[-1] + 1)
+        yield
+        held.append(held[-1] - 1)
+
+    service = WaveService(gpu, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(
+        service, 1, 16, 1.0, BLOCK, on_gpu=True, turns_at_once=2, at_turn=at_turn, clock=FakeClock()
+    )
+    for turn, name in enumerate("abc"):
+        scheduler.submit(chunk(name, [1], last=True), outcomes.of(name))
+        if not turn:
+            assert gpu.launched(1)
+            gpu.turns[0].set()
+            assert outcomes.wait(1)
+    assert gpu.launched(3)
+    assert held == [0, 1, 0, 1, 2]
+    run(scheduler, gpu)
+    assert held == [0, 1, 0, 1, 2, 1, 0]
