@@ -70,7 +70,7 @@ def outcomes() -> Outcomes:
 def scheduler(waves):
     service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
     scheduler = WaveScheduler(
-        service, max_rows=4, max_waiting=6, turn_s=1e-6, block_tokens=BLOCK, clock=FakeClock()
+        service, max_rows=4, max_waiting=6, turn_s=1e-6, unit_tokens=BLOCK, clock=FakeClock()
     )
     yield scheduler
     waves.go.set()
