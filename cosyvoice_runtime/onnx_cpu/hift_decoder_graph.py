@@ -1,13 +1,15 @@
-"""The vocoder's decoder as a graph for ONNX Runtime's kernels of a CPU; one utterance at a time.
+"""The vocoder's decoder as a graph for ONNX Runtime's kernels of a CPU; one utterance at a time, in pieces.
 
-What :mod:`cosyvoice_runtime.compiled.export.vocoder` computes, without the zeros beyond shorter rows: a CPU
-gains nothing from rows side by side. Convolutions have a second axis of one step, for which ONNX Runtime has
-its faster kernels. Snake's factors stand in the weights around it as far as they can.
+What :mod:`cosyvoice_runtime.compiled.export.vocoder` computes of a whole utterance. A CPU gains nothing from
+rows side by side. Signals have a second axis of one step, for which ONNX Runtime has its faster convolutions.
+Snake's factors stand in the weights around it as far as they can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import add
 
 import numpy as np
 import onnx
@@ -15,90 +17,157 @@ import onnx
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph, Value
-from cosyvoice_runtime.compiled.export.vocoder import DecoderGraph, RowEnds, Trim
+from cosyvoice_runtime.compiled.export.vocoder import HEAD_SLOPE, MAX_MAGNITUDE, MIN_ENVELOPE, FourierBases
+from cosyvoice_runtime.onnx_cpu.streamed_graph import TIME, Kernel, Signal, StreamedGraph, spread_reach
+from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, stages
 
 NAME = "hift_decoder_cpu"
 SMALLEST_ALPHA = np.float32(1e-9)
+EDGE = Kernel(EDGE_KERNEL, EDGE_KERNEL // 2)
 
 
 def decoder_graph(weights: Mapping[str, Array], config: VocoderConfig) -> onnx.ModelProto:
-    """``mel`` ``[1, bins, T]`` and ``source`` ``[1, hop * T]`` to ``wave`` like it.
+    """The next ``mel`` ``[1, bins, T]`` and ``source`` ``[1, hop * T]`` to ``wave`` ``[1, n]``.
+
+    Other ports are those of :mod:`cosyvoice_runtime.onnx_cpu.streamed_graph`. An utterance's first piece has
+    more frames than the decoder looks ahead, unless it is the last as well.
 
     Args:
         weights: of the decoder, by their names in it.
     """
-    return _CpuDecoder(weights, config, "float32", NAME).build()
+    return _StreamedDecoder(weights, config).build()
 
 
-class _WholeRow(RowEnds):
-    """One row, which nothing lies beyond."""
+class _StreamedDecoder:
+    def __init__(self, weights: Mapping[str, Array], config: VocoderConfig) -> None:
+        self.config, self.stages = config, stages(config)
+        self.graph = Graph(NAME, "float32", weights)
+        self.fourier = FourierBases.of(config.istft_size)
+        self.spectral_rate = config.hop // config.istft_hop
 
-    def __init__(self, graph: Graph, width: Value) -> None:
-        super().__init__(graph, width, width)
+    def build(self) -> onnx.ModelProto:
+        graph, config = self.graph, self.config
+        mel = graph.input("mel", FLOAT, ("batch", config.mel_bins, "frames"))
+        source = graph.input("source", FLOAT, ("batch", "samples"))
+        self.layers = StreamedGraph(graph)
+        spectrum = self._transform(Signal(graph.unsqueeze(source, 1, 2), 1, config.hop, 0))
+        hidden = self._conv("conv_pre", Signal(graph.unsqueeze(mel, 2), config.mel_bins, 1, 0), EDGE)
+        for index in range(len(self.stages)):
+            hidden = self._stage(index, hidden, spectrum)
+        hidden = hidden.of(graph.node("LeakyRelu", hidden.value, alpha=HEAD_SLOPE))
+        wave = self._inverted(self._polar(self._conv("conv_post", hidden, EDGE)))
+        limit = config.audio_limit
+        clipped = graph.node("Clip", wave.value, graph.constant(-limit, FLOAT), graph.constant(limit, FLOAT))
+        graph.output("wave", graph.reshape(clipped, (1, -1)), ("batch", "written"))
+        return self.layers.model()
 
-    def trim(self, per_frame: int = 1, extra: int = 0) -> Trim:  # noqa: ARG002
-        return lambda signal: signal
+    def _stage(self, index: int, hidden: Signal, spectrum: Signal) -> Signal:
+        graph, config, stage = self.graph, self.config, self.stages[index]
+        hidden = hidden.of(graph.node("LeakyRelu", hidden.value, alpha=config.leaky_slope))
+        name = f"ups.{index}"
+        hidden = self.layers.spread(name, *self._of(name), hidden, stage.rate, stage.padding)
+        if stage.is_last:
+            hidden = self._begun(hidden)
+        down = Kernel(stage.source_kernel, stage.source_padding, stage.source_stride)
+        source = self._conv(f"source_downs.{index}", spectrum, down)
+        kernel, dilations = config.source_kernels[index], config.source_dilations[index]
+        source = self._resblock(f"source_resblocks.{index}", kernel, dilations, source)
+        hidden = self._sum([hidden, source])
+        kinds = list(zip(config.resblock_kernels, config.resblock_dilations, strict=True))
+        total = self._sum(
+            [
+                self._resblock(f"resblocks.{index * len(kinds) + number}", *kind, hidden)
+                for number, kind in enumerate(kinds)
+            ]
+        )
+        return total.of(total.value * (1 / len(kinds)))
 
+    def _begun(self, hidden: Signal) -> Signal:
+        """With one step more at the utterance's start, its second one."""
+        graph = self.graph
+        mirrored = graph.slice(hidden.value, TIME, 1, self.layers.place(self.layers.starts, 1, 1))
+        longer = graph.concat([mirrored, hidden.value], TIME)
+        return Signal(longer, hidden.channels, hidden.rate, hidden.delay - 1)
 
-class _CpuDecoder(DecoderGraph):
-    def _rows(self, mel: Value) -> RowEnds:
-        return _WholeRow(self.graph, self.graph.size(mel, 2))
+    def _sum(self, signals: list[Signal]) -> Signal:
+        """All together, as late as the last of them."""
+        latest = max(signals, key=lambda signal: signal.delay)
+        values = [self.layers.delayed(signal, latest.delay).value for signal in signals]
+        return latest.of(reduce(add, values))
 
-    def _resblock(
-        self,
-        name: str,
-        kernel: int,
-        dilations: tuple[int, ...],
-        signal: Value,
-        trim: Trim,  # noqa: ARG002
-    ) -> Value:
+    def _resblock(self, name: str, kernel: int, dilations: tuple[int, ...], signal: Signal) -> Signal:
         """With ``snake(x) = (a x + sin(a x)^2) / a``.
 
         The convolution that follows divides by ``a``; the one before the second snake multiplies by it.
         """
-        graph, weights = self.graph, self.graph.weights
+        graph, layers = self.graph, self.layers
         for index, dilation in enumerate(dilations):
-            first, second = (weights[f"{name}.activations{n}.{index}.alpha"] + SMALLEST_ALPHA for n in (1, 2))
-            convs = [f"{name}.convs{n}.{index}" for n in (1, 2)]
-            scaled = weights[f"{convs[0]}.weight"] * second[:, None, None] / first[None, :, None]
-            hidden = self._waved(signal * graph.weight(f"{name}.alpha.{index}", first[:, None], FLOAT))
-            hidden = self._convolved(
-                convs[0], scaled, weights[f"{convs[0]}.bias"] * second, hidden,
-                dilation * (kernel - 1) // 2, 1, dilation,
-            )  # fmt: skip
-            scaled = weights[f"{convs[1]}.weight"] / second[None, :, None]
-            hidden = self._convolved(
-                convs[1], scaled, weights[f"{convs[1]}.bias"], self._waved(hidden), (kernel - 1) // 2
+            one, two = (
+                graph.weights[f"{name}.activations{n}.{index}.alpha"] + SMALLEST_ALPHA for n in (1, 2)
             )
-            signal = signal + hidden
+            (first, bias), (second, last_bias) = (self._of(f"{name}.convs{n}.{index}") for n in (1, 2))
+            wide = Kernel(kernel, dilation * (kernel - 1) // 2, dilation=dilation)
+            plain = Kernel(kernel, (kernel - 1) // 2)
+            read = layers.read(signal, wide)
+            waved = self._waved(read * graph.weight(f"{name}.alpha.{index}", one[:, None, None], FLOAT))
+            scaled = first * two[:, None, None] / one[None, :, None]
+            hidden = layers.convolved(f"{name}.convs1.{index}", scaled, bias * two, signal, wide, waved)
+            waved = self._waved(layers.read(hidden, plain))
+            scaled = second / two[None, :, None]
+            hidden = layers.convolved(f"{name}.convs2.{index}", scaled, last_bias, hidden, plain, waved)
+            signal = hidden.of(layers.residual(read, wide, plain) + hidden.value)
         return signal
+
+    def _alpha(self, name: str) -> Array:
+        alpha: Array = self.graph.weights[f"{name}.alpha"] + SMALLEST_ALPHA
+        return alpha
 
     def _waved(self, scaled: Value) -> Value:
         wave = self.graph.node("Sin", scaled)
         return scaled + wave * wave
 
-    def _conv(
-        self, name: str, signal: Value, edge: int, stride: int = 1, dilation: int = 1, op: str = "Conv"
-    ) -> Value:
-        weights = self.graph.weights
-        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        return self._convolved(name, weight, bias, signal, edge, stride, dilation, op)
+    def _conv(self, name: str, signal: Signal, kernel: Kernel) -> Signal:
+        return self.layers.convolved(name, *self._of(name), signal, kernel, self.layers.read(signal, kernel))
 
-    def _convolved(
-        self,
-        name: str,
-        weight: Array,
-        bias: Array,
-        signal: Value,
-        edge: int,
-        stride: int = 1,
-        dilation: int = 1,
-        op: str = "Conv",
-    ) -> Value:
+    def _of(self, name: str) -> tuple[Array, Array]:
+        """A layer's weight and bias."""
+        return self.graph.weights[f"{name}.weight"], self.graph.weights[f"{name}.bias"]
+
+    def _transform(self, source: Signal) -> Signal:
+        """Spectrum of the source, which is reflected at the utterance's ends."""
+        graph, layers, half = self.graph, self.layers, self.config.istft_size // 2
+        kernel = Kernel(2 * half, half, self.config.istft_hop)
+        known = layers.continued(source, kernel.kept(source.delay), 0)
+        first = self._mirrored(source.value, half, layers.place(layers.starts, half, -half))
+        last = self._mirrored(known, -2, layers.place(layers.ends, -2, -half))
+        read = graph.concat([first, known, last], TIME)
+        return layers.convolved("analysis", self.fourier.analysis[:, None], None, source, kernel, read)
+
+    def _mirrored(self, value: Value, start: int, end: Value) -> Value:
+        """Backwards from a step to before another."""
         graph = self.graph
-        flat = graph.node(
-            op, graph.unsqueeze(signal, 2), graph.weight(f"{name}.weight", weight[:, :, None]),
-            graph.weight(f"{name}.bias", bias),
-            pads=[0, edge, 0, edge], strides=[1, stride], dilations=[1, dilation],
-        )  # fmt: skip
-        return graph.node("Squeeze", flat, graph.integers(2))
+        return graph.node("Slice", value, graph.integers(start), end, *map(graph.integers, (TIME, -1)))
+
+    def _polar(self, head: Signal) -> Signal:
+        graph = self.graph
+        log_magnitude, phase = graph.node("Split", head.value, outputs=2, axis=1, num_outputs=2)
+        magnitude = graph.node("Min", graph.node("Exp", log_magnitude), graph.constant(MAX_MAGNITUDE, FLOAT))
+        phase = graph.node("Sin", phase)
+        parts = [magnitude * graph.node("Cos", phase), magnitude * graph.node("Sin", phase)]
+        return head.of(graph.concat(parts, 1))
+
+    def _inverted(self, spectrum: Signal) -> Signal:
+        """Samples: overlap-add is a transposed convolution, and so is its envelope."""
+        graph, layers = self.graph, self.layers
+        size, hop = self.config.istft_size, self.config.istft_hop
+        wave = layers.spread("synthesis", self.fourier.synthesis[:, None], None, spectrum, hop, size // 2)
+        present = graph.cast(layers.place(layers.starts, 1, -1), FLOAT)
+        before = graph.node("Expand", present, graph.integers(1, 1, 1, spread_reach(size, hop)))
+        shape = graph.concat([graph.integers(1, 1, 1), graph.size(spectrum.value, TIME)], 0)
+        ones = graph.node("Expand", graph.constant(1.0, FLOAT), shape)
+        window = np.square(self.fourier.window)[None, None]
+        envelope = layers.spread(
+            "envelope", window, None, Signal(ones, 1, spectrum.rate, spectrum.delay), hop, size // 2, before
+        )
+        floor = graph.constant(MIN_ENVELOPE, FLOAT)
+        return wave.of(wave.value / graph.node("Max", envelope.value, floor))

@@ -1,10 +1,11 @@
-"""The vocoder on ONNX Runtime and numpy: windows of mel to waveform."""
+"""The vocoder on ONNX Runtime and numpy: mel to waveform; the decoder computes nothing twice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.onnx_cpu import hift_decoder_graph, hift_f0_graph
+from cosyvoice_runtime.onnx_cpu.hift_decoder import CpuDecoder, Taken
 from cosyvoice_runtime.onnx_cpu.session import open_session
 from cosyvoice_runtime.onnx_cpu.source import CpuSource, Doubles, Phase
 from cosyvoice_runtime.onnx_cpu.source_noise import CpuSourceNoise
@@ -27,21 +29,58 @@ F0_RADIUS = F0_LAYERS * (F0_KERNEL // 2)
 
 @dataclass(frozen=True)
 class CpuCarry:
-    """What an utterance carries from one window to the next.
+    """What an utterance carries from one window to the next. Frames and samples are counted from its start.
 
     Attributes:
-        mel: ``[bins, n]``, emitted frames as far as the next window looks back, then those that wait.
-        source: of the emitted ones among them, as it was used.
-        phase: used for the first frame that waits; None before anything was emitted.
+        first: frame that ``mel`` begins with.
+        mel: ``[bins, n]``, as far back as it is read again.
+        fed: frames that the decoder has taken in for good.
+        source: of those after them whose source stays as it was used.
+        phase: at the first frame after these; None at the start.
+        written: samples that the decoder has made certain.
+        ahead: the last of them, not emitted yet.
+        kept: what the decoder's layers kept.
     """
 
+    first: int
     mel: Floats
+    fed: int
     source: Floats
-    phase: Phase | None = None
+    phase: Phase | None
+    written: int
+    ahead: Floats
+    kept: Sequence[Floats]
 
     @property
     def nbytes(self) -> int:
-        return self.mel.nbytes + self.source.nbytes
+        return sum(array.nbytes for array in (self.mel, self.source, self.ahead, *self.kept))
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Frames that a window computes, counted from the utterance's start.
+
+    Attributes:
+        sourced: the first without a source.
+        end: the first that is not emitted.
+        settled: the first that is not the decoder's for good; those from there on are a guess.
+        decoded: the first that the decoder does not read.
+        frames: the first whose F0 is not computed.
+    """
+
+    sourced: int
+    end: int
+    settled: int
+    decoded: int
+    frames: int
+
+
+class Pitch(NamedTuple):
+    """Of frames: F0 ``[T]``, turns and phase ``[T, harmonics]``."""
+
+    f0: Doubles
+    turns: Doubles
+    cycles: Doubles
 
 
 class OnnxVocoder(WindowedVocoder):
@@ -59,8 +98,7 @@ class OnnxVocoder(WindowedVocoder):
         super().__init__(config)
         self._context = context(config)
         self._f0 = open_session(graph_path(directory, hift_f0_graph.NAME), threads)
-        decoder = graph_path(directory, hift_decoder_graph.NAME)
-        self._decoder = open_session(decoder, threads, own_layouts=True)
+        self._decoder = CpuDecoder(graph_path(directory, hift_decoder_graph.NAME), threads)
         weights = self._f0.run(
             ["source_weight", "source_bias"], {"mel": np.zeros((1, config.mel_bins), np.float32)}
         )
@@ -72,7 +110,8 @@ class OnnxVocoder(WindowedVocoder):
         return self.advanced(states, mels, last)
 
     def start(self) -> CpuCarry:
-        return CpuCarry(np.zeros((self.config.mel_bins, 0), np.float32), np.zeros(0, np.float32))
+        mel, none = np.zeros((self.config.mel_bins, 0), np.float32), np.zeros(0, np.float32)
+        return CpuCarry(0, mel, 0, none, None, 0, none, self._decoder.start)
 
     def utterance_noise(self, seed: int) -> CpuSourceNoise:
         return CpuSourceNoise(seed, self.config.hop)
@@ -103,47 +142,92 @@ class OnnxVocoder(WindowedVocoder):
         return (self._window(*each) for each in zip(states, windows, strict=True))
 
     def _window(self, state: VocoderState, window: Window) -> WindowWave:
-        carried, past = _own(state.carried), window.past
-        known = np.concatenate([carried.mel[:, : state.held], state.fresh], axis=1)
-        mel = known[:, : window.frames]
-        if mel.shape[1] < window.frames:
-            mel = np.pad(mel, ((0, 0), (0, window.frames - mel.shape[1])), mode="edge")
-        phase = carried.phase if past else None
-        f0 = self._predicted(mel, past, phase)
-        turns = self._source.turns(f0)
-        cycles = self._source.cycles(turns, phase)
-        source = self._heard(state, window, f0, turns, cycles)
-        inputs = {"mel": np.ascontiguousarray(mel[None, :, : window.decoded]), "source": source[None]}
-        [wave] = self._decoder.run(["wave"], inputs)[0]
-        return WindowWave(wave, self._carry(known, source, window, f0, cycles))
+        carry = _own(state.carried)
+        reach = self._reach(state, window, carry)
+        known = np.concatenate([carry.mel, state.fresh], axis=1)
+        guessed = max(0, reach.frames - carry.first - known.shape[1])
+        mel = np.pad(known, ((0, 0), (0, guessed)), mode="edge")
+        pitch = self._pitch(mel[:, : reach.frames - carry.first], carry, reach)
+        source = np.concatenate([carry.source, self._fresh_source(state, reach, pitch)])
+        taken, guess = self._decoded(mel, source, carry, reach, state.is_last)
+        certain = np.concatenate([carry.ahead, taken.wave])
+        # Some of it may have been emitted before, as a guess.
+        past = self.config.hop * state.emitted - carry.written + len(carry.ahead)
+        ahead = certain[past + self.config.hop * window.emit :].copy()
+        carried = self._carry(known, source, carry, reach, pitch, taken, ahead)
+        return WindowWave(np.concatenate([certain, guess])[past:], carried)
 
-    def _predicted(self, mel: Floats, past: int, phase: Phase | None) -> Doubles:
-        """F0 of the window's frames from ``past`` on."""
-        first = max(0, past - F0_RADIUS)
+    def _reach(self, state: VocoderState, window: Window, carry: CpuCarry) -> Reach:
+        start = state.emitted - window.past
+        end, decoded, frames = (start + count for count in (window.end, window.decoded, window.frames))
+        sourced = carry.fed + len(carry.source) // self.config.hop
+        if state.is_last:
+            return Reach(sourced, end, decoded, decoded, frames)
+        certain = end if window.guessed else min(decoded, frames - self._context.f0_lookahead)
+        # The first piece must be long enough for the decoder's graph.
+        long_enough = carry.fed or certain > self._context.right
+        return Reach(sourced, end, max(carry.fed, certain) if long_enough else 0, decoded, frames)
+
+    def _pitch(self, mel: Floats, carry: CpuCarry, reach: Reach) -> Pitch:
+        """Of the frames from the first without a source on."""
+        place = reach.sourced - carry.first
+        first = max(0, place - F0_RADIUS)
         [f0] = self._f0.run(["f0"], {"mel": np.ascontiguousarray(mel[:, first:].T)})
-        own: Doubles = f0[past - first :]
-        if phase is not None:
-            own[0] = phase.f0
-        return own
+        own: Doubles = f0[place - first :]
+        if carry.phase is not None:
+            own[0] = carry.phase.f0
+        turns = self._source.turns(own)
+        return Pitch(own, turns, self._source.cycles(turns, carry.phase))
 
-    def _heard(
-        self, state: VocoderState, window: Window, f0: Doubles, turns: Doubles, cycles: Doubles
-    ) -> Floats:
-        """Source of the frames that the decoder reads: of those before as it was, then the next."""
-        hop, new = self.config.hop, window.decoded - window.past
-        noise = None if state.noise is None else state.noise.peek(window.frames - window.past)[: hop * new]
-        starts = state.emitted == 0
-        fresh = self._source.wave(f0[:new], turns[: new + 1], cycles[:new], starts, noise)
-        return np.concatenate([_own(state.carried).source[: hop * window.past], fresh])
+    def _fresh_source(self, state: VocoderState, reach: Reach, pitch: Pitch) -> Floats:
+        """Of the frames that the decoder reads and that have none."""
+        count, noise = reach.decoded - reach.sourced, None
+        if state.noise is not None:
+            first = reach.sourced - state.emitted
+            noise = state.noise.peek(first + count)[self.config.hop * first :]
+        f0, turns, cycles = pitch
+        return self._source.wave(f0[:count], turns[: count + 1], cycles[:count], not reach.sourced, noise)
 
-    def _carry(self, known: Floats, source: Floats, window: Window, f0: Doubles, cycles: Doubles) -> CpuCarry:
-        """What the next window takes over: frames from the emitted ones on that it looks back on."""
-        first, hop = max(0, window.end - self._context.left), self.config.hop
-        following = min(window.emit, len(f0) - 1)
+    def _decoded(
+        self, mel: Floats, source: Floats, carry: CpuCarry, reach: Reach, last: bool
+    ) -> tuple[Taken, Floats]:
+        """What the decoder writes for good, and what follows of frames that it is to read anew."""
+        hop, nothing = self.config.hop, np.zeros(0, np.float32)
+        frames, count = mel[:, carry.fed - carry.first :], reach.settled - carry.fed
+        taken = Taken(nothing, carry.kept)
+        if count or last:
+            taken = self._decoder.take(
+                frames[:, :count], source[: hop * count], carry.kept, not carry.fed, last
+            )
+        if reach.settled == reach.decoded:
+            return taken, nothing
+        frames = frames[:, count : reach.decoded - carry.fed]
+        guess = self._decoder.take(frames, source[hop * count :], taken.kept, not reach.settled, True)
+        return taken, guess.wave
+
+    def _carry(
+        self,
+        known: Floats,
+        source: Floats,
+        carry: CpuCarry,
+        reach: Reach,
+        pitch: Pitch,
+        taken: Taken,
+        ahead: Floats,
+    ) -> CpuCarry:
+        """What the next window takes over."""
+        hop, sourced = self.config.hop, max(reach.sourced, reach.settled, reach.end)
+        first = max(0, min(reach.settled, sourced - F0_RADIUS))
+        following = min(sourced - reach.sourced, len(pitch.f0) - 1)
         return CpuCarry(
-            mel=known[:, first:].copy(),
-            source=source[hop * first : hop * window.end].copy(),
-            phase=Phase(f0[following], cycles[following].copy()),
+            first=first,
+            mel=known[:, first - carry.first :].copy(),
+            fed=reach.settled,
+            source=source[hop * (reach.settled - carry.fed) : hop * (sourced - carry.fed)].copy(),
+            phase=Phase(pitch.f0[following], pitch.cycles[following].copy()),
+            written=carry.written + len(taken.wave),
+            ahead=ahead,
+            kept=taken.kept,
         )
 
 

@@ -139,9 +139,12 @@ class HiFTStream(WindowedVocoder):
             yield from split_rows(alike, self._graphs.max_rows)
 
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterable[WindowWave]:
-        outputs = self._compute(states, windows)
+        outputs, hop = self._compute(states, windows), self.config.hop
         rows = zip(outputs.wave, outputs.carried.rows(), strict=True)
-        return [WindowWave(wave, carried) for (wave, carried), _ in zip(rows, states, strict=False)]
+        return [
+            WindowWave(wave[hop * window.past :], carried)
+            for (wave, carried), window in zip(rows, windows, strict=False)
+        ]
 
     def _compute(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
         if self._graphs is not None:

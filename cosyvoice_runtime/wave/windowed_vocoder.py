@@ -28,7 +28,7 @@ class WindowWave(NamedTuple):
     """What came of a window.
 
     Attributes:
-        wave: of the whole window, and perhaps more.
+        wave: from the first frame to emit on, to the window's end or further.
         carried: to the next window.
     """
 
@@ -160,8 +160,8 @@ class WindowedVocoder(ABC):
     def _advance(self, state: VocoderState, window: Window, output: WindowWave) -> Wave:
         """Move past what is emitted; the emitted samples."""
         hop, wave = self.config.hop, output.wave
-        end = hop * window.end
-        samples = self._join(state.continuation, wave[hop * window.past : end])
+        end = hop * window.emit
+        samples = self._join(state.continuation, wave[:end])
         state.move(window.emit, output.carried)
         guessed = window.guessed and not state.is_last
         state.continuation = self.kept(wave[end : end + fade_length(hop)]) if guessed else None
