@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cosyvoice_client import SAMPLE_RATE, AudioChunk, Reference, SpeechRequest
+from cosyvoice_client import AudioChunk, Reference, SpeechRequest
 from cosyvoice_client.encoders import content_type, make_encoder
 from cosyvoice_front import request_id
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
 from cosyvoice_front.limits import Limits
 from cosyvoice_front.pause import is_wordless, pause
+from cosyvoice_front.rate import RATE
 from cosyvoice_front.recording import decode_data, read_recording
 from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
@@ -61,10 +62,10 @@ class Front:
         settings = self.settings.front
         reference = await self.reference(body.ref_audio, body.ref_text or "")
         voice = None if reference else await self.voices.server_name(body.voice_name, owner)
-        request, rate, tally = body.request(voice, reference), body.sample_rate or SAMPLE_RATE, Tally()
+        request, rate, tally = body.request(voice, reference), body.sample_rate or RATE, Tally()
         pieces = encoded(
             self.chunks(request),
-            partial(make_encoder, body.response_format, rate),
+            partial(make_encoder, body.response_format, rate, RATE),
             self.pool,
             tally,
         )

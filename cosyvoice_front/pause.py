@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator
 
 import numpy as np
 
-from cosyvoice_client import SAMPLE_RATE, AudioChunk
+from cosyvoice_client import AudioChunk
+from cosyvoice_front.rate import RATE
 
 SECONDS = 0.3
 WORDLESS = frozenset("PSZ")
@@ -24,4 +25,4 @@ def is_wordless(text: str) -> bool:
 
 async def pause() -> AsyncGenerator[AudioChunk, None]:
     """A short silence, as speech that comes to its end."""
-    yield AudioChunk(np.zeros(round(SECONDS * SAMPLE_RATE), np.float32), 0.0, "stop")
+    yield AudioChunk(np.zeros(round(SECONDS * RATE), np.float32), 0.0, "stop")

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, SpeechRequest
 from cosyvoice_front.errors import of_client
+from cosyvoice_front.rate import at_front_rate
 from cosyvoice_runtime.settings import FrontSettings
 
 
@@ -67,7 +68,8 @@ class SpeechServer:
             ApiError: chunks may have come before.
         """
         try:
-            async with aclosing(self._upstream.speak(request, request_id)) as chunks:
+            spoken = self._upstream.speak(request, request_id)
+            async with aclosing(spoken), aclosing(at_front_rate(spoken)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except ClientError as error:

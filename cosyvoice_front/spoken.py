@@ -11,14 +11,15 @@ from functools import partial
 
 import numpy as np
 
-from cosyvoice_client import SAMPLE_RATE, AudioChunk
+from cosyvoice_client import AudioChunk
 from cosyvoice_client.encoders import Encoder, Samples
 from cosyvoice_front import events
 from cosyvoice_front.errors import ApiError, broken
+from cosyvoice_front.rate import RATE
 
 logger = logging.getLogger(__name__)
 
-FIRST_SAMPLES = 3 * SAMPLE_RATE // 50
+FIRST_SAMPLES = 3 * RATE // 50
 """Encoded on their own, so that the first bytes don't wait until all of the first chunk is encoded."""
 HAPPINESS = ("", "stop", "length", "repetition")
 """Why a segment of the text ended, the happiest first."""
@@ -38,7 +39,7 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        return self.samples / SAMPLE_RATE
+        return self.samples / RATE
 
 
 async def encoded(

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, audio_writer, read_reference
+from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, read_reference, recorded
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import (
@@ -158,11 +158,9 @@ def speak(url: str, request: SpeechRequest, output: Path) -> None:
     client = SpeechClient(url)
     for title in ("new voice", "known voice"):
         timeline = Timeline()
-        with audio_writer(str(output)) as save:
-            for chunk in client.speak(request):
-                timeline.add(chunk.arrived_s, chunk.seconds)
-                finished_s = chunk.arrived_s
-                save(chunk.samples)
+        for chunk in recorded(output, client.speak(request)):
+            timeline.add(chunk.arrived_s, chunk.seconds)
+            finished_s = chunk.arrived_s
         print(
             f"{title}: first audio after {1000 * (timeline.ttfb_s or 0):.0f} ms, "
             f"real-time factor {finished_s / timeline.audio_s:.2f}"

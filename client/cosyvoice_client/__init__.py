@@ -1,10 +1,9 @@
 """Speech from a Triton server with the models ``cosyvoice2`` and ``cosyvoice2_offline``.
 
-    from cosyvoice_client import SpeechClient, SpeechRequest, audio_writer
+    from cosyvoice_client import SpeechClient, SpeechRequest, recorded
 
-    with audio_writer("hello.wav") as write:
-        for chunk in SpeechClient("localhost:8001").speak(SpeechRequest("Hello there.")):
-            write(chunk.samples)
+    for chunk in recorded("hello.wav", SpeechClient("localhost:8001").speak(SpeechRequest("Hello there."))):
+        print(f"{chunk.seconds:.2f} s are in the file")
 
 ``cosyvoice_client.http_client.HttpSpeechClient`` speaks whole utterances over HTTP; it alone needs
 ``tritonclient[http]``.
@@ -26,7 +25,7 @@ from cosyvoice_client.errors import (
 from cosyvoice_client.reference import Reference, read_reference
 from cosyvoice_client.request import SpeechRequest
 from cosyvoice_client.timeline import Timeline
-from cosyvoice_client.writer import audio_writer
+from cosyvoice_client.writer import audio_writer, recorded
 
 if TYPE_CHECKING:
     from cosyvoice_client.async_client import AsyncSpeechClient
@@ -49,6 +48,7 @@ __all__ = [
     "UnavailableError",
     "audio_writer",
     "read_reference",
+    "recorded",
 ]
 
 GRPC_CLIENTS = {

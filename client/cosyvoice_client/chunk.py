@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 SAMPLE_RATE = 24_000
+"""Of a server that does not say its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,22 +17,24 @@ class AudioChunk:
     """A stretch of speech.
 
     Attributes:
-        samples: float32 ``[n]`` at 24 kHz, in [-1, 1]; n may be 0.
+        samples: float32 ``[n]`` in [-1, 1]; n may be 0.
         arrived_s: seconds from sending the request to this chunk.
         finish_reason: why a segment of the text ended (``stop``, ``length``, ...), on its last chunk;
             otherwise empty.
         spoken_characters: of a text that was pushed piece by piece, how many are spoken by then; with the
             last chunk of a segment.
+        sample_rate: samples per second, the same for all chunks of a server.
     """
 
     samples: npt.NDArray[np.float32]
     arrived_s: float
     finish_reason: str = ""
     spoken_characters: int | None = None
+    sample_rate: int = SAMPLE_RATE
 
     @property
     def seconds(self) -> float:
-        return len(self.samples) / SAMPLE_RATE
+        return len(self.samples) / self.sample_rate
 
 
 def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
@@ -39,8 +42,14 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
     waveform = result.as_numpy("waveform")
     if waveform is None:
         return None
-    reason = result.as_numpy("finish_reason")  # an output that older servers don't have, as the next
+    # Outputs after the waveform are missing from older servers.
+    reason = result.as_numpy("finish_reason")
     text = "" if reason is None or not reason.size else reason.reshape(-1)[0].decode()
-    spoken = result.as_numpy("spoken_characters")
-    characters = -1 if spoken is None or not spoken.size else int(spoken.reshape(-1)[0])
-    return AudioChunk(waveform.reshape(-1), arrived_s, text, characters if characters >= 0 else None)
+    spoken = _number(result, "spoken_characters", -1)
+    rate = _number(result, "sample_rate", SAMPLE_RATE)
+    return AudioChunk(waveform.reshape(-1), arrived_s, text, None if spoken < 0 else spoken, rate)
+
+
+def _number(result: Any, name: str, default: int) -> int:
+    tensor = result.as_numpy(name)
+    return default if tensor is None or not tensor.size else int(tensor.reshape(-1)[0])

@@ -138,5 +138,7 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--temperature", type=float)
     group.add_argument("--repetition-penalty", type=float)
     group.add_argument(
-        "--max-tokens", type=int, help="most speech tokens of a segment of the text, 25 for a second"
+        "--max-tokens",
+        type=int,
+        help="most speech tokens of a segment of the text, 25 for a second (50 with CosyVoice-300M)",
     )

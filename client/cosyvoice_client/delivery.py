@@ -84,7 +84,8 @@ class Sinks:
         self._output = output
         self._quiet = quiet
         self._write: Write | None = None
-        self._player = resources.enter_context(_announced_player(quiet)) if play else None
+        self._playing = resources.enter_context(ExitStack())
+        self._player = self._playing.enter_context(_announced_player(quiet)) if play else None
         self.heard = False
 
     def take(self, chunks: Iterable[AudioChunk]) -> None:
@@ -100,9 +101,12 @@ class Sinks:
         self.heard |= len(chunk.samples) > 0
         if self._output is not None:
             if self._write is None:
-                self._write = self._resources.enter_context(audio_writer(self._output))
+                self._write = self._resources.enter_context(audio_writer(self._output, chunk.sample_rate))
             self._write(chunk.samples)
         if self._player is not None:
+            if self._player.rate != chunk.sample_rate:  # of a guess: nothing has been played
+                self._playing.close()
+                self._player = self._playing.enter_context(open_player(chunk.sample_rate))
             self._player(chunk.samples)
 
 

@@ -98,10 +98,19 @@ class Encoder(Protocol):
         """Let go of memory and threads, which stay until the next collection of garbage otherwise."""
 
 
-def make_encoder(format: Format, rate: int) -> Encoder:
-    """The encoder of one utterance of 24 kHz, to ``rate`` samples per second."""
-    encoder = encoder_at(format, rate)
-    return encoder if rate == SAMPLE_RATE else ResampledEncoder(encoder, rate)
+def make_encoder(format: Format, rate: int, spoken_rate: int = SAMPLE_RATE) -> Encoder:
+    """The encoder of one utterance of ``spoken_rate`` samples per second, to ``rate``."""
+    return at_rate(encoder_at(format, rate), rate, spoken_rate)
+
+
+def at_rate(encoder: Encoder, rate: int, spoken_rate: int = SAMPLE_RATE) -> Encoder:
+    """An encoder of ``rate`` for speech of another."""
+    return encoder if rate == spoken_rate else ResampledEncoder(encoder, rate, spoken_rate)
+
+
+def possible_rate(format: Format, rate: int) -> int:
+    """The rate itself, or the next one above that the format can have."""
+    return min((each for each in RATES[format] if each >= rate), default=RATES[format][-1])
 
 
 def encoder_at(format: Format, rate: int) -> Encoder:
@@ -121,9 +130,9 @@ class ResampledEncoder:
 
     instant = False
 
-    def __init__(self, encoder: Encoder, rate: int) -> None:
+    def __init__(self, encoder: Encoder, rate: int, spoken_rate: int) -> None:
         self._encoder = encoder
-        self._resampler = soxr.ResampleStream(SAMPLE_RATE, rate, 1, dtype="float32")
+        self._resampler = soxr.ResampleStream(spoken_rate, rate, 1, dtype="float32")
 
     def feed(self, samples: Samples) -> bytes:
         return self._encoder.feed(self._resampler.resample_chunk(samples))

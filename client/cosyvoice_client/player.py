@@ -143,9 +143,13 @@ class Player:
 
     A thread hands them to the output, so that the next ones can be made or received meanwhile. After an
     error in the block, or Ctrl-C while the last ones are heard, there is silence at once.
+
+    Attributes:
+        rate: samples per second.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, rate: int = SAMPLE_RATE) -> None:
+        self.rate = rate
         self._output = output
         self._waiting: queue.SimpleQueue[Samples | None] = queue.SimpleQueue()
         self._failure: InvalidArgumentError | None = None
@@ -203,7 +207,7 @@ def open_player(rate: int = SAMPLE_RATE) -> Player:
     Raises:
         InvalidArgumentError: there is none.
     """
-    return Player(_open_output(rate))
+    return Player(_open_output(rate), rate)
 
 
 def _open_output(rate: int) -> Output:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from cosyvoice_client.chunk import SAMPLE_RATE
+from cosyvoice_client.chunk import SAMPLE_RATE, AudioChunk
 from cosyvoice_client.errors import InvalidArgumentError
 from cosyvoice_client.pcm import pcm16
 
@@ -51,6 +51,23 @@ def audio_writer(target: str | Path, rate: int = SAMPLE_RATE) -> Iterator[Write]
                 write(samples)
 
         yield reported_write
+
+
+def recorded(target: str | Path, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
+    """The same chunks, each when it is in the file, which has their rate.
+
+    The file is made when the first chunk is there.
+
+    Raises:
+        InvalidArgumentError: as :func:`audio_writer`.
+    """
+    with ExitStack() as resources:
+        write: Write | None = None
+        for chunk in chunks:
+            if write is None:
+                write = resources.enter_context(audio_writer(target, chunk.sample_rate))
+            write(chunk.samples)
+            yield chunk
 
 
 def check_target(target: str | Path) -> None:
@@ -102,7 +119,7 @@ def _flac(target: str | Path, rate: int) -> Iterator[Write]:
 
 @contextmanager
 def _encoded(format: Encoded, target: str | Path, rate: int) -> Iterator[Write]:
-    from cosyvoice_client.encoders import encoder_at
+    from cosyvoice_client.encoders import make_encoder, possible_rate
 
     with open(target, "wb") as file:
 
@@ -110,7 +127,7 @@ def _encoded(format: Encoded, target: str | Path, rate: int) -> Iterator[Write]:
             file.write(data)
             file.flush()
 
-        encoder = encoder_at(format, rate)
+        encoder = make_encoder(format, possible_rate(format, rate), rate)
         try:
             yield lambda samples: append(encoder.feed(samples))
         finally:

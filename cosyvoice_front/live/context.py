@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from contextlib import aclosing
 from typing import NamedTuple
 
 import numpy as np
 
-from cosyvoice_client import SAMPLE_RATE, AudioChunk
+from cosyvoice_client import AudioChunk
 from cosyvoice_client.encoders import Samples
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, broken
@@ -20,6 +21,7 @@ from cosyvoice_front.live.together import together
 from cosyvoice_front.live.transcript import Transcript
 from cosyvoice_front.live.word_times import TimedWord, WordTimes
 from cosyvoice_front.pause import is_wordless, pause
+from cosyvoice_front.rate import RATE, at_front_rate
 from cosyvoice_front.server_client import TextSpeech
 from cosyvoice_front.spoken import Tally, run
 
@@ -28,7 +30,7 @@ logger = logging.getLogger(__name__)
 MOST_AHEAD = 4000
 """Characters that the server has and the listener has not heard: they bound the speech that waits here for a
 listener who reads slowly. More than the server takes to say how much of a text it has spoken."""
-MOST_SAMPLES = SAMPLE_RATE
+MOST_SAMPLES = RATE
 """In one message, so that none is too large for a client: a second is 192 KB at most."""
 
 
@@ -196,8 +198,9 @@ class Context:
         return self._front.settings.front.idle_timeout_s
 
     async def _listen(self, speech: TextSpeech) -> None:
-        async for chunk in speech:
-            await self._hear(chunk)
+        async with aclosing(at_front_rate(speech)) as chunks:
+            async for chunk in chunks:
+                await self._hear(chunk)
         if not self._fed:
             logger.error("the server has ended the speech before its text")
             raise broken()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cosyvoice_client import SAMPLE_RATE
 from cosyvoice_client.encoders import Samples
+from cosyvoice_front.rate import RATE
 
-FRAME = SAMPLE_RATE // 100
-FRAME_S = FRAME / SAMPLE_RATE
+FRAME = RATE // 100
+FRAME_S = FRAME / RATE
 FAINT, FAINT_SHARE = 0.003, 0.01
 """A frame is silent below this effective value, or below this share of the loudest frame so far."""
 
@@ -33,7 +33,7 @@ class Sound:
 
     @property
     def _framed_s(self) -> float:
-        return self.heard_s - len(self._rest) / SAMPLE_RATE
+        return self.heard_s - len(self._rest) / RATE
 
     def begin(self) -> None:
         """A new segment begins; the last few samples of the one before belong to it."""
@@ -41,7 +41,7 @@ class Sound:
 
     def add(self, samples: Samples) -> None:
         start_s = self._framed_s
-        self.heard_s += len(samples) / SAMPLE_RATE
+        self.heard_s += len(samples) / RATE
         waiting = np.concatenate([self._rest, samples])
         count = len(waiting) // FRAME
         self._rest = waiting[count * FRAME :]

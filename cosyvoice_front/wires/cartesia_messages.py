@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from cosyvoice_client import SpeechRequest
 from cosyvoice_client.encoders import ANY_RATE, Encoder, make_encoder
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
+from cosyvoice_front.rate import RATE
 from cosyvoice_front.speech import SPEEDS
 from cosyvoice_front.wires.messages import Message, shown
 from cosyvoice_front.wires.raw_audio import Encoding, make_mp3_encoder, make_raw_encoder
@@ -82,7 +83,7 @@ class WavFormat(Message):
     sample_rate: Rate
 
     def encoder(self) -> Encoder:
-        return make_encoder("wav", self.sample_rate)
+        return make_encoder("wav", self.sample_rate, RATE)
 
 
 class Mp3Format(Message):

@@ -18,6 +18,7 @@ from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Finished, 
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.session import Session
 from cosyvoice_front.live.word_times import TimedWord
+from cosyvoice_front.rate import RATE
 from cosyvoice_front.wires.messages import read, read_object, shown
 from cosyvoice_front.wires.omni_messages import Config, InputText, error_message
 from cosyvoice_front.wires.serve import NORMAL, POLICY, ClosedError
@@ -126,7 +127,7 @@ class Omni:
         delay_ms = config.max_buffer_delay_ms
         manner = Manner(
             config.request(self._voice, self._reference),
-            make_encoder(config.response_format, config.sample_rate),
+            make_encoder(config.response_format, config.sample_rate, RATE),
             config.word_timestamps,
             (settings.max_buffer_delay_ms if delay_ms is None else delay_ms) / 1000,
         )

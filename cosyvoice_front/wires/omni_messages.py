@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from cosyvoice_client import SAMPLE_RATE, Reference, SpeechRequest
+from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
+from cosyvoice_front.rate import RATE
 from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS
 from cosyvoice_front.wires.messages import Message
 from cosyvoice_runtime.settings import FrontSettings
@@ -29,7 +30,7 @@ class Config(Message):
     response_format: Format = "wav"
     speed: float | None = Field(1.0, ge=SPEEDS[0], le=SPEEDS[1])
     seed: int | None = Field(None, ge=0, lt=2**63)
-    sample_rate: int = SAMPLE_RATE
+    sample_rate: int = RATE
     ref_audio: str | None = None
     ref_text: str | None = None
     word_timestamps: bool = False

@@ -7,16 +7,16 @@ from typing import Literal
 
 import numpy as np
 
-from cosyvoice_client import SAMPLE_RATE
 from cosyvoice_client.encoders import (
     CODECS,
     Codec,
     CodecEncoder,
     Encoder,
     PcmEncoder,
-    ResampledEncoder,
     Samples,
+    at_rate,
 )
+from cosyvoice_front.rate import RATE
 
 Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
 TELEPHONY = {
@@ -43,7 +43,7 @@ def make_mp3_encoder(rate: int, bit_rate: int) -> Encoder:
 
 
 def _at(encoder: Encoder, rate: int) -> Encoder:
-    return encoder if rate == SAMPLE_RATE else ResampledEncoder(encoder, rate)
+    return at_rate(encoder, rate, RATE)
 
 
 class FloatEncoder:

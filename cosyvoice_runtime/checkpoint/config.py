@@ -80,6 +80,11 @@ class SpeechLMConfig:
         return None
 
     @property
+    def speaker_values(self) -> int:
+        """Values of the speaker embedding that it reads; 0 where it reads none."""
+        return 0
+
+    @property
     def head_bias(self) -> bool:
         """Whether the output head has a bias."""
         return True

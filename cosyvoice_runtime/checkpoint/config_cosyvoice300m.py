@@ -19,7 +19,7 @@ from cosyvoice_runtime.checkpoint.config import (
     require,
     vocoder_sizes,
 )
-from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 
 MOST_POSITIONS = 5000
 """Of the published table of relative positions."""
@@ -62,6 +62,10 @@ class TransformerLMConfig(SpeechLMConfig):
         return RelativeEncoderConfig(
             self.input_width, self.hidden_size, self.num_heads, self.intermediate_size, self.num_layers
         )
+
+    @property
+    def speaker_values(self) -> int:
+        return self.speaker_dim
 
     @property
     def speech_rows(self) -> int:
@@ -160,6 +164,17 @@ class RegulatedFlowConfig(FlowConfig):
             CheckpointError: it is another family's.
         """
         return _of_this_family(self.estimator, ResamplingEstimatorConfig)
+
+    def waits_for(self, tokens: int | None) -> int:
+        """Tokens that the next chunk speaks again.
+
+        Raises:
+            InvalidInput: a number is given.
+        """
+        if tokens is not None:
+            limit = "exact: this checkpoint's chunks have a schedule of their own"
+            raise InvalidInput("lookahead_tokens", tokens, limit)
+        return self.lookahead_tokens
 
     def frames(self, tokens: int) -> int:
         return int(tokens / self.token_rate * self.sample_rate / self.mel_hop)

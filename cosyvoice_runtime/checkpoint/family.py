@@ -36,8 +36,7 @@ class Family:
         usual_instruction: for words that are spoken as usual, where every prompt of the speech LM must hold
             an instruction; empty where none is needed.
         silent_tokens: speech codes without sound, of which only the first few of a run are spoken.
-        engines: values of ``tensorrt_llm.engine`` that can run the speech LM; none if no server speaks with
-            it.
+        engines: values of ``tensorrt_llm.engine`` that can run the speech LM.
         backends: values of ``token2wav.backend`` that can run flow and vocoder; alike.
     """
 
@@ -120,8 +119,8 @@ COSYVOICE_300M = Family(
     reads_speaker=True,
     usual_instruction="",
     silent_tokens=frozenset(),
-    engines=(),
-    backends=(),
+    engines=("torch",),
+    backends=("torch",),
 )
 PUBLISHED_PROMPT_RATE = 24_000
 """At which the published code reads every family's prompts, see :class:`MelFormat`."""

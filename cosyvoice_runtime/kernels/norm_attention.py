@@ -17,13 +17,34 @@ from cosyvoice_runtime.kernels.paged_attention import load_page, paged_attention
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
+@triton.jit
+def _statistics(
+    at, present, CHANNELS: tl.constexpr, DEPTH: tl.constexpr, EPS: tl.constexpr, SIZE: tl.constexpr
+):
+    """Mean and inverse deviation of the rows at ``[SIZE, DEPTH]`` addresses and those after them."""
+    summed = tl.zeros([SIZE], tl.float32)
+    squares = tl.zeros([SIZE], tl.float32)
+    for c in tl.static_range(0, CHANNELS, DEPTH):
+        x = tl.load(at + c, mask=present[:, None], other=0.0)
+        summed += tl.sum(x, axis=1)
+        squares += tl.sum(x * x, axis=1)
+    mean = summed / CHANNELS
+    return mean, tl.rsqrt(tl.maximum(squares / CHANNELS - mean * mean, 0.0) + EPS)
+
+
+@triton.jit
+def _normed(at, present, mean, scale, dtype: tl.constexpr):
+    hidden = tl.load(at, mask=present[:, None], other=0.0)
+    return ((hidden - mean[:, None]) * scale[:, None]).to(dtype)
+
+
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
 def _norm_attention(
     x, weight, bias, pages, page, table, unused, lengths, mixed, weights,
     step, rows, frames, before, utterances, table_width, x_stride, page_stride, layer_start,
     CHANNELS: tl.constexpr, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
     EPS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, TOGETHER: tl.constexpr,
-    STAGES: tl.constexpr, CHAINED: tl.constexpr,
+    DEPTH: tl.constexpr, STAGES: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) // HEADS
     head = tl.program_id(0) % HEADS
@@ -37,7 +58,8 @@ def _norm_attention(
     own = split == SPLITS - 1
     column = head * HEAD_DIM + d
     at = weight + column[None, :] * CHANNELS + c[:, None]
-    query_weight = tl.load(at)
+    if DEPTH == 0:
+        query_weight = tl.load(at)
     length = tl.load(lengths + row % utterances).to(tl.int32)
     first = tl.load(unused + row % utterances).to(tl.int32)
     share = tl.cdiv(before - first, SPLITS)
@@ -51,23 +73,45 @@ def _norm_attention(
         keys, values = load_page(pages + here * page_stride, whole & (first < end), HEADS, HEAD_DIM, SIZE)
         following = tl.load(table + first + 1, mask=first + 1 < end, other=0) + step
     wait_for_previous(CHAINED)
-    hidden = tl.load(x + m[:, None] * x_stride + c[None, :], mask=present[:, None], other=0.0)
-    normed = normalise(hidden, CHANNELS, EPS).to(query_weight.dtype)
-    q = tl.dot(normed, query_weight, input_precision="ieee") + tl.load(bias + column)[None, :]
-    q = q.to(mixed.dtype.element_ty)
+    KIND: tl.constexpr = mixed.dtype.element_ty
+    if DEPTH == 0:
+        hidden = tl.load(x + m[:, None] * x_stride + c[None, :], mask=present[:, None], other=0.0)
+        normed = normalise(hidden, CHANNELS, EPS).to(query_weight.dtype)
+        q = tl.dot(normed, query_weight, input_precision="ieee")
+    else:
+        # Part by part, in registers that leave room for three programs on a multiprocessor.
+        part = tl.arange(0, DEPTH)
+        rows_at = x + m[:, None] * x_stride + part[None, :]
+        weight_at = weight + column[None, :] * CHANNELS + part[:, None]
+        row_mean, scale = _statistics(rows_at, present, CHANNELS, DEPTH, EPS, SIZE)
+        q = tl.zeros([SIZE, HEAD_DIM], tl.float32)
+        for k0 in tl.range(0, CHANNELS, DEPTH, num_stages=STAGES):
+            normed = _normed(rows_at + k0, present, row_mean, scale, KIND)
+            q = tl.dot(normed, tl.load(weight_at + k0), q, input_precision="ieee")
+    q = (q + tl.load(bias + column)[None, :]).to(KIND)
     peak = tl.full([SIZE], float("-inf"), tl.float32)
     total = tl.zeros([SIZE], tl.float32)
     sums = tl.zeros([SIZE, HEAD_DIM], tl.float32)
     if own:
-        new_keys = tl.dot(normed, tl.load(at + INNER * CHANNELS), input_precision="ieee")
-        new_keys = (new_keys + tl.load(bias + INNER + column)[None, :]).to(q.dtype)
-        new_values = tl.dot(normed, tl.load(at + 2 * INNER * CHANNELS), input_precision="ieee")
-        new_values = (new_values + tl.load(bias + 2 * INNER + column)[None, :]).to(q.dtype)
+        if DEPTH > 0:
+            new_keys = tl.zeros([SIZE, HEAD_DIM], tl.float32)
+            new_values = tl.zeros([SIZE, HEAD_DIM], tl.float32)
+            for k1 in tl.range(0, CHANNELS, DEPTH, num_stages=STAGES):
+                normed = _normed(rows_at + k1, present, row_mean, scale, KIND)
+                keys_at = weight_at + INNER * CHANNELS + k1
+                new_keys = tl.dot(normed, tl.load(keys_at), new_keys, input_precision="ieee")
+                values_at = keys_at + INNER * CHANNELS
+                new_values = tl.dot(normed, tl.load(values_at), new_values, input_precision="ieee")
+        else:
+            new_keys = tl.dot(normed, tl.load(at + INNER * CHANNELS), input_precision="ieee")
+            new_values = tl.dot(normed, tl.load(at + 2 * INNER * CHANNELS), input_precision="ieee")
+        own_keys = (new_keys + tl.load(bias + INNER + column)[None, :]).to(KIND)
+        own_values = (new_values + tl.load(bias + 2 * INNER + column)[None, :]).to(KIND)
         stored = tl.load(page + m, mask=present, other=0) + step
         place = pages + (stored * page_stride + t * (2 * INNER))[:, None] + d[None, :]
-        tl.store(place, new_keys, mask=present[:, None])
-        tl.store(place + INNER, new_values, mask=present[:, None])
-        peak, total, sums = softmax_update(q, tl.trans(new_keys), new_values, t < length, peak, total, sums)
+        tl.store(place, own_keys, mask=present[:, None])
+        tl.store(place + INNER, own_values, mask=present[:, None])
+        peak, total, sums = softmax_update(q, tl.trans(own_keys), own_values, t < length, peak, total, sums)
     if TOGETHER == 0:
         for n in tl.range(first, end, num_stages=1):
             # The next page is on its way while this one is used.
@@ -121,8 +165,8 @@ def norm_attention(
         step, rows, places.new_frames, places.before, len(places.lengths), places.table.shape[1],
         x.stride(0), pages.stride(0), attention * pages.stride(1),
         channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), tile.repeat - 1,
-        tile.stages, chained,
-        num_warps=tile.warps, launch_pdl=chained > 0,
+        tile.depth, tile.stages, chained,
+        num_warps=tile.warps, maxnreg=tile.registers, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ class Tile:
         warps: that share the work.
         stages: loads in flight, where the kernel loops.
         repeat: tiles side by side that one program computes, for what it does once a row.
+        registers: that a thread may have, so that more programs fit on a multiprocessor; None: as many as the
+            compiler likes.
     """
 
     rows: int
@@ -27,6 +29,7 @@ class Tile:
     warps: int = 4
     stages: int = 3
     repeat: int = 1
+    registers: int | None = None
 
 
 @dataclass(frozen=True)

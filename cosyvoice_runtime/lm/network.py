@@ -201,6 +201,8 @@ class DecoderLayer(nn.Module):
 class SpeechLM(SpeechDecoder):
     """Text and speech tokens in, logits over the speech rows out."""
 
+    can_be_captured = True
+
     def __init__(self, config: SpeechLMConfig) -> None:
         super().__init__()
         self.config = config

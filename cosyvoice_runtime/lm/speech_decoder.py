@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,10 @@ class SpeechDecoder(nn.Module):
         config: of its sizes.
         speech_embedding: of the ids that are fed.
         head: to the rows that are drawn from.
+        can_be_captured: whether a CUDA graph may hold its steps.
     """
 
+    can_be_captured: ClassVar[bool] = False
     config: SpeechLMConfig
     speech_embedding: nn.Embedding
     head: nn.Linear

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.regulated_flow import Overlap, RegulatedFlow
 from cosyvoice_runtime.speed import check_speed
 from cosyvoice_runtime.transfer import Fetch
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
+from cosyvoice_runtime.wave.any_token2wav import UNDIVIDED
 from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
 CACHED_FRAMES = 20
 """Mel frames that the vocoder reads again before each chunk, so that its start is heard in no seam."""
@@ -110,12 +117,38 @@ class ChunkedState:
     held: VocoderOverlap | None = None
 
 
+class WholeFlow(VoiceFlow):
+    """A flow that keeps nothing, neither of voices nor of utterances."""
+
+    def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
+        """The prompt itself."""
+        return FlowPrefix(self.flow.check_prompt(prompt), pages=[], tails=None, tokens_done=0)
+
+    def close(self, held: Any) -> None:
+        """Nothing is held."""
+
+
+class Precision(NamedTuple):
+    """Types of the networks."""
+
+    flow: torch.dtype
+    vocoder: torch.dtype
+
+
+class Devices(NamedTuple):
+    """Where the networks are."""
+
+    flow: torch.device | str
+    vocoder: torch.device | str
+
+
 class ChunkedToken2Wav:
     """Flow and vocoder of one checkpoint."""
 
     def __init__(self, flow: RegulatedFlow, vocoder: HiFT) -> None:
-        self.flow = flow
+        self.regulated = flow
         self.vocoder = vocoder
+        self.flow = WholeFlow(flow)
         config = flow.config
         self._hop_tokens = config.encoder.chunk_tokens
         self._chunk_tokens = config.encoder.chunk_tokens + config.lookahead_tokens
@@ -123,8 +156,47 @@ class ChunkedToken2Wav:
         self._mel_fade = fade(flow.overlap_frames, vocoder.device)
         self._wave_fade = fade(self._hop * CACHED_FRAMES, vocoder.device)
 
+    @classmethod
+    def from_checkpoint(
+        cls,
+        layout: Layout,
+        config: ModelConfig,
+        devices: Devices,
+        precision: Precision,
+        ode_steps: int = NUM_STEPS,
+    ) -> ChunkedToken2Wav:
+        """
+        Raises:
+            CheckpointError: a file is missing or damaged, or of another family.
+        """
+        tensors = load_tensors(layout, "flow", config)
+        flow = RegulatedFlow.from_tensors(
+            config.regulated_flow, tensors, devices.flow, precision.flow, ode_steps
+        )
+        tensors = load_tensors(layout, "hift", config)
+        return cls(flow, HiFT.from_tensors(config.vocoder, tensors, devices.vocoder, precision.vocoder))
+
+    @property
+    def unit_tokens(self) -> int:
+        """What comes last in one push is one chunk, so no push is cut."""
+        return UNDIVIDED
+
+    @property
+    def fused_vocoder(self) -> bool:
+        """Whether fused kernels have taken the vocoder's place."""
+        return self.vocoder.fused
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples per second."""
+        return self.vocoder.config.sample_rate
+
     def open(
-        self, prompt: FlowPrompt, noise_seed: int, speed: float = 1.0, draws: Draws | None = None
+        self,
+        voice: FlowPrompt | FlowPrefix,
+        noise_seed: int,
+        speed: float = 1.0,
+        draws: Draws | None = None,
     ) -> ChunkedState:
         """Start of an utterance.
 
@@ -135,7 +207,7 @@ class ChunkedToken2Wav:
             InvalidInput: the prompt does not fit the checkpoint, or a speed outside 0.5 to 2.
         """
         check_speed(speed)
-        prompt = self.flow.check_prompt(prompt)
+        prompt = voice.prompt if isinstance(voice, FlowPrefix) else self.regulated.check_prompt(voice)
         return ChunkedState(prompt, draws or SeededDraws(self.vocoder, noise_seed), speed, len(prompt.tokens))
 
     def push(self, state: ChunkedState, tokens: Sequence[int], last: bool = False) -> None:
@@ -149,12 +221,21 @@ class ChunkedToken2Wav:
         """Raise what :meth:`push` would raise."""
         if state.last:
             raise InvalidInput("speech_tokens", "further tokens", "the utterance has ended")
-        self.flow.check_tokens(tokens, state.received)
+        self.regulated.check_tokens(tokens, state.received)
 
-    @torch.inference_mode()
     def advance(self, states: Sequence[ChunkedState]) -> list[npt.NDArray[np.float32]]:
         """The samples that can be computed now, ``[n]`` of each utterance."""
-        return [Fetch(self._advance(state)).wait().numpy() for state in states]
+        return self.launch(states)()
+
+    @torch.inference_mode()
+    def launch(self, states: Sequence[ChunkedState]) -> Waveforms:
+        """Begin to :meth:`advance`; gives what waits for the waveforms."""
+        on_their_way = [Fetch(self._advance(state)) for state in states]
+        return lambda: [wave.wait().numpy() for wave in on_their_way]
+
+    def next_pages(self, states: Sequence[ChunkedState]) -> int:  # noqa: ARG002
+        """There are none."""
+        return 0
 
     def _advance(self, state: ChunkedState) -> Tensor:
         waves = []
@@ -171,8 +252,11 @@ class ChunkedToken2Wav:
         return state.last and state.overlap is None
 
     def _chunk(self, state: ChunkedState, tokens: Sequence[int], *, last: bool) -> Tensor:
-        noise = state.draws.flow(self.flow.frames_of(state.prompt, len(tokens)), self.flow.config.mel_bins)
-        mel, overlap = self.flow.generate(state.prompt, tokens, noise, state.overlap)
+        noise = state.draws.flow(
+            self.regulated.frames_of(state.prompt, len(tokens)), self.regulated.config.mel_bins
+        )
+        self.flow.calls += 1
+        mel, overlap = self.regulated.generate(state.prompt, tokens, noise, state.overlap)
         state.overlap = overlap
         return self._vocode(state, self._joined(state, mel.float().to(self.vocoder.device), last), last)
 
@@ -184,8 +268,8 @@ class ChunkedToken2Wav:
             mel = torch.cat([state.held.mel, mel], dim=1)
         if last:
             return mel
-        state.held_mel = mel[:, -self.flow.overlap_frames :].clone()
-        return mel[:, : -self.flow.overlap_frames]
+        state.held_mel = mel[:, -self.regulated.overlap_frames :].clone()
+        return mel[:, : -self.regulated.overlap_frames]
 
     def _vocode(self, state: ChunkedState, mel: Tensor, last: bool) -> Tensor:
         if last and state.held is None and state.speed != 1.0:

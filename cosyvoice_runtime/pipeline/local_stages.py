@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits
@@ -16,9 +16,7 @@ from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.networks import OpenBatch
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
-
-if TYPE_CHECKING:
-    from cosyvoice_runtime.pipeline.token2wav_families import AnyToken2Wav
+from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 
 
 class LocalStages:

@@ -14,11 +14,10 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.running_batch import RunningBatch
+from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 
 if TYPE_CHECKING:
     import torch
-
-    from cosyvoice_runtime.pipeline.token2wav_families import AnyToken2Wav
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +118,8 @@ def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks
     from cosyvoice_runtime.checkpoint.as_torch import load_tensors
     from cosyvoice_runtime.lm.decoder import BatchDecoder
     from cosyvoice_runtime.lm.families import load_speech_lm
-    from cosyvoice_runtime.pipeline.token2wav_families import Precision, load_token2wav
+    from cosyvoice_runtime.pipeline.chunked_token2wav import Precision
+    from cosyvoice_runtime.pipeline.token2wav_families import load_token2wav
 
     device, float32 = placing.device, torch.float32
     tensors = load_tensors(layout, "llm", config)

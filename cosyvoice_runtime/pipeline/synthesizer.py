@@ -137,7 +137,7 @@ class Synthesizer:
 
     @property
     def sample_rate(self) -> int:
-        return self.token2wav.vocoder.config.sample_rate
+        return self.token2wav.sample_rate
 
     def voice(self, audio: Audio, transcript: str = "") -> Voice:
         """The voice of reference audio; raises InvalidInput if the audio is no usable reference."""

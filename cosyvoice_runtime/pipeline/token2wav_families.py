@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 
@@ -14,23 +13,14 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.regulated_flow import RegulatedFlow
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav
+from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
+from cosyvoice_runtime.pipeline.networks import FLOW_PAGES
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
+from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.wave.token2wav import Token2Wav
 
-AnyToken2Wav = Token2Wav | ChunkedToken2Wav
 Device = torch.device | str
-FLOW_PAGES = 64
-"""Chunks of 1 s kept for incremental flow: prompt and speech of one utterance up to a minute."""
-
-
-class Precision(NamedTuple):
-    """Types of the networks."""
-
-    flow: torch.dtype
-    vocoder: torch.dtype
 
 
 def load_token2wav(
@@ -51,23 +41,22 @@ def load_token2wav(
         CheckpointError: a file is missing or damaged.
         InvalidInput: ``lookahead_frames`` where the vocoder waits for none.
     """
-    tensors = load_tensors(layout, "hift", config)
-    vocoder = HiFT.from_tensors(config.vocoder, tensors, device, precision.vocoder)
     load = _LOADERS[type(config.flow)]
-    return load(layout, config, device, precision.flow, ode_steps, vocoder, lookahead_frames)
+    return load(layout, config, device, precision, ode_steps, lookahead_frames)
 
 
 def _streamed(
     layout: Layout,
     config: ModelConfig,
     device: Device,
-    dtype: torch.dtype,
+    precision: Precision,
     steps: int,
-    vocoder: HiFT,
     lookahead_frames: int | None,
 ) -> AnyToken2Wav:
     tensors = load_tensors(layout, "flow", config)
-    flow = Flow.from_tensors(config.flow, tensors, device, dtype, steps)
+    flow = Flow.from_tensors(config.flow, tensors, device, precision.flow, steps)
+    tensors = load_tensors(layout, "hift", config)
+    vocoder = HiFT.from_tensors(config.vocoder, tensors, device, precision.vocoder)
     return Token2Wav(FlowStream(flow, FLOW_PAGES), HiFTStream(vocoder), lookahead_frames)
 
 
@@ -75,16 +64,21 @@ def _chunked(
     layout: Layout,
     config: ModelConfig,
     device: Device,
-    dtype: torch.dtype,
+    precision: Precision,
     steps: int,
-    vocoder: HiFT,
     lookahead_frames: int | None,
 ) -> AnyToken2Wav:
-    if lookahead_frames is not None:
-        limit = "this checkpoint's vocoder has a schedule of its own"
-        raise InvalidInput("lookahead_frames", lookahead_frames, limit)
-    flow, tensors = config.regulated_flow, load_tensors(layout, "flow", config)
-    return ChunkedToken2Wav(RegulatedFlow.from_tensors(flow, tensors, device, dtype, steps), vocoder)
+    require_own_schedule("lookahead_frames", lookahead_frames)
+    return ChunkedToken2Wav.from_checkpoint(layout, config, Devices(device, device), precision, steps)
+
+
+def require_own_schedule(field: str, lookahead: int | None) -> None:
+    """
+    Raises:
+        InvalidInput: another look-ahead than the schedule's.
+    """
+    if lookahead is not None:
+        raise InvalidInput(field, lookahead, "exact: this checkpoint's chunks have a schedule of their own")
 
 
 _LOADERS: dict[type, Callable[..., AnyToken2Wav]] = {

@@ -116,9 +116,14 @@ class HopPolicy:
             fixed_chunks=flow.fixed_chunks,
         )
 
-    def offline(self) -> HopPolicy:
-        """For a request that is answered as a whole: where chunks are heard, it is one chunk."""
-        return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY) if self.fixed_chunks else self
+    def of_request(self, request: SpeechRequest) -> HopPolicy:
+        """Where chunks are heard, a request that is answered as a whole is one chunk.
+
+        So is one of another speed: chunks that are stretched don't overlap by what they are faded over.
+        """
+        if self.fixed_chunks and (request.speed != 1.0 or not request.streaming):
+            return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
+        return self
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None is not yet.
@@ -264,7 +269,7 @@ class Speech:
         self._request = request
         self._seed = fresh_seed() if request.seed is None else request.seed
         self._stages = stages
-        self._hop = hop if request.streaming else hop.offline()
+        self._hop = hop.of_request(request)
         self._cushion_s = cushion_s if request.streaming else lambda: OFFLINE_CUSHION_S
         self._voice = hop.flow_voice(request.voice)
 

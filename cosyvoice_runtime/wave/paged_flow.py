@@ -8,7 +8,7 @@ once, to rounding. What computes them is for the runtimes to say.
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,21 +18,12 @@ import numpy as np
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.wave.page_store import PageStore, Tails
 from cosyvoice_runtime.wave.prompt import FlowInputs, FlowPrompt, Ids, TokenSpan
+from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
 
 logger = logging.getLogger(__name__)
 
 Mel = Any
 """``[mel, T]`` float32, an array of the runtime, which is cut and joined here and nothing else."""
-
-
-@dataclass(frozen=True, eq=False)
-class FlowPrefix:
-    """What the flow computes from a voice alone, held for every utterance that uses it."""
-
-    prompt: FlowPrompt
-    pages: list[int]
-    tails: Tails
-    tokens_done: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +103,7 @@ Compute = Callable[[Sequence[FlowWork]], Sequence[Mel]]
 """What computes work side by side: new frames ``[T, mel]`` of each, padding included."""
 
 
-class PagedFlow(ABC):
+class PagedFlow(VoiceFlow):
     """Runs blocks of many utterances in one batch.
 
     Args:
@@ -120,16 +111,9 @@ class PagedFlow(ABC):
         pool: blocks (1 s each) of finished work held for all utterances and voices together. An utterance
             that finds no free page recomputes its blocks from the start each time: the same audio, more work.
 
-    Attributes:
-        recomputing: utterances so far that ran out of pages.
-        calls: of the network so far.
-        fused: whether captured calls take the solver's steps in fused kernels.
-
     Raises:
         CheckpointError: the checkpoint can't be streamed.
     """
-
-    fused = False
 
     def __init__(self, flow: FlowInputs, pool: PageStore) -> None:
         chunk_frames = flow.config.frames_per_token * flow.config.encoder.chunk_tokens
@@ -138,21 +122,20 @@ class PagedFlow(ABC):
                 f"the encoder's blocks have {chunk_frames} frames, the estimator's "
                 f"{flow.config.blockwise.chunk_frames}: this checkpoint can't be streamed"
             )
-        self._given, self._store = flow, pool
-        self.recomputing = self.calls = 0
-
-    @property
-    def flow(self) -> FlowInputs:
-        return self._given
+        super().__init__(flow)
+        self._store = pool
 
     @property
     def pool(self) -> PageStore:
         return self._store
 
     @property
-    def eager_calls(self) -> int:
-        """Calls so far that no captured graph held, where there are graphs."""
-        return 0
+    def num_pages(self) -> int:
+        return self.pool.num_pages
+
+    @property
+    def free_pages(self) -> int:
+        return self.pool.free_pages
 
     @abstractmethod
     def advance(self, states: Sequence[FlowState]) -> list[Mel]:
@@ -218,9 +201,16 @@ class PagedFlow(ABC):
             self.pool.release(state.pages[mark.num_pages :])
             del state.pages[mark.num_pages :]
 
-    def forget_counts(self) -> None:
-        """Count from zero again."""
-        self.recomputing = self.calls = 0
+    def prefix_pages(self, prompt: FlowPrompt) -> int:
+        return max(len(prompt.tokens) - self.flow.lookahead_tokens, 0) // self._block
+
+    def next_pages(self, states: Sequence[FlowState]) -> int:
+        spans = (state.next_span() for state in states if state.pages is not None)
+        return sum(-(-span.count // self._block) for span in spans if span is not None)
+
+    @property
+    def _block(self) -> int:
+        return self.flow.config.encoder.chunk_tokens
 
     def advanced(self, states: Sequence[FlowState]) -> list[Mel]:
         """What :meth:`advance` gives."""
@@ -258,7 +248,7 @@ class PagedFlow(ABC):
         """Make sure the state has pages for the span."""
         if state.pages is None:
             return False
-        whole, rest = divmod(span.count, self.flow.config.encoder.chunk_tokens)
+        whole, rest = divmod(span.count, self._block)
         pages = self.pool.acquire(whole + bool(rest))
         if pages is None:
             self.close(state)

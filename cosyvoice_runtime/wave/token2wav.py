@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cosyvoice_runtime.wave.paged_flow import FlowPrefix, FlowState, PagedFlow
+from cosyvoice_runtime.wave.paged_flow import FlowState, PagedFlow
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.speed_change import SpeedChange
 from cosyvoice_runtime.wave.vocoder_state import VocoderState
+from cosyvoice_runtime.wave.voice_flow import FlowPrefix
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, WindowedVocoder
 
 
@@ -41,6 +42,21 @@ class Token2Wav:
         self.vocoder = vocoder
         self.lookahead_frames = lookahead_frames
 
+    @property
+    def unit_tokens(self) -> int:
+        """Any cut gives the same audio; at the flow's blocks it costs nothing."""
+        return self.flow.flow.config.encoder.chunk_tokens
+
+    @property
+    def fused_vocoder(self) -> bool:
+        """Whether fused kernels have taken the vocoder's place."""
+        return self.vocoder.fused
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples per second."""
+        return self.vocoder.config.sample_rate
+
     def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> WaveState:
         """Start an utterance. Pair with :meth:`close`."""
         vocoder = self.vocoder.open(noise_seed, self.lookahead_frames)
@@ -56,7 +72,7 @@ class Token2Wav:
         state.flow.check(tokens)
 
     def advance(self, states: Sequence[WaveState]) -> list[npt.NDArray[np.float32]]:
-        """Compute all that is ready: samples ``[n]`` at 24 kHz of each utterance, after those before."""
+        """Compute all that is ready: samples ``[n]`` of each utterance, after those before."""
         return self.launch(states)()
 
     def launch(self, states: Sequence[WaveState]) -> Waveforms:
@@ -73,6 +89,10 @@ class Token2Wav:
         ]
         waves = self.vocoder.advance([state.vocoder for state in states], stretched, last)
         return self.vocoder.sent(waves)
+
+    def next_pages(self, states: Sequence[WaveState]) -> int:
+        """Pages of the flow that :meth:`advance` takes."""
+        return self.flow.next_pages([state.flow for state in states])
 
     @contextmanager
     def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[None]:

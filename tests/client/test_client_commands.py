@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -185,6 +186,24 @@ def test_play_pipes_to_the_player_found(server, tmp_path):
     assert np.array_equal(np.frombuffer((tmp_path / "played").read_bytes(), "<i2"), coded(3, 4))
     assert "-r 24000" in (tmp_path / "arguments").read_text()
     assert not (tmp_path / "speech.wav").exists()
+
+
+@without_sounddevice
+@pytest.mark.parametrize("program", ["grpc_client.py", "http_client.py"])
+def test_file_and_player_have_the_rate_that_the_server_says(server, tmp_path, program):
+    script = f'echo "$@" >> {tmp_path}/arguments\nexec cat >> {tmp_path}/played'
+    url = server.grpc_url if program == "grpc_client.py" else server.http_url
+    done = command(
+        program,
+        *("--url", url, "--text", "id=3 chunks=4 rate=22050", "--play", "-o", tmp_path / "a.wav"),
+        env=with_player(tmp_path, script),
+    )
+    assert done.returncode == 0
+    assert b"0.44 s of speech" in done.stderr  # 9600 samples
+    with wave.open(str(tmp_path / "a.wav")) as file:
+        assert (file.getframerate(), file.getnframes()) == (22_050, 9600)
+    assert "-r 22050" in (tmp_path / "arguments").read_text().splitlines()[-1]
+    assert np.array_equal(np.frombuffer((tmp_path / "played").read_bytes(), "<i2"), coded(3, 4))
 
 
 @without_sounddevice

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from cosyvoice_client import InvalidArgumentError, audio_writer
+from cosyvoice_client import AudioChunk, InvalidArgumentError, audio_writer, recorded
 from cosyvoice_client.writer import PYAV, check_target
 
 FIRST = np.array([0.0, 0.5, -0.5], np.float32)
@@ -32,6 +32,28 @@ def test_chunks_follow_each_other(tmp_path, name):
         write(FIRST)
         write(SECOND)
     assert read(tmp_path / name) == BOTH
+
+
+def test_recorded_chunks_are_in_a_file_of_their_rate_when_they_are_told(tmp_path):
+    target = tmp_path / "a.wav"
+    chunks = [AudioChunk(samples, 0.0, sample_rate=22_050) for samples in (FIRST, SECOND)]
+    told = recorded(target, chunks)
+    assert not target.exists()
+    assert next(told) is chunks[0]
+    samples, rate = soundfile.read(target, dtype="int16")
+    assert (list(samples), rate) == (BOTH[:3], 22_050)
+    assert list(told) == chunks[1:]
+    assert list(soundfile.read(target, dtype="int16")[0]) == BOTH
+
+
+@pytest.mark.parametrize("name", ["a.mp3", "a.aac", "a.opus"])
+def test_encoded_file_of_a_rate_that_not_every_codec_has_lasts_as_long(tmp_path, name):
+    av = pytest.importorskip("av", reason="needs the environment of scripts/environment.py --test")
+    with audio_writer(tmp_path / name, 22_050) as write:
+        write((0.3 * np.sin(np.arange(22_050) * 0.05)).astype(np.float32))
+    with av.open(str(tmp_path / name)) as file:
+        seconds = sum(frame.samples / frame.sample_rate for frame in file.decode(audio=0))
+    assert abs(seconds - 1.0) < 0.1
 
 
 @pytest.mark.parametrize("name", ["a.wav", "a.raw"])

@@ -20,6 +20,7 @@ from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.serving.extractors import (
     AudioTokenizer,
     ReferenceModel,
@@ -282,8 +283,8 @@ def encoded(kind: type[ReferenceModel], features: Array) -> dict[str, Any]:
 
 WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "cosyvoice2": lambda: [
-        speech_outputs(np.zeros(5, np.float32), None),
-        speech_outputs(np.zeros(0, np.float32), FinishReason.STOP),
+        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0)),
+        speech_outputs(AudioChunk(np.zeros(0, np.float32), 24_000, 0, FinishReason.STOP)),
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
     "audio_tokenizer": lambda: [encoded(AudioTokenizer, np.zeros(3, np.int32))],
@@ -308,4 +309,5 @@ def test_wrong_output_is_found(configs):
         "other is not declared",
         "finish_reason is not sent",
         "spoken_characters is not sent",
+        "sample_rate is not sent",
     ]

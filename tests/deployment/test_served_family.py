@@ -31,6 +31,11 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_checkpoint(tmp_path_factory.mktemp("family") / "tiny", "tiny", seed=0, family="cosyvoice3")
 
 
+@pytest.fixture(scope="module")
+def cosyvoice300m(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("family") / "tiny", "tiny", seed=0, family="cosyvoice300m")
+
+
 def settings_of(checkpoint: Path, *assignments: str) -> Settings:
     return Settings.read([f"checkpoint_dir={checkpoint}", "device=cpu", *assignments]).resolved(CPU)
 
@@ -88,20 +93,48 @@ def test_stage_says_so(checkpoint: Path, tmp_path: Path, script: list[str]) -> N
     ],
 )
 def test_exports_are_refused_before_anything_is_written(
-    checkpoint: Path, tmp_path: Path, export: Callable[[Path, Path], object], what: str
+    checkpoint: Path,
+    cosyvoice300m: Path,
+    tmp_path: Path,
+    export: Callable[[Path, Path], object],
+    what: str,
 ) -> None:
     with pytest.raises(CheckpointError, match=f"is of cosyvoice3; {what}.* is made of cosyvoice2 alone"):
         export(checkpoint, tmp_path / "out")
+    with pytest.raises(CheckpointError, match=f"is of cosyvoice300m; {what}.* is made of cosyvoice2 alone"):
+        export(cosyvoice300m, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("load", [require_served, prepare, load])
-def test_what_no_server_speaks_with_is_refused(
-    tmp_path_factory: pytest.TempPathFactory, load: Callable[[Settings], object]
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "tensorrt_llm.engine=onnx",
+        "tensorrt_llm.engine=vllm",
+        "tensorrt_llm.engine=tensorrt_llm",
+        "token2wav.backend=onnx",
+        "token2wav.backend=tensorrt",
+    ],
+)
+def test_cosyvoice300m_is_served_by_torch_alone(cosyvoice300m: Path, setting: str) -> None:
+    require_served(settings_of(cosyvoice300m))
+    settings = Settings.read([f"checkpoint_dir={cosyvoice300m}", setting])
+    with pytest.raises(InvalidInput, match="torch with a checkpoint of cosyvoice300m"):
+        require_served(settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        (["token2wav.lookahead_frames=8"], "lookahead_frames"),
+        (["token2wav.lookahead_tokens=1", "cosyvoice2.lookahead_tokens=1"], "lookahead_tokens"),
+    ],
+)
+def test_another_look_ahead_than_its_schedules_is_refused(
+    cosyvoice300m: Path, settings: list[str], field: str
 ) -> None:
-    made = make_checkpoint(tmp_path_factory.mktemp("made") / "tiny", "tiny", family="cosyvoice300m")
-    with pytest.raises(InvalidInput, match=r"no server speaks with a checkpoint of cosyvoice300m, .*\.yaml"):
-        load(settings_of(made))
+    with pytest.raises(InvalidInput, match=f"{field}: .* a schedule of their own"):
+        load(settings_of(cosyvoice300m, *settings))
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])

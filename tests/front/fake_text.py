@@ -84,7 +84,7 @@ class FakeTextSpeech:
         self._spoken = until
         if len(samples) or reason:
             spoken = until if reason else None
-            self._chunks.put_nowait(AudioChunk(samples, 0.0, reason, spoken))
+            self._chunks.put_nowait(AudioChunk(samples, 0.0, reason, spoken, self._upstream.rate))
 
 
 def samples_of(text: str) -> int:

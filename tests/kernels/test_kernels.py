@@ -110,14 +110,17 @@ def test_attention_sees_neither_unused_pages_nor_frames_past_the_end():
     assert torch.equal(mixed[0], mixed[1])
 
 
+@pytest.mark.parametrize(
+    "tile", [Tile(0, 0), Tile(0, 0, repeat=2), Tile(0, 0, repeat=3, stages=2), Tile(0, 0, 16, repeat=2)]
+)
 @pytest.mark.parametrize("splits", [1, 2])
 @pytest.mark.parametrize(("before", "lengths"), ONE_CHUNK)
-def test_attention_of_one_chunk_from_its_input(before, lengths, splits):
+def test_attention_of_one_chunk_from_its_input(before, lengths, splits, tile):
     places, expected = two(random_places(before, lengths))
     x = beside_others(frames_of(places), CHANNELS)
     weight, bias = torch.randn(3 * INNER, CHANNELS) / 8, torch.randn(3 * INNER)
     mixed, weights = torch.zeros(splits, len(x), INNER), torch.zeros(splits, len(x), HEADS)
-    norm_attention(x, weight, bias, places, LAYER, STEP, mixed, weights, Tile(0, 0))
+    norm_attention(x, weight, bias, places, LAYER, STEP, mixed, weights, tile)
     whole = torch.empty_like(mixed[:1]), torch.empty_like(weights[:1])
     norm_attention_plain(x, weight, bias, expected, LAYER, STEP, *whole)
     same(joined(mixed, weights), whole[0][0])

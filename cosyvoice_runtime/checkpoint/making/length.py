@@ -18,6 +18,7 @@ import numpy as np
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import TransformerLMConfig
+from cosyvoice_runtime.checkpoint.making.length_cosyvoice300m import shape_relative_length
 
 TOKENS_PER_TEXT_TOKEN = 7.0
 """Speech tokens (25 a second) for each text token at which end of speech is as likely as going on."""
@@ -91,19 +92,9 @@ def _constant_unit(name: str, tensor: Array, config: SpeechLMConfig) -> None:
         tensor[config.eos_id, CONSTANT] = END_BIAS / CONSTANT_LEVEL
 
 
-CHANCE_BIAS = 5.0
-"""Among the larger of 4097 logits of standard deviation 2, so that the end is drawn now and then."""
-
-
-def end_by_chance(name: str, tensor: Array, config: TransformerLMConfig) -> None:
-    """The same for CosyVoice-300M, whose input layer leaves no unit as it is: the end comes by chance."""
-    if name == "llm_decoder.bias":
-        tensor[config.eos_id] = CHANCE_BIAS
-
-
 LENGTHS: dict[type, Callable[[str, Array, Any], None]] = {
     SpeechLMConfig: shape_length,
     OneTableSpeechLMConfig: shape_length,
-    TransformerLMConfig: end_by_chance,
+    TransformerLMConfig: shape_relative_length,
 }
 """By the class of the speech LM's configuration."""

@@ -17,6 +17,7 @@ from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
 from cosyvoice_runtime.serving.lm.request import (
     FIELDS,
+    SPEAKER,
     TEXT_FIELDS,
     Request,
     RequestReader,
@@ -39,13 +40,15 @@ class SpeechLmModel:
 
     def __init__(self, settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> None:
         layout = Layout(settings.checkpoint_dir)
-        self.vocabulary = MergedVocabulary.of(layout, load_config(settings.checkpoint_dir).speech_lm)
+        config = load_config(settings.checkpoint_dir).speech_lm
+        self.vocabulary = MergedVocabulary.of(layout, config)
         self.reader = RequestReader(
             self.vocabulary,
             settings.max_tokens,
             settings.max_sequence_tokens,
             settings.engine,
             end_of_prompt_id(layout),
+            config.speaker_values,
         )
         weights = settings.weight_format if settings.engine == "onnx" else settings.dtype
         engine = {"engine": settings.engine, "weights": weights}
@@ -92,7 +95,9 @@ class SpeechLmModel:
         if inputs.scalar("self_test", default=False):
             return self.reader.read(self.vocabulary.shortest_prompt, {"request_output_len": 1})
         fields = {name: inputs.text(name) if name in TEXT_FIELDS else inputs.scalar(name) for name in FIELDS}
-        return self.reader.read(inputs.required("input_ids").tolist(), fields, request_id)
+        speaker = inputs.array(SPEAKER)
+        embedding = () if speaker is None else tuple(speaker.tolist())
+        return self.reader.read(inputs.required("input_ids").tolist(), fields, request_id, embedding)
 
 
 class TokenReply:

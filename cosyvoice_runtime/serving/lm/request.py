@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from cosyvoice_runtime.lm.prompt import parted
 from cosyvoice_runtime.serving.lm.engine import TAKE_OPEN_TEXT
 
 FIELD = "input_ids"
+SPEAKER = "prompt_spk_embedding"
 
 
 def read_prompt(
@@ -21,6 +23,7 @@ def read_prompt(
     vocabulary: MergedVocabulary,
     text_open: bool = False,
     end_of_prompt: int | None = None,
+    speaker: Sequence[float] = (),
 ) -> Prompt:
     """The prompt in ``[sos] text [task_id] speech``; a transcript is part of the text.
 
@@ -28,6 +31,7 @@ def read_prompt(
         text_open: the text to speak comes later; what stands here is the transcript alone, if there is one,
             and before it the instruction.
         end_of_prompt: text id with which an instruction ends; None without instructions.
+        speaker: embedding of the voice, if there is one.
 
     Raises:
         InvalidInput: another layout; names the first offending id and its position.
@@ -46,9 +50,9 @@ def read_prompt(
     speech = tuple(id_ - codes.start for id_ in ids[task + 1 :])
     text = tuple(ids[1:task])
     if not text_open:
-        return Prompt(text, prompt_speech=speech)
+        return Prompt(text, prompt_speech=speech, speaker=speaker)
     lead, transcript = parted(text, end_of_prompt)
-    return Prompt((), transcript, speech, lead)
+    return Prompt((), transcript, speech, lead, speaker)
 
 
 def read_text(ids: Sequence[int], vocabulary: MergedVocabulary) -> list[int]:
@@ -134,6 +138,7 @@ class RequestReader:
         engine: name of the one that the requests are for.
         end_of_prompt: text id with which an instruction ends that is fed before text that comes in pieces;
             None for a speech LM without such instructions.
+        speaker_values: of the speaker embedding that the speech LM reads; 0 for one that reads none.
     """
 
     vocabulary: MergedVocabulary
@@ -141,11 +146,19 @@ class RequestReader:
     max_sequence_tokens: int
     engine: str = "torch"
     end_of_prompt: int | None = None
+    speaker_values: int = 0
 
-    def read(self, ids: Sequence[int], fields: Mapping[str, Any], request_id: str = "") -> Request:
+    def read(
+        self,
+        ids: Sequence[int],
+        fields: Mapping[str, Any],
+        request_id: str = "",
+        speaker: Sequence[float] = (),
+    ) -> Request:
         """
         Args:
             ids: of the merged vocabulary; those beyond ``input_lengths`` are ignored.
+            speaker: embedding of the voice; none where the speech LM reads none, or is to go without.
             fields: values by the names in `FIELDS`; what a request leaves out is missing or None.
 
         Raises:
@@ -156,8 +169,9 @@ class RequestReader:
         text_open = given.get("text_open", False)
         if text_open:
             self._check_open(request_id)
-        prompt = read_prompt(ids, self.vocabulary, text_open, self.end_of_prompt)
-        self._check_lengths(len(ids), given.get("request_output_len"))
+        self._check_speaker(speaker)
+        prompt = read_prompt(ids, self.vocabulary, text_open, self.end_of_prompt, speaker)
+        self._check_lengths(len(ids) + bool(speaker), given.get("request_output_len"))
         self._check_end(given.get("end_id"))
         streaming = given.get("streaming", False)
         echoed = not streaming and not given.get("exclude_input_in_output", False)
@@ -179,6 +193,13 @@ class RequestReader:
             )
         if not request_id:
             raise InvalidInput("request_id", request_id, "the id that further text will name")
+
+    def _check_speaker(self, speaker: Sequence[float]) -> None:
+        if speaker and len(speaker) != self.speaker_values:
+            limit = f"{self.speaker_values} values" if self.speaker_values else "this speech LM reads none"
+            raise InvalidInput(SPEAKER, f"{len(speaker)} values", limit)
+        if not all(map(math.isfinite, speaker)) or (speaker and not any(speaker)):
+            raise InvalidInput(SPEAKER, "NaN, infinity or zeros alone", "the embedding of a voice")
 
     def _cut(self, ids: Sequence[int], length: int) -> Sequence[int]:
         if not 1 <= length <= len(ids):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from concurrent.futures import Executor
 from functools import partial
 
 import numpy as np
 
-from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.serving.triton.request import Reply
@@ -43,7 +43,7 @@ class ChunkListener:
             ClientGoneError: the client has left.
         """
         self._heard = True
-        made = outputs(chunk.samples, chunk.finish_reason, chunk.spoken_characters)
+        made = outputs(chunk)
         send = partial(self._reply.send, **made)
         await asyncio.get_running_loop().run_in_executor(self._sender, send)
 
@@ -60,7 +60,7 @@ class ChunkListener:
 
     async def acknowledge(self) -> None:
         """Answer a request that was no more than a message."""
-        empty = outputs(np.empty(0, np.float32), None)
+        empty = outputs(AudioChunk(np.empty(0, np.float32), 0, 0))
         await asyncio.get_running_loop().run_in_executor(
             self._sender, partial(self._reply.send_only, **empty)
         )
@@ -92,15 +92,14 @@ class WholeListener(ChunkListener):
         reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]
         samples = np.concatenate([chunk.samples for chunk in self._chunks])
         reason = max(reasons, key=REASONS_BEST_FIRST.index)
-        return outputs(samples, reason, self._chunks[-1].spoken_characters)
+        return outputs(dataclasses.replace(self._chunks[-1], samples=samples, finish_reason=reason))
 
 
-def outputs(
-    samples: Floats, finish_reason: FinishReason | None, spoken_characters: int | None = None
-) -> Tensors:
+def outputs(chunk: AudioChunk) -> Tensors:
     """A chunk as the models' outputs."""
     return COSYVOICE2.encode_outputs(
-        waveform=samples,
-        finish_reason="" if finish_reason is None else finish_reason.value,
-        spoken_characters=-1 if spoken_characters is None else spoken_characters,
+        waveform=chunk.samples,
+        finish_reason="" if chunk.finish_reason is None else chunk.finish_reason.value,
+        spoken_characters=-1 if chunk.spoken_characters is None else chunk.spoken_characters,
+        sample_rate=chunk.sample_rate,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
@@ -28,10 +28,9 @@ from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.settings.rendered import HOST, guests_of
-from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.text.frontend import TokenCounter
 from cosyvoice_runtime.voice import VoiceStore
-from cosyvoice_runtime.voice.build import prompt_mel
 from cosyvoice_runtime.voice.extractors import checkpoint_id
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
@@ -80,7 +79,7 @@ def load_speech_service(
         CheckpointError: a file is missing or damaged.
     """
     layout, config = _checkpoint(settings.checkpoint_dir)
-    tokenizer = TextTokenizer(layout.vocabulary.parent, layout.family.special_tokens)
+    tokenizer = read_tokenizer(layout)
     return SpeechService(
         stages,
         _voices(settings, layout, tokenizer, stages, metrics),
@@ -198,9 +197,10 @@ def _voices(
         max_voices=settings.max_voices,
         max_bytes=settings.max_voices_mib << 20,
     )
-    speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity)
+    family = layout.family
+    frames_per_token = family.prompt_frames_per_token
+    speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity, frames_per_token)
     list_speakers(settings.voices_dir, speakers)
-    mel_of = partial(prompt_mel, mel=layout.family.mel)
     return VoiceBook(
-        store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, mel_of
+        store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, family
     )

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
 from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, prompt_mel
@@ -32,7 +33,7 @@ class VoiceBook:
         default: name of the voice of requests that say nothing; the checkpoint's first speaker if it has
             no voice of this name.
         on_lookup: told of each reference whether its voice was known.
-        mel_of: the prompt's mel of a reference, as the checkpoint's family makes it.
+        family: of the checkpoint, which says what a prompt is.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class VoiceBook:
         extractors: ReferenceExtractors,
         checkpoint_id: str,
         on_lookup: Callable[[bool], None] = lambda _: None,
-        mel_of: Callable[[Audio], Floats] = prompt_mel,
+        family: Family = COSYVOICE2,
     ) -> None:
         self._store = store
         self._speakers = speakers
@@ -51,7 +52,7 @@ class VoiceBook:
         self._extractors = extractors
         self._checkpoint_id = checkpoint_id
         self._on_lookup = on_lookup
-        self._mel_of = mel_of
+        self._family = family
 
     def named(self, name: str) -> Voice:
         """A registered voice or a speaker of the checkpoint.
@@ -108,6 +109,9 @@ class VoiceBook:
         tokens, embedding, mel = await asyncio.gather(
             self._extractors.speech_tokens(samples),
             self._extractors.speaker_embedding(samples),
-            asyncio.to_thread(self._mel_of, reference),
+            asyncio.to_thread(prompt_mel, reference, self._family.mel),
         )
-        return assemble_voice(reference, transcript, mel, tokens, embedding, self._checkpoint_id)
+        frames_per_token = self._family.prompt_frames_per_token
+        return assemble_voice(
+            reference, transcript, mel, tokens, embedding, self._checkpoint_id, frames_per_token
+        )

@@ -85,7 +85,7 @@ def start_scheduler(
         runtime.rows,
         settings.max_queue_size,
         settings.longest_turn_ms / 1e3,
-        token2wav.flow.flow.config.encoder.chunk_tokens,
+        token2wav.unit_tokens,
         metrics.show_waiting,
         metrics.show_turn,
         runtime.on_gpu,
@@ -101,4 +101,4 @@ def _show(runtime: WaveRuntime, metrics: Metrics, device: str) -> None:
     fused = metrics.gauge("cosyvoice_token2wav_fused_kernels", FUSED_HELP, device=device)
     fused.set(runtime.token2wav.flow.fused)
     vocoder = metrics.gauge("cosyvoice_token2wav_fused_vocoder", FUSED_VOCODER_HELP, device=device)
-    vocoder.set(runtime.token2wav.vocoder.fused)
+    vocoder.set(runtime.token2wav.fused_vocoder)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.wave.prompt import FlowPrompt
-from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 logger = logging.getLogger(__name__)
 
@@ -29,27 +29,26 @@ class WaveRuntime:
     """
 
     name: str
-    token2wav: Token2Wav
+    token2wav: AnyToken2Wav
     rows: int
     on_gpu: bool = False
     at_work: Callable[[], AbstractContextManager[object]] = nullcontext
     turns_at_once: int = 1
 
 
-def warm_up(token2wav: Token2Wav, rows: int) -> None:
+def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:
     """Speak ``rows`` short utterances, prompt and both kinds of chunk included; nothing stays."""
     started = time.monotonic()
     flow, config = token2wav.flow, token2wav.flow.flow.config
-    chunk = config.encoder.chunk_tokens
-    length = chunk + config.lookahead_tokens
+    length = config.encoder.chunk_tokens + config.lookahead_tokens
     prompt = FlowPrompt(
         tokens=np.zeros(length, np.int64),
-        mel=np.zeros((config.frames_per_token * length, config.mel_bins), np.float32),
+        mel=np.zeros((config.frames(length), config.mel_bins), np.float32),
         speaker=np.ones(config.speaker_dim, np.float32),
     )
     prefix = flow.prefix(prompt)
     states = [token2wav.open(prefix, noise_seed=0) for _ in range(rows)]
-    for tokens, last in (([0] * chunk, False), ([0], True)):
+    for tokens, last in (([0] * length, False), ([0], True)):
         for state in states:
             token2wav.push(state, tokens, last)
         token2wav.advance(states)

@@ -44,6 +44,7 @@ class WaveScheduler:
         max_rows: utterances in a turn.
         max_waiting: chunks that may wait.
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
+        unit_tokens: at whose multiples a chunk may be cut.
         on_waiting: told the number of chunks that wait, whenever it has changed.
         on_turn: told the seconds that a turn took.
         on_gpu: many short rows cost little more than a few.
@@ -60,7 +61,7 @@ class WaveScheduler:
         max_rows: int,
         max_waiting: int,
         turn_s: float,
-        block_tokens: int,
+        unit_tokens: int,
         on_waiting: Callable[[int], None] = lambda _: None,
         on_turn: Callable[[float], None] = lambda _: None,
         on_gpu: bool = False,
@@ -73,9 +74,9 @@ class WaveScheduler:
         self._service = service
         self._max_rows = max_rows
         self._max_waiting = max_waiting
-        self._block_tokens = block_tokens
+        self._unit_tokens = unit_tokens
         self._on_gpu = on_gpu
-        self._budget = TurnBudget(turn_s, block_tokens * (GPU_BLOCKS if on_gpu else 1))
+        self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
         self._on_waiting = on_waiting
         self._on_turn = on_turn
         self._at_work = at_work
@@ -224,9 +225,9 @@ class WaveScheduler:
 
     def _plan(self, jobs: list[WaveJob]) -> list[Share]:
         if not self._on_gpu:
-            return plan_turn(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
+            return plan_turn(jobs, self._max_rows, self._budget.tokens, self._unit_tokens)
         jobs = urgent(jobs, self._clock())
-        return plan_turn_of_gpu(jobs, self._max_rows, self._budget.tokens, self._block_tokens)
+        return plan_turn_of_gpu(jobs, self._max_rows, self._budget.tokens, self._unit_tokens)
 
     def _launch(self, shares: list[Share], held: ExitStack) -> None:
         moments.note("a turn begins")

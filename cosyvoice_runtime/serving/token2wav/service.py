@@ -19,7 +19,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances, VoiceCache
-from cosyvoice_runtime.wave.token2wav import Token2Wav
+from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class WaveMetrics:
 
 Waveform = npt.NDArray[np.float32]
 WaveOutcome = Waveform | Exception
-"""Samples ``[n]`` at 24 kHz, or why there are none."""
+"""Samples ``[n]``, or why there are none."""
 WaveOutcomes = Callable[[], list[WaveOutcome]]
 """Waits for the outcomes of chunks that are being computed."""
 
@@ -141,7 +141,7 @@ class WaveService:
 
     def __init__(
         self,
-        token2wav: Token2Wav,
+        token2wav: AnyToken2Wav,
         voices: VoiceCache,
         max_utterances: int,
         idle_timeout_s: float,
@@ -213,8 +213,8 @@ class WaveService:
                 utterances=len(self._utterances),
                 voices=len(self._voices),
                 voice_pages=self._voices.pages,
-                pages_in_use=flow.pool.num_pages - flow.pool.free_pages,
-                pages=flow.pool.num_pages,
+                pages_in_use=flow.num_pages - flow.free_pages,
+                pages=flow.num_pages,
                 recomputes=flow.recomputing,
                 flow_calls=flow.calls,
                 eager_calls=flow.eager_calls,
@@ -317,7 +317,7 @@ class WaveService:
         states = [utterance.state for utterance in utterances]
         self._batches[len(states)] += 1
         with self._token2wav.all_or_nothing(states):
-            self._voices.make_room_for(states)
+            self._voices.make_room_for(self._token2wav.next_pages(states))
             return self._token2wav.launch(states)
 
     def _drop(self, name: str) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config import FlowConfig, ModelConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture
@@ -21,12 +23,15 @@ from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.gpu_parts import GpuParts
 from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
+from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
+from cosyvoice_runtime.pipeline.token2wav_families import require_own_schedule
 from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
 from cosyvoice_runtime.serving.token2wav.memory import page_count
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime, warm_up
 from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows, work_bytes
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
+from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.wave.context import context
 from cosyvoice_runtime.wave.token2wav import Token2Wav
 
@@ -66,6 +71,20 @@ class TorchToken2Wav(Token2Wav):
         return calls + self.torch_vocoder.capture(buckets.rows, frames, of_vocoder or capture)
 
 
+class Opened(NamedTuple):
+    """Networks on a device.
+
+    Attributes:
+        rows: most utterances in a turn.
+        turns_at_once: turns that may be under way.
+    """
+
+    token2wav: AnyToken2Wav
+    rows: int
+    device: torch.device
+    turns_at_once: int
+
+
 def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
     """The networks on the one device of the settings, ready to be fast.
 
@@ -74,18 +93,47 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
     """
     stream = None if parts is None else parts.large.stream
     with as_current(torch.device(settings.device)):
-        token2wav = load_token2wav(settings)
-        flow = token2wav.torch_flow.flow
-        on_gpu = flow.device.type == "cuda"
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
         torch.backends.cudnn.deterministic = True
-        if on_gpu and settings.backend == "torch":
-            capture_graphs(token2wav, settings, parts)
-        rows = turn_rows(flow, settings)
+        config = load_config(settings.checkpoint_dir)
+        token2wav, rows, device, turns_at_once = _OPENERS[type(config.flow)](settings, config, parts)
+        on_gpu = device.type == "cuda"
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
-    at_work = partial(on_own_stream, flow.device, stream)
-    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, _turns_at_once(settings, on_gpu))
+    at_work = partial(on_own_stream, device, stream)
+    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once)
+
+
+def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
+    token2wav = load_token2wav(settings)
+    flow = token2wav.torch_flow.flow
+    on_gpu = flow.device.type == "cuda"
+    if on_gpu and settings.backend == "torch":
+        capture_graphs(token2wav, settings, parts)
+    return Opened(token2wav, turn_rows(flow, settings), flow.device, _turns_at_once(settings, on_gpu))
+
+
+def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
+    """Chunks are computed one after another: rows of a batch would be heard in each other's norms."""
+    require_own_schedule("lookahead_frames", settings.lookahead)
+    config.flow.waits_for(settings.flow_lookahead)
+    [vocoder_device] = settings.vocoder_devices
+    dtype = getattr(torch, settings.dtype)
+    token2wav = ChunkedToken2Wav.from_checkpoint(
+        Layout(settings.checkpoint_dir),
+        config,
+        Devices(settings.device, vocoder_device),
+        Precision(dtype, dtype),
+        settings.ode_steps,
+    )
+    logger.info("backend torch: whole chunks, one after another; every kernel is launched")
+    return Opened(token2wav, 1, token2wav.regulated.device, turns_at_once=1)
+
+
+_OPENERS: dict[type, Callable[[Token2WavSettings, ModelConfig, GpuParts | None], Opened]] = {
+    FlowConfig: _open_paged,
+    RegulatedFlowConfig: _open_chunked,
+}
 
 
 def _turns_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:

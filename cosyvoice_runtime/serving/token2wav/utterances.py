@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, OverloadedError
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors
 from cosyvoice_runtime.voice.digest import KEY
-from cosyvoice_runtime.wave.paged_flow import FlowPrefix, PagedFlow
 from cosyvoice_runtime.wave.prompt import FlowPrompt
-from cosyvoice_runtime.wave.token2wav import WaveState
+from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
 
 INPUT_NAMES = {
     "speech_tokens": "prompt_speech_tokens",
@@ -55,7 +54,7 @@ class VoiceCache:
         hits, misses: utterances so far whose voice had been computed before, or had not.
     """
 
-    def __init__(self, flow: PagedFlow, limit: int) -> None:
+    def __init__(self, flow: VoiceFlow, limit: int) -> None:
         self.hits = self.misses = 0
         self._flow = flow
         self._limit = limit
@@ -90,8 +89,9 @@ class VoiceCache:
         self._voices.move_to_end(key)
         voice = self._voices[key]
         self._count(voice.prefix is not None)
-        if voice.prefix is None and self._can_free(self._chunks(voice.prompt)):
-            self._free(self._chunks(voice.prompt))
+        pages = self._flow.prefix_pages(voice.prompt)
+        if voice.prefix is None and self._can_free(pages):
+            self.make_room_for(pages)
             voice.prefix = self._flow.prefix(voice.prompt)
         voice.users += 1
         return voice
@@ -100,10 +100,16 @@ class VoiceCache:
         """An utterance has ended."""
         voice.users -= 1
 
-    def make_room_for(self, states: Sequence[WaveState]) -> None:
-        """Free pages for the next chunks of these utterances, as far as unused voices can give some."""
-        spans = filter(None, (state.flow.next_span() for state in states if state.flow.pages is not None))
-        self._free(sum(-(-span.count // self._flow.flow.config.encoder.chunk_tokens) for span in spans))
+    def make_room_for(self, pages: int) -> None:
+        """Have so many pages free, as far as voices that nobody speaks with can give some.
+
+        The one unused for longest gives first.
+        """
+        for voice in self._voices.values():
+            if self._flow.free_pages >= pages:
+                return
+            if not voice.users:
+                self._drop_prefix(voice)
 
     def clear(self) -> None:
         while self._voices:
@@ -129,24 +135,12 @@ class VoiceCache:
 
     def _can_free(self, pages: int) -> bool:
         unused = [voice.prefix for voice in self._voices.values() if voice.prefix and not voice.users]
-        return self._flow.pool.free_pages + sum(len(prefix.pages) for prefix in unused) >= pages
-
-    def _free(self, pages: int) -> None:
-        """Take pages from voices that nobody speaks with, the one unused for longest first."""
-        for voice in self._voices.values():
-            if self._flow.pool.free_pages >= pages:
-                return
-            if not voice.users:
-                self._drop_prefix(voice)
+        return self._flow.free_pages + sum(len(prefix.pages) for prefix in unused) >= pages
 
     def _drop_prefix(self, voice: CachedVoice) -> None:
         if voice.prefix is not None:
             self._flow.close(voice.prefix)
             voice.prefix = None
-
-    def _chunks(self, prompt: FlowPrompt) -> int:
-        flow = self._flow.flow
-        return max(len(prompt.tokens) - flow.lookahead_tokens, 0) // flow.config.encoder.chunk_tokens
 
     def _checked(self, tensors: PromptTensors) -> FlowPrompt:
         prompt = tensors.flow_prompt()

@@ -150,7 +150,7 @@ COSYVOICE2 = ModelSchema(
         ),
     ],
     [
-        TensorSpec("waveform", "FP32", (-1,), "the next chunk, 24 kHz"),
+        TensorSpec("waveform", "FP32", (-1,), "the next chunk"),
         TensorSpec(
             "finish_reason",
             "STRING",
@@ -164,6 +164,7 @@ COSYVOICE2 = ModelSchema(
             "with the last chunk of a segment, how many characters of the text are spoken by then, else -1; "
             "of a text that came whole, with the last segment alone",
         ),
+        TensorSpec("sample_rate", "INT32", (1,), "samples of the waveform per second"),
     ],
 )
 
@@ -236,6 +237,13 @@ TENSORRT_LLM = ModelSchema(
         TensorSpec("ras_window", "INT32", (1,), "default 10", optional=True),
         TensorSpec("ras_threshold", "FP32", (1,), "default 0.1", optional=True),
         TensorSpec(
+            "prompt_spk_embedding",
+            "FP32",
+            (-1,),
+            "the voice's speaker, for a speech LM that reads it: CosyVoice-300M's, but for instructions",
+            optional=True,
+        ),
+        TensorSpec(
             "self_test",
             "BOOL",
             (1,),
@@ -267,7 +275,7 @@ AUDIO_TOKENIZER = ModelSchema(
         TensorSpec("reference_wav_len", "INT32", (1,), "valid samples; all by default", optional=True),
     ],
     [
-        TensorSpec("prompt_speech_tokens", "INT32", (-1,), "25 a second"),
+        TensorSpec("prompt_speech_tokens", "INT32", (-1,), "25 a second; 50 with CosyVoice-300M"),
     ],
 )
 
@@ -292,7 +300,7 @@ TOKEN2WAV = ModelSchema(
             "speech_tokens",
             "INT32",
             (-1,),
-            "the utterance's next tokens, 25 a second; may be none, to open it or to end it",
+            "the utterance's next tokens; may be none, to open it or to end it",
             optional=True,
         ),
         TensorSpec(
@@ -330,11 +338,22 @@ TOKEN2WAV = ModelSchema(
             "the voice, when voice_key is not known here (or not any more): tokens,",
             optional=True,
         ),
-        TensorSpec("prompt_speech_feat", "FP32", (-1, -1), "its log-mel, two frames a token,", optional=True),
+        TensorSpec(
+            "prompt_speech_feat",
+            "FP32",
+            (-1, -1),
+            "its log-mel,",
+            optional=True,
+        ),
         TensorSpec("prompt_spk_embedding", "FP32", (-1,), "and its speaker", optional=True),
     ],
     [
-        TensorSpec("waveform", "FP32", (-1,), "24 kHz; the samples that the tokens so far make certain"),
+        TensorSpec(
+            "waveform",
+            "FP32",
+            (-1,),
+            "the samples that the tokens so far make certain",
+        ),
     ],
 )
 

@@ -116,7 +116,7 @@ class StageClient:
         self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
     ) -> AsyncGenerator[TokenGroup, None]:
         inputs = self._prompt(prompt) | sampling_inputs(sampling, len(prompt.text))
-        inputs["first_tokens"] = first_tokens
+        inputs["first_tokens"] = min(first_tokens, inputs["request_output_len"])
         return self._groups(self._calls.stream(TENSORRT_LLM, inputs, utterance_id), utterance_id)
 
     async def generate_from_pieces(
@@ -128,7 +128,7 @@ class StageClient:
         first_tokens: int,
     ) -> AsyncGenerator[TokenGroup, None]:
         inputs = self._prompt(prompt) | open_sampling_inputs(sampling)
-        inputs["first_tokens"] = first_tokens
+        inputs["first_tokens"] = min(first_tokens, inputs["request_output_len"])
         # All in one stream, where nothing overtakes the request that it belongs to.
         responses = self._calls.stream(
             TENSORRT_LLM, inputs, utterance_id, self._text_timeout_s, further=_further(pieces)
@@ -203,7 +203,8 @@ class StageClient:
         vocabulary = self._vocabulary
         speech = [vocabulary.speech_offset + token for token in prompt.prompt_speech]
         ids = [vocabulary.sos_id, *prompt.all_text, vocabulary.task_id, *speech]
-        return {"input_ids": ids, "input_lengths": len(ids)}
+        inputs: dict[str, Any] = {"input_ids": ids, "input_lengths": len(ids)}
+        return inputs | ({"prompt_spk_embedding": prompt.speaker} if prompt.speaker else {})
 
     def _tokens(self, outputs: Tensors) -> TokenGroup:
         tokens = outputs["output_ids"].reshape(-1) - self._vocabulary.speech_offset

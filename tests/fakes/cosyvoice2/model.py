@@ -8,6 +8,7 @@ A target text of ``key=value`` words steers it:
     says                  what the error says, with _ for blanks
     unnamed               the error of a stream does not begin with its status
     silent                chunks without a single sample are sent as well, first
+    rate                  samples per second, which older servers don't say
 
 Any other text speaks one chunk per eight characters. A text that comes in pieces is spoken at each flush,
 SAMPLES_A_CHARACTER samples for a character, of the value of its number; the piece ``fail`` ends it with an
@@ -34,6 +35,7 @@ DEFAULTS = {
     "says": "speech:_told_to_fail",
     "unnamed": 0,
     "silent": 0,
+    "rate": 0,
 }
 TRITON_CODES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
 """Triton's names of statuses that gRPC calls otherwise."""
@@ -107,10 +109,10 @@ class TritonPythonModel:
         for response in self.responses(request):
             if response.has_error():
                 return response
-            waveform, finish_reason, _ = (tensor.as_numpy() for tensor in response.output_tensors())
+            waveform, finish_reason, _, *rate = (tensor.as_numpy() for tensor in response.output_tensors())
             waves.append(waveform)
             reason = finish_reason[0, 0]
-        return answer(np.concatenate(waves, axis=1), reason)
+        return answer(np.concatenate(waves, axis=1), reason, rate=int(rate[0][0, 0]) if rate else 0)
 
     def responses(self, request):
         text = pb_utils.get_input_tensor_by_name(request, "target_text").as_numpy()[0, 0].decode()
@@ -143,7 +145,8 @@ class TritonPythonModel:
                 return
             value = (wanted["id"] * 64 + index) / 32768
             last = index == wanted["chunks"] - 1
-            yield answer(np.full((1, wanted["samples"]), value, np.float32), "stop" if last else "")
+            samples = np.full((1, wanted["samples"]), value, np.float32)
+            yield answer(samples, "stop" if last else "", rate=wanted["rate"])
 
     def gone(self, request):
         return request.is_cancelled() or header(request, "x-call-id") in self.left
@@ -170,14 +173,15 @@ def header(request, name):
     return json.loads(request.parameters() or "{}").get(name)
 
 
-def answer(waveform, reason, spoken=-1):
-    return pb_utils.InferenceResponse(
-        [
-            pb_utils.Tensor("waveform", waveform),
-            pb_utils.Tensor("finish_reason", np.array([[reason]], dtype=object)),
-            pb_utils.Tensor("spoken_characters", np.array([[spoken]], dtype=np.int32)),
-        ]
-    )
+def answer(waveform, reason, spoken=-1, rate=0):
+    tensors = [
+        pb_utils.Tensor("waveform", waveform),
+        pb_utils.Tensor("finish_reason", np.array([[reason]], dtype=object)),
+        pb_utils.Tensor("spoken_characters", np.array([[spoken]], dtype=np.int32)),
+    ]
+    if rate:
+        tensors.append(pb_utils.Tensor("sample_rate", np.array([[rate]], dtype=np.int32)))
+    return pb_utils.InferenceResponse(tensors)
 
 
 def text_of(request, name):

@@ -21,10 +21,10 @@ TINY = ["max_slots=4", "max_sequence_tokens=256", "max_tokens=50", "dtype=float3
 def no_gpu(monkeypatch) -> None:
     """The network of engine torch runs on the CPU, whatever device the settings name."""
     monkeypatch.setattr(lm_engines.Machine, "here", lambda: Machine(cores=1, gpu=True))
-    on_cpu = torch_engine.SpeechLM.from_tensors
+    on_cpu = torch_engine.load_speech_lm
     monkeypatch.setattr(
-        torch_engine.SpeechLM,
-        "from_tensors",
+        torch_engine,
+        "load_speech_lm",
         lambda config, tensors, device, dtype: on_cpu(config, tensors, "cpu", dtype),
     )
 

@@ -35,7 +35,8 @@ class CodedWaves:
         self.open_states: set[CodedState] = set()
         self.batches: list[list[list[int]]] = []
         self.flow = SimpleNamespace(
-            pool=SimpleNamespace(num_pages=0, free_pages=0),
+            num_pages=0,
+            free_pages=0,
             recomputing=0,
             calls=0,
             eager_calls=0,
@@ -70,6 +71,9 @@ class CodedWaves:
         return [
             np.array([np.nan if token == NAN_TOKEN else token for token in row], np.float32) for row in rows
         ]
+
+    def next_pages(self, states: Sequence[CodedState]) -> int:
+        return 0
 
     @contextmanager
     def all_or_nothing(self, states: Sequence[CodedState]) -> Iterator[None]:
@@ -114,7 +118,7 @@ class OneVoice:
     def release(self, voice: CachedVoice) -> None:
         voice.users -= 1
 
-    def make_room_for(self, states: Sequence[CodedState]) -> None:
+    def make_room_for(self, pages: int) -> None:
         pass
 
     def clear(self) -> None:

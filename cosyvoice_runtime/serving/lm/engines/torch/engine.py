@@ -14,7 +14,9 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, GraphCapture
 from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, step_obstacle
 from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
+from cosyvoice_runtime.lm.families import load_speech_lm
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.lm.step_graphs import LogitsStep
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.lm.batch_engine import BatchEngine
@@ -46,7 +48,7 @@ class TorchEngine(BatchEngine):
 
     def __init__(
         self,
-        lm: SpeechLM,
+        lm: SpeechDecoder,
         slots: int,
         max_len: int,
         graphs: bool = True,
@@ -102,19 +104,22 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     check_cache_room(settings, config.speech_lm.max_positions)
     tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
     dtype = getattr(torch, settings.dtype)
-    lm = SpeechLM.from_tensors(config.speech_lm, tensors, settings.device, dtype)
+    lm = load_speech_lm(config.speech_lm, tensors, settings.device, dtype)
+    graphs = settings.cuda_graphs and lm.can_be_captured
     step = _fused_step(lm, settings)
     Metrics(settings.name).gauge("cosyvoice_lm_fused_kernels", FUSED_HELP).set(step is not None)
     size = settings.max_slots, settings.max_sequence_tokens
     draw = draw_plain if settings.kernels == "plain" else _draw_in_graphs(lm.device)
     step_draw = None if step is None or draw is draw_plain else _draw_behind_fused_step()
-    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step, draw, step_draw, shared)
+    return partial(TorchEngine, lm, *size, graphs, step, draw, step_draw, shared)
 
 
-def _fused_step(lm: SpeechLM, settings: TensorrtLlmSettings) -> LogitsStep | None:
+def _fused_step(lm: SpeechDecoder, settings: TensorrtLlmSettings) -> LogitsStep | None:
     """None where the plain modules take the steps."""
-    obstacle = step_obstacle(lm.device, lm.dtype, lm.config) if settings.cuda_graphs else NOT_CAPTURED
-    if not fused_chosen(settings.kernels, "the speech LM's steps", lm.device, obstacle):
+    captured = settings.cuda_graphs and lm.can_be_captured
+    obstacle = step_obstacle(lm.device, lm.dtype, lm.config) if captured else NOT_CAPTURED
+    chosen = fused_chosen(settings.kernels, "the speech LM's steps", lm.device, obstacle)
+    if not chosen or not isinstance(lm, SpeechLM):
         return None
     # defines Triton kernels, which only the CUDA build of torch brings
     from cosyvoice_runtime.kernels.fused_step import FusedStep

@@ -1,0 +1,64 @@
+"""What speaks tokens, whatever its flow can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
+
+UNDIVIDED = 1_000_000
+"""As :attr:`AnyToken2Wav.unit_tokens`: more tokens than an utterance has."""
+
+
+class AnyToken2Wav(Protocol):
+    """Flow and vocoder of one checkpoint, for many utterances at once."""
+
+    @property
+    def flow(self) -> VoiceFlow: ...
+
+    @property
+    def unit_tokens(self) -> int:
+        """Tokens at whose multiples a push may be cut into several without being heard."""
+
+    @property
+    def fused_vocoder(self) -> bool:
+        """Whether fused kernels have taken the vocoder's place."""
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples per second."""
+
+    def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int, speed: float = 1.0) -> Any:
+        """Start of an utterance. Pair with :meth:`close`."""
+
+    def push(self, state: Any, tokens: Sequence[int], last: bool = False) -> None:
+        """Append speech tokens; raises InvalidInput for one out of range and then changes nothing."""
+
+    def check(self, state: Any, tokens: Sequence[int]) -> None:
+        """Raise what :meth:`push` would raise."""
+
+    def advance(self, states: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
+        """Compute all that is ready: samples ``[n]`` of each utterance, after those before."""
+
+    def launch(self, states: Sequence[Any]) -> Waveforms:
+        """Begin to :meth:`advance`.
+
+        Returns:
+            what waits for the waveforms, of the earliest launch first.
+        """
+
+    def next_pages(self, states: Sequence[Any]) -> int:
+        """Pages of the flow that :meth:`advance` takes."""
+
+    def all_or_nothing(self, states: Sequence[Any]) -> AbstractContextManager[None]:
+        """Context in which these utterances advance; after an exception they are where they were before."""
+
+    def close(self, state: Any) -> None:
+        """Free what the utterance holds; harmless when repeated."""
