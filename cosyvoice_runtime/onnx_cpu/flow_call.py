@@ -50,7 +50,7 @@ class FlowCall:
         old = (np.stack([own.tokens for own in tails]), np.stack([own.frames for own in tails]))
         conditions, *stacks = self.encode(*old)
         before = np.concatenate([np.stack([own.estimator[:, g] for own in tails], 1) for g in range(2)], 1)
-        mel, steps, after = self.noise(), Steps(self, conditions), np.empty_like(before)
+        mel, steps, after = self.noise(), EulerSteps(self, conditions), np.empty_like(before)
         for step in range(self.flow.num_steps):
             mel, after[step] = steps.take(mel, step, before[step], place=step)
         by_row = (after[:, row :: self.rows] for row in range(self.rows))
@@ -127,7 +127,7 @@ class FlowCall:
         return visible
 
 
-class Steps:
+class EulerSteps:
     """The solver over a call's frames.
 
     Args:

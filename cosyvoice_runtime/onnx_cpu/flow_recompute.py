@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.onnx_cpu.flow_call import FlowCall, Steps
+from cosyvoice_runtime.onnx_cpu.flow_call import EulerSteps, FlowCall
 from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
@@ -36,7 +36,7 @@ def recomputed(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> Floats:
     for step in range(flow.num_steps):
         tails = empty.estimator[0]
         for place, call in enumerate(calls):
-            steps = Steps(call, conditions[place])  # made anew: what they hold grows with the past
+            steps = EulerSteps(call, conditions[place])  # made anew: what they hold grows with the past
             mels[place], tails = steps.take(mels[place], step, tails, place=0)
     return np.concatenate(mels, axis=1)[0]
 
