@@ -141,7 +141,7 @@ def causal_conv(
         step * tail_size + weights.tail, out.stride(0),
         channels, weights.weight.shape[1] // channels, EPSILON, activation is not None,
         tile.rows, columns, depth, chained,
-        num_warps=tile.warps, maxnreg=tile.registers, launch_pdl=chained > 0,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

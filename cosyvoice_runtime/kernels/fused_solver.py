@@ -147,10 +147,14 @@ class FusedSolver:
     Args:
         chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
             compute capability 9.0 and later).
+        multiprocessors: that the kernels have; None: those of the whole GPU.
     """
 
-    def __init__(self, estimator: Estimator, solver: EulerSolver, chained: bool) -> None:
+    def __init__(
+        self, estimator: Estimator, solver: EulerSolver, chained: bool, multiprocessors: int | None = None
+    ) -> None:
         self._estimator, self._solver, self._chained = estimator, solver, chained
+        self._multiprocessors = multiprocessors or _multiprocessors(estimator.projection.weight.device)
         stages = (estimator.down, *estimator.mid, estimator.up)
         self._stages = [
             StageWeights.of(stage, added) for stage, added in zip(stages, solver.time_biases, strict=True)
@@ -160,9 +164,9 @@ class FusedSolver:
         self._projection = estimator.projection.weight.detach(), estimator.projection.bias.float()
 
     @classmethod
-    def of(cls, flow: Flow) -> FusedSolver:
+    def of(cls, flow: Flow, multiprocessors: int | None = None) -> FusedSolver:
         """Of a flow on a GPU that the kernels fit (``kernels/choice.py``)."""
-        return cls(flow.network.unet, flow.solver, chained=True)
+        return cls(flow.network.unet, flow.solver, chained=True, multiprocessors=multiprocessors)
 
     def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: Tiles | None = None) -> None:
         """Take ``mel`` through all steps.
@@ -174,7 +178,7 @@ class FusedSolver:
             guided: from :meth:`EulerSolver.guided`, for ``2 B`` rows.
         """
         rows, frames = places.rows, places.new_frames
-        tiles = tiles or tiles_for(rows * frames)
+        tiles = tiles or self._tiles(places)
         chained = (EARLY if tiles.early else LATE) if self._chained else NOT_CHAINED
         work = Workspace(self._estimator, rows, frames, tiles.splits(places.table.shape[1]))
         noisy = torch.cat([mel, mel]).to(work.packed.dtype)
@@ -189,6 +193,11 @@ class FusedSolver:
                 mel.flatten(0, 1), work.packed, tiles.euler, chained,
             )  # fmt: skip
 
+    def _tiles(self, places: Places) -> Tiles:
+        tiles = tiles_for(places.rows * places.new_frames)
+        parts = places.rows * self._estimator.layout.heads * tiles.splits(places.table.shape[1])
+        return tiles.crowded(parts, self._multiprocessors)
+
     def _velocity(self, call: FusedCall, step: int) -> None:
         """All of the estimator but its last layer; leaves ``second``."""
         work = call.work
@@ -201,6 +210,13 @@ class FusedSolver:
         call.stage(up, work.joined, work.residual, step)
         call.conv(work.residual, self._up_conv, step, work.first[:, : work.second.shape[1]])
         call.conv(work.first[:, : work.second.shape[1]], self._final, step, work.second)
+
+
+def _multiprocessors(device: torch.device) -> int:
+    """Of the whole GPU; the interpreter on a CPU has room for everything."""
+    return (
+        torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1 << 20
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,29 +13,8 @@ from torch import Tensor
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
 from cosyvoice_runtime.kernels.norm_qkv import EPSILON, norm_qkv_plain
-from cosyvoice_runtime.kernels.paged_attention import load_page, paged_attention_plain, softmax_update
+from cosyvoice_runtime.kernels.paged_attention import paged_attention_plain, softmax_update
 from cosyvoice_runtime.kernels.tiles import Tile
-
-
-@triton.jit
-def _statistics(
-    at, present, CHANNELS: tl.constexpr, DEPTH: tl.constexpr, EPS: tl.constexpr, SIZE: tl.constexpr
-):
-    """Mean and inverse deviation of the rows at ``[SIZE, DEPTH]`` addresses and those after them."""
-    summed = tl.zeros([SIZE], tl.float32)
-    squares = tl.zeros([SIZE], tl.float32)
-    for c in tl.static_range(0, CHANNELS, DEPTH):
-        x = tl.load(at + c, mask=present[:, None], other=0.0)
-        summed += tl.sum(x, axis=1)
-        squares += tl.sum(x * x, axis=1)
-    mean = summed / CHANNELS
-    return mean, tl.rsqrt(tl.maximum(squares / CHANNELS - mean * mean, 0.0) + EPS)
-
-
-@triton.jit
-def _normed(at, present, mean, scale, dtype: tl.constexpr):
-    hidden = tl.load(at, mask=present[:, None], other=0.0)
-    return ((hidden - mean[:, None]) * scale[:, None]).to(dtype)
 
 
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
@@ -44,7 +23,7 @@ def _norm_attention(
     step, rows, frames, before, utterances, table_width, x_stride, page_stride, layer_start,
     CHANNELS: tl.constexpr, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
     EPS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, TOGETHER: tl.constexpr,
-    DEPTH: tl.constexpr, STAGES: tl.constexpr, CHAINED: tl.constexpr,
+    STAGES: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) // HEADS
     head = tl.program_id(0) % HEADS
@@ -58,8 +37,7 @@ def _norm_attention(
     own = split == SPLITS - 1
     column = head * HEAD_DIM + d
     at = weight + column[None, :] * CHANNELS + c[:, None]
-    if DEPTH == 0:
-        query_weight = tl.load(at)
+    query_weight = tl.load(at)
     length = tl.load(lengths + row % utterances).to(tl.int32)
     first = tl.load(unused + row % utterances).to(tl.int32)
     share = tl.cdiv(before - first, SPLITS)
@@ -67,73 +45,35 @@ def _norm_attention(
     end = tl.minimum(before, first + share)
     table += row * table_width
     pages += layer_start + head * HEAD_DIM
-    whole = t < PAGE
-    if TOGETHER == 0:
-        here = tl.load(table + first, mask=first < end, other=0) + step
-        keys, values = load_page(pages + here * page_stride, whole & (first < end), HEADS, HEAD_DIM, SIZE)
-        following = tl.load(table + first + 1, mask=first + 1 < end, other=0) + step
     wait_for_previous(CHAINED)
-    KIND: tl.constexpr = mixed.dtype.element_ty
-    if DEPTH == 0:
-        hidden = tl.load(x + m[:, None] * x_stride + c[None, :], mask=present[:, None], other=0.0)
-        normed = normalise(hidden, CHANNELS, EPS).to(query_weight.dtype)
-        q = tl.dot(normed, query_weight, input_precision="ieee")
-    else:
-        # Part by part, in registers that leave room for three programs on a multiprocessor.
-        part = tl.arange(0, DEPTH)
-        rows_at = x + m[:, None] * x_stride + part[None, :]
-        weight_at = weight + column[None, :] * CHANNELS + part[:, None]
-        row_mean, scale = _statistics(rows_at, present, CHANNELS, DEPTH, EPS, SIZE)
-        q = tl.zeros([SIZE, HEAD_DIM], tl.float32)
-        for k0 in tl.range(0, CHANNELS, DEPTH, num_stages=STAGES):
-            normed = _normed(rows_at + k0, present, row_mean, scale, KIND)
-            q = tl.dot(normed, tl.load(weight_at + k0), q, input_precision="ieee")
-    q = (q + tl.load(bias + column)[None, :]).to(KIND)
+    hidden = tl.load(x + m[:, None] * x_stride + c[None, :], mask=present[:, None], other=0.0)
+    normed = normalise(hidden, CHANNELS, EPS).to(query_weight.dtype)
+    q = tl.dot(normed, query_weight, input_precision="ieee") + tl.load(bias + column)[None, :]
+    q = q.to(mixed.dtype.element_ty)
     peak = tl.full([SIZE], float("-inf"), tl.float32)
     total = tl.zeros([SIZE], tl.float32)
     sums = tl.zeros([SIZE, HEAD_DIM], tl.float32)
     if own:
-        if DEPTH > 0:
-            new_keys = tl.zeros([SIZE, HEAD_DIM], tl.float32)
-            new_values = tl.zeros([SIZE, HEAD_DIM], tl.float32)
-            for k1 in tl.range(0, CHANNELS, DEPTH, num_stages=STAGES):
-                normed = _normed(rows_at + k1, present, row_mean, scale, KIND)
-                keys_at = weight_at + INNER * CHANNELS + k1
-                new_keys = tl.dot(normed, tl.load(keys_at), new_keys, input_precision="ieee")
-                values_at = keys_at + INNER * CHANNELS
-                new_values = tl.dot(normed, tl.load(values_at), new_values, input_precision="ieee")
-        else:
-            new_keys = tl.dot(normed, tl.load(at + INNER * CHANNELS), input_precision="ieee")
-            new_values = tl.dot(normed, tl.load(at + 2 * INNER * CHANNELS), input_precision="ieee")
-        own_keys = (new_keys + tl.load(bias + INNER + column)[None, :]).to(KIND)
-        own_values = (new_values + tl.load(bias + 2 * INNER + column)[None, :]).to(KIND)
+        new_keys = tl.dot(normed, tl.load(at + INNER * CHANNELS), input_precision="ieee")
+        new_keys = (new_keys + tl.load(bias + INNER + column)[None, :]).to(q.dtype)
+        new_values = tl.dot(normed, tl.load(at + 2 * INNER * CHANNELS), input_precision="ieee")
+        new_values = (new_values + tl.load(bias + 2 * INNER + column)[None, :]).to(q.dtype)
         stored = tl.load(page + m, mask=present, other=0) + step
         place = pages + (stored * page_stride + t * (2 * INNER))[:, None] + d[None, :]
-        tl.store(place, own_keys, mask=present[:, None])
-        tl.store(place + INNER, own_values, mask=present[:, None])
-        peak, total, sums = softmax_update(q, tl.trans(own_keys), own_values, t < length, peak, total, sums)
-    if TOGETHER == 0:
-        for n in tl.range(first, end, num_stages=1):
-            # The next page is on its way while this one is used.
-            later = whole & (n + 1 < end)
-            next_keys, next_values = load_page(pages + following * page_stride, later, HEADS, HEAD_DIM, SIZE)
-            following = tl.load(table + n + 2, mask=n + 2 < end, other=0) + step
-            peak, total, sums = softmax_update(q, keys, values, whole, peak, total, sums)
-            keys, values = next_keys, next_values
-    else:
-        # Frames of several pages side by side, as many loads ahead as there are stages.
-        KEYS: tl.constexpr = TOGETHER * SIZE
-        FRAME: tl.constexpr = 2 * INNER
-        j = tl.arange(0, KEYS)
-        nth, frame = j // SIZE, j % SIZE
-        for n in tl.range(first, end, TOGETHER, num_stages=STAGES):
-            there = n + nth < end
-            seen = there & (frame < PAGE)
-            ids = tl.load(table + n + nth, mask=there, other=0) + step
-            start = ids.to(tl.int64) * page_stride + frame * FRAME
-            k = tl.load(pages + start[None, :] + d[:, None], mask=seen[None, :], other=0.0)
-            v = tl.load(pages + INNER + start[:, None] + d[None, :], mask=seen[:, None], other=0.0)
-            peak, total, sums = softmax_update(q, k, v, seen, peak, total, sums)
+        tl.store(place, new_keys, mask=present[:, None])
+        tl.store(place + INNER, new_values, mask=present[:, None])
+        peak, total, sums = softmax_update(q, tl.trans(new_keys), new_values, t < length, peak, total, sums)
+    # Frames of several pages side by side, as many loads ahead as there are stages.
+    j = tl.arange(0, TOGETHER * SIZE)
+    nth, frame = j // SIZE, j % SIZE
+    for n in tl.range(first, end, TOGETHER, num_stages=STAGES):
+        there = n + nth < end
+        seen = there & (frame < PAGE)
+        ids = tl.load(table + n + nth, mask=there, other=0) + step
+        start = ids.to(tl.int64) * page_stride + frame * (2 * INNER)
+        keys = tl.load(pages + start[None, :] + d[:, None], mask=seen[None, :], other=0.0)
+        values = tl.load(pages + INNER + start[:, None] + d[None, :], mask=seen[:, None], other=0.0)
+        peak, total, sums = softmax_update(q, keys, values, seen, peak, total, sums)
     let_next_start(CHAINED)
     mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
     place = split * rows + m
@@ -164,8 +104,8 @@ def norm_attention(
         x, weight, bias, pages, places.page, places.table, places.unused, places.lengths, mixed, weights,
         step, rows, places.new_frames, places.before, len(places.lengths), places.table.shape[1],
         x.stride(0), pages.stride(0), attention * pages.stride(1),
-        channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), tile.repeat - 1,
-        tile.depth, tile.stages, chained,
+        channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), tile.repeat, tile.stages,
+        chained,
         num_warps=tile.warps, maxnreg=tile.registers, launch_pdl=chained > 0,
     )  # fmt: skip
 

@@ -65,7 +65,7 @@ def norm_widen(
     _norm_widen[(width // (columns * repeat), triton.cdiv(rows, tile.rows))](
         x, weight, bias, hidden, rows, x.stride(0),
         channels, width, EPSILON, tile.rows, columns, repeat, tile.stages, chained,
-        num_warps=tile.warps, maxnreg=tile.registers, launch_pdl=chained > 0,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def residual_linear(
     _residual_linear[grid](
         hidden, weights, weight, bias, x, rows, x.stride(0),
         width, weights.shape[-1], parts, tile.stages, tile.rows, columns, depth, chained,
-        num_warps=tile.warps, maxnreg=tile.registers, launch_pdl=chained > 0,
+        num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from cosyvoice_runtime.kernels.norm_qkv import norm_qkv, norm_qkv_plain
 from cosyvoice_runtime.kernels.norm_widen import norm_widen, norm_widen_plain
 from cosyvoice_runtime.kernels.paged_attention import paged_attention, paged_attention_plain
 from cosyvoice_runtime.kernels.residual_linear import residual_linear, residual_linear_plain
-from cosyvoice_runtime.kernels.tiles import LARGE, MEDIUM, SMALL, Tiles
+from cosyvoice_runtime.kernels.tiles import JOINT, LARGE, LEAN, MEDIUM, SMALL, Tiles
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -81,14 +81,15 @@ def test_attention_layer(before, lengths, tiles: Tiles):
     close(residual, result)
 
 
+@pytest.mark.parametrize("tile", [JOINT, LEAN])
 @pytest.mark.parametrize("splits", [1, 4])
-def test_attention_layer_of_one_chunk_in_one_kernel(splits):
+def test_attention_layer_of_one_chunk_in_one_kernel(splits, tile):
     places = gpu_places([0, 3, 21], [50, 14, 36])
     expected = twice(places)
     rows = places.rows * places.new_frames
     x, weight, bias = full(rows, CHANNELS), half(3 * INNER, CHANNELS, scale=1 / 16), full(3 * INNER)
     mixed, weights = half(splits, rows, INNER), full(splits, rows, HEADS)
-    norm_attention(x, weight, bias, places, LAYER, STEP, mixed, weights, MEDIUM.joint)
+    norm_attention(x, weight, bias, places, LAYER, STEP, mixed, weights, tile)
     whole, whole_weights = half(1, rows, INNER), full(1, rows, HEADS)
     norm_attention_plain(x, weight, bias, expected, LAYER, STEP, whole, whole_weights)
     joined = torch.zeros(2, rows, INNER, device="cuda")

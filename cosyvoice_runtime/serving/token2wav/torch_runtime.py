@@ -194,14 +194,14 @@ def capture_graphs(
         device: CudaGraphCapture(device, stream if device == flow.device else None)
         for device in {flow.device, vocoder.device}
     }
-    fused = _fused_solver(flow, settings)
+    fused = _fused_solver(flow, settings, parts)
     buckets = CallBuckets.up_to(turn_rows(flow, settings), any_past=fused is not None)
     _fuse_decoder(vocoder.hift, settings)
     calls = token2wav.capture(buckets, captures[flow.device], fused, captures[vocoder.device])
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
 
 
-def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
+def _fused_solver(flow: Flow, settings: Token2WavSettings, parts: GpuParts | None) -> PagedSolver | None:
     """None where the plain modules take the steps."""
     obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise)
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
@@ -209,7 +209,7 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None
     # defines Triton kernels, which only the CUDA build of torch brings
     from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 
-    return FusedSolver.of(flow)
+    return FusedSolver.of(flow, None if parts is None else parts.large.multiprocessors)
 
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
