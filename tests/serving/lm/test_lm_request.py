@@ -81,7 +81,7 @@ def test_what_is_no_speaker_of_this_speech_lm_is_refused(values, speaker, said):
 
 def test_speech_lm_that_reads_whole_texts_alone_takes_no_pieces():
     reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=60, interleaves_text=False)
-    with pytest.raises(InvalidInput, match="text_open: True is not accepted; .* was not trained on text"):
+    with pytest.raises(InvalidInput, match=r"text_open: True is not accepted; .* was not trained on text"):
         reader.read([83, 84], {"request_output_len": 20, "text_open": True}, "a")
 
 
