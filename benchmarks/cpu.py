@@ -70,11 +70,11 @@ class Variant:
 
     @classmethod
     def read(cls, text: str) -> Variant:
-        """``name:KEY=VALUE,KEY=VALUE``; the name becomes a folder's."""
+        """``name:KEY=VALUE,KEY=VALUE``; the name becomes a folder's, and a value may have commas."""
         name, _, settings = text.partition(":")
         if not re.fullmatch(r"[\w.-]+", name):
             raise ValueError(text)
-        return cls(name, tuple(filter(None, settings.split(","))))
+        return cls(name, tuple(filter(None, re.split(r",(?=[\w.]+=)", settings))))
 
     @property
     def environment(self) -> dict[str, str]:

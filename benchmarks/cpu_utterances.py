@@ -39,6 +39,7 @@ from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest
 from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.settings import Machine, Settings
+from cosyvoice_runtime.settings.machine import usable_cores
 from cosyvoice_runtime.voice import Voice
 from cpu import DEMO_VOICE, Variant
 from measuring.machine import provenance
@@ -202,10 +203,11 @@ def checkpoint_of(options: argparse.Namespace, folder: Path) -> Path:
 
 def prepare(variant: Variant, checkpoint: Path, folder: Path) -> Settings:
     """Settings of a variant, whose files are there."""
-    given = [f"checkpoint_dir={checkpoint}", "device=cpu", f"token2wav.backend_dir={folder / 'networks'}"]
+    given = [f"checkpoint_dir={checkpoint}", f"token2wav.backend_dir={folder / 'networks'}"]
+    machine = Machine(usable_cores(), gpu=False)
     settings = Settings.read([*given, *variant.settings])
     lm_files = folder / f"lm-{settings.tensorrt_llm.weight_format}"
-    settings = settings.with_texts({"tensorrt_llm.engine_dir": str(lm_files)}).resolved(Machine.here())
+    settings = settings.with_texts({"tensorrt_llm.engine_dir": str(lm_files)}).resolved(machine)
     if settings.tensorrt_llm.engine == "onnx":
         from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 

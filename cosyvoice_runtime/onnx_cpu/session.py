@@ -23,6 +23,8 @@ def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxrun
     options = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if own_layouts else level.ORT_ENABLE_EXTENDED
+    # A plan of memory for every length that comes would take more than it saves.
+    options.enable_mem_pattern = False
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

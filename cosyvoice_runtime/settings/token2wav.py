@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 SAME = "same"
 CUDA = "cuda"
 CPU_BATCH, GPU_BATCH = 8, 16
+CPU_SCHEDULERS = 2
+"""Of backend onnx: one utterance's calls use a core or two well, and several utterances' the others."""
 Devices = Annotated[
     str,
     Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
-    Accepted(f"cpu, cuda, cuda:N, several GPUs with commas or {AUTO}"),
+    Accepted(f"cpu, cuda, cuda:N, several of a kind with commas or {AUTO}"),
 ]
 VocoderDevices = Annotated[
     str,
@@ -53,7 +55,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
 
     device: Devices = Field(
         AUTO,
-        description="Where the networks run; each device has copies of them, and an utterance stays on one.",
+        description="Where the networks run; each device has copies of them, and an utterance stays on one. "
+        "With backend onnx, cpu,cpu is one copy for two utterances at a time; auto is that on several cores.",
     )
     vocoder_device: VocoderDevices = Field(
         SAME,
@@ -222,7 +225,9 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         backend = self.backend
         if backend == AUTO:
             backend = "onnx" if resolved_device(self.device, machine).startswith(CPU) else "torch"
-        device = CPU if backend == "onnx" and self.device == AUTO else self.device
+        device = self.device
+        if backend == "onnx" and device == AUTO:
+            device = ",".join([CPU] * min(CPU_SCHEDULERS, machine.cores))
         return self.replace(backend=backend, device=device)
 
     def resolved(self, machine: Machine) -> Self:

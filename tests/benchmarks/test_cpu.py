@@ -52,6 +52,7 @@ def test_variant_is_a_name_with_settings():
     variant = cpu.Variant.read("own:process=own,token2wav.ode_steps=6")
     assert variant.settings == ("process=own", "token2wav.ode_steps=6")
     assert variant.environment == {"COSYVOICE_PROCESS": "own", "COSYVOICE_TOKEN2WAV__ODE_STEPS": "6"}
+    assert cpu.Variant.read("two:device=cpu,cpu,threads=1").settings == ("device=cpu,cpu", "threads=1")
     with pytest.raises(ValueError, match="a b"):
         cpu.Variant.read("a b:process=own")
 

@@ -101,3 +101,21 @@ def test_times_are_torchs(steps):
 def test_biases_of_the_times_are_torchs(both):
     torchs = both[0].solver.time_biases.transpose(0, 1).numpy()
     np.testing.assert_allclose(both[1].time_biases, torchs, atol=1e-4, rtol=0)
+
+
+def test_what_is_recomputed_goes_through_the_estimator_in_parts(both, monkeypatch):
+    flow, onnx_flow = both
+    stream = OnnxFlowStream(onnx_flow, num_pages=1)
+    prompt, tokens = random_prompt(31, 0), random_tokens(25 * 2 * MOST_BLOCKS + 12, 0)
+    state = stream.open(prompt)
+    state.push(tokens, last=True)
+    frames = []
+    run = onnx_flow.estimator.run
+    monkeypatch.setattr(
+        onnx_flow,
+        "estimator",
+        SimpleNamespace(run=lambda names, inputs: frames.append(inputs["x"].shape[1]) or run(names, inputs)),
+    )
+    assert_mels_of_torch(flow, [prompt], [tokens], stream.advance([state]))
+    assert stream.recomputing == 1
+    assert max(frames) == MOST_BLOCKS * CONFIG.blockwise.chunk_frames

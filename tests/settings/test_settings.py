@@ -164,6 +164,20 @@ def test_engine_is_chosen_for_the_device_and_said(texts, machine, engine, device
 
 
 @pytest.mark.parametrize(
+    ("texts", "cores", "device"),
+    [
+        (["token2wav.backend=auto"], 2, "cpu,cpu"),
+        (["token2wav.backend=onnx"], 8, "cpu,cpu"),
+        (["token2wav.backend=onnx"], 1, "cpu"),
+        (["token2wav.backend=onnx", "token2wav.device=cpu"], 8, "cpu"),
+        (["token2wav.backend=torch"], 8, "cpu"),
+    ],
+)
+def test_several_cores_take_two_utterances_at_a_time_on_onnx_runtime(texts, cores, device):
+    assert Settings.read(texts).resolved(Machine(cores=cores, gpu=False)).token2wav.device == device
+
+
+@pytest.mark.parametrize(
     ("assignment", "limit"),
     [
         ("tensorrt_llm.device=cuda:1", "cpu with engine onnx"),
@@ -279,7 +293,7 @@ def test_toml_list_and_boolean_like_values_are_read(tmp_path):
         ("token2wav.threads=-1", r"token2wav\.threads: '-1' .*a whole number from 1 to 256 or auto"),
         ("cosyvoice2.top_p=nan", r"cosyvoice2\.top_p: 'nan' .*a number from 0\.01 to 1"),
         ("device=gpu", r"device: 'gpu' .*cpu, cuda or cuda:N or auto"),
-        ("token2wav.device=cpu,cuda", r"token2wav\.device: 'cpu,cuda' .*several GPUs with commas"),
+        ("token2wav.device=cpu,cuda", r"token2wav\.device: 'cpu,cuda' .*several of a kind with commas"),
         ("tensorrt_llm.device=cuda:0,cuda:1", r"tensorrt_llm\.device: 'cuda:0,cuda:1' "),
         ("engine=sglang", r"engine: 'sglang' .*one of torch, onnx, tensorrt_llm, vllm or auto"),
         ("hop_tokens=200", r"cosyvoice2\.hop_tokens: 200 .*at most max_hop_tokens, which is 100"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -41,30 +42,33 @@ def load_wave_service(
     """
     require_backend(settings)
     gpus = [shared.get(gpu_number(device)) for device in settings.devices]
-    ready = [
-        open_runtime(placed, None if gpu is None else gpu.parts)
-        for placed, gpu in zip(settings.on_each_device(), gpus, strict=True)
-    ]
-    for runtime, device in zip(ready, settings.devices, strict=True):
-        _show(runtime, metrics, device)
+    ready = open_runtimes(settings, [None if gpu is None else gpu.parts for gpu in gpus])
+    labels = _labels(settings.devices)
+    for runtime, label in zip(ready, labels, strict=True):
+        _show(runtime, metrics, label)
     return WaveRouter(
         [
-            start_scheduler(runtime, settings, WaveMetrics(metrics, device), gpu)
-            for runtime, device, gpu in zip(ready, settings.devices, gpus, strict=True)
+            start_scheduler(runtime, settings, WaveMetrics(metrics, label), gpu)
+            for runtime, label, gpu in zip(ready, labels, gpus, strict=True)
         ]
     )
 
 
+def open_runtimes(settings: Token2WavSettings, parts: Sequence[GpuParts | None]) -> list[WaveRuntime]:
+    """:func:`open_runtime` for each device."""
+    if settings.backend == "onnx":
+        from cosyvoice_runtime.serving.token2wav import onnx_runtime
+
+        return onnx_runtime.open_runtimes(settings)
+    return [open_runtime(each, part) for each, part in zip(settings.on_each_device(), parts, strict=True)]
+
+
 def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
-    """The networks on the one device of the settings, ready to be fast.
+    """The networks on the one device of the settings, ready to be fast; not of backend ``onnx``.
 
     Args:
         parts: of the device, which is a GPU, if turns have only the large one.
     """
-    if settings.backend == "onnx":
-        from cosyvoice_runtime.serving.token2wav import onnx_runtime
-
-        return onnx_runtime.open_runtime(settings)
     from cosyvoice_runtime.serving.token2wav import torch_runtime  # a CPU's deployment has no torch
 
     return torch_runtime.open_runtime(settings, parts)
@@ -93,6 +97,13 @@ def start_scheduler(
         runtime.turns_at_once if shared is None else min(shared.turns_at_once, runtime.turns_at_once),
         nullcontext if shared is None else shared.turn,
     )
+
+
+def _labels(devices: Sequence[str]) -> list[str]:
+    """Devices by name; those of one name are numbered."""
+    return [
+        f"{device} {number}" if devices.count(device) > 1 else device for number, device in enumerate(devices)
+    ]
 
 
 def _show(runtime: WaveRuntime, metrics: Metrics, device: str) -> None:

@@ -16,11 +16,13 @@ from cosyvoice_runtime.wave.token2wav import Token2Wav
 logger = logging.getLogger(__name__)
 
 
-def open_runtime(settings: Token2WavSettings) -> WaveRuntime:
-    """The networks, ready to be fast."""
-    token2wav = load_token2wav(settings)
-    warm_up(token2wav, 1)
-    return WaveRuntime(settings.backend, token2wav, settings.most_batch)
+def open_runtimes(settings: Token2WavSettings) -> list[WaveRuntime]:
+    """One for each scheduler, ready to be fast; they share the networks and divide the room for pages."""
+    flow, vocoder = _networks(settings)
+    schedulers = len(settings.devices)
+    ready = [_token2wav(settings, flow, vocoder, schedulers) for _ in range(schedulers)]
+    warm_up(ready[0], 1)
+    return [WaveRuntime(settings.backend, token2wav, settings.most_batch) for token2wav in ready]
 
 
 def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
@@ -29,11 +31,23 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     Raises:
         EngineFileError: the graphs are missing, or of something else than this checkpoint.
     """
+    return _token2wav(settings, *_networks(settings), schedulers=1)
+
+
+def _networks(settings: Token2WavSettings) -> tuple[OnnxFlow, OnnxVocoder]:
     config = load_config(settings.checkpoint_dir)
     directory = require_wave(settings.checkpoint_dir, settings.backend_dir)
     flow = OnnxFlow(config.flow, directory, settings.ode_steps, settings.threads)
-    room = host_room(settings.most_flow_memory)
-    pages = page_count(config.flow, OnnxFlowStream(flow, 0).pool.page_bytes, room, settings.most_flow_pages)
     vocoder = OnnxVocoder(config.vocoder, directory, settings.threads)
     logger.info("backend onnx: flow and vocoder on ONNX Runtime, %d threads each", settings.threads)
+    return flow, vocoder
+
+
+def _token2wav(
+    settings: Token2WavSettings, flow: OnnxFlow, vocoder: OnnxVocoder, schedulers: int
+) -> Token2Wav:
+    """With an equal part of the pages."""
+    room, most = host_room(settings.most_flow_memory), settings.most_flow_pages
+    page_bytes = OnnxFlowStream(flow, 0).pool.page_bytes
+    pages = page_count(flow.config, page_bytes, room // schedulers, -(-most // schedulers))
     return Token2Wav(OnnxFlowStream(flow, pages), vocoder, settings.lookahead)

@@ -49,7 +49,8 @@ def test_utterances_on_two_devices_equal_each_alone(settings, shared_token2wav, 
                 cut = chunks_of(str(row), tokens[row], [25, len(tokens[row])], "v", prompt)
                 service.submit(cut[part], wave.append)
     shown = numbers(tmp_path)
-    assert shown["pages"] == 2 * settings.max_flow_pages
+    of_each_device = settings.backend == "torch"  # else they divide those of one
+    assert shown["pages"] == settings.max_flow_pages * (2 if of_each_device else 1)
     assert shown["voice_lookups_total"] == len(waves)
     assert shown["voices"] == shown["utterances"] == 0
     for row, wave in waves.items():

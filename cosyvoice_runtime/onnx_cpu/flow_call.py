@@ -1,0 +1,188 @@
+"""One call of the flow's networks on ONNX Runtime, for several utterances at different positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_runtime.arrays import Array, Floats
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import TAIL
+from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, CpuTails, stacked_past
+from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
+from cosyvoice_runtime.wave.prompt import TokenSpan
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow
+
+HIDDEN_SCORE = np.float32(-30000.0)
+"""Added to the score of a key that a query must not see."""
+Mask = npt.NDArray[np.bool_]
+
+
+class FlowCall:
+    """One call of the networks for several utterances.
+
+    Args:
+        held: pages of each that are done; ``new``: pages for its new blocks, none to keep nothing.
+    """
+
+    def __init__(
+        self,
+        flow: OnnxFlow,
+        pool: CpuPages,
+        spans: Sequence[TokenSpan],
+        held: Sequence[Sequence[int]],
+        new: Sequence[Sequence[int]],
+    ) -> None:
+        self.flow, self.pool, self.spans, self.held, self.new = flow, pool, spans, held, new
+        self.rows, self.tokens = len(spans), max(span.count for span in spans)
+        self.before = max(map(len, held))
+        self.rate = flow.config.frames_per_token
+        self.frames = self.rate * self.tokens
+        self.counts = np.array([span.count for span in spans])
+        self.missing = np.array([self.before - len(numbers) for numbers in held])
+
+    def run(self, tails: Sequence[CpuTails]) -> tuple[Floats, list[CpuTails]]:
+        """Mel ``[B, frames, mel]`` of all rows, and their tails after it."""
+        old = (np.stack([own.tokens for own in tails]), np.stack([own.frames for own in tails]))
+        conditions, *stacks = self.encode(*old)
+        before = np.concatenate([np.stack([own.estimator[:, g] for own in tails], 1) for g in range(2)], 1)
+        mel, steps, after = self.noise(), EulerSteps(self, conditions), np.empty_like(before)
+        for step in range(self.flow.num_steps):
+            mel, after[step] = steps.take(mel, step, before[step], place=step)
+        by_row = (after[:, row :: self.rows] for row in range(self.rows))
+        return mel, [CpuTails(*own) for own in zip(*stacks, by_row, strict=True)]
+
+    def encode(self, token_tails: Floats, frame_tails: Floats) -> tuple[Floats, Floats, Floats]:
+        """Conditions of the estimator, and new tails ``[B, N]`` of both stacks."""
+        pool, lookahead = self.pool, self.flow.config.lookahead_tokens
+        tokens = np.zeros((self.rows, self.tokens + lookahead), np.int64)
+        present = np.zeros(tokens.shape, np.bool_)
+        for row, span in enumerate(self.spans):
+            tokens[row, : len(span.tokens)] = span.tokens
+            present[row, : len(span.tokens)] = True
+        inputs = {
+            "tokens": tokens,
+            "present": present,
+            "speaker": np.stack([span.prompt.speaker for span in self.spans]),
+            "visible_tokens": self.visible(pool.block),
+            "visible_frames": self.visible(pool.block_frames),
+            "ends": self.counts.astype(np.int64),
+            "token_tails": token_tails,
+            "frame_tails": frame_tails,
+        }
+        for prefix, pages in (("token_", pool.tokens), ("frame_", pool.frames)):
+            keys, values = stacked_past(pages, self.held, self.before)
+            inputs |= {f"{prefix}keys": keys, f"{prefix}values": values}
+        names = ["mu", "voice", "new_token_tails", "new_frame_tails"]
+        stores = ["new_token_keys", "new_token_values", "new_frame_keys", "new_frame_values"]
+        mu, voice, *stacks, one, two, three, four = self.flow.encoder.run([*names, *stores], inputs)
+        self._store(pool.tokens, (one, two), pool.block)
+        self._store(pool.frames, (three, four), pool.block_frames)
+        return self._conditions(mu, voice), *stacks
+
+    def _store(self, pages: Floats, new: Sequence[Floats], frames: int) -> None:
+        """Keep keys and values ``[A, B, T, H, D]``."""
+        for row, place, page, count in self.blocks(frames):
+            for side, values in enumerate(new):
+                pages[page, side, :, :count] = values[:, row, place : place + count]
+
+    def blocks(self, frames: int) -> list[tuple[int, int, int, int]]:
+        """Row, first new frame, page and frames of every new block."""
+        per_token = frames // self.pool.block
+        return [
+            (row, place * frames, page, min(frames, per_token * int(self.counts[row]) - place * frames))
+            for row, pages in enumerate(self.new)
+            for place, page in enumerate(pages)
+        ]
+
+    def _conditions(self, mu: Floats, voice: Floats) -> Floats:
+        """``[2B, frames, 3 * mel]``: all with guidance, then zeros."""
+        bins = self.flow.config.mel_bins
+        conditions = np.zeros((GUIDANCE_ROWS * self.rows, self.frames, 3 * bins), np.float32)
+        conditions[: self.rows, :, :bins] = mu
+        conditions[: self.rows, :, bins : 2 * bins] = voice[:, None]
+        for row, span in enumerate(self.spans):
+            prompt = self.flow.prompt_frames(span, self.frames)
+            conditions[row, : len(prompt), 2 * bins :] = prompt
+        return conditions
+
+    def noise(self) -> Floats:
+        """What the solver starts with, ``[B, frames, mel]``."""
+        return np.stack([self.flow.noise(span.start, self.frames) for span in self.spans])
+
+    def visible(self, block: int) -> Mask:
+        """``[B, 1, T, S + T]``: keys that exist, up to the query's own block."""
+        per_token = block // self.pool.block
+        query = np.arange(per_token * self.tokens)
+        position = self.before * block
+        key = np.arange(position + len(query))
+        ends = position + per_token * self.counts
+        exists = (key >= (self.missing * block)[:, None]) & (key < ends[:, None])
+        causal = key // block <= self.before + query[:, None] // block
+        visible: Mask = exists[:, None, None, :] & causal
+        return visible
+
+
+class EulerSteps:
+    """The solver over a call's frames.
+
+    Args:
+        conditions: as :meth:`FlowCall.encode` gives them.
+    """
+
+    def __init__(self, call: FlowCall, conditions: Floats) -> None:
+        self._call, self._pages = call, call.pool.estimator
+        self._frames, self._past = call.pool.block_frames, self._room()
+        visible = call.visible(self._frames)
+        bias = np.where(visible, np.float32(0), HIDDEN_SCORE)
+        self._inputs = {"conditions": conditions, "bias": np.concatenate([bias, bias]), "last": self._last()}
+        for index, values in enumerate(self._past):
+            self._inputs[f"{('keys', 'values')[index % 2]}.{index // 2}"] = values
+
+    def take(self, mel: Floats, step: int, tails: Floats, place: int) -> tuple[Floats, Floats]:
+        """The solution ``[B, frames, mel]`` after a step, and new tails ``[2B, 2, N]``.
+
+        Args:
+            place: of the step in the pages.
+        """
+        flow, rows, rate = self._call.flow, self._call.rows, np.float32(self._call.flow.config.cfg_rate)
+        self._gather(place)
+        own = {"x": np.concatenate([mel, mel]), "time_biases": flow.time_biases[step], "tails": tails}
+        velocity, new_tails, new = flow.estimator.run(None, self._inputs | own)
+        self._keep(new, place)
+        conditioned, unconditioned = velocity[:rows], velocity[rows:]
+        guided = (1 + rate) * conditioned - rate * unconditioned
+        return mel + flow.step_sizes[step] * guided, new_tails
+
+    def _last(self) -> Array:
+        """Row and place of each row's last two frames, counted from the two before the new ones."""
+        ends = np.tile(self._call.rate * self._call.counts, GUIDANCE_ROWS)
+        rows = np.arange(len(ends))[:, None] + np.zeros((1, TAIL), np.int64)
+        return np.stack([rows, ends[:, None] + np.arange(TAIL)], axis=2).astype(np.int64)
+
+    def _room(self) -> Floats:
+        """For keys and values of a step, ``[2A, 2B, H, S, D]``; zeros where a row has none."""
+        _, _, _, attentions, heads, frames, size = self._pages.shape
+        rows = GUIDANCE_ROWS * self._call.rows
+        return np.zeros((attentions, rows, heads, self._call.before * frames, size), np.float32)
+
+    def _gather(self, step: int) -> None:
+        call, frames = self._call, self._frames
+        for row, numbers in enumerate(call.held):
+            for place, page in enumerate(numbers, int(call.missing[row])):
+                span = slice(place * frames, (place + 1) * frames)
+                for guidance in range(GUIDANCE_ROWS):
+                    self._past[:, guidance * call.rows + row, :, span] = self._pages[page, step, guidance]
+
+    def _keep(self, new: Floats, step: int) -> None:
+        """Keep keys and values ``[2A, 2B, T, H * D]`` of a step."""
+        _, _, _, attentions, heads, frames, size = self._pages.shape
+        for row, place, page, count in self._call.blocks(frames):
+            for guidance in range(GUIDANCE_ROWS):
+                values = new[:, guidance * self._call.rows + row, place : place + count]
+                by_head = values.reshape(attentions, count, heads, size).swapaxes(1, 2)
+                self._pages[page, step, guidance, :, :, :count] = by_head
