@@ -3,10 +3,8 @@
 
     fetch_checkpoint.py OUT                       the published CosyVoice2-0.5B; without a network demo_voice/
     fetch_checkpoint.py OUT --source huggingface  or modelscope, made, or a directory of your own
-    fetch_checkpoint.py OUT --family cosyvoice3   the published Fun-CosyVoice3-0.5B
-
-    fetch_checkpoint.py OUT --family cosyvoice300m   the published CosyVoice-300M, to which whisper's
-                                                  multilingual.tiktoken must be added
+    fetch_checkpoint.py OUT --family cosyvoice3   the published Fun-CosyVoice3-0.5B, or with cosyvoice300m
+                                                  CosyVoice-300M and whisper's vocabulary from GitHub
 
 A directory that already holds a checkpoint, of any family, is left alone.
 """
@@ -14,11 +12,13 @@ A directory that already holds a checkpoint, of any family, is left alone.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import logging
 import os
 import re
 import shutil
 import sys
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -49,6 +49,22 @@ HOMES = {
 }
 
 
+class PublishedFile(NamedTuple):
+    """A file that a family needs and its checkpoint does not bring."""
+
+    url: str
+    sha256: str
+
+
+VOCABULARIES = {
+    COSYVOICE_300M: PublishedFile(
+        "https://raw.githubusercontent.com/openai/whisper/v20250625/whisper/assets/multilingual.tiktoken",
+        "b34b360dbb493e781e479794586d661700670d65564001f23024971d1f2fa126",
+    )
+}
+DOWNLOAD_TIMEOUT_S = 60
+
+
 class FetchError(CosyVoiceError):
     """The checkpoint could not be had from the source."""
 
@@ -62,6 +78,7 @@ def from_hugging_face(out: Path, family: Family) -> None:
         snapshot_download(HOMES[family].hugging_face, local_dir=out, ignore_patterns=UNUSED_FILES)
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise FetchError(f"Hugging Face can't be reached ({type(error).__name__})") from error
+    add_vocabulary(out, family)
     list_checksums(out, sums_of_hugging_face(out))
 
 
@@ -74,6 +91,26 @@ def sums_of_hugging_face(out: Path) -> dict[str, str]:
         if SHA256.fullmatch(etag):
             sums[note.relative_to(notes).as_posix().removesuffix(NOTE)] = etag
     return sums
+
+
+def add_vocabulary(out: Path, family: Family) -> None:
+    """Put the text tokenizer's vocabulary beside a checkpoint that was published without it.
+
+    Raises:
+        FetchError: it can't be had; says which file is to be put where.
+    """
+    path = out / family.vocabulary
+    if family not in VOCABULARIES or path.exists():
+        return
+    url, sha256 = VOCABULARIES[family]
+    try:
+        with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as answer:
+            content = answer.read()
+    except OSError as error:
+        raise FetchError(f"{path}: {url} can't be had ({error}): put this file there") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise FetchError(f"{path}: {url} is another file than it was: SHA-256 {sha256} is expected")
+    path.write_bytes(content)
 
 
 def list_checksums(out: Path, published: Mapping[str, str]) -> None:
@@ -92,6 +129,7 @@ def from_model_scope(out: Path, family: Family) -> None:
         snapshot_download(HOMES[family].model_scope, local_dir=str(out), ignore_file_pattern=UNUSED_FILES)
     except Exception as error:  # its errors have no common base
         raise FetchError(f"ModelScope can't be reached ({type(error).__name__})") from error
+    add_vocabulary(out, family)
     list_checksums(out, {})
 
 

@@ -80,6 +80,11 @@ class SpeechLMConfig:
         return None
 
     @property
+    def token_rate(self) -> int:
+        """Speech tokens per second."""
+        return 25
+
+    @property
     def speaker_values(self) -> int:
         """Values of the speaker embedding that it reads; 0 where it reads none."""
         return 0

@@ -25,6 +25,7 @@ MOST_POSITIONS = 5000
 """Of the published table of relative positions."""
 SINUSOID_BASE = 10_000.0
 LAYER_NORM_EPS = 1e-12
+TOKEN_RATE = 50
 CHUNK_TOKENS, OVERLAP_TOKENS = 100, 20
 """Tokens by which a stream goes on, and those after them that its next chunk speaks again."""
 
@@ -62,6 +63,10 @@ class TransformerLMConfig(SpeechLMConfig):
         return RelativeEncoderConfig(
             self.input_width, self.hidden_size, self.num_heads, self.intermediate_size, self.num_layers
         )
+
+    @property
+    def token_rate(self) -> int:
+        return TOKEN_RATE
 
     @property
     def speaker_values(self) -> int:
@@ -242,7 +247,7 @@ def _flow(sections: Mapping[str, Section], vocoder: VocoderConfig) -> RegulatedF
     _require_same("length_regulator.channels", sections["length_regulator"]["channels"], flow["output_size"])
     require("estimator.act_fn", estimator["act_fn"] == "gelu", estimator["act_fn"], "gelu")
     rate = flow["input_frame_rate"]
-    require("flow.input_frame_rate", rate == 50, rate, "50")
+    require("flow.input_frame_rate", rate == TOKEN_RATE, rate, str(TOKEN_RATE))
     return RegulatedFlowConfig(
         token_vocab_size=flow["vocab_size"],
         token_width=flow["input_size"],

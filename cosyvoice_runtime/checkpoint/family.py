@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cosyvoice_runtime.audio.mel import MelFormat
 from cosyvoice_runtime.checkpoint.pronunciation import UNITS
 from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, END_OF_PROMPT, SPECIAL_TOKENS
-from cosyvoice_runtime.checkpoint.whisper_tokens import WHISPER_TOKENS
+from cosyvoice_runtime.checkpoint.whisper_tokens import LANGUAGE_TAGS, WHISPER_TOKENS
 
 QWEN2_VOCABULARY = "CosyVoice-BlankEN/vocab.json"
 
@@ -29,6 +29,7 @@ class Family:
         vocabulary: file of the text tokenizer.
         has_qwen2: whether the speech LM is a Qwen2, with that one's configuration and tokenizer.
         special_tokens: of the text tokenizer, in the order of their ids.
+        language_tags: those of them that a text may begin with, to say its language.
         mel: of the prompt.
         prompt_frames_per_token: to which a prompt's tokens and mel are cut; None where the flow stretches
             tokens to whatever mel there is.
@@ -48,6 +49,7 @@ class Family:
     vocabulary: str
     has_qwen2: bool
     special_tokens: tuple[str, ...]
+    language_tags: tuple[str, ...]
     mel: MelFormat
     prompt_frames_per_token: int | None
     reads_speaker: bool
@@ -80,6 +82,7 @@ COSYVOICE2 = Family(
     vocabulary=QWEN2_VOCABULARY,
     has_qwen2=True,
     special_tokens=SPECIAL_TOKENS,
+    language_tags=(),
     mel=MelFormat(),
     prompt_frames_per_token=2,
     reads_speaker=False,
@@ -97,6 +100,7 @@ COSYVOICE3 = Family(
     vocabulary=QWEN2_VOCABULARY,
     has_qwen2=True,
     special_tokens=COSYVOICE3_TOKENS,
+    language_tags=(),
     mel=MelFormat(high_hz=12_000.0),
     prompt_frames_per_token=2,
     reads_speaker=False,
@@ -114,6 +118,7 @@ COSYVOICE_300M = Family(
     vocabulary="multilingual.tiktoken",
     has_qwen2=False,
     special_tokens=WHISPER_TOKENS,
+    language_tags=LANGUAGE_TAGS,
     mel=MelFormat(sample_rate=22_050, hop=256, fft_size=1024),
     prompt_frames_per_token=None,
     reads_speaker=True,

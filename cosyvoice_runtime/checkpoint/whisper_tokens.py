@@ -118,10 +118,11 @@ LANGUAGES = [
 TASKS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
 MOMENTS = 1501
 """Of the time stamps, 0.02 s apart."""
+LANGUAGE_TAGS = tuple(f"<|{code}|>" for code in LANGUAGES)
 WHISPER_TOKENS = (
     "<|endoftext|>",
     "<|startoftranscript|>",
-    *(f"<|{code}|>" for code in LANGUAGES),
+    *LANGUAGE_TAGS,
     *(f"<|{task}|>" for task in TASKS),
     *(f"<|{0.02 * moment:.2f}|>" for moment in range(MOMENTS)),
 )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm.prompt import PromptPart, num_positions
-from cosyvoice_runtime.lm.sampling import NOT_FINITE, Barred, SamplerState, SamplingOptions
+from cosyvoice_runtime.lm.sampling import NOT_FINITE, RUNAWAY_S, Barred, SamplerState, SamplingOptions
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 
 
@@ -180,6 +180,11 @@ class Generation:
         if self.finish_reason is None:
             self.finish_reason, self.error = reason, error
 
+    @property
+    def _runaway_span(self) -> int:
+        given = self._options.runaway_span
+        return RUNAWAY_S * self._config.token_rate if given is None else given
+
     def _open_stream(self) -> TextStream:
         if self.stream is None or self.stream.ended:
             raise InvalidInput("text", "further text", "the text of this utterance is complete")
@@ -188,7 +193,7 @@ class Generation:
     def _append(self, token: int) -> None:
         self.tokens.append(token)
         self.unfed = True
-        if is_runaway(self.tokens, self._options.runaway_span, self._options.runaway_period):
+        if is_runaway(self.tokens, self._runaway_span, self._options.runaway_period):
             self.finish(FinishReason.REPETITION)
         elif len(self.tokens) >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)

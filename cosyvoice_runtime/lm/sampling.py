@@ -41,6 +41,10 @@ _RANGES: dict[str, tuple[type, float, float]] = {
 }
 
 
+RUNAWAY_S = 4
+"""Seconds of one short cycle of tokens after which nothing else is expected."""
+
+
 @dataclass(frozen=True)
 class SamplingOptions:
     """Sampling and length limits; the defaults are those of CosyVoice2's own inference.
@@ -61,8 +65,9 @@ class SamplingOptions:
         ceiling: most tokens that there is room for: the derived limit is lowered to it, a greater max_tokens
             is refused. None is no ceiling.
         min_ratio, max_ratio: speech tokens per text token for the derived limits.
-        runaway_span: an output whose last ``runaway_span`` tokens are one short cycle is ended. The
-            default of 100 is 4 s at 25 Hz: pauses of 2 s, which are one token repeated, pass. 0 is never.
+        runaway_span: an output whose last ``runaway_span`` tokens are one short cycle is ended. None is as
+            many as last :data:`RUNAWAY_S`: pauses of half of it, which are one token repeated, pass. 0 is
+            never.
         runaway_period: longest such cycle.
         upstream_min_length_mask: below the minimum length forbid only the first stop id, as the published
             code does, not all of them. That is CosyVoice2's end of speech; with CosyVoice3 it is sos, so that
@@ -85,7 +90,7 @@ class SamplingOptions:
     ceiling: int | None = None
     min_ratio: float = 2.0
     max_ratio: float = 20.0
-    runaway_span: int = 100
+    runaway_span: int | None = None
     runaway_period: int = 8
     upstream_min_length_mask: bool = False
 

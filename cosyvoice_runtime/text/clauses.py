@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cosyvoice_runtime.text.language import AUTO, resolve
+from cosyvoice_runtime.text.language_tag import LanguageTags
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
 from cosyvoice_runtime.text.segment_stream import Rules, sentence_end
@@ -35,6 +36,7 @@ class ClauseStream:
     Args:
         longest: tokens or characters, as the rules count them.
         pronounced: what becomes of a clause in a language when it leaves.
+        tags: of which one may begin the text; every clause then begins with it.
     """
 
     def __init__(
@@ -44,8 +46,11 @@ class ClauseStream:
         longest: int,
         language: str = AUTO,
         pronounced: Pronounced = as_it_is,
+        tags: LanguageTags | None = None,
     ) -> None:
         resolve("", language)
+        self._tags = tags or LanguageTags()
+        self._tag = ""
         self._normaliser = normaliser
         self._rules = rules
         self._longest = longest
@@ -60,6 +65,7 @@ class ClauseStream:
     def push(self, text: str) -> list[Clause]:
         """Take more text; return the clauses that are complete now."""
         self._raw += text
+        self._read_tag()
         clauses: list[Clause] = []
         while cut := self._cut():
             clauses += self._take(cut, last=False)
@@ -70,6 +76,14 @@ class ClauseStream:
         clauses = list(self._take(len(self._raw), last=True))
         self._spaces, self._begins = "", True
         return clauses
+
+    def _read_tag(self) -> None:
+        """Until something of the text has left, it may turn out to begin with a tag."""
+        tagged = self._tags.part(self._raw)
+        if tagged.tag and not self._taken:
+            self._taken = self._raw[: len(self._raw) - len(tagged.words)]
+            self._tag, self._raw = tagged.tag, tagged.words
+            self._asked_language = tagged.language(self._asked_language)
 
     def _cut(self) -> int:
         """Length of the first clause; 0 if it isn't complete yet."""
@@ -99,7 +113,7 @@ class ClauseStream:
         texts = list(filter(is_speakable, bounds))
         for number, clause in enumerate(texts, 1):
             self._spoken = len(self._taken) if number == len(texts) else self._spoken
-            yield Clause(self._pronounced(clause, language), self._spoken)
+            yield Clause(self._tag + self._pronounced(clause, language), self._spoken)
 
     def _language(self, cut: int) -> str:
         """Language of the text up to ``cut`` characters from here."""

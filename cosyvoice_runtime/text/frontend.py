@@ -10,6 +10,7 @@ from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text.clauses import ClauseStream
 from cosyvoice_runtime.text.language import AUTO, counts_characters
+from cosyvoice_runtime.text.language_tag import LanguageTags
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.normalise import Mode, Normaliser
 from cosyvoice_runtime.text.polyphones import as_it_is, pronounced
@@ -75,6 +76,7 @@ class TextFrontEnd:
         self.family = family
         self._normaliser = Normaliser(normaliser, special_pattern(family.special_tokens), lexicon)
         self._pronounced = pronounced if polyphones else as_it_is
+        self._tags = LanguageTags(family.language_tags)
         self._cached_segments = lru_cache(cached_texts)(self._segments)
         self._cached_normalised = lru_cache(cached_texts)(self._normalised)
 
@@ -132,11 +134,13 @@ class TextFrontEnd:
             InvalidInput: ``language`` is neither ``auto`` nor a language tag.
         """
         longest = self._limits.hard or LONGEST_CLAUSE
-        return ClauseStream(self._normaliser, self._rules, longest, language, self._pronounced)
+        return ClauseStream(self._normaliser, self._rules, longest, language, self._pronounced, self._tags)
 
     def _segments(self, text: str, language: str) -> tuple[str, ...]:
         instruction, words = self._parted(text)
-        return tuple(instruction + segment for segment in self._segments_of_words(words, language))
+        tagged = self._tags.part(words)
+        segments = self._segments_of_words(tagged.words, tagged.language(language))
+        return tuple(instruction + tagged.tag + segment for segment in segments)
 
     def _segments_of_words(self, text: str, language: str) -> list[str]:
         normalised = self._normaliser(text, language)
@@ -152,7 +156,8 @@ class TextFrontEnd:
 
     def _normalised(self, text: str, language: str) -> str:
         instruction, words = self._parted(text)
-        return instruction + self._normaliser(words, language)
+        tagged = self._tags.part(words)
+        return instruction + tagged.tag + self._normaliser(tagged.words, tagged.language(language))
 
     def _parted(self, text: str) -> tuple[str, str]:
         """The instruction that a checkpoint needs, up to ``<|endofprompt|>``, and the words after it."""

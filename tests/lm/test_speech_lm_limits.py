@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.lm.generation import TokenLimits, is_runaway
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.making import architecture, architecture_cosyvoice300m
+from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits, is_runaway
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 DEFAULT = SamplingOptions()
@@ -23,12 +26,18 @@ def test_given_limits_stand() -> None:
     assert TokenLimits.of(SamplingOptions(min_tokens=0, max_tokens=9), 7) == (0, 9)
 
 
-def test_pause_of_two_seconds_is_no_runaway() -> None:
-    tokens = [*range(60), *[42] * 50]
-    assert not any(
-        is_runaway(tokens[:end], DEFAULT.runaway_span, DEFAULT.runaway_period)
-        for end in range(len(tokens) + 1)
-    )
+@pytest.mark.parametrize(
+    "config", [architecture.TINY, architecture_cosyvoice300m.TINY], ids=["25 Hz", "50 Hz"]
+)
+def test_pause_of_two_seconds_is_no_runaway_and_one_of_four_is(config: ModelConfig) -> None:
+    speech_lm = config.speech_lm
+    generation = Generation(speech_lm, SamplingOptions(seed=0), (), TokenLimits(0, 1000), feed=[])
+    for token in [*range(60), *[42] * (2 * speech_lm.token_rate)]:
+        generation.accept(token)
+    assert generation.finish_reason is None
+    for _ in range(2 * speech_lm.token_rate):
+        generation.accept(42)
+    assert generation.finish_reason is FinishReason.REPETITION
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(0, 7))

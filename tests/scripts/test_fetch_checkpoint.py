@@ -117,6 +117,50 @@ def test_published_checkpoint_is_fetched_without_what_is_not_read_and_checked(
         fetching.fetch(out, source, family)
 
 
+@pytest.fixture
+def published_without_vocabulary(fetching: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(_repository: str, local_dir: Path, **_: object) -> None:
+        make_checkpoint(local_dir, "tiny", seed=0, family="cosyvoice300m")
+        for name in ("SHA256SUMS", COSYVOICE_300M.vocabulary):
+            (Path(local_dir) / name).unlink()
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+
+
+def test_vocabulary_that_a_family_is_published_without_is_fetched_too(
+    fetching: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    published_without_vocabulary: None,
+) -> None:
+    whole = make_checkpoint(tmp_path / "made", "tiny", seed=0, family="cosyvoice300m")
+    vocabulary = whole / COSYVOICE_300M.vocabulary
+    there = fetching.PublishedFile(vocabulary.as_uri(), sha256_of(vocabulary))
+    monkeypatch.setitem(fetching.VOCABULARIES, COSYVOICE_300M, there)
+    fetching.fetch(tmp_path / "fetched", "huggingface", COSYVOICE_300M)
+    assert (tmp_path / "fetched" / COSYVOICE_300M.vocabulary).read_bytes() == vocabulary.read_bytes()
+    assert read_checksums(tmp_path / "fetched")[COSYVOICE_300M.vocabulary] == sha256_of(vocabulary)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_vocabulary_that_cannot_be_had_or_is_another_is_told(
+    fetching: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    published_without_vocabulary: None,
+    exists: bool,
+) -> None:
+    other = tmp_path / "other"
+    if exists:
+        other.write_bytes(b"another file")
+    there = fetching.PublishedFile(other.as_uri(), "0" * 64)
+    monkeypatch.setitem(fetching.VOCABULARIES, COSYVOICE_300M, there)
+    said = "is another file" if exists else "put this file there"
+    with pytest.raises(fetching.FetchError, match=f"multilingual.tiktoken: file://.* {said}"):
+        fetching.fetch(tmp_path / "fetched", "huggingface", COSYVOICE_300M)
+    assert not (tmp_path / "fetched" / COSYVOICE_300M.vocabulary).exists()
+
+
 def test_a_source_that_is_none_is_named(fetching: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(fetching.FetchError, match="nowhere is neither a directory nor one of auto,"):
         fetching.fetch(tmp_path / "checkpoint", "nowhere")

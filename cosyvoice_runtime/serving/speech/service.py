@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 LOOK_FOR_CLIENTS_S = 0.1
 """Time between two looks whether clients are still there: Triton has no way to be told."""
 MEASURED_TEXT = "How fast this machine speaks says how many may speak at a time, so that nobody waits."
-MEASURED_TOKENS = 100
-"""Longest utterance that the speed is measured with: four seconds."""
+MEASURED_S = 4
+"""Longest utterance that the speed is measured with."""
 
 
 class ServedStages(Stages, Protocol):
@@ -176,7 +176,8 @@ class SpeechService:
             CosyVoiceError: a stage fails, or there is no voice to speak with.
         """
         voice = await asyncio.to_thread(self._voices.default)
-        most = min(MEASURED_TOKENS, self._sampling.ceiling or MEASURED_TOKENS)
+        most = MEASURED_S * self._hop.token_rate
+        most = min(most, self._sampling.ceiling or most)
         sampling = dataclasses.replace(self._sampling, max_tokens=most)
         text = self._front_end.family.instructed(MEASURED_TEXT)
         request = SpeechRequest(text, voice, seed=0, sampling=sampling, streaming=self._streaming)
@@ -265,7 +266,7 @@ class SpeechService:
 
     def _second_chunk_s(self) -> float:
         """Seconds from the first chunk to the second: as of late, or as the machine is shared now."""
-        next_s = self._hop.hop_tokens / self._hop.token_rate
+        next_s = max(self._hop.hop_tokens, self._hop.block_tokens) / self._hop.token_rate
         return max(self._admission.expected_s(next_s), self._second.expected_s)
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
