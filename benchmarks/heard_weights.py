@@ -14,12 +14,9 @@ only their mean over many says something. It comes with its standard error.
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -36,13 +33,10 @@ from cosyvoice_runtime.onnx_cpu.lm_files import WEIGHT_FORMATS, LmFiles
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.request import lm_prompts
 from measuring.heard import RATE, Recogniser, distance, words
-from measuring.machine import ROOT, provenance
+from measuring.machine import ROOT
+from measuring.paired import Row, Task, compared, measured, tasks, tell
 
 DEMO_VOICE = ROOT / "demo_voice"
-FEWEST_WORDS = 5
-Row = dict[str, Any]
-Task = tuple[int, str]
-"""A seed and a sentence."""
 
 
 class Listener:
@@ -102,20 +96,8 @@ def spoken(lm: OnnxSpeechLM, prompt: Prompt, options: SamplingOptions) -> list[i
 
 def summary(rows: Sequence[Row]) -> Row:
     """Word error rates, their difference and its standard error."""
-    count = sum(row["words"] for row in rows)
-    rates = {key: sum(row["errors"][key] for row in rows) / count for key in WEIGHT_FORMATS}
-    difference = rates["int8"] - rates["float32"]
-    left = [row["errors"]["int8"] - row["errors"]["float32"] - difference * row["words"] for row in rows]
-    error = stdev(left) / len(rows) ** 0.5 / mean(row["words"] for row in rows)
     longer = sum(row["tokens"]["int8"] for row in rows) / sum(row["tokens"]["float32"] for row in rows)
-    return {
-        "utterances": len(rows),
-        "words": count,
-        "word_error_rate": rates,
-        "difference": difference,
-        "standard_error": error,
-        "tokens_of_int8_by_float32": longer,
-    }
+    return {**compared(rows, "float32", "int8"), "tokens_of_int8_by_float32": longer}
 
 
 def main() -> None:
@@ -133,29 +115,14 @@ def main() -> None:
         "--json", type=Path, help="file for the figures and all rows, as far as they have come"
     )
     options = parser.parse_args()
-    texts = [
-        text for text in json.loads(options.script.read_text("utf-8")) if len(text.split()) >= FEWEST_WORDS
-    ]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    chosen = texts[: options.sentences]
-    tasks = [(seed * len(texts) + place, text) for seed in seeds for place, text in enumerate(chosen)]
-    rows: list[Row] = []
+    todo = tasks(options.script, options.sentences, seeds)
     with tempfile.TemporaryDirectory() as folder:
         for name in WEIGHT_FORMATS:
             export_lm(options.checkpoint, Path(folder) / name, name)
         begun = options.checkpoint, Path(folder), options.ode_steps
-        with multiprocessing.get_context("spawn").Pool(options.processes, begin, begun) as pool:
-            for row in pool.imap_unordered(listen, tasks):
-                rows.append(row)
-                if len(rows) % 20 == 0 or len(rows) == len(tasks):
-                    tell(rows, options.json)
-
-
-def tell(rows: Sequence[Row], path: Path | None) -> None:
-    print(json.dumps(summary(rows)), flush=True)
-    if path:
-        report = {**summary(rows), "rows": rows, **provenance()}
-        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        for rows in measured(begin, begun, listen, todo, options.processes):
+            tell(summary(rows), rows, options.json)
 
 
 if __name__ == "__main__":

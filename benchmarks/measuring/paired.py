@@ -1,0 +1,64 @@
+"""Sentences that are spoken in two ways: work in processes, and what of the difference is chance."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from measuring.machine import provenance
+
+FEWEST_WORDS = 5
+Row = dict[str, Any]
+Task = tuple[int, str]
+"""A seed and a sentence."""
+
+
+def tasks(script: Path, sentences: int, seeds: Sequence[int]) -> list[Task]:
+    """The first sentences of a list in JSON that have some words, read with each seed."""
+    texts = [text for text in json.loads(script.read_text("utf-8")) if len(text.split()) >= FEWEST_WORDS]
+    return [
+        (seed * len(texts) + place, text) for seed in seeds for place, text in enumerate(texts[:sentences])
+    ]
+
+
+def measured(
+    begin: Callable[..., None],
+    begun: tuple[Any, ...],
+    listen: Callable[[Task], Row],
+    todo: Sequence[Task],
+    processes: int,
+) -> Iterator[list[Row]]:
+    """The rows so far, now and then, and at the end."""
+    rows: list[Row] = []
+    with multiprocessing.get_context("spawn").Pool(processes, begin, begun) as pool:
+        for row in pool.imap_unordered(listen, todo):
+            rows.append(row)
+            if len(rows) % 20 == 0 or len(rows) == len(todo):
+                yield rows
+
+
+def compared(rows: Sequence[Row], before: str, after: str) -> Row:
+    """Word error rates of the two ways, their difference and its standard error."""
+    count = sum(row["words"] for row in rows)
+    rates = {key: sum(row["errors"][key] for row in rows) / count for key in (before, after)}
+    difference = rates[after] - rates[before]
+    left = [row["errors"][after] - row["errors"][before] - difference * row["words"] for row in rows]
+    return {
+        "utterances": len(rows),
+        "words": count,
+        "word_error_rate": rates,
+        "difference": difference,
+        "standard_error": stdev(left) / len(rows) ** 0.5 / mean(row["words"] for row in rows),
+    }
+
+
+def tell(summary: Row, rows: Sequence[Row], path: Path | None) -> None:
+    """Print the figures, and write them with all rows."""
+    print(json.dumps(summary), flush=True)
+    if path:
+        text = json.dumps({**summary, "rows": list(rows), **provenance()}, indent=1)
+        path.write_text(text + "\n", encoding="utf-8")
