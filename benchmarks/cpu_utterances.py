@@ -121,7 +121,7 @@ class Speakers:
 def random_voice(flow: FlowConfig) -> Voice:
     """Of random speech tokens and mel."""
     random, tokens = np.random.default_rng(0), PROMPT_S * flow.token_rate
-    mel = 2 * random.standard_normal((flow.frames_per_token * tokens, flow.mel_bins)) - 6
+    mel = 2 * random.standard_normal((flow.frames(tokens), flow.mel_bins)) - 6
     return Voice(
         "0" * 64,
         "",

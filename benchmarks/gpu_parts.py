@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
-from cosyvoice_runtime.pipeline.token2wav import Token2Wav
 
 from cosyvoice_runtime.cuda_graphs import CapturedGraph, CudaGraphCapture
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
@@ -28,6 +27,7 @@ from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
+from cosyvoice_runtime.serving.token2wav.torch_runtime import TorchToken2Wav
 from fused_step import SIZES, Step, random_lm
 from stages import machine, random_voice
 from token2wav_chunks import FIRST, SECOND, load
@@ -47,7 +47,7 @@ class Turns:
         stream: in which they are computed, and were captured.
     """
 
-    def __init__(self, token2wav: Token2Wav, utterances: int, stream: torch.cuda.Stream) -> None:
+    def __init__(self, token2wav: TorchToken2Wav, utterances: int, stream: torch.cuda.Stream) -> None:
         self._token2wav, self._utterances, self._stream = token2wav, utterances, stream
         self._chunks = 0
         with torch.inference_mode(), torch.cuda.stream(stream):
@@ -128,7 +128,7 @@ def shown(times: Sequence[float]) -> str:
 
 
 def measure(
-    token2wav: Token2Wav,
+    token2wav: TorchToken2Wav,
     pairs: Sequence[tuple[int, int]],
     streams: tuple[torch.cuda.Stream, torch.cuda.Stream],
     place: str,
@@ -137,7 +137,7 @@ def measure(
     for_steps, for_turns = streams
     rows = sorted({utterances for _, utterances in pairs})
     with torch.inference_mode(), torch.cuda.stream(for_turns):
-        solver = FusedSolver.of(token2wav.flow.flow)
+        solver = FusedSolver.of(token2wav.torch_flow.flow)
         token2wav.capture(CallBuckets(rows, (1,), (16,)), CudaGraphCapture(DEVICE, for_turns), solver)
     for sequences, utterances in pairs:
         steps, turns = Steps(sequences, for_steps), Turns(token2wav, utterances, for_turns)
@@ -173,7 +173,8 @@ def main() -> None:
     most = max(utterances for _, utterances in options.pairs)
     pages = (most + 1) * (CHUNKS + 2 + PROMPT_TOKENS // SECOND)
     token2wav = load("full", "float16", "cuda", pages, 10)
-    token2wav.vocoder.fuse(FusedDecoder.of(token2wav.vocoder.decoder))
+    hift = token2wav.torch_vocoder.hift
+    hift.fuse(FusedDecoder.of(hift.decoder))
     print(f"{machine('cuda')}\n\n| multiprocessors of steps; turns | sequences; utterances", end="")
     print(" | step alone | turn alone | step beside | turn beside |\n|---|---|---|---|---|---|")
     whole = torch.cuda.Stream(DEVICE), torch.cuda.Stream(DEVICE)

@@ -40,7 +40,7 @@ from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest
 from cosyvoice_runtime.pipeline.request import derived_seed, lm_prompts
 from cosyvoice_runtime.settings import Machine, Settings
-from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text import TextFrontEnd, read_tokenizer
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
@@ -82,11 +82,14 @@ class FrontEnd:
         extractors = Extractors(layout, threads)
         self.sample_rate = load_config(checkpoint).vocoder.sample_rate
         self.family = layout.family
-        self._tokenizer = TextTokenizer(layout.vocabulary.parent, self.family.special_tokens)
+        self._tokenizer = read_tokenizer(layout)
         self._text = TextFrontEnd(self._tokenizer, family=self.family)
         self.make_voice: Callable[[Audio, str], Voice] = extractors.voice
         self.speakers: Mapping[str, Voice] = import_speakers(
-            load_speakers(layout), self._tokenizer.decode, extractors.checkpoint_id
+            load_speakers(layout),
+            self._tokenizer.decode,
+            extractors.checkpoint_id,
+            self.family.prompt_frames_per_token,
         )
 
     def prompts(self, text: str, voice: Voice) -> Sequence[Prompt]:

@@ -194,8 +194,8 @@ class Synthesizer:
 
 def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:
     if first_hop is None:
-        return hop
-    return dataclasses.replace(hop, min_first_tokens=first_hop, cut_prompts=True)
+        return dataclasses.replace(hop, cut_from_tokens=None)
+    return dataclasses.replace(hop, min_first_tokens=first_hop, cut_from_tokens=0)
 
 
 def _iterate(spoken: AsyncGenerator[AudioChunk, None], heard: Playback) -> Iterator[AudioChunk]:

@@ -64,6 +64,10 @@ class Playback:
 MORE_THAN_ANY = 1_000_000
 """Tokens that no utterance has."""
 
+CUT_FROM_S = 5.0
+"""Of a reference: a fifth of it is cut at most. A third of two to three seconds costs 1.1 +- 1.0 points of
+word errors, and of likeness nothing that shows (``benchmarks/heard_prompts.py``)."""
+
 
 @dataclass(frozen=True)
 class HopPolicy:
@@ -80,8 +84,8 @@ class HopPolicy:
         hop_tokens: tokens of a chunk when the client is about to run dry.
         max_hop_tokens: tokens of a chunk when the client is well supplied.
         token_rate: tokens per second.
-        cut_prompts: whether a longer prompt is cut at its start, so that the first chunk needs no more than
-            ``min_first_tokens``.
+        cut_from_tokens: prompts of so many tokens and more are cut at their start, so that the first chunk
+            needs no more than ``min_first_tokens``; None for none.
         fixed_chunks: whether an utterance sounds different with other chunks. They then begin after the
             prompt.
 
@@ -95,11 +99,11 @@ class HopPolicy:
     hop_tokens: int
     max_hop_tokens: int
     token_rate: int
-    cut_prompts: bool = False
+    cut_from_tokens: int | None = None
     fixed_chunks: bool = False
 
     def __post_init__(self) -> None:
-        if self.cut_prompts and self.fixed_chunks:
+        if self.cut_from_tokens is not None and self.fixed_chunks:
             raise InvalidInput("cut_prompts", True, "this checkpoint's chunks don't depend on the prompt")
 
     @classmethod
@@ -112,7 +116,7 @@ class HopPolicy:
             hop_tokens=settings.hop_tokens,
             max_hop_tokens=settings.max_hop_tokens,
             token_rate=flow.token_rate,
-            cut_prompts=settings.cut_prompts,
+            cut_from_tokens=_cut_from_tokens(flow, settings.cut_prompts),
             fixed_chunks=flow.fixed_chunks,
         )
 
@@ -139,7 +143,9 @@ class HopPolicy:
 
     def flow_voice(self, voice: Voice) -> Voice:
         """A voice as the flow gets it, with its prompt cut if that is wanted."""
-        return cut_prompt(voice, self.block_tokens, self.min_first_tokens) if self.cut_prompts else voice
+        if self.cut_from_tokens is None or len(voice.speech_tokens) < self.cut_from_tokens:
+            return voice
+        return cut_prompt(voice, self.block_tokens, self.min_first_tokens)
 
     def first_tokens(self, prompt_tokens: int) -> int:
         """New tokens that the first chunk needs."""
@@ -156,6 +162,12 @@ class HopPolicy:
         """First block boundary at or after ``end`` new tokens."""
         prompt_tokens = 0 if self.fixed_chunks else prompt_tokens
         return -(-(prompt_tokens + end) // self.block_tokens) * self.block_tokens - prompt_tokens
+
+
+def _cut_from_tokens(flow: FlowConfig, cut_prompts: str) -> int | None:
+    if cut_prompts == "auto":
+        return None if flow.fixed_chunks else round(CUT_FROM_S * flow.token_rate)
+    return 0 if cut_prompts == "true" else None
 
 
 class TokenFeed:

@@ -90,10 +90,10 @@ class CosyVoice2Settings(ModelSettings):
         description="Fewest speech tokens of the first chunk, of which the vocoder holds 0.42 s back; "
         "auto is 12 with token2wav on a GPU, 0.06 s heard, and 18, 0.3 s, on a CPU.",
     )
-    cut_prompts: Flag = Field(
-        False,
-        description="Start a longer reference up to 1 s later in token2wav, "
-        "for a first chunk of just first_hop_tokens.",
+    cut_prompts: Literal["auto", "true", "false"] = Field(
+        AUTO,
+        description="Start a reference up to 1 s later in token2wav, for a first chunk of just "
+        "first_hop_tokens; auto does so with references of 5 s and more.",
     )
     head_start: Flag = Field(
         True,

@@ -8,15 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soxr
 from speaking import TIMEOUT_S, assert_same_audio, client, recording, spoken
 
-from cosyvoice_client import AsyncSpeechClient, Reference, RefusedError, SpeechRequest
+from cosyvoice_client import AsyncSpeechClient, AudioChunk, Reference, RefusedError, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
+from cosyvoice_front.server_client import SpeechServer
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.pipeline import Synthesizer
+from cosyvoice_runtime.settings import FrontSettings
 from cosyvoice_runtime.supervisor import Server
 
 RATE = 22_050
@@ -101,6 +104,24 @@ def test_speed_is_heard_in_streams_too(server, synthesizer, streaming):
     plain = in_process(synthesizer, CASES["speaker"], streaming=False)
     assert abs(len(samples) - len(plain) / 2) <= 256
     assert_same_audio(samples, in_process(synthesizer, CASES["speaker"], speed=2.0, streaming=streaming))
+
+
+def test_front_speaks_at_the_rate_of_openais_api(server, synthesizer):
+    async def heard() -> list[AudioChunk]:
+        upstream = AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S)
+        front = SpeechServer(upstream, FrontSettings())
+        try:
+            return [chunk async for chunk in front.speak(asked(CASES["speaker"]), "front")]
+        finally:
+            await front.close()
+
+    chunks = asyncio.run(asyncio.wait_for(heard(), TIMEOUT_S))
+    assert {chunk.sample_rate for chunk in chunks} == {24_000}
+    samples = np.concatenate([chunk.samples for chunk in chunks])
+    expected = soxr.resample(in_process(synthesizer, CASES["speaker"]), RATE, 24_000)
+    assert abs(len(samples) - len(expected)) <= 1
+    both = min(len(samples), len(expected))
+    assert np.corrcoef(samples[:both], expected[:both])[0, 1] > 0.99
 
 
 def test_text_in_pieces_is_spoken_clause_by_clause(server, synthesizer):

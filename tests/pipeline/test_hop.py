@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
+from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice300m import TINY as FIXED
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.voice import Voice
 
 CONFIG = TINY.flow
 POLICY = HopPolicy(25, 3, 10, 25, 100, 25)
@@ -27,6 +31,23 @@ def test_first_chunk_goes_out_at_the_first_boundary_that_is_far_enough(prompt):
     assert POLICY.first_tokens(prompt) == needed
     first = needed - POLICY.lookahead_tokens
     assert POLICY.min_first_tokens <= first < POLICY.min_first_tokens + 25
+
+
+@pytest.mark.parametrize(
+    ("cut_prompts", "tokens", "left"),
+    [("auto", 124, 124), ("auto", 130, 107), ("true", 30, 7), ("false", 300, 300)],
+)
+def test_long_references_are_cut_for_an_early_first_chunk(cut_prompts, tokens, left):
+    hop = HopPolicy.of(CONFIG, CosyVoice2Settings(cut_prompts=cut_prompts, first_hop_tokens=18))
+    mel, embedding = np.zeros((2 * tokens, 80), np.float32), np.ones(4, np.float32)
+    voice = Voice("0" * 64, "", np.zeros(tokens, np.int32), mel, embedding, "c" * 64)
+    flow_voice = hop.flow_voice(voice)
+    assert len(flow_voice.speech_tokens) == left
+    assert cut_prompts == "false" or left == tokens or hop.first_tokens(left) == 18 + hop.lookahead_tokens
+
+
+def test_chunks_that_do_not_depend_on_the_prompt_leave_it_whole():
+    assert HopPolicy.of(FIXED.flow, CosyVoice2Settings()).cut_from_tokens is None
 
 
 def test_less_lookahead_sends_the_first_chunk_sooner():

@@ -20,7 +20,7 @@ from cosyvoice_runtime.voice import Voice
 
 SAMPLE_RATE = 24_000
 HOP = HopPolicy(25, 3, 10, 25, 100, 25)
-CUT = HopPolicy(25, 3, 10, 25, 100, 25, cut_prompts=True)
+CUT = HopPolicy(25, 3, 10, 25, 100, 25, cut_from_tokens=0)
 Groups = list[TokenGroup | Exception]
 
 

@@ -156,7 +156,7 @@ def test_vocabulary_that_cannot_be_had_or_is_another_is_told(
     there = fetching.PublishedFile(other.as_uri(), "0" * 64)
     monkeypatch.setitem(fetching.VOCABULARIES, COSYVOICE_300M, there)
     said = "is another file" if exists else "put this file there"
-    with pytest.raises(fetching.FetchError, match=f"multilingual.tiktoken: file://.* {said}"):
+    with pytest.raises(fetching.FetchError, match=rf"multilingual\.tiktoken: file://.* {said}"):
         fetching.fetch(tmp_path / "fetched", "huggingface", COSYVOICE_300M)
     assert not (tmp_path / "fetched" / COSYVOICE_300M.vocabulary).exists()
 

@@ -49,6 +49,7 @@ class SpeechLmModel:
             settings.engine,
             end_of_prompt_id(layout),
             config.speaker_values,
+            config.interleaves_text,
         )
         weights = settings.weight_format if settings.engine == "onnx" else settings.dtype
         engine = {"engine": settings.engine, "weights": weights}

@@ -139,6 +139,7 @@ class RequestReader:
         end_of_prompt: text id with which an instruction ends that is fed before text that comes in pieces;
             None for a speech LM without such instructions.
         speaker_values: of the speaker embedding that the speech LM reads; 0 for one that reads none.
+        interleaves_text: whether the speech LM takes text between its speech.
     """
 
     vocabulary: MergedVocabulary
@@ -147,6 +148,7 @@ class RequestReader:
     engine: str = "torch"
     end_of_prompt: int | None = None
     speaker_values: int = 0
+    interleaves_text: bool = True
 
     def read(
         self,
@@ -191,6 +193,9 @@ class RequestReader:
             raise InvalidInput(
                 "text_open", True, f"{limit}; {' and '.join(TAKE_OPEN_TEXT)} take it in pieces"
             )
+        if not self.interleaves_text:
+            limit = "the checkpoint's speech LM was not trained on text between speech"
+            raise InvalidInput("text_open", True, limit)
         if not request_id:
             raise InvalidInput("request_id", request_id, "the id that further text will name")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,10 +14,20 @@ NEWEST = 0.3
 
 
 class TurnSize(NamedTuple):
-    """Turns of one size take about as long."""
+    """Turns of one size take about as long: they are the same captured call.
+
+    Attributes:
+        rows: utterances, up to the next power of two.
+        units: of the longest row, in which chunks may be cut.
+    """
 
     rows: int
-    longest: int
+    units: int
+
+    @classmethod
+    def of(cls, tokens: Sequence[int], unit_tokens: int) -> TurnSize:
+        """Of rows with so many tokens."""
+        return cls(1 << (len(tokens) - 1).bit_length(), -(-max(tokens) // unit_tokens))
 
 
 @dataclass
@@ -60,8 +71,9 @@ class TurnPace:
 
     def launched(self, size: TurnSize | None, begun_s: float, now: float) -> None:
         """A turn's launch began and is done; without a size, nobody knows how long the turn takes."""
-        spent_s = now - begun_s
-        self._launch_s = max(spent_s, _averaged(self._launch_s, spent_s))
+        if size is not None:
+            spent_s = now - begun_s
+            self._launch_s = max(spent_s, _averaged(self._launch_s, spent_s))
         self._turns.append(TurnUnderWay(size, begun_s, ahead=bool(self._turns)))
 
     def ended(self, now: float) -> float:

@@ -235,7 +235,7 @@ class WaveScheduler:
         outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares])
         turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
         with self._wake:
-            self._pace.launched(turn.size, begun_s, self._clock())
+            self._pace.launched(turn.size(self._unit_tokens), begun_s, self._clock())
         self._launched.put(turn)
 
     def _finish_turns(self) -> None:
@@ -269,7 +269,7 @@ class WaveScheduler:
         turn.held.close()
         with self._wake:
             took_s = self._pace.ended(self._clock())
-            if turn.size is not None:
+            if not turn.of_new_voice:
                 self._budget.learn(turn.tokens(self._on_gpu), took_s)
             self._wake.notify()
         self._on_turn(took_s)

@@ -86,12 +86,11 @@ class LaunchedTurn:
     of_new_voice: bool
     held: ExitStack
 
-    @property
-    def size(self) -> TurnSize | None:
+    def size(self, unit_tokens: int) -> TurnSize | None:
         """None where turns of one size differ."""
         if self.of_new_voice:
             return None
-        return TurnSize(len(self.shares), max(share.tokens for share in self.shares))
+        return TurnSize.of([share.tokens for share in self.shares], unit_tokens)
 
     def tokens(self, on_gpu: bool) -> int:
         """Tokens of the turn, as its plan counts them."""

@@ -54,6 +54,37 @@ def test_instruction_of_a_text_in_pieces_stands_before_the_transcript():
     assert reader.read([83, 4, 5, 84], fields, "a").prompt == Prompt((), (4, 5))
 
 
+def test_speaker_is_part_of_the_prompt_and_takes_a_position():
+    reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=10, speaker_values=3)
+    fields = {"request_output_len": 4}
+    assert reader.read(IDS, fields, speaker=()).prompt.speaker == ()
+    with pytest.raises(InvalidInput, match="request_output_len: 4 is not accepted; at most 3, the room"):
+        reader.read(IDS, fields, speaker=(1.0, 0.0, -1.0))
+    read = reader.read(IDS, {"request_output_len": 3}, speaker=(1.0, 0.0, -1.0))
+    assert read.prompt == Prompt((4, 5), prompt_speech=(0, 29), speaker=(1.0, 0.0, -1.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "speaker", "said"),
+    [
+        (0, (1.0,), "'1 values' is not accepted; this speech LM reads none"),
+        (3, (1.0, 2.0), "'2 values' is not accepted; 3 values"),
+        (3, (1.0, float("nan"), 2.0), "'NaN, infinity or zeros alone' is not accepted"),
+        (3, (0.0, 0.0, 0.0), "'NaN, infinity or zeros alone' is not accepted"),
+    ],
+)
+def test_what_is_no_speaker_of_this_speech_lm_is_refused(values, speaker, said):
+    reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=60, speaker_values=values)
+    with pytest.raises(InvalidInput, match=f"prompt_spk_embedding: {said}"):
+        reader.read(IDS, {"request_output_len": 20}, speaker=speaker)
+
+
+def test_speech_lm_that_reads_whole_texts_alone_takes_no_pieces():
+    reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=60, interleaves_text=False)
+    with pytest.raises(InvalidInput, match=r"text_open: True is not accepted; .* was not trained on text"):
+        reader.read([83, 84], {"request_output_len": 20, "text_open": True}, "a")
+
+
 def test_shortest_prompt_can_be_read():
     assert read_prompt(VOCABULARY.shortest_prompt, VOCABULARY) == Prompt((0,))
 

@@ -6,7 +6,7 @@ import pytest
 
 from cosyvoice_runtime.serving.token2wav.pace import MARGIN_S, TurnPace, TurnSize
 
-SIZE, OTHER = TurnSize(4, 25), TurnSize(5, 25)
+SIZE, OTHER = TurnSize(4, 1), TurnSize(8, 1)
 
 
 def pace_that_knows(took_s: float, launch_s: float = 0.0, at_once: int = 2) -> TurnPace:
@@ -63,6 +63,23 @@ def test_turn_that_the_last_had_ended_before_counts_from_its_own_launch():
     pace.ended(1.05)
     pace.launched(SIZE, 1.2, 1.21)
     assert pace.ended(1.26) == pytest.approx(0.06)
+
+
+def test_sizes_are_those_of_captured_calls():
+    assert TurnSize.of([25], 25) == (1, 1)
+    assert TurnSize.of([3, 25, 0], 25) == TurnSize.of([25, 25, 25, 1], 25) == (4, 1)
+    assert TurnSize.of([25] * 9, 25) == TurnSize.of([1] * 15 + [25], 25) == (16, 1)
+    assert TurnSize.of([26, 1], 25) == (2, 2)
+
+
+def test_launch_of_a_new_voice_says_nothing_about_others():
+    pace = pace_that_knows(0.05, launch_s=0.01)
+    pace.launched(None, 1.0, 1.5)
+    pace.ended(1.6)
+    pace.launched(SIZE, 2.0, 2.0)
+    delay = pace.delay(2.0)
+    assert delay is not None
+    assert delay >= 0.05 - 0.01 - MARGIN_S
 
 
 def test_one_slow_launch_is_expected_again_until_faster_ones_follow():
