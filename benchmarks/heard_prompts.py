@@ -13,7 +13,6 @@ how alike the voice is to the prompt's: the cosine of their speaker embeddings.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -31,10 +30,8 @@ from cosyvoice_runtime.pipeline.flow_prompt import cut_prompt
 from cosyvoice_runtime.pipeline.request import lm_prompts
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from measuring.heard import RATE, Recogniser, distance, words
-from measuring.machine import ROOT
-from measuring.paired import Row, Task, compared, measured, tasks, tell
+from measuring.paired import Row, Task, compared, measured, parser, tasks, tell
 
-DEMO_VOICE = ROOT / "demo_voice"
 WHOLE, CUT = "whole", "cut"
 
 
@@ -113,19 +110,9 @@ def summary(rows: Sequence[Row]) -> Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--checkpoint", type=Path, default=DEMO_VOICE)
-    parser.add_argument("--script", type=Path, default=DEMO_VOICE / "held_out.json")
-    parser.add_argument("--sentences", type=int, default=100)
-    parser.add_argument("--seeds", type=int, default=1, help="readings of each sentence")
-    parser.add_argument("--first-hop", type=int, default=12, help="new tokens of the first chunk")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument(
-        "--json", type=Path, help="file for the figures and all rows, as far as they have come"
-    )
-    options = parser.parse_args()
+    asked = parser(__doc__ or "")
+    asked.add_argument("--first-hop", type=int, default=12, help="new tokens of the first chunk")
+    options = asked.parse_args()
     todo = tasks(options.script, options.sentences, range(options.seeds))
     begun = options.checkpoint, options.first_hop
     for rows in measured(begin, begun, listen, todo, options.processes):

@@ -13,7 +13,6 @@ only their mean over many says something. It comes with its standard error.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,10 +32,7 @@ from cosyvoice_runtime.onnx_cpu.lm_files import WEIGHT_FORMATS, LmFiles
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.request import lm_prompts
 from measuring.heard import RATE, Recogniser, distance, words
-from measuring.machine import ROOT
-from measuring.paired import Row, Task, compared, measured, tasks, tell
-
-DEMO_VOICE = ROOT / "demo_voice"
+from measuring.paired import Row, Task, compared, measured, parser, tasks, tell
 
 
 class Listener:
@@ -101,20 +97,10 @@ def summary(rows: Sequence[Row]) -> Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--checkpoint", type=Path, default=DEMO_VOICE)
-    parser.add_argument("--script", type=Path, default=DEMO_VOICE / "held_out.json")
-    parser.add_argument("--sentences", type=int, default=100)
-    parser.add_argument("--seeds", type=int, default=1, help="readings of each sentence")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--ode-steps", type=int, default=10, help="of the flow")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument(
-        "--json", type=Path, help="file for the figures and all rows, as far as they have come"
-    )
-    options = parser.parse_args()
+    asked = parser(__doc__ or "")
+    asked.add_argument("--first-seed", type=int, default=0)
+    asked.add_argument("--ode-steps", type=int, default=10, help="of the flow")
+    options = asked.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     todo = tasks(options.script, options.sentences, seeds)
     with tempfile.TemporaryDirectory() as folder:

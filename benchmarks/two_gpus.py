@@ -38,7 +38,6 @@ from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
-from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk
 from cosyvoice_runtime.serving.token2wav.load import open_runtime, start_scheduler
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter
@@ -48,6 +47,7 @@ from cosyvoice_runtime.voice import Voice
 from measuring.figures import spread
 from measuring.machine import provenance
 from measuring.report import table
+from measuring.streamed_stages import spoken
 
 PROMPT_TOKENS, TEXT_TOKENS, SPEECH_TOKENS = 62, 20, 100
 """A reference of 2.5 s, a sentence, and 4 s of speech."""
@@ -121,19 +121,8 @@ class TwoProcesses:
         settings: WaveSettings,
         cushion_s: float,
     ) -> Floats:
-        voice, loop = settings.voice, asyncio.get_running_loop()
-        prompt = PromptTensors(voice.speech_tokens, voice.prompt_mel, voice.speaker_embedding)
-        done: asyncio.Future[Any] = loop.create_future()
-        chunk = WaveChunk(
-            utterance_id, list(tokens), position, last, voice.key, settings.noise_seed, 1.0, prompt,
-            cushion_s=cushion_s,
-        )  # fmt: skip
         assert self.router is not None
-        self.router.submit(chunk, lambda outcome: loop.call_soon_threadsafe(done.set_result, outcome))
-        outcome = await done
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+        return await spoken(self.router, utterance_id, tokens, position, last, settings, cushion_s)
 
     def drop(self, utterance_id: str) -> None:
         """Nobody leaves early here."""

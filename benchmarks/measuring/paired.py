@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
@@ -9,12 +10,29 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from measuring.machine import provenance
+from measuring.machine import ROOT, provenance
 
+DEMO_VOICE = ROOT / "demo_voice"
 FEWEST_WORDS = 5
 Row = dict[str, Any]
 Task = tuple[int, str]
 """A seed and a sentence."""
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """The options that such a measurement has."""
+    found = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("--checkpoint", type=Path, default=DEMO_VOICE)
+    found.add_argument("--script", type=Path, default=DEMO_VOICE / "held_out.json")
+    found.add_argument("--sentences", type=int, default=100)
+    found.add_argument("--seeds", type=int, default=1, help="readings of each sentence")
+    found.add_argument("--processes", type=int, default=2)
+    found.add_argument(
+        "--json", type=Path, help="file for the figures and all rows, as far as they have come"
+    )
+    return found
 
 
 def tasks(script: Path, sentences: int, seeds: Sequence[int]) -> list[Task]:

@@ -15,10 +15,39 @@ from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors, WaveChunk
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
+from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
 from cosyvoice_runtime.settings import Settings
 
 QUEUE = 64
+
+
+async def spoken(
+    token2wav: WaveRouter,
+    utterance_id: str,
+    tokens: Sequence[int],
+    position: int,
+    last: bool,
+    settings: WaveSettings,
+    cushion_s: float,
+) -> Floats:
+    """What token2wav makes of a chunk, as `Stages.wave` gives it."""
+    voice, loop = settings.voice, asyncio.get_running_loop()
+    prompt = PromptTensors(voice.speech_tokens, voice.prompt_mel, voice.speaker_embedding)
+    chunk = WaveChunk(
+        utterance_id, list(tokens), position, last, prompt.key, settings.noise_seed,
+        prompt=prompt, cushion_s=cushion_s,
+    )  # fmt: skip
+    found: asyncio.Future[WaveOutcome] = loop.create_future()
+
+    def deliver(outcome: WaveOutcome) -> None:
+        loop.call_soon_threadsafe(found.set_result, outcome)
+
+    token2wav.submit(chunk, deliver)
+    outcome = await found
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 class StreamedStages:
@@ -56,22 +85,7 @@ class StreamedStages:
         settings: WaveSettings,
         cushion_s: float,
     ) -> Floats:
-        voice, loop = settings.voice, asyncio.get_running_loop()
-        prompt = PromptTensors(voice.speech_tokens, voice.prompt_mel, voice.speaker_embedding)
-        chunk = WaveChunk(
-            utterance_id, list(tokens), position, last, prompt.key, settings.noise_seed,
-            prompt=prompt, cushion_s=cushion_s,
-        )  # fmt: skip
-        found: asyncio.Future[WaveOutcome] = loop.create_future()
-
-        def deliver(outcome: WaveOutcome) -> None:
-            loop.call_soon_threadsafe(found.set_result, outcome)
-
-        self._token2wav.submit(chunk, deliver)
-        outcome = await found
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+        return await spoken(self._token2wav, utterance_id, tokens, position, last, settings, cushion_s)
 
     def drop(self, utterance_id: str) -> None:
         self._token2wav.submit(WaveChunk.forgetting(utterance_id), lambda _: None)
