@@ -4,8 +4,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 FAMILY="${FAMILY:-cosyvoice2}"
-PUBLISHED=CosyVoice2-0.5B
-[[ "$FAMILY" != cosyvoice3 ]] || PUBLISHED=Fun-CosyVoice3-0.5B
+case "$FAMILY" in
+  cosyvoice3) PUBLISHED=Fun-CosyVoice3-0.5B ;;
+  cosyvoice300m) PUBLISHED=CosyVoice-300M ;;
+  *) PUBLISHED=CosyVoice2-0.5B ;;
+esac
 CHECKPOINT="${CHECKPOINT:-checkpoints/$PUBLISHED}"
 SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
@@ -48,7 +51,7 @@ need() { # need FILE STAGE: stop unless an earlier stage has made the file
 }
 
 need_checkpoint() { # of any family; what can't be done with it, the scripts say
-  [[ -e "$CHECKPOINT/cosyvoice3.yaml" ]] || need "$CHECKPOINT/cosyvoice2.yaml" 0
+  [[ -e "$CHECKPOINT/cosyvoice3.yaml" || -e "$CHECKPOINT/cosyvoice.yaml" ]] || need "$CHECKPOINT/cosyvoice2.yaml" 0
 }
 
 find_server() { # find_server http|grpc: where the settings say that it listens, unless the options say it

@@ -239,7 +239,6 @@ class ChunkedToken2Wav:
 
     def _advance(self, state: ChunkedState) -> Tensor:
         waves = []
-        # An utterance whose whole length is known at once is one chunk, as the published code speaks offline.
         while not self._whole(state) and len(state.waiting) >= self._chunk_tokens:
             waves.append(self._chunk(state, state.waiting[: self._chunk_tokens], last=False))
             del state.waiting[: self._hop_tokens]
@@ -249,7 +248,11 @@ class ChunkedToken2Wav:
         return torch.cat(waves) if waves else torch.zeros(0, device=self.vocoder.device)
 
     def _whole(self, state: ChunkedState) -> bool:
-        return state.last and state.overlap is None
+        """Whether it is one chunk: its whole length is known at once, or its chunks could not be faded.
+
+        The first is how the published code speaks offline.
+        """
+        return state.speed != 1.0 or (state.last and state.overlap is None)
 
     def _chunk(self, state: ChunkedState, tokens: Sequence[int], *, last: bool) -> Tensor:
         noise = state.draws.flow(
@@ -272,8 +275,9 @@ class ChunkedToken2Wav:
         return mel[:, : -self.regulated.overlap_frames]
 
     def _vocode(self, state: ChunkedState, mel: Tensor, last: bool) -> Tensor:
-        if last and state.held is None and state.speed != 1.0:
-            mel = F.interpolate(mel[None], size=int(mel.shape[1] / state.speed), mode="linear")[0]
+        if state.speed != 1.0:
+            frames = max(int(mel.shape[1] / state.speed), 1)
+            mel = F.interpolate(mel[None], size=frames, mode="linear")[0]
         start = state.draws.vocoder(mel.shape[1]).to(self.vocoder.device)
         wave, source = self._wave(mel, start, None if state.held is None else state.held.source)
         if state.held is not None:

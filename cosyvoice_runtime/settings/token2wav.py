@@ -227,7 +227,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
             backend = "onnx" if resolved_device(self.device, machine).startswith(CPU) else "torch"
         device = self.device
         if backend == "onnx" and device == AUTO:
-            device = ",".join([CPU] * min(CPU_SCHEDULERS, machine.cores))
+            schedulers = CPU_SCHEDULERS if self.vocoder_device == SAME else 1
+            device = ",".join([CPU] * min(schedulers, machine.cores))
         return self.replace(backend=backend, device=device)
 
     def resolved(self, machine: Machine) -> Self:

@@ -145,6 +145,15 @@ def test_engine_in_a_setting_comes_before_the_variable(profile):
 
 
 @pytest.mark.parametrize("profile", PROFILES)
+def test_each_family_has_a_checkpoint_directory_of_its_own_unless_one_is_named(profile):
+    def directory(**variables: str) -> str:
+        return server(profile, variables)["environment"]["CHECKPOINT"]
+
+    assert directory(FAMILY="cosyvoice300m") == ""  # run.sh names it
+    assert directory(CHECKPOINT="checkpoints/demo_voice") == "checkpoints/demo_voice"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
 def test_settings_file_is_in_the_image(profile):
     path = server(profile)["environment"]["COSYVOICE_SETTINGS"]
     assert not Path(path).is_absolute()

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cosyvoice_runtime.checkpoint.family import FAMILIES
+
 ROOT = Path(__file__).resolve().parents[2]
 INSTRUCTION = "You are a helpful assistant.<|endofprompt|>"
 PYTHON = f"""#!/bin/sh
@@ -91,11 +93,23 @@ def test_what_cosyvoice3_needs_stands_before_the_texts(checkout, arguments, said
 
 
 @pytest.mark.parametrize(
-    ("family", "published"), [("cosyvoice2", "CosyVoice2-0.5B"), ("cosyvoice3", "Fun-CosyVoice3-0.5B")]
+    ("family", "published"),
+    [
+        ("cosyvoice2", "CosyVoice2-0.5B"),
+        ("cosyvoice3", "Fun-CosyVoice3-0.5B"),
+        ("cosyvoice300m", "CosyVoice-300M"),
+    ],
 )
 def test_family_is_fetched_to_a_directory_of_its_name(checkout, family, published):
     [line] = called(checkout, "0", FAMILY=family, CHECKPOINT="")
     assert line == f"scripts/fetch_checkpoint.py checkpoints/{published} --source auto --family {family}"
+
+
+@pytest.mark.parametrize("stage", ["1", "2", "6"])
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_checkpoint_of_any_family_is_found(checkout, family, stage):
+    (checkout / "checkpoint/cosyvoice2.yaml").rename(checkout / "checkpoint" / family.config_file)
+    assert called(checkout, stage)
 
 
 def test_demo_serves_when_it_is_told_to(checkout):

@@ -171,6 +171,7 @@ def test_engine_is_chosen_for_the_device_and_said(texts, machine, engine, device
         (["token2wav.backend=onnx"], 8, "cpu,cpu"),
         (["token2wav.backend=onnx"], 1, "cpu"),
         (["token2wav.backend=onnx", "token2wav.device=cpu"], 8, "cpu"),
+        (["token2wav.backend=auto", "token2wav.vocoder_device=cpu"], 8, "cpu"),
         (["token2wav.backend=torch"], 8, "cpu"),
     ],
 )

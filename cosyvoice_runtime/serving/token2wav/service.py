@@ -327,6 +327,7 @@ class WaveService:
             self._voices.release(utterance.voice)
 
     def _drop_idle(self) -> None:
+        self._utterances.touch(name for turn in self._turns for name in turn)
         for name in self._utterances.idle():
             logger.warning("utterance %s is dropped: nobody called for it", name)
             self._drop(name)

@@ -100,6 +100,22 @@ def test_stream_is_heard_in_its_schedule_beside_others(scheduler, runtime, voice
         assert np.array_equal(np.concatenate(one), expected)
 
 
+def test_other_speed_is_heard_when_the_tokens_come_in_pieces(scheduler, voice):
+    pieces = [
+        chunk("u", voice, TOKENS[:130], last=False, speed=2.0),
+        chunk("u", voice, TOKENS[130:], 130, speed=2.0),
+    ]
+    whole = chunk("whole", voice, TOKENS, speed=2.0)
+    first, second, expected = outcomes(scheduler, [*pieces, whole])
+    assert len(first) == 0
+    assert np.array_equal(second, expected)
+
+
+def test_shortest_utterance_has_a_frame_at_the_highest_speed(scheduler, voice):
+    [wave] = outcomes(scheduler, [chunk("u", voice, TOKENS[:1], speed=2.0)])
+    assert len(wave) == FRAME
+
+
 def test_voice_is_known_after_its_first_utterance(scheduler, voice):
     [first] = outcomes(scheduler, [chunk("first", voice, TOKENS[:30])])
     known = WaveChunk("known", TOKENS[:30], 0, True, voice.key, 7)

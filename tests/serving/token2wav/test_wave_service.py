@@ -203,6 +203,14 @@ def test_utterance_called_for_in_time_is_not_idle_however_long_it_lasts(service,
         assert results(service, chunk("a", [position], position)) == [[position]]
 
 
+def test_utterance_is_not_idle_while_it_is_computed_however_long_that_takes(service, clock):
+    outcomes = service.launch([chunk("a", [1, 2])])
+    clock.now += IDLE_S + 1
+    service.sweep()
+    assert [outcome.tolist() for outcome in outcomes()] == [[1, 2]]
+    assert results(service, chunk("a", [3], 2)) == [[3]]
+
+
 def test_timer_drops_the_last_idle_utterance_without_any_call(waves, voices):
     opened, dropped = threading.Event(), threading.Event()
 
