@@ -104,7 +104,7 @@ class WaveScheduler:
         Raises:
             InvalidInput: the chunk says something impossible.
             OverloadedError: too many wait.
-            CosyVoiceError: the GPU is lost.
+            CosyVoiceError: the GPU is lost, or the scheduler has ended.
         """
         moments.note("token2wav has the chunk")
         chunk.check()
@@ -163,6 +163,7 @@ class WaveScheduler:
             while True:
                 jobs = self._first_jobs()
                 if self._closed and not jobs:
+                    self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return []
                 delay_s = self._pace.delay(self._clock()) if jobs else None
                 if delay_s is not None and delay_s <= 0:

@@ -221,6 +221,13 @@ def test_waiting_chunks_are_told(waves, outcomes):
     assert told == [1, 0]
 
 
+def test_chunk_that_comes_after_the_end_is_refused(scheduler, waves, outcomes):
+    run(scheduler, waves)
+    with pytest.raises(CosyVoiceError, match="token2wav has ended"):
+        scheduler.submit(chunk("late", [1]), outcomes.of("late"))
+    assert outcomes.delivered == []
+
+
 class FragileService(WaveService):
     """Breaks where a name says so, and for that utterance alone where it can know it."""
 
