@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.settings.model import FlowLookahead, ModelSettings, require_order, whole_or_exact
-from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
+from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag, FlagOrAuto
 
 if TYPE_CHECKING:
     from typing import Self
@@ -90,7 +90,7 @@ class CosyVoice2Settings(ModelSettings):
         description="Fewest speech tokens of the first chunk, of which the vocoder holds 0.42 s back; "
         "auto is 12 with token2wav on a GPU, 0.06 s heard, and 18, 0.3 s, on a CPU.",
     )
-    cut_prompts: Literal["auto", "true", "false"] = Field(
+    cut_prompts: FlagOrAuto = Field(
         AUTO,
         description="Start a reference up to 1 s later in token2wav, for a first chunk of just "
         "first_hop_tokens; auto does so with references of 5 s and more.",

@@ -35,7 +35,7 @@ def test_first_chunk_goes_out_at_the_first_boundary_that_is_far_enough(prompt):
 
 @pytest.mark.parametrize(
     ("cut_prompts", "tokens", "left"),
-    [("auto", 124, 124), ("auto", 130, 107), ("true", 30, 7), ("false", 300, 300)],
+    [("auto", 124, 124), ("auto", 130, 107), ("true", 30, 7), (True, 30, 7), ("false", 300, 300)],
 )
 def test_long_references_are_cut_for_an_early_first_chunk(cut_prompts, tokens, left):
     hop = HopPolicy.of(CONFIG, CosyVoice2Settings(cut_prompts=cut_prompts, first_hop_tokens=18))
