@@ -95,6 +95,11 @@ class CosyVoice2Settings(ModelSettings):
         description="Start a reference up to 1 s later in token2wav, for a first chunk of just "
         "first_hop_tokens; auto does so with references of 5 s and more.",
     )
+    grammars_at_start: FlagOrAuto = Field(
+        AUTO,
+        description="Read what numbers are called in Chinese and English when the model starts "
+        "(0.3 s, 41 MiB), not when the first one comes; auto does so with token2wav on a GPU.",
+    )
     head_start: Flag = Field(
         True,
         description="Hold the first chunk back while the second would otherwise come too late: "

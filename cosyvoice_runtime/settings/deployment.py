@@ -167,11 +167,17 @@ def _shares(section: TensorrtLlmSettings | ExtractorSettings, token2wav: Token2W
 
 
 def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> CosyVoice2Settings:
-    """How short a first chunk may be: a GPU has the next one ready sooner than a short one is heard."""
-    if cosyvoice2.first_hop_tokens:
-        return cosyvoice2
+    """How speech begins.
+
+    A GPU has the next chunk ready sooner than a short first one is heard, and a listener who waits for 50 ms
+    should not wait for a grammar of 300. Where memory is short, grammars are read when they are needed.
+    """
     on_gpu = all(gpu_number(device) is not None for device in token2wav.devices)
-    return cosyvoice2.replace(first_hop_tokens=GPU_FIRST_HOP if on_gpu else cosyvoice2.first_hop)
+    first_hop = cosyvoice2.first_hop_tokens or (GPU_FIRST_HOP if on_gpu else cosyvoice2.first_hop)
+    at_start = cosyvoice2.grammars_at_start
+    if at_start == AUTO:
+        at_start = "true" if on_gpu else "false"
+    return cosyvoice2.replace(first_hop_tokens=first_hop, grammars_at_start=at_start)
 
 
 def _on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:

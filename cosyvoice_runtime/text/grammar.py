@@ -72,6 +72,10 @@ class Grammar:
             logger.info("no reading for %s, left to the number rules", shorten(expression))
         return words.strip() or expression
 
+    def load(self) -> None:
+        """Read the files, if that has not been done."""
+        self._grammars()
+
     def _grammars(self) -> tuple[Any, Any]:
         with self._lock:
             if self._loaded is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text import chinese, chinese_numbers, english, japanese
-from cosyvoice_runtime.text.grammar import Grammar
+from cosyvoice_runtime.text.grammar import Grammar, Language
 from cosyvoice_runtime.text.language import AUTO, resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.rules import Read, apply
@@ -52,8 +53,17 @@ class Normaliser:
         self.mode = mode
         self.special = special
         self._lexicon = lexicon or Lexicon()
-        self._readers = _readers(mode)
+        self._grammars: dict[str, Grammar] = (
+            {language: Grammar(language) for language in get_args(Language)} if mode == "wetext" else {}
+        )
+        self._readers = _readers(mode, self._grammars)
         self._without_reader: set[str] = set()
+
+    def read_grammars(self, languages: Collection[str]) -> None:
+        """Read the grammars of these languages now, where the mode has any."""
+        for language, grammar in self._grammars.items():
+            if language in languages:
+                grammar.load()
 
     def __call__(self, text: str, language: str = AUTO) -> str:
         """The normalised text.
@@ -118,14 +128,14 @@ class Normaliser:
         return words[0] + "".join(token + part for token, part in zip(tokens, words[1:], strict=True))
 
 
-def _readers(mode: Mode) -> dict[str, Read]:
+def _readers(mode: Mode, grammars: Mapping[str, Grammar]) -> dict[str, Read]:
     """What reads numbers and the like in words, by language."""
     if mode == "none":
         return {}
     if mode == "rules":
         return {"en": partial(apply, english.number_rules())}
     return {
-        "zh": partial(chinese_numbers.read_numbers, library=Grammar("zh")),
-        "ja": partial(japanese.read_numbers, library=Grammar("ja")),
-        "en": partial(english.read_expressions, rules=english.expression_rules(Grammar("en"))),
+        "zh": partial(chinese_numbers.read_numbers, library=grammars["zh"]),
+        "ja": partial(japanese.read_numbers, library=grammars["ja"]),
+        "en": partial(english.read_expressions, rules=english.expression_rules(grammars["en"])),
     }

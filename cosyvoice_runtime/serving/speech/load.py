@@ -108,7 +108,10 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
     if settings.lexicon != "none":
         lexicon = Lexicon.read(Path(settings.lexicon), family.special_tokens)
         logger.info("%s has %d words that are spoken as something else is", settings.lexicon, len(lexicon))
-    return TextFrontEnd(tokenizer, family=family, lexicon=lexicon, polyphones=settings.polyphones)
+    front_end = TextFrontEnd(tokenizer, family=family, lexicon=lexicon, polyphones=settings.polyphones)
+    if settings.grammars_at_start == "true":
+        front_end.read_grammars(("zh", "en"))
+    return front_end
 
 
 def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLMConfig | None:
