@@ -32,7 +32,7 @@ from cosyvoice_runtime.speed import check_speed
 from cosyvoice_runtime.transfer import Fetch
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
-from cosyvoice_runtime.wave.any_token2wav import UNDIVIDED
+from cosyvoice_runtime.wave.any_token2wav import MORE_THAN_ANY
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
@@ -179,7 +179,7 @@ class ChunkedToken2Wav:
     @property
     def unit_tokens(self) -> int:
         """What comes last in one push is one chunk, so no push is cut."""
-        return UNDIVIDED
+        return MORE_THAN_ANY
 
     @property
     def fused_vocoder(self) -> bool:

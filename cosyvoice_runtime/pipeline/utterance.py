@@ -23,6 +23,7 @@ from cosyvoice_runtime.pipeline.stages import Stages, TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import TextPieces
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice.voice import Voice
+from cosyvoice_runtime.wave.any_token2wav import MORE_THAN_ANY
 
 UNHEARD_S = 0.05
 """Pauses within speech that are no underrun until they add up to more: a plosive's closure is as long."""
@@ -60,9 +61,6 @@ class Playback:
             self.underruns += 1
         self._end = seconds + (now if self._end is None else max(self._end, now))
 
-
-MORE_THAN_ANY = 1_000_000
-"""Tokens that no utterance has."""
 
 CUT_FROM_S = 5.0
 """Of a reference: a fifth of it is cut at most. A third of two to three seconds costs 1.1 +- 1.0 points of

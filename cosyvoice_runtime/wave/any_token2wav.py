@@ -13,8 +13,8 @@ from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
-UNDIVIDED = 1_000_000
-"""As :attr:`AnyToken2Wav.unit_tokens`: more tokens than an utterance has."""
+MORE_THAN_ANY = 1_000_000
+"""Tokens that no utterance has; as :attr:`AnyToken2Wav.unit_tokens`, a push is never cut."""
 
 
 class AnyToken2Wav(Protocol):

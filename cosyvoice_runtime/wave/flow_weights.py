@@ -9,10 +9,32 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Array
 
-_RENAMES = [
+OUTER_RENAMES = [
     (r"^spk_embed_affine_layer\.", "speaker."),
     (r"^input_embedding\.", "token_embedding."),
     (r"^encoder_proj\.", "encoder_projection."),
+]
+"""Around encoder and estimator."""
+RELATIVE_ATTENTION_RENAMES = [
+    (r"\.self_attn\.linear_([qkv])\.", r".\1."),
+    (r"\.self_attn\.linear_pos\.", ".position."),
+    (r"\.self_attn\.linear_out\.", ".out."),
+    (r"\.self_attn\.pos_bias_u$", ".content_bias"),
+    (r"\.self_attn\.pos_bias_v$", ".position_bias"),
+]
+"""Of the encoder's attention."""
+BLOCK_RENAMES = [
+    (r"\.res_conv\.", ".shortcut."),
+    (r"\.norm1\.", ".norm_attention."),
+    (r"\.norm3\.", ".norm_feed_forward."),
+    (r"\.attn1\.to_([qkv])\.", r".\1."),
+    (r"\.attn1\.to_out\.0\.", ".out."),
+    (r"\.ff\.net\.0\.proj\.", ".widen."),
+    (r"\.ff\.net\.2\.", ".narrow."),
+]
+"""Of the estimator's shortcuts and transformer blocks."""
+_RENAMES = [
+    *OUTER_RENAMES,
     (r"\b(embed|up_embed)\.out\.0\.", r"\1.linear."),
     (r"\b(embed|up_embed)\.out\.1\.", r"\1.norm."),
     (r"^encoder\.pre_lookahead_layer\.conv1\.", "encoder.look_ahead.right."),
@@ -21,11 +43,7 @@ _RENAMES = [
     (r"^encoder\.after_norm\.", "encoder.norm."),
     (r"^encoder\.encoders\.", "encoder.layers."),
     (r"^encoder\.up_encoders\.", "encoder.up_layers."),
-    (r"\.self_attn\.linear_([qkv])\.", r".\1."),
-    (r"\.self_attn\.linear_pos\.", ".position."),
-    (r"\.self_attn\.linear_out\.", ".out."),
-    (r"\.self_attn\.pos_bias_u$", ".content_bias"),
-    (r"\.self_attn\.pos_bias_v$", ".position_bias"),
+    *RELATIVE_ATTENTION_RENAMES,
     (r"\.norm_mha\.", ".norm_attention."),
     (r"\.norm_ff\.", ".norm_feed_forward."),
     (r"\.feed_forward\.w_1\.", ".widen."),
@@ -43,13 +61,7 @@ _RENAMES = [
     (r"\.block1\.block\.2\.", ".first.norm."),
     (r"\.block2\.block\.0\.", ".second.conv.window."),
     (r"\.block2\.block\.2\.", ".second.norm."),
-    (r"\.res_conv\.", ".shortcut."),
-    (r"\.norm1\.", ".norm_attention."),
-    (r"\.norm3\.", ".norm_feed_forward."),
-    (r"\.attn1\.to_([qkv])\.", r".\1."),
-    (r"\.attn1\.to_out\.0\.", ".out."),
-    (r"\.ff\.net\.0\.proj\.", ".widen."),
-    (r"\.ff\.net\.2\.", ".narrow."),
+    *BLOCK_RENAMES,
     (r"\.final_block\.block\.0\.", ".final.conv.window."),
     (r"\.final_block\.block\.2\.", ".final.norm."),
     (r"\.final_proj\.", ".projection."),

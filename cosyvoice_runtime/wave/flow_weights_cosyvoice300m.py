@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.wave.flow_weights import fused_projections, renamed
+from cosyvoice_runtime.wave.flow_weights import (
+    BLOCK_RENAMES,
+    OUTER_RENAMES,
+    RELATIVE_ATTENTION_RENAMES,
+    fused_projections,
+    renamed,
+)
 
 ENCODER_RENAMES = [
     (r"\bembed\.out\.0\.", "embed.linear."),
     (r"\bembed\.out\.1\.", "embed.norm."),
     (r"\bafter_norm\.", "norm."),
     (r"\bencoders\.", "layers."),
-    (r"\.self_attn\.linear_([qkv])\.", r".\1."),
-    (r"\.self_attn\.linear_pos\.", ".position."),
-    (r"\.self_attn\.linear_out\.", ".out."),
-    (r"\.self_attn\.pos_bias_u$", ".content_bias"),
-    (r"\.self_attn\.pos_bias_v$", ".position_bias"),
+    *RELATIVE_ATTENTION_RENAMES,
     (r"\.(?:norm_mha|norm1)\.", ".norm_attention."),
     (r"\.(?:norm_ff|norm2)\.", ".norm_feed_forward."),
     (r"\.feed_forward\.w_1\.", ".widen."),
@@ -40,21 +42,10 @@ _ESTIMATOR_RENAMES = [
     (r"\.block1\.block\.1\.", ".first.norm."),
     (r"\.block2\.block\.0\.", ".second.conv."),
     (r"\.block2\.block\.1\.", ".second.norm."),
-    (r"\.res_conv\.", ".shortcut."),
-    (r"\.norm1\.", ".norm_attention."),
-    (r"\.norm3\.", ".norm_feed_forward."),
-    (r"\.attn1\.to_([qkv])\.", r".\1."),
-    (r"\.attn1\.to_out\.0\.", ".out."),
-    (r"\.ff\.net\.0\.proj\.", ".widen."),
-    (r"\.ff\.net\.2\.", ".narrow."),
+    *BLOCK_RENAMES,
     (r"\.final_block\.block\.0\.", ".final.conv."),
     (r"\.final_block\.block\.1\.", ".final.norm."),
     (r"\.final_proj\.", ".projection."),
-]
-_OUTER_RENAMES = [
-    (r"^spk_embed_affine_layer\.", "speaker."),
-    (r"^input_embedding\.", "token_embedding."),
-    (r"^encoder_proj\.", "encoder_projection."),
 ]
 
 
@@ -66,7 +57,7 @@ def from_published(tensors: Mapping[str, Array]) -> dict[str, Array]:
     encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("encoder.")}
     others = {name: tensor for name, tensor in tensors.items() if name not in encoder}
     state = renamed(encoder, ENCODER_RENAMES)
-    state |= renamed(others, [*_OUTER_RENAMES, *_REGULATOR_RENAMES, *_ESTIMATOR_RENAMES])
+    state |= renamed(others, [*OUTER_RENAMES, *_REGULATOR_RENAMES, *_ESTIMATOR_RENAMES])
     return fused_projections({name: _of_one_tap(name, tensor) for name, tensor in state.items()})
 
 
