@@ -6,6 +6,7 @@ weights, rounded to bfloat16, and against one whose weights were never rounded.
 
     python benchmarks/fused_step.py --batch 1 16 64 --context 100 500 1500
     python benchmarks/fused_step.py --batch 1 16 64 --tune
+    python benchmarks/fused_step.py --batch 16 32 64 --tune --share 0.25    on a part of the GPU
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
+from cosyvoice_runtime.gpu_parts import GpuPart, divide
 from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.kernels.fused_step import FusedStep
 from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw, slot_draw
@@ -74,9 +76,9 @@ class Step:
     def plain(self) -> Tensor:
         return self.lm.decode_step(self.tokens, self.positions, self.view, self.span)
 
-    def drawn(self, draw: DrawSlots) -> Callable[[], Tensor]:
+    def drawn(self, draw: DrawSlots, part: GpuPart | None = None) -> Callable[[], Tensor]:
         """The fused step, and a draw of speech for each sequence."""
-        slots, step = torch.arange(len(self.tokens), device="cuda"), self.fused(True)
+        slots, step = torch.arange(len(self.tokens), device="cuda"), self.fused(True, part=part)
         tables = SlotTables(self.lm.config, len(slots), MAX_LEN, self.lm.device)
         limits = TokenLimits(MAX_LEN, MAX_LEN)
         sequences = [
@@ -86,8 +88,10 @@ class Step:
         turns = torch.full_like(slots, Turn.DRAW)
         return lambda: draw(step(), slots, turns, tables)
 
-    def fused(self, chained: bool, tiles: StepTiles | None = None) -> Callable[[], Tensor]:
-        step, view = FusedStep(self.lm, MAX_LEN, chained), self.view
+    def fused(
+        self, chained: bool, tiles: StepTiles | None = None, part: GpuPart | None = None
+    ) -> Callable[[], Tensor]:
+        step, view = FusedStep(self.lm, MAX_LEN, chained, part), self.view
         return lambda: step(self.tokens, self.positions, view, self.span, tiles)
 
 
@@ -130,25 +134,52 @@ def errors(
 
 
 def one_row(
-    config: ModelConfig, batch: int, context: int, repeats: int, chained: bool, tiles: StepTiles | None
+    config: ModelConfig,
+    batch: int,
+    context: int,
+    repeats: int,
+    chained: bool,
+    tiles: StepTiles | None,
+    part: GpuPart | None,
 ) -> dict[str, float]:
     step = Step(random_lm(config, torch.bfloat16), [context] * batch)
     step.cache.data.normal_()
-    plain = milliseconds(replayed(step.plain).replay, repeats)
+    stream = None if part is None else part.stream
     work = {
-        "fused ms": step.fused(chained, tiles),
-        "fused and drawn ms": step.drawn(slot_draw),
-        "with the draw chained ms": step.drawn(chained_slot_draw),
+        "plain ms": step.plain,
+        "fused ms": step.fused(chained, tiles, part),
+        "fused and drawn ms": step.drawn(slot_draw, part),
+        "with the draw chained ms": step.drawn(chained_slot_draw, part),
     }
-    return {
-        "plain ms": plain,
-        **{name: milliseconds(replayed(each).replay, repeats) for name, each in work.items()},
-    }
+    return {name: milliseconds(replayed(each, stream).replay, repeats) for name, each in work.items()}
 
 
 def tiles_of(columns: list[int], rows: list[int], *rest: tuple[int, ...]) -> list[StepTile]:
     """Every combination; the rest are (piece, groups, warps, ahead)."""
     return [StepTile(r, c, *other) for c, r, other in itertools.product(columns, rows, rest)]
+
+
+def streamed_candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
+    """Values to try for each field of tiles that stream their rows."""
+    columns = next(size for size in (16, 32, 64) if batch <= size or size == 64)
+
+    def tiles(rows: list[int], *rest: tuple[int, int]) -> list[StepTile]:
+        shapes = itertools.product(rows, rest)
+        return [StepTile(r, columns, piece, stages=stages) for r, (piece, stages) in shapes]
+
+    return {
+        "gated": [
+            *tiles([16, 32, 64], (128, 2), (128, 3), (128, 4), (64, 3), (64, 5)),
+            StepTile(128, columns, 64, warps=8, stages=3),
+        ],
+        "down": tiles([16, 32, 64], (128, 3), (128, 5), (256, 3), (64, 5)),
+        "qkv": tiles([16, 32], (128, 3), (128, 4), (64, 4)),
+        "out": tiles([16, 32, 64], (128, 3), (128, 5), (64, 5)),
+        "head": tiles([32, 64, 128], (128, 2), (128, 3), (64, 4)),
+        "trigger": [FIRST, EARLY, LATE],
+        "keys": [64, 128, 256],
+        "attention_warps": [2, 4, 8],
+    }
 
 
 def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
@@ -207,17 +238,17 @@ def compile_one(work: tuple[ModelConfig, int, StepTiles]) -> str:
 
 
 def variants(batch: int, best: StepTiles, fields: Sequence[str]) -> Iterator[tuple[str, StepTiles]]:
-    tried = candidates(batch)
+    tried = streamed_candidates(batch) if best.head.stages else candidates(batch)
     for name in fields or tried:
         for value in tried[name]:
             yield name, dataclasses.replace(best, **{name: value})
 
 
 def compiled(
-    config: ModelConfig, batches: list[int], fields: Sequence[str], processes: int
+    config: ModelConfig, bases: dict[int, StepTiles], fields: Sequence[str], processes: int
 ) -> dict[tuple[int, StepTiles], str]:
     """What went wrong with each variant; the compiled kernels are cached."""
-    tried = [(batch, tiles) for batch in batches for _, tiles in variants(batch, step_tiles(batch), fields)]
+    tried = [(batch, tiles) for batch, base in bases.items() for _, tiles in variants(batch, base, fields)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         problems = pool.map(compile_one, [(config, *each) for each in tried], chunksize=1)
     return dict(zip(tried, problems, strict=True))
@@ -226,22 +257,24 @@ def compiled(
 def tune(
     config: ModelConfig,
     batch: int,
+    best: StepTiles,
     problems: dict[tuple[int, StepTiles], str],
     chained: bool,
     fields: Sequence[str],
+    part: GpuPart | None,
 ) -> StepTiles:
     """The fastest tile of each kernel in turn, the others as they are."""
     step = Step(random_lm(config, torch.bfloat16), [500] * batch)
     step.cache.data.normal_()
-    best = step_tiles(batch)
+    stream = None if part is None else part.stream
     tried = [(name, tiles) for name, tiles in variants(batch, best, fields) if not problems[batch, tiles]]
-    base = fastest = milliseconds(replayed(step.fused(chained, best)).replay, 20)
-    for name in fields or candidates(batch):
+    base = fastest = milliseconds(replayed(step.fused(chained, best), stream).replay, 20)
+    for name in fields or dict.fromkeys(name for name, _ in tried):
         times: dict[StepTiles, float] = {}
         for other in (tiles for each, tiles in tried if each == name):
             tiles = dataclasses.replace(best, **{name: getattr(other, name)})
             try:
-                times[tiles] = milliseconds(replayed(step.fused(chained, tiles)).replay, 15)
+                times[tiles] = milliseconds(replayed(step.fused(chained, tiles), stream).replay, 15)
             except Exception as problem:  # tiles that don't go together
                 print(f"  {name} {getattr(tiles, name)}: {type(problem).__name__}", file=sys.stderr)
         ranked = sorted(times.items(), key=lambda pair: pair[1])
@@ -263,19 +296,28 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
     parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
+    parser.add_argument("--share", type=float, help="of the GPU that steps have; default: all")
+    parser.add_argument("--streamed", action="store_true", help="tiles of a part on the whole GPU, too")
     parser.add_argument("--fields", nargs="+", default=(), help="of the tiles to tune; default: all")
     parser.add_argument("--processes", type=int, default=16, help="that compile at a time")
     options = parser.parse_args()
     config, chained = SIZES[options.size], not options.not_chained
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False
+    part = None if options.share is None else divide(torch.device("cuda", 0), options.share).small
+    if part is not None:
+        print("on", part.multiprocessors, "multiprocessors")
+    on_part = part is not None or options.streamed
+    bases = {batch: step_tiles(batch, on_part) for batch in options.batch}
     with torch.inference_mode():
-        problems = compiled(config, options.batch, options.fields, options.processes) if options.tune else {}
-        for batch in options.batch:
-            tiles = tune(config, batch, problems, chained, options.fields) if options.tune else None
+        problems = compiled(config, bases, options.fields, options.processes) if options.tune else {}
+        for batch, base in bases.items():
+            tiles: StepTiles | None = base if options.streamed else None
+            if options.tune:
+                tiles = tune(config, batch, base, problems, chained, options.fields, part)
             print(f"batch {batch} error:", json.dumps(errors(config, batch, chained, tiles)), flush=True)
             for context in options.context:
-                result = one_row(config, batch, context, options.repeats, chained, tiles)
+                result = one_row(config, batch, context, options.repeats, chained, tiles, part)
                 print(f"batch {batch} context {context}:", json.dumps(result), flush=True)
 
 

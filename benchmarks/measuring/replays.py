@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 
-def replayed(compute: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """The computation as a CUDA graph."""
-    stream = torch.cuda.Stream()
+def replayed(compute: Callable[[], object], stream: torch.cuda.Stream | None = None) -> torch.cuda.CUDAGraph:
+    """The computation as a CUDA graph, captured in a stream: of a part of the GPU, it runs there."""
+    stream = stream or torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         compute()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.gpu_parts import GpuPart
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED
 from cosyvoice_runtime.kernels.step_attention import step_attention
 from cosyvoice_runtime.kernels.step_embed import Scaled, step_embed
@@ -20,7 +21,10 @@ from cosyvoice_runtime.lm.network import CacheView, DecoderLayer, SpeechLM
 
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
-    """Of a decoder layer: linear weights as the network has them, norms' weights and biases in float32."""
+    """Of a decoder layer: linear weights in the type of activations, norms' weights and biases in float32.
+
+    Tensor cores take both in one type; float16 holds all digits of bfloat16.
+    """
 
     attention_norm: Tensor
     qkv: Tensor
@@ -31,17 +35,22 @@ class LayerWeights:
     down: Tensor
 
     @classmethod
-    def of(cls, layer: torch.nn.Module) -> LayerWeights:
+    def of(cls, layer: torch.nn.Module, dtype: torch.dtype) -> LayerWeights:
         assert isinstance(layer, DecoderLayer)
         return cls(
             attention_norm=layer.attention_norm.weight.float(),
-            qkv=layer.attention.qkv.weight.contiguous(),
+            qkv=layer.attention.qkv.weight.to(dtype).contiguous(),
             qkv_bias=layer.attention.qkv.bias.float(),
-            out=layer.attention.output.weight.contiguous(),
+            out=layer.attention.output.weight.to(dtype).contiguous(),
             mlp_norm=layer.mlp_norm.weight.float(),
-            gate_up=layer.mlp.gate_up.weight.contiguous(),
-            down=layer.mlp.down.weight.contiguous(),
+            gate_up=layer.mlp.gate_up.weight.to(dtype).contiguous(),
+            down=layer.mlp.down.weight.to(dtype).contiguous(),
         )
+
+
+def activations_of(lm: SpeechLM) -> torch.dtype:
+    """Type of what passes between the kernels."""
+    return torch.float16 if lm.dtype == torch.bfloat16 else lm.dtype
 
 
 class StepMemory:
@@ -59,7 +68,7 @@ class StepMemory:
     def __init__(self, lm: SpeechLM, batch: int, splits: int, tiles: StepTiles) -> None:
         config, device = lm.config, lm.device
         width = config.num_heads * config.head_dim
-        activations = torch.float16 if lm.dtype == torch.bfloat16 else lm.dtype
+        activations = activations_of(lm)
 
         def empty(*shape: int, dtype: torch.dtype = activations) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
@@ -83,14 +92,17 @@ class FusedStep:
         max_len: positions of the cache.
         chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
             compute capability 9.0 and later).
+        part: of the GPU; a step in its stream divides its work for few multiprocessors.
     """
 
-    def __init__(self, lm: SpeechLM, max_len: int, chained: bool) -> None:
+    def __init__(self, lm: SpeechLM, max_len: int, chained: bool, part: GpuPart | None = None) -> None:
         config = lm.config
+        self._part = part
         self._lm, self._chained = lm, chained
-        self._layers = [LayerWeights.of(layer) for layer in lm.layers]
+        dtype = activations_of(lm)
+        self._layers = [LayerWeights.of(layer, dtype) for layer in lm.layers]
         self._norm = lm.norm.weight.float()
-        self._head = lm.head.weight.contiguous()
+        self._head = lm.head.weight.to(dtype).contiguous()
         no_bias = torch.zeros(config.speech_rows, device=lm.device)
         self._head_bias = no_bias if lm.head.bias is None else lm.head.bias.float()
         self._rotation = RotaryTable.of(max_len, config.head_dim, config.rope_theta, lm.device)
@@ -101,7 +113,7 @@ class FusedStep:
     ) -> Tensor:
         """As :meth:`SpeechLM.decode_step`."""
         batch, epsilon = len(tokens), self._lm.config.rms_norm_eps
-        tiles = tiles or step_tiles(batch)
+        tiles = tiles or step_tiles(batch, self._on_part())
         memory = StepMemory(self._lm, batch, tiles.splits(batch, span), tiles)
         chained = tiles.trigger if self._chained else NOT_CHAINED
         norms = [layer.attention_norm for layer in self._layers] + [self._norm]
@@ -115,6 +127,10 @@ class FusedStep:
             memory.for_attention, self._head, self._head_bias, epsilon, memory.logits, tiles.head, chained
         )
         return memory.logits
+
+    def _on_part(self) -> bool:
+        part = self._part
+        return part is not None and torch.cuda.current_stream(self._lm.device) == part.stream
 
     def _layer(
         self,

@@ -22,6 +22,7 @@ from cosyvoice_runtime.kernels.step_rows import (
     load_squares,
     no_sums,
     product,
+    streamed_pair,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
 
@@ -32,31 +33,38 @@ def _step_gated(
     WIDTH: tl.constexpr, INNER: tl.constexpr,
     PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-    CHAINED: tl.constexpr,
+    STAGES: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start_at_once(CHAINED)
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
-    gate_rows = load_pieces(weight, n, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
-    up_rows = load_pieces(weight, n + INNER, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
-    wait_for_previous(CHAINED)
-    a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
-    parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
-    gates = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-    ups = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-    for piece in tl.static_range(PIECES):
-        following = a
-        if piece + 1 < PIECES:  # the next inputs are on their way while these are used
-            following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
-        gates = product(a, gate_rows[piece], gates, COLUMNS)
-        ups = product(a, up_rows[piece], ups, COLUMNS)
-        a = following
+    if STAGES:
+        wait_for_previous(CHAINED)
+        parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+        known = tl.minimum(s, batch - 1)
+        gate, up = streamed_pair(weight, n, n + INNER, scaled, known, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+    else:
+        gate_rows = load_pieces(weight, n, PIECES, WIDTH, PIECE, GROUPS)
+        up_rows = load_pieces(weight, n + INNER, PIECES, WIDTH, PIECE, GROUPS)
+        wait_for_previous(CHAINED)
+        a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
+        parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+        gates = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+        ups = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+        for piece in tl.static_range(PIECES):
+            following = a
+            if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+                following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
+            gates = product(a, gate_rows[piece], gates, COLUMNS)
+            ups = product(a, up_rows[piece], ups, COLUMNS)
+            a = following
+        gate, up = added_up(gates, COLUMNS), added_up(ups, COLUMNS)
     scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
-    gate = added_up(gates, COLUMNS) * scale
-    gated = gate / (1.0 + tl.exp(-gate)) * (added_up(ups, COLUMNS) * scale) * SHRINK
+    gate *= scale
+    gated = gate / (1.0 + tl.exp(-gate)) * (up * scale) * SHRINK
     at = inner + s[:, None] * INNER + n[None, :]
     tl.store(at, gated.to(inner.dtype.element_ty), mask=inside[:, None])
 
@@ -74,7 +82,7 @@ def step_gated(
     _step_gated[(size // tile.rows, triton.cdiv(batch, tile.columns))](
         scaled.values, scaled.squares, weight, inner, batch,
         width, size, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
-        tile.rows, tile.columns, tile.piece, tile.groups, chained,
+        tile.rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

@@ -22,6 +22,7 @@ from cosyvoice_runtime.kernels.step_rows import (
     load_squares,
     no_sums,
     product,
+    streamed,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
 
@@ -32,7 +33,7 @@ def _step_head(
     WIDTH: tl.constexpr, TOKENS: tl.constexpr,
     PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-    CHAINED: tl.constexpr,
+    STAGES: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start_at_once(CHAINED)
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
@@ -40,23 +41,30 @@ def _step_head(
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
     known = tl.minimum(n, TOKENS - 1)  # the last program's rows end with the table
-    rows = load_pieces(weight, known, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
     b = tl.load(bias + known)
-    wait_for_previous(CHAINED)
-    a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
-    parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
-    sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-    for piece in tl.static_range(PIECES):
-        following = a
-        if piece + 1 < PIECES:  # the next inputs are on their way while these are used
-            following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
-        sums = product(a, rows[piece], sums, COLUMNS)
-        a = following
+    if STAGES:
+        wait_for_previous(CHAINED)
+        parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+        last = batch - 1
+        found = streamed(weight, known, scaled, tl.minimum(s, last), WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+    else:
+        rows = load_pieces(weight, known, PIECES, WIDTH, PIECE, GROUPS)
+        wait_for_previous(CHAINED)
+        a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
+        parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+        sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+        for piece in tl.static_range(PIECES):
+            following = a
+            if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+                following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
+            sums = product(a, rows[piece], sums, COLUMNS)
+            a = following
+        found = added_up(sums, COLUMNS)
     scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
     at = logits + s[:, None] * TOKENS + n[None, :]
     mask = inside[:, None] & (n < TOKENS)[None, :]
-    tl.store(at, added_up(sums, COLUMNS) * scale + b[None, :], mask=mask)
+    tl.store(at, found * scale + b[None, :], mask=mask)
 
 
 def step_head(
@@ -78,7 +86,7 @@ def step_head(
     _step_head[(triton.cdiv(tokens, tile.rows), triton.cdiv(batch, tile.columns))](
         scaled.values, scaled.squares, weight, bias, logits, batch,
         width, tokens, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
-        tile.rows, tile.columns, tile.piece, tile.groups, chained,
+        tile.rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ from cosyvoice_runtime.kernels.step_rows import (
     load_squares,
     no_sums,
     product,
+    streamed_pair,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
 
@@ -85,7 +86,7 @@ def _step_qkv(
     WIDTH: tl.constexpr, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr,
     EPS: tl.constexpr, SHRINK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-    CHAINED: tl.constexpr,
+    STAGES: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start_at_once(CHAINED)
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
@@ -95,8 +96,9 @@ def _step_qkv(
     n = head * HEAD_DIM + d
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
-    first = load_pieces(weight, n, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
-    second = load_pieces(weight, n + HALF, scaled, PIECES, COLUMNS, WIDTH, PIECE, GROUPS)
+    if STAGES == 0:
+        first = load_pieces(weight, n, PIECES, WIDTH, PIECE, GROUPS)
+        second = load_pieces(weight, n + HALF, PIECES, WIDTH, PIECE, GROUPS)
     first_bias = tl.load(bias + n)
     second_bias = tl.load(bias + n + HALF)
     position = tl.load(positions + s, mask=inside, other=0)
@@ -104,21 +106,26 @@ def _step_qkv(
     cosine = tl.load(cosines + position[:, None] * HALF + d[None, :], mask=turned, other=1.0)
     sine = tl.load(sines + position[:, None] * HALF + d[None, :], mask=turned, other=0.0)
     wait_for_previous(CHAINED)
-    a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
     parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
-    left = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-    right = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-    for piece in tl.static_range(PIECES):
-        following = a
-        if piece + 1 < PIECES:  # the next inputs are on their way while these are used
-            following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
-        left = product(a, first[piece], left, COLUMNS)
-        right = product(a, second[piece], right, COLUMNS)
-        a = following
+    if STAGES:
+        known = tl.minimum(s, batch - 1)
+        x, y = streamed_pair(weight, n, n + HALF, scaled, known, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+    else:
+        a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
+        left = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+        right = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+        for piece in tl.static_range(PIECES):
+            following = a
+            if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+                following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
+            left = product(a, first[piece], left, COLUMNS)
+            right = product(a, second[piece], right, COLUMNS)
+            a = following
+        x, y = added_up(left, COLUMNS), added_up(right, COLUMNS)
     scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
-    x = added_up(left, COLUMNS) * scale + first_bias[None, :]
-    y = added_up(right, COLUMNS) * scale + second_bias[None, :]
+    x = x * scale + first_bias[None, :]
+    y = y * scale + second_bias[None, :]
     _store_half(
         x * cosine - y * sine, d, queries, keys, values, s, inside, position, head, slot_stride, head_stride,
         SCALE, HEADS, KV_HEADS, HEAD_DIM,
@@ -156,7 +163,7 @@ def step_qkv(
         queries, cache.keys, cache.values, batch, cache.keys.stride(0), cache.keys.stride(1),
         queries.shape[1] // head_dim, kv_heads, head_dim, head_dim**-0.5 * LOG2_E,
         width, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
-        rows, tile.columns, tile.piece, tile.groups, chained,
+        rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

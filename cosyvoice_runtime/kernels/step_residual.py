@@ -22,6 +22,7 @@ from cosyvoice_runtime.kernels.step_rows import (
     load_rows,
     no_sums,
     product,
+    streamed,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
 
@@ -54,33 +55,40 @@ def _step_residual(
     inputs, shares, weight, gain, x, scaled, squares, batch,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-    AHEAD: tl.constexpr, SHRINK: tl.constexpr, CHAINED: tl.constexpr,
+    AHEAD: tl.constexpr, STAGES: tl.constexpr, SHRINK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start_at_once(CHAINED)
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
-    rows = load_pieces(weight, n, inputs, AHEAD, COLUMNS, WIDTH, PIECE, GROUPS)
+    if STAGES == 0:
+        rows = load_pieces(weight, n, AHEAD, WIDTH, PIECE, GROUPS)
     g = tl.load(gain + n)
     wait_for_previous(CHAINED)
     old = tl.load(x + s[:, None] * CHANNELS + n[None, :], mask=inside[:, None], other=0.0)
-    sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-    if PARTS > 1:
+    if STAGES:
+        last = batch - 1
+        found = streamed(weight, n, inputs, tl.minimum(s, last), WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+    elif PARTS > 1:
         a = _joined(inputs, shares, s, inside, batch, WIDTH, HEADS, PARTS, PIECE, GROUPS)
+        sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
         sums = product(a.to(inputs.dtype.element_ty), rows[0], sums, COLUMNS)
+        found = added_up(sums, COLUMNS)
     else:
+        sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
         a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
         for piece in tl.static_range(PIECES):
             if piece + AHEAD < PIECES:
-                rows += (load_rows(weight, n, piece + AHEAD, inputs, COLUMNS, WIDTH, PIECE, GROUPS),)
+                rows += (load_rows(weight, n, piece + AHEAD, WIDTH, PIECE, GROUPS),)
             following = a
             if piece + 1 < PIECES:  # the next inputs are on their way while these are used
                 following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
             sums = product(a, rows[piece], sums, COLUMNS)
             a = following
+        found = added_up(sums, COLUMNS)
     let_next_start(CHAINED)
-    new = old + added_up(sums, COLUMNS) / SHRINK
+    new = old + found / SHRINK
     PARTS_OUT: tl.constexpr = CHANNELS // ROWS
     store_scaled(new, g, s, inside, n, x, scaled, squares, tl.program_id(0), CHANNELS, PARTS_OUT, SHRINK)
 
@@ -109,12 +117,14 @@ def step_residual(
     channels, heads = x.shape[1], shares.shape[-1]
     piece, groups = tile.piece, tile.groups
     if parts > 1:
+        assert not tile.stages, "streamed inputs are of one part"
         groups = triton.next_power_of_2(heads)
         piece = groups * (width // heads)
     ahead = min(tile.ahead, triton.cdiv(width, piece))
     _step_residual[(channels // tile.rows, triton.cdiv(batch, tile.columns))](
         inputs, shares, weight, gain, x, scaled.values, scaled.squares, batch,
-        width, channels, heads, parts, tile.rows, tile.columns, piece, groups, ahead, SHRINK, chained,
+        width, channels, heads, parts, tile.rows, tile.columns, piece, groups, ahead, tile.stages,
+        SHRINK, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

@@ -1,8 +1,12 @@
 """Products of a few inputs with whole rows of a weight, inside kernels.
 
-A program holds some rows of the weight before it may read what the kernel before wrote: reading weights takes
-most of a step's time, and depends on nothing. A row's width is read in pieces, and a piece in groups, whose
-products are added at the end: groups are what warps share.
+Held: a program has some rows of the weight in registers before it may read what the kernel before wrote:
+reading weights takes most of a step's time, and depends on nothing. A row's width is read in pieces, and a
+piece in groups, whose products are added at the end: groups are what warps share.
+
+Streamed: pieces of the weight and of the inputs pass through shared memory, some of them ahead of the tensor
+cores. A program takes more rows for all sequences at once, so that fewer programs read the inputs again: that
+counts where sequences are many or multiprocessors few.
 
 S: sequences of a program; N: rows of a program; K: ``PIECE // GROUPS``.
 """
@@ -15,28 +19,24 @@ import triton.language as tl
 
 @triton.jit
 def load_rows(
-    weight, n, piece, inputs,
-    COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+    weight, n, piece,
+    WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """One piece ``[GROUPS, K, N]`` of rows ``n`` of ``[*, WIDTH]``; zeros after their end.
-
-    Tensor cores take them in the type of the inputs: float16 holds all digits of bfloat16.
-    """
+    """One piece ``[GROUPS, K, N]`` of rows ``n`` of ``[*, WIDTH]``; zeros after their end."""
     SHARE: tl.constexpr = PIECE // GROUPS
     k = piece * PIECE + tl.arange(0, GROUPS)[:, None, None] * SHARE + tl.arange(0, SHARE)[None, :, None]
-    rows = tl.load(weight + n[None, None, :] * WIDTH + k, mask=k < WIDTH, other=0.0)
-    return rows if COLUMNS == 1 else rows.to(inputs.dtype.element_ty)
+    return tl.load(weight + n[None, None, :] * WIDTH + k, mask=k < WIDTH, other=0.0)
 
 
 @triton.jit
 def load_pieces(
-    weight, n, inputs, PIECES: tl.constexpr,
-    COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+    weight, n, PIECES: tl.constexpr,
+    WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
     """The first ``PIECES`` pieces of rows ``n``."""
     rows = ()
     for piece in tl.static_range(PIECES):
-        rows += (load_rows(weight, n, piece, inputs, COLUMNS, WIDTH, PIECE, GROUPS),)  # type: ignore[assignment]
+        rows += (load_rows(weight, n, piece, WIDTH, PIECE, GROUPS),)  # type: ignore[assignment]
     return rows
 
 
@@ -73,6 +73,46 @@ def product(inputs, rows, sums, COLUMNS: tl.constexpr):
 def added_up(sums, COLUMNS: tl.constexpr):
     """float32 ``[S, N]`` of all groups."""
     return tl.sum(tl.sum(sums, axis=1), axis=0)[None, :] if COLUMNS == 1 else tl.sum(sums, axis=0)
+
+
+@triton.jit
+def load_whole_piece(start, rows, PIECE: tl.constexpr, WIDTH: tl.constexpr):
+    """``[N, PIECE]`` of rows that begin at the pointers ``rows [N]``; zeros after their end."""
+    k = start + tl.arange(0, PIECE)
+    if WIDTH % PIECE == 0:
+        return tl.load(rows[:, None] + k[None, :])
+    return tl.load(rows[:, None] + k[None, :], mask=(k < WIDTH)[None, :], other=0.0)
+
+
+@triton.jit
+def streamed(
+    weight, n, inputs, s,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Products ``[S, N]`` of inputs of sequences ``s`` and rows ``n`` of the weight, all of them there."""
+    sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for start in tl.range(0, WIDTH, PIECE, num_stages=STAGES):
+        rows = load_whole_piece(start, weight + n * WIDTH, PIECE, WIDTH)
+        a = load_whole_piece(start, inputs + s * WIDTH, PIECE, WIDTH)
+        sums = tl.dot(rows, tl.trans(a), sums, input_precision="ieee")
+    return tl.trans(sums)
+
+
+@triton.jit
+def streamed_pair(
+    weight, n, m, inputs, s,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """As :func:`streamed`, of rows ``n`` and of rows ``m``; the inputs are read once."""
+    left = tl.zeros([ROWS, COLUMNS], tl.float32)
+    right = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for start in tl.range(0, WIDTH, PIECE, num_stages=STAGES):
+        first = load_whole_piece(start, weight + n * WIDTH, PIECE, WIDTH)
+        second = load_whole_piece(start, weight + m * WIDTH, PIECE, WIDTH)
+        a = tl.trans(load_whole_piece(start, inputs + s * WIDTH, PIECE, WIDTH))
+        left = tl.dot(first, a, left, input_precision="ieee")
+        right = tl.dot(second, a, right, input_precision="ieee")
+    return tl.trans(left), tl.trans(right)
 
 
 @triton.jit

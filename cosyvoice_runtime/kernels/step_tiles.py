@@ -13,12 +13,14 @@ class StepTile:
     """What one program of a kernel computes, and with what.
 
     Attributes:
-        rows: of the weight; of each of two weights where a kernel takes pairs.
+        rows: of the weight; of each of two weights where a kernel takes pairs. At least 16 where they are
+            streamed.
         columns: sequences. One is multiplied in float32; 16 and more on tensor cores.
         piece: of a row's width at a time.
         groups: that a piece is divided into, each of them multiplied by itself, so that warps share the work.
         warps: that share the work; at most as many as groups where there are tensor cores.
         ahead: pieces of the weight that are loaded before the kernel's turn.
+        stages: pieces on their way where rows are streamed; 0: rows are held.
     """
 
     rows: int
@@ -27,6 +29,7 @@ class StepTile:
     groups: int = 4
     warps: int = 4
     ahead: int = 8
+    stages: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,24 @@ BY_BATCH = {1: ONE, 16: FEW}
 ``benchmarks/fused_step.py --tune`` for 1, 16 and 64 sequences of 500 positions."""
 
 
-def step_tiles(batch: int) -> StepTiles:
-    """Those for a step of this many sequences."""
-    return up_to(BY_BATCH, batch, MANY)
+def streamed_tiles(columns: int) -> StepTiles:
+    """Of steps in which each program takes so many sequences."""
+    return StepTiles(
+        qkv=StepTile(16, columns, 128, stages=3),
+        out=StepTile(32, columns, 128, stages=3),
+        gated=StepTile(32, columns, 128, stages=3),
+        down=StepTile(32, columns, 128, stages=4),
+        head=StepTile(64, columns, 128, stages=3),
+        keys=128,
+        max_splits=1,
+    )
+
+
+PART_BY_BATCH = {1: ONE, 16: streamed_tiles(16), 32: streamed_tiles(32)}
+PART_MANY = streamed_tiles(64)
+"""The same for a part of the GPU, of a quarter of its multiprocessors or less."""
+
+
+def step_tiles(batch: int, on_part: bool = False) -> StepTiles:
+    """Those for a step of this many sequences, on all of the GPU or on a part."""
+    return up_to(PART_BY_BATCH, batch, PART_MANY) if on_part else up_to(BY_BATCH, batch, MANY)

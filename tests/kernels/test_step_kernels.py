@@ -87,9 +87,9 @@ def test_embedding(batch):
     same(scaled[0].squares, scaled[1].squares)
 
 
-@pytest.mark.parametrize("piece", [32, 64])
+@pytest.mark.parametrize(("piece", "stages"), [(32, 0), (64, 0), (16, 2), (32, 3)])
 @BATCHES
-def test_queries_keys_and_values(positions, columns, piece):
+def test_queries_keys_and_values(positions, columns, piece, stages):
     batch = len(positions)
     scaled, rotation = scaled_of(batch), RotaryTable.of(MAX_LEN, HEAD_DIM, 1e4, torch.device("cpu"))
     rows = WIDTH + 2 * KV_HEADS * HEAD_DIM
@@ -97,7 +97,7 @@ def test_queries_keys_and_values(positions, columns, piece):
     cache = cache_layer(positions)
     expected = copied(cache)
     queries = torch.full((2, batch, WIDTH), torch.nan)
-    tile = StepTile(4, columns, piece, 2)
+    tile = StepTile(8 if stages else 4, max(columns, 16) if stages else columns, piece, 2, stages=stages)
     step_qkv(scaled, weight, bias, rotation, EPSILON, queries[0], cache, tile)
     step_qkv_plain(scaled, weight, bias, rotation, EPSILON, queries[1], expected)
     same(queries[0], queries[1])
@@ -143,10 +143,14 @@ def test_attention_does_not_see_what_lies_behind_the_position():
         (1, StepTile(16, 1, 32, 1)),
         (5, StepTile(8, 16, 64, 2, ahead=1)),
         (19, StepTile(16, 16, 32, 2, ahead=2)),
+        (1, StepTile(16, 16, 32, stages=2)),
+        (19, StepTile(16, 32, 64, stages=3)),
     ],
 )
 @pytest.mark.parametrize("parts", [1, 3])
 def test_linear_on_the_residual(batch, tile, parts):
+    if tile.stages:
+        parts = 1
     inputs, shares = torch.randn(parts, batch, WIDTH) * SHRINK, torch.randn(parts, batch, HEADS)
     if parts > 1:
         shares[1] = -torch.inf  # a part without keys
@@ -161,7 +165,13 @@ def test_linear_on_the_residual(batch, tile, parts):
 
 @pytest.mark.parametrize(
     ("batch", "tile"),
-    [(1, StepTile(8, 1, 32, 1)), (5, StepTile(16, 16, 64, 4)), (19, StepTile(8, 16, 32, 2))],
+    [
+        (1, StepTile(8, 1, 32, 1)),
+        (5, StepTile(16, 16, 64, 4)),
+        (19, StepTile(8, 16, 32, 2)),
+        (19, StepTile(16, 16, 16, stages=2)),
+        (19, StepTile(16, 32, 32, stages=3)),
+    ],
 )
 def test_gated_layer(batch, tile):
     scaled, weight = scaled_of(batch), torch.randn(2 * 80, CHANNELS)
@@ -173,7 +183,13 @@ def test_gated_layer(batch, tile):
 
 @pytest.mark.parametrize(
     ("batch", "tile"),
-    [(1, StepTile(8, 1, 32, 1)), (5, StepTile(16, 16, 64, 4)), (19, StepTile(8, 16, 32, 2))],
+    [
+        (1, StepTile(8, 1, 32, 1)),
+        (5, StepTile(16, 16, 64, 4)),
+        (19, StepTile(8, 16, 32, 2)),
+        (19, StepTile(16, 16, 16, stages=2)),
+        (19, StepTile(16, 32, 32, stages=3)),
+    ],
 )
 def test_head_of_a_vocabulary_that_tiles_do_not_divide(batch, tile):
     scaled, weight, bias = scaled_of(batch), torch.randn(37, CHANNELS), torch.randn(37)

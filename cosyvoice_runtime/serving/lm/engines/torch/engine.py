@@ -12,6 +12,7 @@ import torch
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, GraphCapture
+from cosyvoice_runtime.gpu_parts import GpuParts
 from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, step_obstacle
 from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
 from cosyvoice_runtime.lm.families import load_speech_lm
@@ -106,7 +107,7 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     dtype = getattr(torch, settings.dtype)
     lm = load_speech_lm(config.speech_lm, tensors, settings.device, dtype)
     graphs = settings.cuda_graphs and lm.can_be_captured
-    step = _fused_step(lm, settings)
+    step = _fused_step(lm, settings, None if shared is None else shared.parts)
     Metrics(settings.name).gauge("cosyvoice_lm_fused_kernels", FUSED_HELP).set(step is not None)
     size = settings.max_slots, settings.max_sequence_tokens
     draw = draw_plain if settings.kernels == "plain" else _draw_in_graphs(lm.device)
@@ -114,7 +115,9 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     return partial(TorchEngine, lm, *size, graphs, step, draw, step_draw, shared)
 
 
-def _fused_step(lm: SpeechDecoder, settings: TensorrtLlmSettings) -> LogitsStep | None:
+def _fused_step(
+    lm: SpeechDecoder, settings: TensorrtLlmSettings, parts: GpuParts | None
+) -> LogitsStep | None:
     """None where the plain modules take the steps."""
     captured = settings.cuda_graphs and lm.can_be_captured
     obstacle = step_obstacle(lm.device, lm.dtype, lm.config) if captured else NOT_CAPTURED
@@ -124,7 +127,8 @@ def _fused_step(lm: SpeechDecoder, settings: TensorrtLlmSettings) -> LogitsStep 
     # defines Triton kernels, which only the CUDA build of torch brings
     from cosyvoice_runtime.kernels.fused_step import FusedStep
 
-    return FusedStep(lm, settings.max_sequence_tokens, chained=True)
+    part = None if parts is None else parts.small
+    return FusedStep(lm, settings.max_sequence_tokens, chained=True, part=part)
 
 
 def _draw_in_graphs(device: torch.device) -> DrawSlots:
