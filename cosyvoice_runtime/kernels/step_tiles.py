@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cosyvoice_runtime.kernels.arithmetic import FIRST
+from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.kernels.tiles import up_to
 
 
@@ -76,35 +76,63 @@ FEW = StepTiles(
     keys=128,
     max_splits=2,
 )
-MANY = StepTiles(
-    qkv=StepTile(16, 16, 512),
-    out=StepTile(32, 16, groups=16),
-    gated=StepTile(16, 32, 256),
-    down=StepTile(16, 32, 512, 8, 8, ahead=4),
-    head=StepTile(32, 64, 256, 8, 8),
+UP_TO_32 = StepTiles(
+    qkv=StepTile(16, 32, 128, stages=4),
+    out=StepTile(32, 32, 128, stages=5),
+    gated=StepTile(64, 32, 128, stages=3),
+    down=StepTile(64, 32, 256, stages=3),
+    head=StepTile(64, 32, 128, stages=3),
     keys=128,
+    attention_warps=8,
+    max_splits=1,
+    trigger=EARLY,
 )
-BY_BATCH = {1: ONE, 16: FEW}
+MANY = StepTiles(
+    qkv=StepTile(16, 64, 64, stages=4),
+    out=StepTile(32, 64, 128, stages=3),
+    gated=StepTile(64, 64, 128, stages=2),
+    down=StepTile(64, 64, 64, stages=5),
+    head=StepTile(64, 64, 64, stages=4),
+    keys=128,
+    max_splits=1,
+    trigger=EARLY,
+)
+BY_BATCH = {1: ONE, 16: FEW, 32: UP_TO_32}
 """Tiles by the most sequences of a step; more take :data:`MANY`. Found on an H200 by
-``benchmarks/fused_step.py --tune`` for 1, 16 and 64 sequences of 500 positions."""
+``benchmarks/fused_step.py --tune`` for 1, 16, 32 and 64 sequences of 500 positions."""
 
-
-def streamed_tiles(columns: int) -> StepTiles:
-    """Of steps in which each program takes so many sequences."""
-    return StepTiles(
-        qkv=StepTile(16, columns, 128, stages=3),
-        out=StepTile(32, columns, 128, stages=3),
-        gated=StepTile(32, columns, 128, stages=3),
-        down=StepTile(32, columns, 128, stages=4),
-        head=StepTile(64, columns, 128, stages=3),
-        keys=128,
-        max_splits=1,
-    )
-
-
-PART_BY_BATCH = {1: ONE, 16: streamed_tiles(16), 32: streamed_tiles(32)}
-PART_MANY = streamed_tiles(64)
-"""The same for a part of the GPU, of a quarter of its multiprocessors or less."""
+PART_FEW = StepTiles(
+    qkv=StepTile(16, 16, 128, stages=3),
+    out=StepTile(64, 16, 64, stages=5),
+    gated=StepTile(64, 16, 64, stages=5),
+    down=StepTile(64, 16, 128, stages=5),
+    head=StepTile(32, 16, 128, stages=2),
+    keys=128,
+    max_splits=1,
+    trigger=LATE,
+)
+PART_UP_TO_32 = StepTiles(
+    qkv=StepTile(16, 32, 128, stages=3),
+    out=StepTile(32, 32, 128, stages=5),
+    gated=StepTile(128, 32, 64, warps=8, stages=3),
+    down=StepTile(64, 32, 128, stages=5),
+    head=StepTile(64, 32, 64, stages=4),
+    keys=128,
+    max_splits=1,
+    trigger=LATE,
+)
+PART_MANY = StepTiles(
+    qkv=StepTile(16, 64, 128, stages=3),
+    out=StepTile(32, 64, 64, stages=5),
+    gated=StepTile(64, 64, 64, stages=5),
+    down=StepTile(64, 64, 64, stages=5),
+    head=StepTile(64, 64, 64, stages=4),
+    keys=128,
+    max_splits=1,
+    trigger=LATE,
+)
+PART_BY_BATCH = {1: ONE, 16: PART_FEW, 32: PART_UP_TO_32}
+"""The same for a part of the GPU: found on 32 of 132 multiprocessors."""
 
 
 def step_tiles(batch: int, on_part: bool = False) -> StepTiles:

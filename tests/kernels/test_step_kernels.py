@@ -202,9 +202,19 @@ def test_head_of_a_vocabulary_that_tiles_do_not_divide(batch, tile):
 def test_tiles_and_parts_follow_the_number_of_sequences():
     assert step_tiles(1) is ONE
     assert step_tiles(2) is step_tiles(16)
-    assert step_tiles(17) is step_tiles(300)
+    assert step_tiles(17) is step_tiles(32)
+    assert step_tiles(33) is step_tiles(300)
     assert [ONE.splits(1, span) for span in (16, 256, 4096)] == [1, 8, 16]
     assert [step_tiles(batch).splits(batch, 512) for batch in (2, 16, 300)] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("batch", [2, 16, 17, 32, 33, 64, 300])
+def test_on_a_part_of_the_gpu_weights_are_streamed_past_all_sequences_at_once(batch):
+    tiles = step_tiles(batch, on_part=True)
+    for tile in (tiles.qkv, tiles.out, tiles.gated, tiles.down, tiles.head):
+        assert tile.stages
+        assert tile.columns >= min(batch, 64)
+    assert tiles.splits(batch, 4096) == 1  # a streamed product has no parts to join
 
 
 SMALL = StepTiles(
