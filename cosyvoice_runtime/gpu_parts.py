@@ -37,10 +37,16 @@ class GpuPart:
 
 @dataclass(frozen=True, eq=False)
 class GpuParts:
-    """Both parts; together they are the GPU."""
+    """Both parts; together they are the GPU.
+
+    Attributes:
+        small_too: the small one once more, for work that neither waits for that of ``small`` nor makes it
+            wait, but shares multiprocessors with it.
+    """
 
     small: GpuPart
     large: GpuPart
+    small_too: GpuPart
 
 
 def small_part(multiprocessors: int, share: float) -> int:
@@ -79,17 +85,21 @@ def _divide(driver: Any, device: torch.device, count: int) -> GpuParts:
     kind = driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
     (whole,) = _checked(driver.cuDeviceGetDevResource(ordinal, kind))
     groups, _, rest = _checked(driver.cuDevSmResourceSplitByCount(1, whole, 0, count))
-    small, large = (_part(driver, ordinal, device, resource) for resource in (groups[0], rest))
-    return GpuParts(small, large)
+    small, small_too = _part(driver, ordinal, device, groups[0], streams=2)
+    [large] = _part(driver, ordinal, device, rest, streams=1)
+    return GpuParts(small, large, small_too)
 
 
-def _part(driver: Any, ordinal: Any, device: torch.device, resource: Any) -> GpuPart:
+def _part(driver: Any, ordinal: Any, device: torch.device, resource: Any, streams: int) -> list[GpuPart]:
+    """A part, once for each of its streams."""
     (description,) = _checked(driver.cuDevResourceGenerateDesc([resource], 1))
     flags = driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM
     (context,) = _checked(driver.cuGreenCtxCreate(description, ordinal, flags))
     apart = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-    (stream,) = _checked(driver.cuGreenCtxStreamCreate(context, apart, 0))
-    return GpuPart(torch.cuda.ExternalStream(int(stream), device), resource.sm.smCount)
+    made = [_checked(driver.cuGreenCtxStreamCreate(context, apart, 0)) for _ in range(streams)]
+    return [
+        GpuPart(torch.cuda.ExternalStream(int(stream), device), resource.sm.smCount) for (stream,) in made
+    ]
 
 
 def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -69,6 +70,12 @@ class FlowStream(PagedFlow):
         self.fused = fused is not None
         self._graphs = GraphedCalls(self.flow, self.pool, buckets, capture, fused)
         return len(self._graphs)
+
+    def beside(self) -> FlowStream:
+        """The same network and pages for calls in another stream, to be captured by themselves."""
+        other = copy.copy(self)
+        other._graphs = None
+        return other
 
     @torch.inference_mode()
     def advance(self, states: Sequence[FlowState]) -> list[Tensor]:

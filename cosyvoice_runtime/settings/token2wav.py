@@ -121,6 +121,12 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Backend torch on a GPU: replay captured CUDA graphs, "
         "several times faster than launching every kernel.",
     )
+    first_chunks_beside: Flag = Field(
+        True,
+        description="Backend torch with CUDA graphs on a GPU that the speech LM has a part of "
+        "(tensorrt_llm.gpu_share): while a turn is under way, first chunks are computed beside it, on that "
+        "part. false: they wait for the next turn.",
+    )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
         description="Kernels of the flow's steps and of the vocoder in captured CUDA graphs: fused needs "

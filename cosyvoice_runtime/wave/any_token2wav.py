@@ -57,8 +57,11 @@ class AnyToken2Wav(Protocol):
     def next_pages(self, states: Sequence[Any]) -> int:
         """Pages of the flow that :meth:`advance` takes."""
 
-    def all_or_nothing(self, states: Sequence[Any]) -> AbstractContextManager[None]:
-        """Context in which these utterances advance; after an exception they are where they were before."""
+    def all_or_nothing(self, states: Sequence[Any]) -> AbstractContextManager[object]:
+        """Context in which these utterances advance; after an exception they are where they were before.
+
+        Its value keeps what may not be freed while they are under way.
+        """
 
     def close(self, state: Any) -> None:
         """Free what the utterance holds; harmless when repeated."""

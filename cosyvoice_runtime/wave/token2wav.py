@@ -95,14 +95,15 @@ class Token2Wav:
         return self.flow.next_pages([state.flow for state in states])
 
     @contextmanager
-    def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[None]:
+    def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[object]:
         """Context in which these utterances advance; after an exception they are where they were before.
 
-        Whoever advances then gets the same audio as if nothing had been tried.
+        Whoever advances then gets the same audio as if nothing had been tried. The context's value keeps the
+        arrays of before.
         """
         marks = [(state.flow.mark(), state.speed.mark(), state.vocoder.mark()) for state in states]
         try:
-            yield
+            yield marks
         except BaseException:
             for state, (flow, speed, vocoder) in zip(states, marks, strict=True):
                 self.flow.rewind(state.flow, flow)

@@ -83,7 +83,14 @@ def start_scheduler(
     """A scheduler at work over networks that are loaded."""
     token2wav = runtime.token2wav
     voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
-    service = WaveService(token2wav, voices, settings.max_states, settings.idle_timeout_s, metrics.show)
+    service = WaveService(
+        token2wav,
+        voices,
+        settings.max_states,
+        settings.idle_timeout_s,
+        metrics.show,
+        beside=None if runtime.first is None else runtime.first.token2wav,
+    )
     return WaveScheduler(
         service,
         runtime.rows,
@@ -96,6 +103,7 @@ def start_scheduler(
         runtime.at_work,
         runtime.turns_at_once if shared is None else min(shared.turns_at_once, runtime.turns_at_once),
         nullcontext if shared is None else shared.turn,
+        runtime.first,
     )
 
 

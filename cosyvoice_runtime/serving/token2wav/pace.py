@@ -59,6 +59,11 @@ class TurnPace:
         self._took_s: dict[tuple[TurnSize, bool], float] = {}
         self._launch_s = 0.0
 
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is under way."""
+        return bool(self._turns)
+
     def delay(self, now: float) -> float | None:
         """Seconds until a turn may be launched, 0 or less for now; None until one has ended."""
         if not self._turns:

@@ -17,6 +17,21 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class FirstTurns:
+    """What computes first chunks beside turns, on another part of the GPU.
+
+    Attributes:
+        token2wav: the same networks and pages, in the part's stream.
+        rows: most utterances in a turn.
+        at_launch: context in which its turns are launched.
+    """
+
+    token2wav: AnyToken2Wav
+    rows: int
+    at_launch: Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
 class WaveRuntime:
     """What runs token2wav on a device, and how a scheduler treats it.
 
@@ -26,6 +41,7 @@ class WaveRuntime:
         on_gpu: many short rows cost little more than a few.
         at_work: context that the thread which launches turns works in.
         turns_at_once: turns that may be under way: the device computes them by itself, in their order.
+        first: for first chunks, where they do not wait for turns.
     """
 
     name: str
@@ -34,6 +50,7 @@ class WaveRuntime:
     on_gpu: bool = False
     at_work: Callable[[], AbstractContextManager[object]] = nullcontext
     turns_at_once: int = 1
+    first: FirstTurns | None = None
 
 
 def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from operator import attrgetter
-from queue import SimpleQueue
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
+from cosyvoice_runtime.serving.token2wav.lane import TurnLane, by_lane, jobs_of, soonest
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
+from cosyvoice_runtime.serving.token2wav.runtime import FirstTurns
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import (
     GPU_BLOCKS,
@@ -36,9 +37,10 @@ class WaveScheduler:
     """Threads that run the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
 
     One launches the turns, another waits for what comes of them, so that a GPU may have the next turn before
-    it has done the last. Chunks of one utterance are computed in the order they came; a cancel withdraws
-    those that came before it. Every chunk that was taken gets an outcome, whatever goes wrong; if the GPU is
-    lost, all get an error and the process ends.
+    it has done the last. First chunks may have turns beside, and a thread that waits for those. Chunks of one
+    utterance are computed in the order they came; a cancel withdraws those that came before it. Every chunk
+    that was taken gets an outcome, whatever goes wrong; if the GPU is lost, all get an error and the process
+    ends.
 
     Args:
         max_rows: utterances in a turn.
@@ -51,6 +53,7 @@ class WaveScheduler:
         at_work: context that the thread which launches works in.
         turns_at_once: turns that may be under way, for a GPU that computes them by itself one after another.
         at_turn: context of a turn from its launch to its end, on a GPU that others compute on.
+        first: what computes first chunks beside turns.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -68,15 +71,14 @@ class WaveScheduler:
         at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
         turns_at_once: int = 1,
         at_turn: Callable[[], AbstractContextManager[object]] = nullcontext,
+        first: FirstTurns | None = None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
         self._service = service
-        self._max_rows = max_rows
         self._max_waiting = max_waiting
         self._unit_tokens = unit_tokens
         self._on_gpu = on_gpu
-        self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
         self._on_waiting = on_waiting
         self._on_turn = on_turn
         self._at_work = at_work
@@ -87,12 +89,17 @@ class WaveScheduler:
         self._wake = threading.Condition()
         self._closed = False
         self._refusal: CosyVoiceError | None = None
-        self._pace = TurnPace(turns_at_once)
-        self._launched: SimpleQueue[LaunchedTurn | None] = SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._launch_turns, name="token2wav"),
-            threading.Thread(target=self._finish_turns, name="token2wav-ends"),
+        least_tokens = unit_tokens * (GPU_BLOCKS if on_gpu else 1)
+        places = [(False, max_rows, nullcontext), *([(True, first.rows, first.at_launch)] if first else [])]
+        self._lanes = [
+            TurnLane(beside, rows, TurnPace(turns_at_once), TurnBudget(turn_s, least_tokens), at_launch)
+            for beside, rows, at_launch in places
         ]
+        self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
+        for lane in self._lanes:
+            self._threads.append(
+                threading.Thread(target=self._finish_turns, args=[lane], name="token2wav-ends")
+            )
         for thread in self._threads:
             thread.start()
 
@@ -150,24 +157,25 @@ class WaveScheduler:
     def _launch_turns(self) -> None:
         try:
             with self._at_work():
-                while jobs := self._wait():
-                    self._serve(jobs)
+                while (lane := self._wait()) is not None:
+                    self._serve(lane)
         except BaseException as error:
             self._give_up(error)
         finally:
-            self._launched.put(None)
+            for each in self._lanes:
+                each.turns.put(None)
 
-    def _wait(self) -> list[WaveJob]:
-        """The first job of each utterance once a turn of them may be launched; none at the end."""
+    def _wait(self) -> TurnLane | None:
+        """The lane whose next turn may be launched, once there is one; None at the end."""
         with self._wake:
             while True:
                 jobs = self._first_jobs()
                 if self._closed and not jobs:
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
-                    return []
-                delay_s = self._pace.delay(self._clock()) if jobs else None
+                    return None
+                delay_s, lane = soonest(by_lane(jobs, self._lanes), self._clock())
                 if delay_s is not None and delay_s <= 0:
-                    return jobs
+                    return lane
                 self._wake.wait(delay_s)
 
     def _first_jobs(self) -> list[WaveJob]:
@@ -179,8 +187,13 @@ class WaveScheduler:
                     first.setdefault(job.chunk.utterance_id, job)
         return list(first.values())
 
-    def _serve(self, jobs: list[WaveJob]) -> None:
+    def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
+        with self._wake:
+            return jobs_of(lane, by_lane(self._first_jobs(), self._lanes))
+
+    def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
+        jobs = self._jobs_of(lane)
         try:
             self._service.touch(job.chunk.utterance_id for job in jobs)
             self._forget([job for job in jobs if job.chunk.cancel])
@@ -188,10 +201,10 @@ class WaveScheduler:
                 return
             with ExitStack() as held:
                 held.enter_context(self._at_turn())
-                jobs = self._first_jobs()  # with those who came while others had the GPU
-                shares = self._shares(self._with_voices(job for job in jobs if not job.chunk.cancel))
+                jobs = self._jobs_of(lane)  # with those who came while others had the GPU
+                shares = self._shares(lane, self._with_voices(job for job in jobs if not job.chunk.cancel))
                 if shares:
-                    self._launch(shares, held)
+                    self._launch(lane, shares, held)
         except Exception as error:
             if is_fatal(error):
                 raise
@@ -216,37 +229,37 @@ class WaveScheduler:
                 known.append(job)
         return sorted(known, key=priority)
 
-    def _shares(self, jobs: list[WaveJob]) -> list[Share]:
-        """What the next turn computes; a new voice is computed in a turn of its own."""
-        if not jobs:
-            return []
-        if jobs[0].needs_voice:
-            return self._plan(jobs[:1])
-        return self._plan([job for job in jobs if not job.needs_voice])
+    def _shares(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
+        """What the next turn computes; a new voice is computed in a turn of its own, never beside others."""
+        if jobs and jobs[0].needs_voice and not lane.beside:
+            return self._plan(lane, jobs[:1])
+        known = [job for job in jobs if not job.needs_voice]
+        return self._plan(lane, known) if known else []
 
-    def _plan(self, jobs: list[WaveJob]) -> list[Share]:
+    def _plan(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
         if not self._on_gpu:
-            return plan_turn(jobs, self._max_rows, self._budget.tokens, self._unit_tokens)
-        jobs = urgent(jobs, self._clock())
-        return plan_turn_of_gpu(jobs, self._max_rows, self._budget.tokens, self._unit_tokens)
+            return plan_turn(jobs, lane.rows, lane.budget.tokens, self._unit_tokens)
+        if not lane.beside:
+            jobs = urgent(jobs, self._clock())
+        return plan_turn_of_gpu(jobs, lane.rows, lane.budget.tokens, self._unit_tokens)
 
-    def _launch(self, shares: list[Share], held: ExitStack) -> None:
+    def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
         moments.note("a turn begins")
         begun_s = self._clock()
-        outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares])
+        with lane.at_launch():
+            outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares], lane.beside)
         turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
         with self._wake:
-            self._pace.launched(turn.size(self._unit_tokens), begun_s, self._clock())
-        self._launched.put(turn)
+            lane.begin(turn, self._unit_tokens, begun_s, self._clock())
 
-    def _finish_turns(self) -> None:
+    def _finish_turns(self, lane: TurnLane) -> None:
         try:
-            for turn in iter(self._launched.get, None):
-                self._finish(turn)
+            for turn in iter(lane.turns.get, None):
+                self._finish(lane, turn)
         except BaseException as error:
             self._give_up(error)
 
-    def _finish(self, turn: LaunchedTurn) -> None:
+    def _finish(self, lane: TurnLane, turn: LaunchedTurn) -> None:
         """Wait for a turn and answer those whose chunks it ends."""
         try:
             outcomes = turn.outcomes()
@@ -260,18 +273,16 @@ class WaveScheduler:
             logger.exception("a turn of token2wav failed")
             outcomes = [error] * len(turn.shares)
         finally:
-            self._note_end(turn)
+            self._note_end(lane, turn)
         for share, outcome in zip(turn.shares, outcomes, strict=True):
             whole = share.job.take(outcome)
             if whole is not None:
                 self._end(share.job, whole)
 
-    def _note_end(self, turn: LaunchedTurn) -> None:
+    def _note_end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
         turn.held.close()
         with self._wake:
-            took_s = self._pace.ended(self._clock())
-            if not turn.of_new_voice:
-                self._budget.learn(turn.tokens(self._on_gpu), took_s)
+            took_s = lane.end(turn, self._on_gpu, self._clock())
             self._wake.notify()
         self._on_turn(took_s)
 

@@ -137,6 +137,7 @@ class WaveService:
         idle_timeout_s: after which an utterance that nobody calls for is dropped.
         on_change: told the usage now and after every change, from whichever thread made it.
         clock: monotonic seconds.
+        beside: the same networks and pages, for batches that a GPU computes beside others.
     """
 
     def __init__(
@@ -147,8 +148,10 @@ class WaveService:
         idle_timeout_s: float,
         on_change: Callable[[Usage], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        beside: AnyToken2Wav | None = None,
     ) -> None:
-        self._token2wav = token2wav
+        self._token2wav, self._beside = token2wav, beside
+        self._leaving: list[tuple[str, OpenUtterance]] = []
         self._voices = voices
         self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
         self._on_change = on_change
@@ -176,8 +179,12 @@ class WaveService:
         """
         return self.launch(chunks)()
 
-    def launch(self, chunks: Sequence[WaveChunk]) -> WaveOutcomes:
+    def launch(self, chunks: Sequence[WaveChunk], beside: bool = False) -> WaveOutcomes:
         """Begin to :meth:`run`: a GPU goes on by itself, and the next chunks may be launched meanwhile.
+
+        Args:
+            beside: let the GPU compute them beside others. None of their utterances may be launched the
+                other way before the outcomes are there.
 
         Returns:
             what waits for the outcomes; to be called once, that of the earliest launch first.
@@ -186,7 +193,9 @@ class WaveService:
             self.touch(chunk.utterance_id for chunk in chunks)
             self._drop_idle()
             turn = frozenset(chunk.utterance_id for chunk in chunks)
-            rows = self._launch_batch(chunks, turn)
+            rows = self._launch_batch(
+                chunks, turn, self._beside if beside and self._beside else self._token2wav
+            )
             self._turns.append(turn)
             return partial(self._finish, turn, rows)
 
@@ -209,14 +218,15 @@ class WaveService:
     def usage(self) -> Usage:
         with self._lock:
             flow = self._token2wav.flow
+            flows = [flow] if self._beside is None else [flow, self._beside.flow]
             return Usage(
                 utterances=len(self._utterances),
                 voices=len(self._voices),
                 voice_pages=self._voices.pages,
                 pages_in_use=flow.num_pages - flow.free_pages,
                 pages=flow.num_pages,
-                recomputes=flow.recomputing,
-                flow_calls=flow.calls,
+                recomputes=sum(each.recomputing for each in flows),
+                flow_calls=sum(each.calls for each in flows),
                 eager_calls=flow.eager_calls,
                 batches=dict(self._batches),
                 voice_hits=self._voices.hits,
@@ -234,9 +244,11 @@ class WaveService:
                 self._timer.cancel()
         self._changed()
 
-    def _launch_batch(self, chunks: Sequence[WaveChunk], turn: frozenset[str]) -> list[ComputedChunk]:
+    def _launch_batch(
+        self, chunks: Sequence[WaveChunk], turn: frozenset[str], token2wav: AnyToken2Wav
+    ) -> list[ComputedChunk]:
         taken = [self._take(chunk, turn) for chunk in chunks]
-        waves = iter(self._advance([entry for entry in taken if isinstance(entry, OpenUtterance)]))
+        waves = iter(self._advance([entry for entry in taken if isinstance(entry, OpenUtterance)], token2wav))
         return [
             ComputedChunk(chunk, entry, next(waves))
             if isinstance(entry, OpenUtterance)
@@ -252,6 +264,7 @@ class WaveService:
         finally:
             with self._lock:
                 self._turns.remove(turn)
+                self._let_go()
             self._changed()
 
     def _settled(self, row: ComputedChunk, outcome: WaveOutcome) -> WaveOutcome:
@@ -298,33 +311,45 @@ class WaveService:
             raise
         return self._utterances.add(chunk.utterance_id, state, voice)
 
-    def _advance(self, utterances: Sequence[OpenUtterance]) -> list[Callable[[], WaveOutcome]]:
+    def _advance(
+        self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav
+    ) -> list[Callable[[], WaveOutcome]]:
         """What waits for the next samples of each."""
         if not utterances:
             return []
         try:
-            waves = cache(self._waves(utterances))
+            waves = cache(self._waves(utterances, token2wav))
         except Exception as error:
             if len(utterances) == 1 or is_fatal(error):
                 return [partial(_known, error) for _ in utterances]
             logger.warning("a batch of %d utterances failed; each is computed alone", len(utterances))
             logger.debug("the batch's error", exc_info=error)
-            return [wait for utterance in utterances for wait in self._advance([utterance])]
+            return [wait for utterance in utterances for wait in self._advance([utterance], token2wav)]
         return [partial(_checked, waves, row) for row in range(len(utterances))]
 
-    def _waves(self, utterances: Sequence[OpenUtterance]) -> Waveforms:
+    def _waves(self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav) -> Waveforms:
         """The next samples of each, on their way; none of them has moved if there is an error."""
         states = [utterance.state for utterance in utterances]
         self._batches[len(states)] += 1
-        with self._token2wav.all_or_nothing(states):
-            self._voices.make_room_for(self._token2wav.next_pages(states))
-            return self._token2wav.launch(states)
+        with token2wav.all_or_nothing(states) as before:
+            self._voices.make_room_for(token2wav.next_pages(states))
+            return partial(_with_inputs, token2wav.launch(states), before)
 
     def _drop(self, name: str) -> None:
+        """End an utterance; what it holds is free when no batch that is under way may write there."""
         utterance = self._utterances.remove(name)
         if utterance is not None:
-            self._token2wav.close(utterance.state)
-            self._voices.release(utterance.voice)
+            self._leaving.append((name, utterance))
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Free utterances that have ended and are in no batch under way."""
+        under_way = frozenset().union(*self._turns)
+        for name, utterance in self._leaving:
+            if name not in under_way:
+                self._token2wav.close(utterance.state)
+                self._voices.release(utterance.voice)
+        self._leaving = [(name, utterance) for name, utterance in self._leaving if name in under_way]
 
     def _drop_idle(self) -> None:
         self._utterances.touch(name for turn in self._turns for name in turn)
@@ -353,6 +378,11 @@ class WaveService:
             self._timer = None
             if not self._closed:
                 self.sweep()
+
+
+def _with_inputs(waves: Waveforms, inputs: object) -> list[Waveform]:  # noqa: ARG001
+    """Memory of the inputs may not be given to others of another stream before the waveforms are there."""
+    return waves()
 
 
 def _known(outcome: WaveOutcome) -> WaveOutcome:

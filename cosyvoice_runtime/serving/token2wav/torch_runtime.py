@@ -15,20 +15,21 @@ from cosyvoice_runtime.checkpoint.config import FlowConfig, ModelConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture, batch_buckets
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.graphed_calls import FEW_PASTS, CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.gpu_parts import GpuParts
+from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
 from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
 from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
 from cosyvoice_runtime.pipeline.token2wav_families import require_own_schedule
 from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
 from cosyvoice_runtime.serving.token2wav.memory import page_count
-from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime, warm_up
+from cosyvoice_runtime.serving.token2wav.runtime import FirstTurns, WaveRuntime, warm_up
 from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows, work_bytes
+from cosyvoice_runtime.serving.token2wav.turn import FIRST_BLOCKS
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
@@ -47,6 +48,11 @@ class TorchToken2Wav(Token2Wav):
     def __init__(self, flow: FlowStream, vocoder: HiFTStream, lookahead_frames: int | None = None) -> None:
         super().__init__(flow, vocoder, lookahead_frames)
         self.torch_flow, self.torch_vocoder = flow, vocoder
+
+    def beside(self) -> TorchToken2Wav:
+        """The same networks and pages for utterances in another stream, to be captured by themselves."""
+        vocoder = HiFTStream(self.torch_vocoder.hift)
+        return TorchToken2Wav(self.torch_flow.beside(), vocoder, self.lookahead_frames)
 
     def capture(
         self,
@@ -77,12 +83,14 @@ class Opened(NamedTuple):
     Attributes:
         rows: most utterances in a turn.
         turns_at_once: turns that may be under way.
+        first: for first chunks beside turns.
     """
 
     token2wav: AnyToken2Wav
     rows: int
     device: torch.device
     turns_at_once: int
+    first: FirstTurns | None = None
 
 
 def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
@@ -96,21 +104,27 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
         torch.backends.cudnn.deterministic = True
         config = load_config(settings.checkpoint_dir)
-        token2wav, rows, device, turns_at_once = _OPENERS[type(config.flow)](settings, config, parts)
+        token2wav, rows, device, turns_at_once, first = _OPENERS[type(config.flow)](settings, config, parts)
         on_gpu = device.type == "cuda"
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
+        if first is not None:
+            with first.at_launch():
+                warm_up(first.token2wav, first.rows)
     at_work = partial(on_own_stream, device, stream)
-    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once)
+    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once, first)
 
 
 def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
     token2wav = load_token2wav(settings)
     flow = token2wav.torch_flow.flow
     on_gpu = flow.device.type == "cuda"
+    first = None
     if on_gpu and settings.backend == "torch":
         capture_graphs(token2wav, settings, parts)
-    return Opened(token2wav, turn_rows(flow, settings), flow.device, _turns_at_once(settings, on_gpu))
+        first = first_turns(token2wav, settings, parts)
+    rows, turns_at_once = turn_rows(flow, settings), _turns_at_once(settings, on_gpu)
+    return Opened(token2wav, rows, flow.device, turns_at_once, first)
 
 
 def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
@@ -194,14 +208,34 @@ def capture_graphs(
         device: CudaGraphCapture(device, stream if device == flow.device else None)
         for device in {flow.device, vocoder.device}
     }
-    fused = _fused_solver(flow, settings, parts)
+    fused = _fused_solver(flow, settings, None if parts is None else parts.large)
     buckets = CallBuckets.up_to(turn_rows(flow, settings), any_past=fused is not None)
     _fuse_decoder(vocoder.hift, settings)
     calls = token2wav.capture(buckets, captures[flow.device], fused, captures[vocoder.device])
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
 
 
-def _fused_solver(flow: Flow, settings: Token2WavSettings, parts: GpuParts | None) -> PagedSolver | None:
+FIRST_ROWS = 4
+"""First chunks in a turn beside others; more of them wait for each other no longer than for a turn."""
+
+
+def first_turns(
+    token2wav: TorchToken2Wav, settings: Token2WavSettings, parts: GpuParts | None
+) -> FirstTurns | None:
+    """What computes first chunks on the small one of a GPU's parts, if the settings say so."""
+    one_device = token2wav.torch_flow.flow.device == token2wav.torch_vocoder.device
+    if parts is None or not (settings.first_chunks_beside and settings.cuda_graphs and one_device):
+        return None
+    flow, part, beside = token2wav.torch_flow.flow, parts.small_too, token2wav.beside()
+    solver = _fused_solver(flow, settings, part)
+    before = FEW_PASTS if solver is not None else CallBuckets.before
+    buckets = CallBuckets(batch_buckets(FIRST_ROWS), range(1, FIRST_BLOCKS + 1), before)
+    calls = beside.capture(buckets, CudaGraphCapture(flow.device, part.stream), solver)
+    logger.info("first chunks beside turns: CUDA graphs of %d calls", calls)
+    return FirstTurns(beside, FIRST_ROWS, partial(torch.cuda.stream, part.stream))
+
+
+def _fused_solver(flow: Flow, settings: Token2WavSettings, part: GpuPart | None) -> PagedSolver | None:
     """None where the plain modules take the steps."""
     obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise)
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
@@ -209,7 +243,7 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings, parts: GpuParts | Non
     # defines Triton kernels, which only the CUDA build of torch brings
     from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 
-    return FusedSolver.of(flow, None if parts is None else parts.large.multiprocessors)
+    return FusedSolver.of(flow, None if part is None else part.multiprocessors)
 
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:

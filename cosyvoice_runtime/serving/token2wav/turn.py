@@ -38,6 +38,11 @@ class WaveJob:
         return len(self.chunk.tokens) - self._launched
 
     @property
+    def opens(self) -> bool:
+        """Whether it begins an utterance in a voice that is known."""
+        return not (self.chunk.position or self.chunk.cancel or self._parts or self.needs_voice)
+
+    @property
     def waits(self) -> bool:
         """Whether a part of it is still to be launched."""
         return not self._parts or self.tokens_left > 0
@@ -85,6 +90,10 @@ class LaunchedTurn:
     outcomes: WaveOutcomes
     of_new_voice: bool
     held: ExitStack
+
+    def names(self) -> list[str]:
+        """Of the utterances."""
+        return [share.job.chunk.utterance_id for share in self.shares]
 
     def size(self, unit_tokens: int) -> TurnSize | None:
         """None where turns of one size differ."""

@@ -240,11 +240,11 @@ class FragileService(WaveService):
         if "breaks touch" in list(names):
             raise RuntimeError("touch")
 
-    def launch(self, chunks):
+    def launch(self, chunks, beside=False):
         names = [chunk.utterance_id for chunk in chunks]
         if "breaks launch" in names:
             raise RuntimeError("launch")
-        outcomes = super().launch(chunks)
+        outcomes = super().launch(chunks, beside)
         return partial(self._break, outcomes) if "breaks end" in names else outcomes
 
     def _break(self, outcomes):

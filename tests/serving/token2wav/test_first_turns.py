@@ -1,0 +1,184 @@
+"""First chunks beside turns of others: who computes what, in which order, and what is freed when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from coded_waves import LOST_GPU_TOKEN, PROMPT, CodedWaves, FakeClock, OneVoice, chunk
+from test_turns_at_once import BLOCK, Gpu, Outcomes
+
+from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
+from cosyvoice_runtime.serving.token2wav.runtime import FirstTurns
+
+ROWS = 2
+
+
+class Part(Gpu):
+    """Another part of the same GPU: its utterances are the whole one's.
+
+    Attributes:
+        inside: contexts of its launches that are open.
+    """
+
+    def __init__(self, whole: CodedWaves) -> None:
+        super().__init__()
+        self.open_states = whole.open_states
+        self.inside = 0
+
+    def launch(self, states):
+        assert self.inside == 1
+        return super().launch(states)
+
+    def __enter__(self) -> None:
+        self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.inside -= 1
+
+
+@pytest.fixture
+def large() -> Gpu:
+    return Gpu()
+
+
+@pytest.fixture
+def small(large) -> Part:
+    return Part(large)
+
+
+@pytest.fixture
+def outcomes() -> Outcomes:
+    return Outcomes()
+
+
+@pytest.fixture
+def ended() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def scheduler(large, small, ended) -> Iterator[WaveScheduler]:
+    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=small)
+    first = FirstTurns(small, ROWS, lambda: small)
+    scheduler = WaveScheduler(
+        service, 4, 16, 1.0, BLOCK, on_gpu=True, first=first, clock=FakeClock(), end_process=ended.append
+    )
+    yield scheduler
+    large.finish_all()
+    small.finish_all()
+    scheduler.close()
+
+
+@pytest.fixture
+def busy(scheduler, large, outcomes) -> WaveScheduler:
+    """With a turn under way on the large part."""
+    scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
+    assert large.launched(1)
+    return scheduler
+
+
+def run(scheduler, *parts: Gpu) -> None:
+    for part in parts:
+        part.finish_all()
+    scheduler.close()
+
+
+def test_first_chunk_has_the_large_part_while_nothing_else_is_to_be_done(scheduler, large, small, outcomes):
+    for turn, name in enumerate("ab"):
+        scheduler.submit(chunk(name, [turn], last=True), outcomes.of(name))
+        assert large.launched(turn + 1)
+        large.turns[turn].set()
+        assert outcomes.wait(turn + 1)
+    assert small.turns == []
+    assert outcomes.delivered == [("a", [0]), ("b", [1])]
+
+
+def test_first_chunk_does_not_wait_for_a_turn_under_way(busy, large, small, outcomes):
+    busy.submit(chunk("first", [7]), outcomes.of("first"))
+    assert small.launched(1)
+    small.turns[0].set()
+    assert outcomes.wait(1)
+    assert outcomes.delivered == [("first", [7])]
+    run(busy, large, small)
+    assert outcomes.delivered == [("first", [7]), ("busy", [0])]
+
+
+def test_later_chunks_wait_for_the_turn_under_way(busy, large, small, outcomes):
+    busy.submit(chunk("busy", [1], 1, last=True), outcomes.of("later"))
+    busy.submit(chunk("first", [7]), outcomes.of("first"))
+    assert small.launched(1)
+    run(busy, large, small)
+    assert len(small.turns) == 1
+    assert large.batches == [[[0]], [[1]]]
+
+
+def test_second_chunk_is_launched_when_the_first_is_there(busy, large, small, outcomes):
+    busy.submit(chunk("a", [5]), outcomes.of("first"))
+    assert small.launched(1)
+    busy.submit(chunk("a", [6], 1, last=True), outcomes.of("second"))
+    large.turns[0].set()
+    assert outcomes.wait(1)  # the large part is free, and may not have the second chunk yet
+    busy.submit(chunk("other", [8], last=True), outcomes.of("other"))
+    assert small.launched(1)
+    assert large.batches == [[[0]]] or large.batches[1] == [[8]]
+    run(busy, large, small)
+    assert ("second", [6]) in outcomes.delivered
+    assert outcomes.delivered.index(("first", [5])) < outcomes.delivered.index(("second", [6]))
+    assert [[6]] in large.batches
+    assert large.open_states == {state for state in large.open_states if not state.pending}
+
+
+def test_many_first_chunks_are_divided_between_both_parts(busy, large, small, outcomes):
+    names = "abcde"
+    for token, name in enumerate(names):
+        busy.submit(chunk(name, [token], last=True), outcomes.of(name))
+    assert small.launched(1)
+    run(busy, large, small)
+    assert sorted(outcomes.delivered[:]) == sorted(
+        [*((name, [token]) for token, name in enumerate(names)), ("busy", [0])]
+    )
+    assert max(len(batch) for batch in small.batches) <= ROWS
+
+
+def test_new_voice_is_never_computed_beside(busy, large, small, outcomes):
+    busy.submit(chunk("new", [3], last=True, voice_key="new", prompt=PROMPT), outcomes.of("new"))
+    busy.submit(chunk("known", [4], last=True), outcomes.of("known"))
+    assert small.launched(1)
+    run(busy, large, small)
+    assert small.batches == [[[4]]]
+    assert [[3]] in large.batches
+    assert outcomes.delivered[-1] == ("new", [3])
+
+
+def test_what_a_cancelled_utterance_holds_is_free_when_its_turn_has_ended(busy, large, small, outcomes):
+    busy.submit(chunk("gone", [5]), outcomes.of("gone"))
+    assert small.launched(1)
+    before = set(large.open_states)
+    busy.submit(chunk("gone", cancel=True), outcomes.of("cancel"))
+    large.turns[0].set()
+    assert outcomes.wait(3)
+    assert ("cancel", []) in outcomes.delivered
+    assert large.open_states == before  # its turn still writes there
+    small.turns[0].set()
+    run(busy, large, small)
+    assert large.open_states == set()
+
+
+def test_gpu_lost_beside_a_turn_answers_everybody_and_ends_the_process(busy, large, small, outcomes, ended):
+    small.lost.add(0)
+    busy.submit(chunk("first", [1]), outcomes.of("first"))
+    assert small.launched(1)
+    small.turns[0].set()
+    assert outcomes.wait(2)
+    run(busy, large, small)
+    assert {name for name, _ in outcomes.delivered} == {"busy", "first"}
+    [reason] = ended
+    assert "started anew" in reason
+
+
+def test_gpu_lost_at_a_launch_beside_a_turn(busy, large, small, outcomes, ended):
+    busy.submit(chunk("bad", [LOST_GPU_TOKEN]), outcomes.of("bad"))
+    assert outcomes.wait(2)
+    run(busy, large, small)
+    assert len(ended) == 1
