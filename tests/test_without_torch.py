@@ -104,7 +104,8 @@ async def answered(**inputs):
     service = load_speech_service(settings, stages, metrics, open_admission(settings), streaming=False)
     request = InferenceRequest({"target_text": np.array([[b"Hello there."]], np.object_), **inputs})
     with ThreadPoolExecutor(1) as sender:
-        await service.answer(Inputs(request), WholeListener(Reply(request, "cosyvoice2", False), sender))
+        reply = Reply(request, "cosyvoice2", False)
+        await service.answer(Inputs(request), WholeListener(reply, sender, service.token_rate))
     [response] = request.sender.responses
     assert response.error() is None, response.error()
     outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
