@@ -91,7 +91,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         60.0,
         ge=0.1,
         le=3600.0,
-        description="Longest time between two chunks before an utterance's state is dropped.",
+        description="Longest time without a chunk before an utterance's state is dropped; "
+        "while a chunk waits or is computed, no time passes.",
     )
     max_cached_voices: int = Field(
         64, ge=1, le=4096, description="Voices kept in memory; the one unused for longest makes room."

@@ -93,6 +93,7 @@ class WaveScheduler:
             threading.Thread(target=self._launch_turns, name="token2wav"),
             threading.Thread(target=self._finish_turns, name="token2wav-ends"),
         ]
+        service.queued_in(self._waiting)
         for thread in self._threads:
             thread.start()
 
@@ -170,6 +171,11 @@ class WaveScheduler:
                     return jobs
                 self._wake.wait(delay_s)
 
+    def _waiting(self) -> set[str]:
+        """Utterances whose chunks have no outcome yet."""
+        with self._wake:
+            return {job.chunk.utterance_id for job in self._jobs}
+
     def _first_jobs(self) -> list[WaveJob]:
         """The first job of each utterance that is not all launched."""
         with self._wake:
@@ -182,7 +188,6 @@ class WaveScheduler:
     def _serve(self, jobs: list[WaveJob]) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
         try:
-            self._service.touch(job.chunk.utterance_id for job in jobs)
             self._forget([job for job in jobs if job.chunk.cancel])
             if all(job.chunk.cancel for job in jobs):
                 return
