@@ -15,6 +15,7 @@ from cosyvoice_runtime.checkpoint.huggingface import export_merged
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.serving import served_family
 from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
 from cosyvoice_runtime.serving.lm.engines.vllm.export import export as vllm_export
@@ -24,6 +25,7 @@ from cosyvoice_runtime.settings import Machine, Settings
 
 ROOT = Path(__file__).parents[2]
 CPU = Machine(1, False)
+GPU = Machine(1, True)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ def test_model_refuses_what_cannot_run_the_family(
 
 
 def test_backend_tensorrt_is_refused_too(checkpoint: Path) -> None:
-    settings = Settings.read([f"checkpoint_dir={checkpoint}", "token2wav.backend=tensorrt"])
+    settings = Settings.read([f"checkpoint_dir={checkpoint}", "token2wav.backend=tensorrt"]).resolved(GPU)
     with pytest.raises(InvalidInput, match=r"token2wav\.backend: 'tensorrt' is not accepted; torch with"):
         require_served(settings)
 
@@ -117,9 +119,23 @@ def test_exports_are_refused_before_anything_is_written(
     ],
 )
 def test_cosyvoice300m_is_served_by_torch_alone(cosyvoice300m: Path, setting: str) -> None:
-    require_served(settings_of(cosyvoice300m))
-    settings = Settings.read([f"checkpoint_dir={cosyvoice300m}", setting])
+    settings = settings_of(cosyvoice300m)
+    require_served(settings)
+    assert (settings.tensorrt_llm.engine, settings.token2wav.backend) == ("torch", "torch")
+    settings = Settings.read([f"checkpoint_dir={cosyvoice300m}", setting]).resolved(GPU)
     with pytest.raises(InvalidInput, match="torch with a checkpoint of cosyvoice300m"):
+        require_served(settings)
+
+
+@pytest.mark.parametrize(
+    ("family", "says"), [("cosyvoice300m", "scripts"), ("checkpoint", "onnx or auto on")]
+)
+def test_what_torch_alone_could_run_says_so_where_it_is_not_installed(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, family: str, says: str
+) -> None:
+    monkeypatch.setattr(served_family, "installed", lambda _: False)
+    settings = settings_of(request.getfixturevalue(family), "tensorrt_llm.engine=torch")
+    with pytest.raises(InvalidInput, match=f"engine: 'torch' is not accepted; {says}.*it is not installed"):
         require_served(settings)
 
 
@@ -144,4 +160,5 @@ def test_own_engines_serve_the_family(checkpoint: Path, engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_serves_cosyvoice2(tiny_checkpoint: Path, engine: str) -> None:
-    require_served(Settings.read([f"checkpoint_dir={tiny_checkpoint}", f"tensorrt_llm.engine={engine}"]))
+    settings = Settings.read([f"checkpoint_dir={tiny_checkpoint}", f"tensorrt_llm.engine={engine}"])
+    require_served(settings.resolved(GPU))

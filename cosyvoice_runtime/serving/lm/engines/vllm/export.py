@@ -24,11 +24,12 @@ from cosyvoice_runtime.checkpoint.huggingface import PREFIX, SILENT
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
-from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.prompt import Table
 from cosyvoice_runtime.serving.lm.engines.vllm.plugin import ARCHITECTURE
 from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY
+from cosyvoice_runtime.settings.model import MANIFEST
 from cosyvoice_runtime.sha256 import sha256_of
 
 DTYPES = ("bfloat16", "float16", "float32")
@@ -74,7 +75,7 @@ def export(checkpoint_dir: str | Path, out_dir: str | Path, dtype: str = "bfloat
         _write(building, layout, dtype)
         wanted.write(building)
 
-    return renew_directory(target, lambda: stale_reasons(target, wanted), write, FILE_NAME)
+    return renew_directory(target, lambda: stale_reasons(target, wanted), write, MANIFEST)
 
 
 def wanted_manifest(layout: Layout, dtype: str) -> Manifest:

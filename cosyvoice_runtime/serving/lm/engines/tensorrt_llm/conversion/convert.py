@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
-from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.config_file import (
     QUANT_ALGOS,
@@ -32,6 +32,7 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.parameters imp
 )
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.source import Source
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.vocabulary import EngineVocabulary
+from cosyvoice_runtime.settings.model import MANIFEST
 from cosyvoice_runtime.sha256 import sha256_of
 
 DTYPES = ("bfloat16", "float16", "float32")
@@ -99,7 +100,7 @@ def convert(
         _write(building, source, vocabulary, options, progress)
         wanted.write(building)
 
-    return renew_directory(target, lambda: stale_reasons(target, wanted), write, FILE_NAME)
+    return renew_directory(target, lambda: stale_reasons(target, wanted), write, MANIFEST)
 
 
 def _manifest(source: Source, options: ConversionOptions, vocabulary: EngineVocabulary) -> Manifest:
