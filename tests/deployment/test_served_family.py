@@ -53,8 +53,6 @@ def load(settings: Settings) -> object:
 @pytest.mark.parametrize(
     ("setting", "value", "load"),
     [
-        ("tensorrt_llm.engine", "tensorrt_llm", prepare),
-        ("tensorrt_llm.engine", "vllm", prepare),
         ("token2wav.backend", "onnx", load),
     ],
 )
@@ -95,15 +93,12 @@ def test_stage_says_so(checkpoint: Path, tmp_path: Path, script: list[str]) -> N
     ],
 )
 def test_exports_are_refused_before_anything_is_written(
-    checkpoint: Path,
     cosyvoice300m: Path,
     tmp_path: Path,
     export: Callable[[Path, Path], object],
     what: str,
 ) -> None:
-    with pytest.raises(CheckpointError, match=f"is of cosyvoice3; {what}.* is made of cosyvoice2 alone"):
-        export(checkpoint, tmp_path / "out")
-    with pytest.raises(CheckpointError, match=f"is of cosyvoice300m; {what}.* is made of cosyvoice2 alone"):
+    with pytest.raises(CheckpointError, match=f"is of cosyvoice300m, whose .* no Qwen2; {what}.* is made of"):
         export(cosyvoice300m, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -153,12 +148,11 @@ def test_another_look_ahead_than_its_schedules_is_refused(
         load(settings_of(cosyvoice300m, *settings))
 
 
-@pytest.mark.parametrize("engine", ["torch", "onnx"])
-def test_own_engines_serve_the_family(checkpoint: Path, engine: str) -> None:
-    require_served(settings_of(checkpoint, f"tensorrt_llm.engine={engine}"))
-
-
+@pytest.mark.parametrize("family", ["tiny_checkpoint", "checkpoint"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_serves_cosyvoice2(tiny_checkpoint: Path, engine: str) -> None:
-    settings = Settings.read([f"checkpoint_dir={tiny_checkpoint}", f"tensorrt_llm.engine={engine}"])
+def test_every_engine_serves_what_is_built_on_a_qwen2(
+    request: pytest.FixtureRequest, family: str, engine: str
+) -> None:
+    directory = request.getfixturevalue(family)
+    settings = Settings.read([f"checkpoint_dir={directory}", f"tensorrt_llm.engine={engine}"])
     require_served(settings.resolved(GPU))
