@@ -17,10 +17,6 @@ VENV="${VENV:-.venv}"
 TORCH="${TORCH:-yes}"
 PYTHON="$VENV/bin/python"
 [[ "$VENV" != system ]] || PYTHON=python3 # a container's, which has everything already
-if [[ "$TORCH" == no ]]; then # what runs without it, unless the settings say otherwise
-  export COSYVOICE_TENSORRT_LLM__ENGINE="${COSYVOICE_TENSORRT_LLM__ENGINE:-auto}"
-  export COSYVOICE_TOKEN2WAV__BACKEND="${COSYVOICE_TOKEN2WAV__BACKEND:-auto}"
-fi
 
 usage() {
   cat <<'TEXT'
@@ -38,9 +34,8 @@ Usage:
      6  offline benchmark   without a server
 
 Variables: FAMILY (cosyvoice2, cosyvoice3, cosyvoice300m: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO,
-VENV (system: the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, and the
-engine and the backend that need none; the demo's default), and COSYVOICE_* for every setting in
-docs/settings.md.
+VENV (system: the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, which is
+the demo's default), and COSYVOICE_* for every setting in docs/settings.md.
 TEXT
 }
 

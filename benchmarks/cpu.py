@@ -93,8 +93,15 @@ class CpuServer:
 
     def __init__(self, variant: Variant, checkpoint: Path, folder: Path) -> None:
         repository = folder / "model_repo"
-        given = [f"checkpoint_dir={checkpoint}", f"cosyvoice2.voices_dir={folder / 'voices'}"]
-        settings = Settings.read([*PLACES, *given, *variant.settings]).resolved(Machine.here())
+        given = [
+            f"checkpoint_dir={checkpoint}",
+            f"cosyvoice2.voices_dir={folder / 'voices'}",
+            f"tensorrt_llm.engine_dir={folder / 'speech_lm'}",
+            f"token2wav.backend_dir={folder / 'networks'}",
+            *variant.settings,
+        ]
+        subprocess.run([sys.executable, ROOT / "scripts" / "build_engines.py", *given], check=True)
+        settings = Settings.read([*PLACES, *given]).resolved(Machine.here())
         write(render(ROOT / "model_repo", settings), repository)
         self._command = [sys.executable, "-m", "cosyvoice_runtime.supervisor", str(repository), *QUIET]
         self._command += [f"log_file={folder / 'tritonserver.log'}"]

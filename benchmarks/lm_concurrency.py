@@ -60,7 +60,7 @@ def main() -> None:
         directory = Path(folder)
         checkpoint = options.checkpoint or make_checkpoint(directory / "tiny", "tiny", seed=0)
         prompt = make_prompt(checkpoint)
-        with serve(directory, [f"checkpoint_dir={checkpoint}", *options.settings]) as server:
+        with serve(directory, [f"checkpoint_dir={checkpoint}", "engine=torch", *options.settings]) as server:
             figures = measure(server, prompt, options)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")

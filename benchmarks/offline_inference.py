@@ -176,6 +176,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         "checkpoint_dir": options.token2wav_path,
         f"tensorrt_llm.{weights}": options.llm_model_name_or_path,
         "tensorrt_llm.engine": engine,
+        "token2wav.backend": "torch",
         "tensorrt_llm.max_slots": options.batch_size,
         "token2wav.max_batch": options.token2wav_batch_size,
         "device": options.device,

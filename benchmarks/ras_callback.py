@@ -87,7 +87,7 @@ def measure(layout: str, rows: int, history: int, steps: int, device: str) -> fl
     """Median milliseconds of a call with this many rows, until TensorRT-LLM could go on."""
     ids = histories(rows, history)
     config = FULL.speech_lm
-    vocabulary = EngineVocabulary(layout, PUBLISHED_TEXT_TOKENS, config.speech_rows)
+    vocabulary = EngineVocabulary.of(layout, PUBLISHED_TEXT_TOKENS, config)
     bias = torch.full((vocabulary.output_rows,), SILENT)
     bias[vocabulary.speech] = 0.0
     sampler = LibrarySampler(vocabulary, bias if layout == "merged" else None)

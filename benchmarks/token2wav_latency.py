@@ -62,7 +62,8 @@ def main() -> None:
 
 
 def serve(folder: Path, checkpoint: Path, assignments: Sequence[str]) -> Server:
-    settings = Settings.read([f"checkpoint_dir={checkpoint}", *assignments]).resolved(Machine.here())
+    given = [f"checkpoint_dir={checkpoint}", "token2wav.backend=torch", *assignments]
+    settings = Settings.read(given).resolved(Machine.here())
     files = render(TEMPLATES, settings)
     write({path: text for path, text in files.items() if path.parts[0] == MODEL}, folder / "repository")
     server = ServerSettings(

@@ -9,8 +9,6 @@ from typing import Any
 from cosyvoice_front.errors import ApiError
 
 MEDIA_TYPE = "text/event-stream"
-TOKENS_PER_SECOND = 25
-"""Speech tokens, of which the model makes this many for a second at speed 1."""
 
 
 def delta(audio: bytes) -> bytes:
@@ -28,9 +26,8 @@ def failure(error: ApiError) -> bytes:
     return event({"type": "speech.audio.error", **error.body()})
 
 
-def usage(characters: int, seconds: float, speed: float) -> dict[str, int]:
+def usage(characters: int, spoken: int) -> dict[str, int]:
     """In tokens: of the text its characters, as only the server has the tokenizer; of the speech its own."""
-    spoken = round(seconds * speed * TOKENS_PER_SECOND)
     return {"input_tokens": characters, "output_tokens": spoken, "total_tokens": characters + spoken}
 
 

@@ -30,16 +30,22 @@ class Tally:
 
     def __init__(self) -> None:
         self.samples = 0
+        self.token_rate = 0
         self.finish_reason = ""
 
     def add(self, chunk: AudioChunk) -> None:
         self.samples += len(chunk.samples)
+        self.token_rate = chunk.token_rate
         if _unhappiness(chunk.finish_reason) > _unhappiness(self.finish_reason):
             self.finish_reason = chunk.finish_reason
 
     @property
     def seconds(self) -> float:
         return self.samples / RATE
+
+    def tokens(self, speed: float) -> int:
+        """Speech tokens that make as much speech at this speed."""
+        return round(self.seconds * speed * self.token_rate)
 
 
 async def encoded(
@@ -96,7 +102,7 @@ async def as_events(
             raise
         yield events.failure(_told(error))
         return
-    yield events.done(events.usage(characters, tally.seconds, speed), tally.finish_reason)
+    yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason)
 
 
 async def placed(

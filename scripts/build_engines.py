@@ -168,17 +168,16 @@ def make_networks(settings: Token2WavSettings) -> None:
     from cosyvoice_runtime.compiled.cuda import Cuda
     from cosyvoice_runtime.compiled.engine_files import build, engine_of
     from cosyvoice_runtime.compiled.export import vocoder
-    from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
+    from cosyvoice_runtime.compiled.export.graph_files import export_graph, graph_of
     from cosyvoice_runtime.compiled.token2wav_engines import shapes_of
 
     directory, shapes = settings.backend_dir, shapes_of(settings, load_config(settings.checkpoint_dir))
-    for name in NETWORKS:
+    for name, profiles in shapes.profiles().items():
         # The first of several; a server refuses the engine on GPUs of another kind.
         devices = settings.vocoder_devices if name == vocoder.NAME else settings.devices
         tell(
             graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, settings.dtype)
         )
-        profiles = shapes.profiles()[name]
         tell(engine_of(directory, name), build(directory, name, profiles, Cuda(torch.device(devices[0]))))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 SAMPLE_RATE = 24_000
+TOKEN_RATE = 25
 """Of a server that does not say its own."""
 
 
@@ -24,6 +25,7 @@ class AudioChunk:
         spoken_characters: of a text that was pushed piece by piece, how many are spoken by then; with the
             last chunk of a segment.
         sample_rate: samples per second, the same for all chunks of a server.
+        token_rate: speech tokens of a second at speed 1; alike.
     """
 
     samples: npt.NDArray[np.float32]
@@ -31,6 +33,7 @@ class AudioChunk:
     finish_reason: str = ""
     spoken_characters: int | None = None
     sample_rate: int = SAMPLE_RATE
+    token_rate: int = TOKEN_RATE
 
     @property
     def seconds(self) -> float:
@@ -46,8 +49,14 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
     reason = result.as_numpy("finish_reason")
     text = "" if reason is None or not reason.size else reason.reshape(-1)[0].decode()
     spoken = _number(result, "spoken_characters", -1)
-    rate = _number(result, "sample_rate", SAMPLE_RATE)
-    return AudioChunk(waveform.reshape(-1), arrived_s, text, None if spoken < 0 else spoken, rate)
+    return AudioChunk(
+        waveform.reshape(-1),
+        arrived_s,
+        text,
+        None if spoken < 0 else spoken,
+        _number(result, "sample_rate", SAMPLE_RATE),
+        _number(result, "token_rate", TOKEN_RATE),
+    )
 
 
 def _number(result: Any, name: str, default: int) -> int:

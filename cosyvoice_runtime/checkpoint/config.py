@@ -130,6 +130,11 @@ class EstimatorConfig:
         return self.num_mid_stages + 2
 
     @property
+    def attentions(self) -> int:
+        """Layers of attention."""
+        return self.num_stages * self.blocks_per_stage
+
+    @property
     def time_width(self) -> int:
         """Width of the time embedding (four times the channels)."""
         return 4 * self.channels

@@ -72,6 +72,11 @@ class DiTConfig:
     chunk_frames: int
 
     @property
+    def attentions(self) -> int:
+        """Layers of attention."""
+        return self.depth
+
+    @property
     def inner_width(self) -> int:
         """Of all heads together."""
         return self.num_heads * self.head_dim

@@ -106,8 +106,8 @@ COSYVOICE3 = Family(
     reads_speaker=False,
     usual_instruction=f"You are a helpful assistant.{END_OF_PROMPT}",
     silent_tokens=frozenset({1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323}),
-    engines=("torch", "onnx"),
-    backends=("torch",),
+    engines=("torch", "onnx", "tensorrt_llm", "vllm"),
+    backends=("torch", "tensorrt"),
 )
 COSYVOICE_300M = Family(
     name="cosyvoice300m",

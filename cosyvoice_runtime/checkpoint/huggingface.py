@@ -1,8 +1,9 @@
 """The speech language model as a plain Qwen2ForCausalLM over one merged vocabulary.
 
-Programs that know Qwen2 but not CosyVoice2 read this form; stage 1 converts for TensorRT-LLM and vLLM in its
-own ways. Its ids, in order: the text tokenizer's, the speech rows (codes and three stop ids), sos, task id,
-and padding to a multiple of 128.
+Programs that know Qwen2 but not CosyVoice read this form; stage 1 converts for TensorRT-LLM and vLLM in its
+own ways. Its ids, in order: the text tokenizer's, the speech rows (codes and stop ids), sos, task id, and
+padding to a multiple of 128. Of CosyVoice3, whose sos and task id are rows of the speech table, both are
+written a second time there, and the head gets a bias of zeros.
 
 The output head has a bias, which Hugging Face's class does not have: ``lm_head.bias`` in
 ``model.safetensors`` must be loaded by the engine. Rows that are no speech id have zero weight and the bias
@@ -23,11 +24,12 @@ import torch
 
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors, read_tensors
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.lm_rows import control_table, head_bias
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.checkpoint.recorded_lm import read_recorded, recorded
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema
 from cosyvoice_runtime.checkpoint.sections import load_config
@@ -50,11 +52,11 @@ def export_merged(layout: Layout, out_dir: str | Path, dtype: torch.dtype, force
         dtype: of the written weights; with the stored one, :func:`read_merged` gives back equal tensors.
 
     Raises:
-        CheckpointError: as ``load_tensors``, the checkpoint is not of CosyVoice2, or the tokenizer has more
+        CheckpointError: as ``load_tensors``, the speech LM is no Qwen2, or the tokenizer has more
             tokens than the text table rows.
         InvalidInput: ``out_dir`` is not empty.
     """
-    layout.require_family(COSYVOICE2, "the merged form of the speech LM")
+    layout.require_qwen2("the merged form of the speech LM")
     model = load_config(layout.directory)
     config = model.speech_lm
     vocabulary = MergedVocabulary.of(layout, config)
@@ -68,7 +70,7 @@ def export_merged(layout: Layout, out_dir: str | Path, dtype: torch.dtype, force
     with fresh_directory(target, force) as building:
         _write_json(building / "config.json", _merged_config(layout, config, vocabulary, dtype))
         _write_tokenizer(layout, building, vocabulary)
-        _write_weights(building, tensors, vocabulary, dtype)
+        _write_weights(building, config, tensors, vocabulary, dtype)
     return target
 
 
@@ -80,7 +82,7 @@ def read_merged(directory: str | Path) -> dict[str, torch.Tensor]:
     """
     directory = Path(directory)
     tensors = read_tensors(_existing(directory / "model.safetensors"))
-    vocabulary = recorded_vocabulary(_existing(directory / "config.json"))
+    vocabulary, config = recorded_vocabulary(_existing(directory / "config.json"))
     spare = read_tensors(_existing(directory / SPARE_ROWS))[TEXT_TABLE]
     try:
         table = tensors.pop("model.embed_tokens.weight")
@@ -88,28 +90,32 @@ def read_merged(directory: str | Path) -> dict[str, torch.Tensor]:
     except KeyError as error:
         raise CheckpointError(f"{directory / 'model.safetensors'}: tensor {error} is missing") from error
     text = torch.cat([table[: vocabulary.text_tokens], spare])
-    return {f"{PREFIX}{name}": tensor for name, tensor in tensors.items()} | {
+    found = {f"{PREFIX}{name}": tensor for name, tensor in tensors.items()} | {
         TEXT_TABLE: text,
         TEXT_HEAD: text,
         "speech_embedding.weight": table[vocabulary.speech].clone(),
-        "llm_embedding.weight": table[vocabulary.sos_id : vocabulary.length].clone(),
         "llm_decoder.weight": head[vocabulary.speech].clone(),
-        "llm_decoder.bias": bias[vocabulary.speech].clone(),
     }
+    if config.control_rows is None:
+        found["llm_embedding.weight"] = table[vocabulary.sos_id : vocabulary.length].clone()
+    if config.head_bias:
+        found["llm_decoder.bias"] = bias[vocabulary.speech].clone()
+    return found
 
 
-def recorded_vocabulary(path: Path) -> MergedVocabulary:
-    """The vocabulary that the ``config.json`` of a merged form records.
+def recorded_vocabulary(path: Path) -> tuple[MergedVocabulary, SpeechLMConfig]:
+    """The vocabulary and the sizes that the ``config.json`` of a merged form records.
 
     Raises:
         CheckpointError: it does not record one.
     """
     try:
-        recorded = read_json(path)["cosyvoice2"]
-        return MergedVocabulary(
-            int(recorded["text_tokens"]), int(recorded["speech_rows"]), len(recorded["stop_ids"])
+        found = read_json(path)["cosyvoice2"]
+        vocabulary = MergedVocabulary(
+            int(found["text_tokens"]), int(found["speech_rows"]), len(found["stop_ids"])
         )
-    except (KeyError, TypeError, ValueError) as error:
+        return vocabulary, read_recorded(found["speech_lm"])
+    except (CheckpointError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: does not record a merged vocabulary: {error!r}") from error
 
 
@@ -130,6 +136,7 @@ def _merged_config(
             "stop_ids": [vocabulary.speech_offset + stop for stop in config.stop_ids],
             "sos_id": vocabulary.sos_id,
             "task_id": vocabulary.task_id,
+            "speech_lm": recorded(config),
         },
     }
 
@@ -138,7 +145,7 @@ def _write_tokenizer(layout: Layout, directory: Path, vocabulary: MergedVocabula
     for path in (layout.vocabulary, layout.merges):
         shutil.copyfile(path, directory / path.name)
     config = read_json(layout.tokenizer_config)
-    added = special_token_ids(len(read_json(layout.vocabulary)))
+    added = special_token_ids(len(read_json(layout.vocabulary)), layout.family.special_tokens)
     added |= {token: vocabulary.speech_offset + place for place, token in enumerate(vocabulary.tokens)}
     flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
     config["added_tokens_decoder"] = {str(id_): {"content": token, **flags} for token, id_ in added.items()}
@@ -146,7 +153,11 @@ def _write_tokenizer(layout: Layout, directory: Path, vocabulary: MergedVocabula
 
 
 def _write_weights(
-    directory: Path, tensors: dict[str, torch.Tensor], vocabulary: MergedVocabulary, dtype: torch.dtype
+    directory: Path,
+    config: SpeechLMConfig,
+    tensors: dict[str, torch.Tensor],
+    vocabulary: MergedVocabulary,
+    dtype: torch.dtype,
 ) -> None:
     width = tensors[TEXT_TABLE].shape[1]
     layers = {
@@ -162,23 +173,25 @@ def _write_weights(
     }
 
     def merged() -> Iterator[tuple[str, torch.Tensor]]:
-        yield "model.embed_tokens.weight", _merged_table(tensors, vocabulary)
+        yield "model.embed_tokens.weight", _merged_table(config, tensors, vocabulary)
         for name, tensor in layers.items():
             yield name.removeprefix(PREFIX), tensor
         yield "lm_head.weight", _speech_rows(tensors["llm_decoder.weight"], vocabulary, 0.0)
-        yield "lm_head.bias", _speech_rows(tensors["llm_decoder.bias"], vocabulary, SILENT)
+        yield "lm_head.bias", _speech_rows(head_bias(config, tensors), vocabulary, SILENT)
 
     write_safetensors(directory / "model.safetensors", schema, dtype, merged())
     spare = tensors[TEXT_TABLE][vocabulary.text_tokens :]
     write_safetensors(directory / SPARE_ROWS, {TEXT_TABLE: tuple(spare.shape)}, dtype, [(TEXT_TABLE, spare)])
 
 
-def _merged_table(tensors: dict[str, torch.Tensor], vocabulary: MergedVocabulary) -> torch.Tensor:
+def _merged_table(
+    config: SpeechLMConfig, tensors: dict[str, torch.Tensor], vocabulary: MergedVocabulary
+) -> torch.Tensor:
     text = tensors[TEXT_TABLE]
     used = [
         text[: vocabulary.text_tokens],
         tensors["speech_embedding.weight"],
-        tensors["llm_embedding.weight"],
+        control_table(config, tensors),
     ]
     return torch.cat([*used, text.new_zeros(vocabulary.rows - vocabulary.length, text.shape[1])])
 

@@ -44,19 +44,19 @@ class Layout:
         """
         return next(iter(self._families()), COSYVOICE2)
 
-    def require_family(self, family: Family, what: str) -> None:
-        """Refuse a checkpoint of another family.
+    def require_qwen2(self, what: str) -> None:
+        """Refuse a checkpoint whose speech LM is no Qwen2.
 
         Args:
-            what: is made of this family alone.
+            what: is made of one.
 
         Raises:
-            CheckpointError: it is of another.
+            CheckpointError: it is of such a family.
         """
-        if self.family is not family:
+        if not self.family.has_qwen2:
             raise CheckpointError(
-                f"checkpoint directory {self.directory} is of {self.family.name}; {what} is made of "
-                f"{family.name} alone"
+                f"checkpoint directory {self.directory} is of {self.family.name}, whose speech LM is no "
+                f"Qwen2; {what} is made of one"
             )
 
     @property

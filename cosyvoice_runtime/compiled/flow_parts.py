@@ -14,11 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.compiled.export.dit import STARTS
 from cosyvoice_runtime.compiled.ports import FittedNetwork
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes
+from cosyvoice_runtime.flow.dit import DiT
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.layers import Before, Gathered, Past
+from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 
 Fit = Callable[[FlowShape], FlowShape]
@@ -28,7 +31,9 @@ Fit = Callable[[FlowShape], FlowShape]
 class EngineEncoder(nn.Module):
     """In place of :class:`~cosyvoice_runtime.flow.encoder.FlowEncoder`."""
 
-    def __init__(self, network: FittedNetwork, encoder: FlowEncoder, shapes: Shapes, fit: Fit) -> None:
+    def __init__(
+        self, network: FittedNetwork, encoder: FlowEncoder | LookAheadEncoder, shapes: Shapes, fit: Fit
+    ) -> None:
         super().__init__()
         self.token_layout, self.frame_layout = encoder.token_layout, encoder.frame_layout
         self._network, self._shapes, self._fit = network, shapes, fit
@@ -66,7 +71,7 @@ class EngineEncoder(nn.Module):
 class EngineEstimator(nn.Module):
     """In place of :class:`~cosyvoice_runtime.flow.estimator.Estimator`."""
 
-    def __init__(self, network: FittedNetwork, estimator: Estimator, shapes: Shapes, fit: Fit) -> None:
+    def __init__(self, network: FittedNetwork, estimator: Estimator | DiT, shapes: Shapes, fit: Fit) -> None:
         super().__init__()
         self.layout = estimator.layout
         self._network, self._shapes, self._fit = network, shapes, fit
@@ -99,10 +104,23 @@ class EngineEstimator(nn.Module):
             "visible": _mask(visible, past, before, rows, new),
             "ends": before.lengths,
             **_past_inputs("", before),
+            **self._places(past, x),
         }
         outputs = self._network.run(inputs, sizes)
         past.store(*_additions("", outputs))
         return outputs["velocity"]
+
+    def _places(self, past: Past, x: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        """Further inputs that say where in its utterance each row of ``x`` begins."""
+        return {}
+
+
+class EngineDiT(EngineEstimator):
+    """In place of :class:`~cosyvoice_runtime.flow.dit.DiT`."""
+
+    def _places(self, past: Past, x: Tensor) -> dict[str, Tensor]:
+        starts = past.starts
+        return {STARTS: torch.zeros(len(x), dtype=torch.int64, device=x.device) if starts is None else starts}
 
 
 def _mask(visible: Tensor | None, past: Past, before: Before, rows: int, new: int) -> Tensor:

@@ -17,8 +17,8 @@ from typing import Any
 
 import cosyvoice_runtime
 from cosyvoice_runtime.errors import EngineFileError, shorten
+from cosyvoice_runtime.settings.model import MANIFEST
 
-FILE_NAME = "manifest.json"
 PACKAGE = Path(cosyvoice_runtime.__file__).parent
 ABSENT = object()
 
@@ -50,8 +50,8 @@ class Manifest:
 
         Call this last: the engine files count as built from then on.
         """
-        path = Path(directory) / FILE_NAME
-        incoming = path.with_name(f".{FILE_NAME}")
+        path = Path(directory) / MANIFEST
+        incoming = path.with_name(f".{MANIFEST}")
         incoming.write_text(json.dumps(asdict(self), indent=2, sort_keys=True) + "\n", encoding="utf-8")
         os.replace(incoming, path)
 
@@ -62,7 +62,7 @@ class Manifest:
         Raises:
             EngineFileError: there is none, or it is damaged.
         """
-        path = Path(directory) / FILE_NAME
+        path = Path(directory) / MANIFEST
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.compiled.export import encoder, estimator, vocoder
+from cosyvoice_runtime.compiled.export.graph_files import networks_of
 from cosyvoice_runtime.wave.context import context
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 
@@ -96,18 +97,18 @@ class Shapes:
             (VocoderShape(1, 1), VocoderShape(1, self._window(CHUNK_TOKENS)), self.widest_windows),
             (VocoderShape(1, 1), VocoderShape(1, self._window(TYPICAL_PAST)), self.longest_window),
         ]
-        return {
+        every = {
             encoder.NAME: [_profile(*map(self.encoder, shapes)) for shapes in flow],
             estimator.NAME: [_profile(*map(self.estimator, shapes)) for shapes in flow],
             vocoder.NAME: [_profile(*map(self.decoder, shapes)) for shapes in wave],
         }
+        return {name: every[name] for name in networks_of(self.config)}
 
     @property
     def widest_chunks(self) -> FlowShape:
         """Longest past for a full batch: TensorRT limits the elements of the tensor that holds its keys."""
-        config = self.config.flow.unet
-        layers = config.num_stages * config.blocks_per_stage
-        keys_a_token = layers * GUIDANCE_ROWS * self.config.flow.frames_per_token
+        config = self.config.flow.blockwise
+        keys_a_token = config.attentions * GUIDANCE_ROWS * self.config.flow.frames_per_token
         elements = keys_a_token * config.num_heads * config.head_dim * self.max_rows
         past = min(self.max_tokens, (LARGEST_TENSOR - 1) // elements)
         return FlowShape(self.max_rows, min(LONGEST_HOP, self.max_tokens), past)

@@ -12,29 +12,38 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.engine_files import open_engine
 from cosyvoice_runtime.compiled.export import encoder, estimator, vocoder
-from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, graph_of, wanted_graph
-from cosyvoice_runtime.compiled.flow_parts import EngineEncoder, EngineEstimator
+from cosyvoice_runtime.compiled.export.graph_files import graph_of, networks_of, wanted_graph
+from cosyvoice_runtime.compiled.flow_parts import EngineDiT, EngineEncoder, EngineEstimator
 from cosyvoice_runtime.compiled.manifest import require_current
 from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes, Sizes, VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
 from cosyvoice_runtime.compiled.vocoder_part import EngineDecoder
 from cosyvoice_runtime.cuda_graphs import EagerCalls
+from cosyvoice_runtime.flow.dit import DiT
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
+from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
 from cosyvoice_runtime.settings import Token2WavSettings
 
 logger = logging.getLogger(__name__)
 
 
+ESTIMATORS: dict[type, type[EngineEstimator]] = {Estimator: EngineEstimator, DiT: EngineDiT}
+"""By the module whose place they take."""
+
+
 @dataclass(frozen=True)
 class Token2WavEngines:
-    """The three networks, and to which shapes their calls are padded.
+    """The networks, and to which shapes their calls are padded.
 
     A :class:`~cosyvoice_runtime.flow.flow.CompiledFlow`; F0, source, solver and pages are torch's.
+
+    Attributes:
+        encoder: None where what comes before the estimator is torch's.
     """
 
-    encoder: FittedNetwork
+    encoder: FittedNetwork | None
     estimator: FittedNetwork
     decoder: FittedNetwork
     shapes: Shapes
@@ -46,11 +55,15 @@ class Token2WavEngines:
         """Of one utterance, prompt included."""
         return self.shapes.max_tokens * self.shapes.config.flow.frames_per_token
 
-    def encoding(self, encoder: FlowEncoder) -> EngineEncoder:
+    def encoding(
+        self, encoder: FlowEncoder | LookAheadEncoder
+    ) -> EngineEncoder | FlowEncoder | LookAheadEncoder:
+        if self.encoder is None:
+            return encoder
         return EngineEncoder(self.encoder, encoder, self.shapes, self.fit_flow)
 
-    def velocity(self, estimator: Estimator) -> EngineEstimator:
-        return EngineEstimator(self.estimator, estimator, self.shapes, self.fit_flow)
+    def velocity(self, estimator: Estimator | DiT) -> EngineEstimator:
+        return ESTIMATORS[type(estimator)](self.estimator, estimator, self.shapes, self.fit_flow)
 
     def decoding(self) -> EngineDecoder:
         """In place of the vocoder's decoder."""
@@ -72,11 +85,12 @@ def open_engines(settings: Token2WavSettings, config: ModelConfig, eager: EagerC
         EngineFileError: engines or the graphs they are built from are missing, or are of something else than
             this checkpoint, these settings, this GPU, this version of TensorRT.
     """
-    for name in NETWORKS:
+    names = networks_of(config)
+    for name in names:
         wanted = wanted_graph(settings.checkpoint_dir, name, settings.dtype)
         require_current(graph_of(settings.backend_dir, name).parent, wanted)
     opened = _open_tensorrt(settings, shapes_of(settings, config), eager)
-    logger.info("backend tensorrt: flow encoder, flow estimator and vocoder decoder")
+    logger.info("backend tensorrt: %s", ", ".join(names).replace("_", " "))
     return opened
 
 
@@ -92,7 +106,9 @@ def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes, eager: EagerCall
         return FittedNetwork(compiled, ports)
 
     return Token2WavEngines(
-        encoder=network(encoder.NAME, [shapes.encoder(shape) for shape in shapes.flow_graphs]),
+        encoder=network(encoder.NAME, [shapes.encoder(shape) for shape in shapes.flow_graphs])
+        if encoder.NAME in networks_of(shapes.config)
+        else None,
         estimator=network(estimator.NAME, [shapes.estimator(shape) for shape in shapes.flow_graphs]),
         decoder=network(vocoder.NAME, [shapes.decoder(shape) for shape in shapes.vocoder_graphs]),
         shapes=shapes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.flow.dit import DiT
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import (
     NUM_STEPS,
@@ -22,10 +23,9 @@ from cosyvoice_runtime.flow.estimator import (
     start_noise,
 )
 from cosyvoice_runtime.flow.layers import NoPast, Past, visible_keys
+from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
 from cosyvoice_runtime.flow.parts import parts_of, state_dict
 from cosyvoice_runtime.wave.prompt import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
-
-Part = TypeVar("Part", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,16 @@ class FlowNetwork(nn.Module):
         self.estimator = parts.estimator(config.estimator, config.mel_bins)
 
     @property
-    def conformer(self) -> FlowEncoder:
-        """The encoder, for what only CosyVoice2 has.
-
-        Raises:
-            CheckpointError: the network is of another family.
-        """
-        return _cosyvoice2s(self.encoder, FlowEncoder, "encoder")
-
-    @property
     def unet(self) -> Estimator:
         """The estimator, for what only CosyVoice2 has.
 
         Raises:
             CheckpointError: the network is of another family.
         """
-        return _cosyvoice2s(self.estimator, Estimator, "estimator")
+        if not isinstance(self.estimator, Estimator):
+            kind = type(self.estimator).__name__
+            raise CheckpointError(f"only CosyVoice2's estimator will do; this flow has {kind}")
+        return self.estimator
 
     def replace(self, encoder: nn.Module, estimator: nn.Module) -> None:
         """Run others in place of the two; their weights are freed."""
@@ -78,7 +72,7 @@ class FlowNetwork(nn.Module):
 
 
 class CompiledFlow(Protocol):
-    """What stands in for the two large parts of a :class:`FlowNetwork`.
+    """What stands in for the large parts of a :class:`FlowNetwork`.
 
     Attributes:
         max_frames: of one utterance, prompt included.
@@ -87,10 +81,10 @@ class CompiledFlow(Protocol):
     @property
     def max_frames(self) -> int: ...
 
-    def encoding(self, encoder: FlowEncoder) -> nn.Module:
-        """Called as the encoder is, with its layouts."""
+    def encoding(self, encoder: FlowEncoder | LookAheadEncoder) -> nn.Module:
+        """Called as the encoder is, with its layouts; or the encoder itself."""
 
-    def velocity(self, estimator: Estimator) -> nn.Module:
+    def velocity(self, estimator: Estimator | DiT) -> nn.Module:
         """Called as the estimator is, with its layout and its ``mask``."""
 
 
@@ -119,7 +113,7 @@ class Flow(FlowInputs):
         network.estimator.drop_time_layers()
         self._noise = start_noise(config.mel_bins).to(self.device)
         if compiled is not None:
-            network.replace(compiled.encoding(network.conformer), compiled.velocity(network.unet))
+            network.replace(compiled.encoding(network.encoder), compiled.velocity(network.estimator))
             self.solver.estimator = network.estimator
             self.max_frames = min(self.max_frames, compiled.max_frames)
 
@@ -255,9 +249,3 @@ class Flow(FlowInputs):
             tokens[row, : len(span.tokens)] = torch.from_numpy(span.tokens)
             present[row, : len(span.tokens)] = True
         return tokens.to(self.device), present.to(self.device)
-
-
-def _cosyvoice2s(part: nn.Module, kind: type[Part], name: str) -> Part:
-    if not isinstance(part, kind):
-        raise CheckpointError(f"only CosyVoice2's {name} will do; this flow has {type(part).__name__}")
-    return part

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.lm_rows import control_table
 
 T = TypeVar("T", bound=Any)
 """A tensor of PyTorch or an array of numpy."""
@@ -31,7 +32,7 @@ def outer_tensors(config: SpeechLMConfig, tensors: Mapping[str, T]) -> dict[str,
     The backbone's own text head is left out: nothing reads it.
     """
     outer = {
-        "control_embedding.weight": _control_table(config, tensors),
+        "control_embedding.weight": control_table(config, tensors),
         "speech_embedding.weight": tensors["speech_embedding.weight"],
         "text_embedding.weight": tensors[f"{BACKBONE}.embed_tokens.weight"],
         "norm.weight": tensors[f"{BACKBONE}.norm.weight"],
@@ -47,10 +48,3 @@ def layer_tensors(tensors: Mapping[str, T], index: int, join: Join[T]) -> dict[s
     source = f"{BACKBONE}.layers.{index}"
     parts = {name: [tensors[f"{source}.{part}"] for part in names] for name, names in _LAYER_PARTS.items()}
     return {name: found[0] if len(found) == 1 else join(found) for name, found in parts.items()}
-
-
-def _control_table(config: SpeechLMConfig, tensors: Mapping[str, T]) -> T:
-    """Embeddings of sos and of the task id, ``[2, hidden]``: a table, or two rows of the speech table."""
-    if config.control_rows is None:
-        return tensors["llm_embedding.weight"]
-    return tensors["speech_embedding.weight"][list(config.control_rows)]

@@ -16,12 +16,12 @@ from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
-from cosyvoice_runtime.compiled.manifest import FILE_NAME
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.prompt import TABLES
 from cosyvoice_runtime.lm.published_tensors import outer_tensors
 from cosyvoice_runtime.onnx_cpu.lm_files import WEIGHT_FORMATS, LmFiles, wanted_manifest, why_not_usable
 from cosyvoice_runtime.onnx_cpu.lm_graph import Tensors, matrix_bytes, write_graph
+from cosyvoice_runtime.settings.model import MANIFEST
 
 PROMPT_BYTES = 64 << 20
 """Most memory for a second copy of the matrices: prompts are faster in float32, and exact."""
@@ -51,7 +51,7 @@ def export_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> list
         write_lm(config.speech_lm, tensors, LmFiles(building), weight_format)
         wanted.write(building)
 
-    return renew_directory(directory, lambda: why_not_usable(directory, wanted), write, FILE_NAME)
+    return renew_directory(directory, lambda: why_not_usable(directory, wanted), write, MANIFEST)
 
 
 class FloatArrays(Mapping[str, npt.NDArray[np.float32]]):

@@ -15,6 +15,7 @@ from cosyvoice_runtime.onnx_cpu import (
     hift_decoder_graph,
     hift_f0_graph,
 )
+from cosyvoice_runtime.settings.token2wav import ONNX_GRAPHS
 from cosyvoice_runtime.sha256 import sha256_of
 
 GRAPHS = tuple(
@@ -33,7 +34,7 @@ WRITERS = ("compiled/export/*.py", "onnx_cpu/*_graph.py", "onnx_cpu/wave_export.
 
 def wave_directory(backend_dir: Path) -> Path:
     """Where the graphs of token2wav lie, with their manifest."""
-    return backend_dir / "onnx_cpu"
+    return backend_dir / ONNX_GRAPHS
 
 
 def graph_path(directory: Path, name: str) -> Path:

@@ -147,8 +147,10 @@ class Synthesizer:
         """Speak, segment of text after segment, each chunk as soon as it is there.
 
         Raises:
-            InvalidInput: at once, naming the field of the request that can't be served.
+            InvalidInput: at once, naming the field of the request that can't be served; a voice that
+                another checkpoint made is one.
         """
+        self._require_own(request.voice)
         prompts = lm_prompts(request, self.front_end, self.tokenizer)
         return self._chunks(request, prompts, self._stages())
 
@@ -165,6 +167,7 @@ class Synthesizer:
         Raises:
             InvalidInput: at once, or when the piece that can't be spoken has come.
         """
+        self._require_own(request.voice)
         if interleaved is None:
             interleaved = self.lm.config.interleaves_text
         blocks = self.lm.config if interleaved else None
@@ -176,8 +179,16 @@ class Synthesizer:
         return _iterate(spoken, heard)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
-        """Speak speech tokens that are there already in the request's voice; its text is not read."""
+        """Speak speech tokens that are there already in the request's voice; its text is not read.
+
+        Raises:
+            InvalidInput: at once: another checkpoint made the voice.
+        """
+        self._require_own(request.voice)
         return self._chunks(request, [Prompt([])], GivenTokens(tokens, self.token2wav))
+
+    def _require_own(self, voice: Voice) -> None:
+        voice.require_made_with(self.extractors.checkpoint_id, voice.key)
 
     def _stages(self) -> LocalStages:
         return LocalStages(self._open_batch, self.token2wav, self.family.silent_tokens)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint.family import Family
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import Settings, TensorrtLlmSettings, Token2WavSettings
-
-TORCH = "torch"
+from cosyvoice_runtime.settings.machine import installed
+from cosyvoice_runtime.settings.runtime_choice import ONNX, TORCH
 
 
 def require_served(settings: Settings) -> None:
@@ -30,7 +29,6 @@ def require_engine(settings: TensorrtLlmSettings) -> None:
         InvalidInput: the engine can't run the checkpoint's speech LM, or is not installed.
         CheckpointError: as :func:`require_served`.
     """
-    _require_torch(f"{settings.name}.engine", settings.engine)
     family = Layout(settings.checkpoint_dir).family
     _require(f"{settings.name}.engine", settings.engine, family.engines, family, settings.checkpoint_dir)
 
@@ -41,16 +39,8 @@ def require_backend(settings: Token2WavSettings) -> None:
         InvalidInput: the backend can't run the checkpoint's flow and vocoder, or is not installed.
         CheckpointError: as :func:`require_served`.
     """
-    _require_torch(f"{settings.name}.backend", settings.backend)
     family = Layout(settings.checkpoint_dir).family
     _require(f"{settings.name}.backend", settings.backend, family.backends, family, settings.checkpoint_dir)
-
-
-def _require_torch(field: str, value: str) -> None:
-    """An environment for a CPU may have no torch, see docs/environment.md."""
-    if value == TORCH and find_spec(TORCH) is None:
-        limit = "onnx or auto on a machine without torch, or scripts/environment.py --torch"
-        raise InvalidInput(field, value, limit)
 
 
 def _require(field: str, value: str, accepted: Sequence[str], family: Family, checkpoint: Path) -> None:
@@ -59,3 +49,7 @@ def _require(field: str, value: str, accepted: Sequence[str], family: Family, ch
             f"{' or '.join(accepted)} with a checkpoint of {family.name}, {checkpoint}/{family.config_file}"
         )
         raise InvalidInput(field, value, limit)
+    if value == TORCH and not installed(TORCH):  # an environment for a CPU may have none
+        others = "onnx or auto on a machine without torch, or " if ONNX in accepted else ""
+        limit = f"{others}scripts/environment.py --torch: it is not installed, and {family.name} runs on "
+        raise InvalidInput(field, value, limit + " or ".join(accepted))

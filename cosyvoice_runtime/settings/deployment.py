@@ -106,10 +106,11 @@ class Settings(BaseModel):
         for name, section in sections.items():
             sections[name] = _housed(section, sections["token2wav"])
         for name, section in self.sections().items():
-            chosen = sections[name].placeholders()
+            chosen, why = sections[name].placeholders(), section.why(machine)
             for key, before in section.placeholders().items():
                 if before == AUTO and chosen[key] != AUTO:
-                    logger.info("%s.%s: auto is %s", name, key, chosen[key])
+                    reason = f": {why[key]}" if key in why else ""
+                    logger.info("%s.%s: auto is %s%s", name, key, chosen[key], reason)
         self._require_one_lookahead()
         if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
             logger.warning(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 DRIVER = "libcuda.so.1"
@@ -17,14 +18,24 @@ class Machine:
     Attributes:
         cores: CPU cores this process may use.
         gpu: a GPU is there, with a torch that can use it.
+        torch: it is installed.
+        onnx: the package that writes ONNX files is installed.
     """
 
     cores: int
     gpu: bool
+    torch: bool = True
+    onnx: bool = True
 
     @classmethod
     def here(cls) -> Machine:
-        return cls(usable_cores(), has_driver() and torch_has_gpu())
+        gpu = has_driver() and torch_has_gpu()
+        return cls(usable_cores(), gpu, installed("torch"), installed("onnx"))
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported, which it is not: some take seconds."""
+    return find_spec(package) is not None
 
 
 def has_driver() -> bool:

@@ -29,6 +29,8 @@ FlowLookahead = Annotated[
     Accepted(f"{EXACT}, or a whole number from 0 to 9"),
 ]
 BACKEND_DIR = Path("engines/networks")
+MANIFEST = "manifest.json"
+"""Written last into each directory that stage 1 makes."""
 Process = Literal["auto", "own", "shared"]
 OWN: Literal["own"] = "own"
 SHARED: Literal["shared"] = "shared"

@@ -86,6 +86,10 @@ class Section(BaseModel):
         """A copy without ``auto`` and without relative paths."""
         return self
 
+    def why(self, machine: Machine) -> Mapping[str, str]:  # noqa: ARG002 - sections with reasons override it
+        """For fields that are ``auto``: why :meth:`resolved` chooses what it does, where that can be said."""
+        return {}
+
     @classmethod
     def describe(cls) -> list[FieldDoc]:
         """Name, default, limit and description of every field, for a table."""

@@ -17,8 +17,10 @@ from cosyvoice_runtime.settings.model import (
     resolved_device,
 )
 from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, OR_AUTO, Flag
+from cosyvoice_runtime.settings.runtime_choice import RuntimeChoice, RuntimeChooser, changed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from cosyvoice_runtime.settings.machine import Machine
@@ -37,9 +39,9 @@ class TensorrtLlmSettings(NetworkSettings):
     AUTO_GPU_DTYPE: ClassVar[str] = "bfloat16"
 
     engine: Literal["auto", "torch", "onnx", "tensorrt_llm", "vllm"] = Field(
-        "torch",
-        description="What runs the network; onnx is ONNX Runtime on a CPU, with files from stage 1. "
-        "auto is onnx on a CPU and torch on a GPU.",
+        AUTO,
+        description="What runs the network; onnx is ONNX Runtime on a CPU, with files from stage 1. auto is "
+        "torch on a GPU; on a CPU onnx, or torch for CosyVoice-300M and for settings that onnx doesn't take.",
     )
     process: Process = Field(
         AUTO,
@@ -169,10 +171,20 @@ class TensorrtLlmSettings(NetworkSettings):
         cache = self.kv_cache_tokens or slots * self.max_sequence_tokens
         return network.replace(max_slots=slots, kv_cache_tokens=cache, engine_dir=self.engine_dir.absolute())
 
+    def why(self, machine: Machine) -> Mapping[str, str]:
+        return {"engine": self._choice(machine).reason} if self.engine == AUTO else {}
+
     def _with_an_engine(self, machine: Machine) -> Self:
         """A copy whose engine is chosen for the device, and the other way round."""
-        engine = self.engine
-        if engine == AUTO:
-            engine = "onnx" if resolved_device(self.device, machine) == CPU else "torch"
+        engine = self._choice(machine).runtime if self.engine == AUTO else self.engine
         device = CPU if engine == "onnx" and self.device == AUTO else self.device
         return self.replace(engine=engine, device=device)
+
+    def _choice(self, machine: Machine) -> RuntimeChoice:
+        for_torch = [
+            *changed(f"{self.name}.dtype", self.dtype, "float32"),
+            *changed(f"{self.name}.kernels", self.kernels, "plain"),
+        ]
+        device = resolved_device(self.device, machine)
+        chooser = RuntimeChooser(device, self.checkpoint_dir, for_torch, self.engine_dir)
+        return chooser.choose(chooser.family.engines, machine)

@@ -21,14 +21,18 @@ from cosyvoice_runtime.settings.model import (
     whole_or_exact,
 )
 from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
+from cosyvoice_runtime.settings.runtime_choice import RuntimeChoice, RuntimeChooser, changed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from cosyvoice_runtime.settings.machine import Machine
 
 SAME = "same"
 CUDA = "cuda"
+ONNX_GRAPHS = "onnx_cpu"
+"""Folder of backend onnx in ``backend_dir``."""
 CPU_BATCH, GPU_BATCH = 8, 16
 CPU_SCHEDULERS = 2
 """Of backend onnx: one utterance's calls use a core or two well, and several utterances' the others."""
@@ -91,7 +95,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         60.0,
         ge=0.1,
         le=3600.0,
-        description="Longest time between two chunks before an utterance's state is dropped.",
+        description="Longest time without a chunk before an utterance's state is dropped; "
+        "while a chunk waits or is computed, no time passes.",
     )
     max_cached_voices: int = Field(
         64, ge=1, le=4096, description="Voices kept in memory; the one unused for longest makes room."
@@ -112,9 +117,10 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         "not; auto is what the speech LM takes, where it runs on one of them, and 1 for the rest.",
     )
     backend: Literal["auto", "torch", "onnx", "tensorrt"] = Field(
-        "torch",
+        AUTO,
         description="What runs the networks; onnx is ONNX Runtime on a CPU, with graphs from stage 1, "
-        "for CosyVoice2 alone; tensorrt needs engines from it. auto is onnx on a CPU and torch on a GPU.",
+        "for CosyVoice2 alone; tensorrt needs engines from it. auto is torch on a GPU; on a CPU onnx, or "
+        "torch for other families and for settings that onnx doesn't take.",
     )
     cuda_graphs: Flag = Field(
         True,
@@ -228,14 +234,26 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
 
     def _with_a_backend(self, machine: Machine) -> Self:
         """A copy whose backend is chosen for the device, and the other way round."""
-        backend = self.backend
-        if backend == AUTO:
-            backend = "onnx" if resolved_device(self.device, machine).startswith(CPU) else "torch"
+        backend = self._choice(machine).runtime if self.backend == AUTO else self.backend
         device = self.device
         if backend == "onnx" and device == AUTO:
             schedulers = CPU_SCHEDULERS if self.vocoder_device == SAME else 1
             device = ",".join([CPU] * min(schedulers, machine.cores))
         return self.replace(backend=backend, device=device)
+
+    def _choice(self, machine: Machine) -> RuntimeChoice:
+        for_torch = [
+            *changed(f"{self.name}.dtype", self.dtype, "float32"),
+            *changed(f"{self.name}.kernels", self.kernels, "plain"),
+            *changed(f"{self.name}.lookahead_tokens", self.lookahead_tokens, EXACT),
+        ]
+        device = resolved_device(self.device, machine)
+        graphs = self.backend_dir / ONNX_GRAPHS
+        chooser = RuntimeChooser(device, self.checkpoint_dir, for_torch, graphs)
+        return chooser.choose(chooser.family.backends, machine)
+
+    def why(self, machine: Machine) -> Mapping[str, str]:
+        return {"backend": self._choice(machine).reason} if self.backend == AUTO else {}
 
     def resolved(self, machine: Machine) -> Self:
         network = NetworkSettings.resolved(self._with_a_backend(machine), machine)

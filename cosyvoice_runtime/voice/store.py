@@ -119,7 +119,7 @@ class VoiceStore:
         """
         with self._locked():
             voice = self._load(self._resolve(name, others))
-        self._check_checkpoint(name, voice)
+        voice.require_made_with(self._checkpoint_id, name)
         return voice
 
     def find(self, key: str) -> Voice | None:
@@ -191,7 +191,7 @@ class VoiceStore:
         return key
 
     def _write(self, voice: Voice) -> None:
-        self._check_checkpoint(voice.key, voice)
+        voice.require_made_with(self._checkpoint_id, voice.key)
         content = encode_voice(voice)
         self._make_room(voice.key, len(content))
         replace_file(self._path(voice.key), content)
@@ -258,14 +258,6 @@ class VoiceStore:
             limit = f"named voices leave no room in {self._max_voices} voices and {self._max_bytes} bytes"
             raise InvalidInput("voice", "one more voice", f"{limit}; delete some first")
         return victims
-
-    def _check_checkpoint(self, name: str, voice: Voice) -> None:
-        if voice.checkpoint_id != self._checkpoint_id:
-            limit = (
-                f"it was made with checkpoint {voice.checkpoint_id!r} and this is {self._checkpoint_id!r}; "
-                "register it again"
-            )
-            raise InvalidInput("voice", name, limit)
 
     def _unknown(self, name: str, others: Collection[str]) -> InvalidInput:
         names = sorted({*self._names.known(), *others})

@@ -29,7 +29,7 @@ class Voice:
         speech_tokens: [n] int32; n is 0 for a speaker known by embedding alone.
         prompt_mel: [frames, mel bins] float32: 2n, or with CosyVoice-300M those of the whole recording.
         speaker_embedding: [D] float32, not normalised.
-        checkpoint_id: the checkpoint whose extractors made it.
+        checkpoint_id: the checkpoint whose extractors made it, by their hash.
 
     Raises:
         InvalidInput: a field of another shape or type.
@@ -46,6 +46,21 @@ class Voice:
     def prompt_key(self) -> str:
         """Content hash of the arrays alone: the only name that no other voice can be given."""
         return content_hash(self.speech_tokens, self.prompt_mel, self.speaker_embedding)
+
+    def require_made_with(self, checkpoint_id: str, name: str) -> None:
+        """
+        Args:
+            name: by which whoever asked for the voice knows it.
+
+        Raises:
+            InvalidInput: other extractors made it, so that its tokens say nothing to this checkpoint.
+        """
+        if self.checkpoint_id != checkpoint_id:
+            limit = (
+                f"speech tokenizer and speaker encoder of checkpoint {self.checkpoint_id!r} made it, and "
+                f"those of this one are {checkpoint_id!r}; make it again from its recording"
+            )
+            raise InvalidInput("voice", name, limit)
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key):

@@ -17,15 +17,24 @@ from cosyvoice_runtime.checkpoint.huggingface import (
     export_merged,
     read_merged,
 )
+from cosyvoice_runtime.checkpoint.lm_rows import control_table, head_bias
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 
 
+@pytest.fixture(scope="module", params=["cosyvoice2", "cosyvoice3"])
+def source(request, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small checkpoint of each family whose speech LM is a Qwen2."""
+    if request.param == "cosyvoice2":
+        return tiny_checkpoint
+    return make_checkpoint(tmp_path_factory.mktemp("family") / "tiny", "tiny", seed=0, family=request.param)
+
+
 @pytest.fixture(scope="module")
-def merged(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def merged(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("merged") / "llm"
-    return export_merged(Layout(tiny_checkpoint), out, torch.float32)
+    return export_merged(Layout(source), out, torch.float32)
 
 
 def llm_tensors(directory: Path) -> dict[str, torch.Tensor]:
@@ -40,36 +49,36 @@ def test_published_vocabulary_has_the_known_ids() -> None:
     assert len(vocabulary.tokens) == vocabulary.length - vocabulary.text_tokens
 
 
-def test_round_trip_is_exact(merged: Path, tiny_checkpoint: Path) -> None:
-    expected, actual = llm_tensors(tiny_checkpoint), read_merged(merged)
+def test_round_trip_is_exact(merged: Path, source: Path) -> None:
+    expected, actual = llm_tensors(source), read_merged(merged)
     assert actual.keys() == expected.keys()
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_round_trip_in_a_smaller_dtype_is_that_dtype(
-    tiny_checkpoint: Path, tmp_path: Path, dtype: torch.dtype
+    source: Path, tmp_path: Path, dtype: torch.dtype
 ) -> None:
-    actual = read_merged(export_merged(Layout(tiny_checkpoint), tmp_path / "out", dtype))
-    for name, tensor in llm_tensors(tiny_checkpoint).items():
+    actual = read_merged(export_merged(Layout(source), tmp_path / "out", dtype))
+    for name, tensor in llm_tensors(source).items():
         assert torch.equal(actual[name], tensor.to(dtype))
     assert load_file(tmp_path / "out" / "model.safetensors")["lm_head.bias"][0].item() == SILENT
 
 
 @torch.no_grad()
-def test_hugging_face_model_gives_the_logits_of_llm_pt(merged: Path, tiny_checkpoint: Path) -> None:
-    config, tensors = load_config(tiny_checkpoint).speech_lm, llm_tensors(tiny_checkpoint)
-    vocabulary = MergedVocabulary(tokenizer_length(Layout(tiny_checkpoint)), config.speech_rows)
+def test_hugging_face_model_gives_the_logits_of_llm_pt(merged: Path, source: Path) -> None:
+    config, tensors = load_config(source).speech_lm, llm_tensors(source)
+    vocabulary = MergedVocabulary.of(Layout(source), config)
     text, speech = torch.tensor([5, 900, 1019, 7]), torch.tensor([0, 6560, 123])
 
-    base = Qwen2Model(Qwen2Config.from_pretrained(tiny_checkpoint / "CosyVoice-BlankEN")).eval()
+    base = Qwen2Model(Qwen2Config.from_pretrained(source / "CosyVoice-BlankEN")).eval()
     names = [name for name in tensors if name.startswith(f"{PREFIX}model.")]
     base.load_state_dict({name.removeprefix(f"{PREFIX}model."): tensors[name] for name in names})
-    sos, task = tensors["llm_embedding.weight"].split(1)
+    sos, task = control_table(config, tensors).split(1)
     table = tensors[f"{PREFIX}model.embed_tokens.weight"]
     embedded = torch.cat([sos, table[text], task, tensors["speech_embedding.weight"][speech]])
     hidden = base(inputs_embeds=embedded[None]).last_hidden_state
-    expected = hidden @ tensors["llm_decoder.weight"].T + tensors["llm_decoder.bias"]
+    expected = hidden @ tensors["llm_decoder.weight"].T + head_bias(config, tensors)
 
     model = Qwen2ForCausalLM.from_pretrained(merged).eval()
     ids = torch.cat(
@@ -87,14 +96,15 @@ def test_hugging_face_model_gives_the_logits_of_llm_pt(merged: Path, tiny_checkp
     assert torch.equal(probabilities[:, :, vocabulary.sos_id :].sum(), torch.tensor(0.0))
 
 
-def test_config_records_the_ids(merged: Path) -> None:
+def test_config_records_the_ids(merged: Path, source: Path) -> None:
+    lm = load_config(source).speech_lm
     config = json.loads((merged / "config.json").read_text())
     recorded = config["cosyvoice2"]
     offset = recorded["speech_offset"]
     assert config["tie_word_embeddings"] is False
     assert config["vocab_size"] % 128 == 0
-    assert config["eos_token_id"] == recorded["stop_ids"][0] == offset + 6561
-    assert recorded["stop_ids"] == [offset + 6561, offset + 6562, offset + 6563]
+    assert config["eos_token_id"] == offset + lm.eos_id
+    assert recorded["stop_ids"] == [offset + 6561 + number for number in range(len(lm.stop_ids))]
 
 
 def test_hugging_face_tokenizer_knows_the_added_tokens(merged: Path) -> None:

@@ -9,9 +9,15 @@ from cosyvoice_runtime.wave.past_layout import PastLayout, Tail
 
 
 class DensePast:
-    """Random frames before the input; keeps what the network makes of the input for the frames after it."""
+    """Random frames before the input; keeps what the network makes of the input for the frames after it.
 
-    def __init__(self, layout: PastLayout, rows: int, frames: int, ends: list[int], seed: int) -> None:
+    Args:
+        unused: of the first row's frames, those that only fill it up.
+    """
+
+    def __init__(
+        self, layout: PastLayout, rows: int, frames: int, ends: list[int], seed: int, unused: int = 0
+    ) -> None:
         generator = torch.Generator().manual_seed(seed)
         shape = (layout.attentions, rows, frames, layout.heads, layout.head_dim)
         self.keys, self.values = (torch.randn(shape, generator=generator) for _ in range(2))
@@ -20,6 +26,8 @@ class DensePast:
         self.new_keys: list[Tensor] = []
         self.new_values: list[Tensor] = []
         self._ends = ends
+        self.starts = torch.full((rows,), frames)
+        self.starts[0] -= unused
 
     def extend(self, tail: Tail, x: Tensor) -> Tensor:
         place = slice(tail.offset, tail.offset + tail.size)

@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.compiled import engine_files, extractor, token2wav_engines
 from cosyvoice_runtime.compiled.engine_files import build
 from cosyvoice_runtime.compiled.export import extractors
-from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of
+from cosyvoice_runtime.compiled.export.graph_files import NETWORKS, export_graph, graph_of, networks_of
 from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.cuda_graphs import EagerCalls
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
@@ -124,6 +125,24 @@ def assert_same_speech(actual: Token2Wav, expected: Token2Wav) -> None:
 def test_token2wav_on_tensorrt_speaks_as_on_torch(
     settings: Token2WavSettings, gpu: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    speaks_as_on_torch(settings, monkeypatch)
+    assert any(event.startswith("replay") for event in gpu.events)
+
+
+def test_cosyvoice3_on_tensorrt_speaks_as_on_torch(
+    settings: Token2WavSettings, gpu: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "tiny", "tiny", seed=0, family="cosyvoice3")
+    names = ["flow_estimator", "hift_decoder"]  # what comes before the estimator stays torch's
+    assert networks_of(load_config(checkpoint)) == names
+    for name in names:
+        export_graph(checkpoint, tmp_path, name, "float32")
+    speaks_as_on_torch(settings.replace(checkpoint_dir=checkpoint, backend_dir=tmp_path), monkeypatch)
+    assert any(event.startswith("replay") for event in gpu.events)
+    assert not graph_of(tmp_path, "flow_encoder").exists()
+
+
+def speaks_as_on_torch(settings: Token2WavSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = load_token2wav(settings.replace(backend="torch"))
     built(on_gpu(settings))
     engines = token2wav_engines.open_engines(
@@ -132,7 +151,6 @@ def test_token2wav_on_tensorrt_speaks_as_on_torch(
     monkeypatch.setattr(token2wav_engines, "open_engines", lambda *_: engines)
     compiled = load_token2wav(settings)
     assert_same_speech(compiled, modules)
-    assert any(event.startswith("replay") for event in gpu.events)
 
 
 def test_graphs_and_engines_are_made_once(settings: Token2WavSettings, gpu: FakeCuda) -> None:

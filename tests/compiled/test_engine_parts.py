@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_engines import SHAPES, engines
+from small_engines import FLOWS, SHAPES, VOCODERS, engines
 from small_flow import random_flow, random_prompt, random_tokens
-from small_hift import PUBLISHED, published_tensors, random_mel
+from small_hift import published_tensors, random_mel
 from torch import Tensor
 
 from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.pages import PagedPast
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.vocoder import HiFT, SourceNoise, open_state, stream
+from cosyvoice_runtime.vocoder import HiFT, open_state, stream
 from cosyvoice_runtime.wave.past_layout import PastLayout
 from onnx_network import OnnxNetwork
 
@@ -25,9 +25,16 @@ HOPS = [[25, 25, 60, 7], [3, 47, 50, 25], [120, 1, 1, 1]]
 """Tokens of three utterances, call by call."""
 
 
+@pytest.fixture(scope="module", params=FLOWS)
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module", params=["exact", "padded"])
-def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Token2WavEngines:
-    return engines(tmp_path_factory.mktemp("graphs"), OnnxNetwork, padded=request.param == "padded")
+def installed(
+    request: pytest.FixtureRequest, family: str, tmp_path_factory: pytest.TempPathFactory
+) -> Token2WavEngines:
+    return engines(tmp_path_factory.mktemp("graphs"), OnnxNetwork, request.param == "padded", family)
 
 
 def spoken(flow_stream: FlowStream, prefixed: bool) -> list[list[Tensor]]:
@@ -50,8 +57,9 @@ def assert_equal(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
 
 
 @pytest.mark.parametrize("pages", [40, 0], ids=["incremental", "recompute"])
-def test_streamed_mel_equals_that_of_torch(installed: Token2WavEngines, pages: int) -> None:
-    flow, reference = random_flow(compiled=installed), random_flow()
+def test_streamed_mel_equals_that_of_torch(installed: Token2WavEngines, family: str, pages: int) -> None:
+    config = FLOWS[family]
+    flow, reference = random_flow(compiled=installed, config=config), random_flow(config=config)
     ours, theirs = FlowStream(flow, pages), FlowStream(reference, pages)
     for prefixed in (False, True):
         for actual, expected in zip(spoken(ours, prefixed), spoken(theirs, prefixed), strict=True):
@@ -59,8 +67,10 @@ def test_streamed_mel_equals_that_of_torch(installed: Token2WavEngines, pages: i
     assert ours.recomputing == theirs.recomputing
 
 
-def test_an_utterance_longer_than_the_engines_is_refused_at_its_tokens(installed: Token2WavEngines) -> None:
-    flow = random_flow(compiled=installed)
+def test_an_utterance_longer_than_the_engines_is_refused_at_its_tokens(
+    installed: Token2WavEngines, family: str
+) -> None:
+    flow = random_flow(compiled=installed, config=FLOWS[family])
     flow_stream = FlowStream(flow, 10)
     state = flow_stream.open(random_prompt(50, seed=1))
     state.push(random_tokens(SHAPES.max_tokens - 50, seed=1))
@@ -68,13 +78,14 @@ def test_an_utterance_longer_than_the_engines_is_refused_at_its_tokens(installed
         state.push([1])
 
 
-def test_streamed_waveform_equals_that_of_torch(installed: Token2WavEngines) -> None:
-    reference = HiFT.from_tensors(PUBLISHED, published_tensors(PUBLISHED))
-    hift = HiFT.from_tensors(PUBLISHED, published_tensors(PUBLISHED), decoder=installed.decoding())
+def test_streamed_waveform_equals_that_of_torch(installed: Token2WavEngines, family: str) -> None:
+    config = VOCODERS[family]
+    reference = HiFT.from_tensors(config, published_tensors(config))
+    hift = HiFT.from_tensors(config, published_tensors(config), decoder=installed.decoding())
     mels = [random_mel(frames, seed=frames).split(size, 1) for frames, size in ((150, 50), (90, 30))]
 
     def waves(vocoder: HiFT) -> list[Tensor]:
-        states = [open_state(PUBLISHED, SourceNoise(row, PUBLISHED.hop)) for row in range(2)]
+        states = [open_state(config, vocoder.utterance_noise(row)) for row in range(2)]
         return [
             wave
             for call in range(3)

@@ -8,24 +8,33 @@ import onnx
 import pytest
 import torch
 from dense_past import DensePast
-from small_flow import CONFIG, random_flow
+from small_flow import CONFIG, COSYVOICE3, random_flow
 from torch import Tensor
 
 from cosyvoice_runtime.compiled.export.encoder import encoder_graph
-from cosyvoice_runtime.compiled.export.estimator import estimator_graph
+from cosyvoice_runtime.compiled.export.parts import flow_graphs
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import NoPast, visible_keys
 from module_weights import weights_of
 from onnx_network import OnnxNetwork
 
 TOLERANCE = {"float32": 1e-4, "float16": 3e-2}
+CONFIGS = {"cosyvoice2": CONFIG, "cosyvoice3": COSYVOICE3}
 RATE, LOOKAHEAD = CONFIG.frames_per_token, CONFIG.lookahead_tokens
+START = torch.zeros(2, dtype=torch.int64)
 SHAPES = [([1], 1), ([2], 1), ([25], 25), ([25, 25, 25], 75), ([60, 31], 30), ([1, 26, 50], 7)]
 """New tokens of each row, and tokens before them."""
 
 
 @pytest.fixture(scope="module")
-def flow():
+def flow() -> Flow:
     return random_flow()
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def any_flow(request: pytest.FixtureRequest) -> Flow:
+    """Of each family with blocks."""
+    return random_flow(config=CONFIGS[request.param])
 
 
 @pytest.fixture(scope="module", params=TOLERANCE)
@@ -41,9 +50,14 @@ def encoder(flow, dtype: str, tmp_path_factory: pytest.TempPathFactory) -> OnnxN
 
 
 @pytest.fixture(scope="module")
-def estimator(flow, dtype: str, tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
-    model = estimator_graph(weights_of(flow.network.estimator), CONFIG.estimator, CONFIG.mel_bins, dtype)
-    return network(model, tmp_path_factory.mktemp("estimator"))
+def estimator(any_flow, dtype: str, tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
+    return network(velocity_graph(any_flow, dtype), tmp_path_factory.mktemp("estimator"))
+
+
+def velocity_graph(flow: Flow, dtype: str) -> onnx.ModelProto:
+    config = flow.config
+    weights = weights_of(flow.network.estimator)
+    return flow_graphs(config).estimator(weights, config.estimator, config.mel_bins, dtype)
 
 
 def network(model: onnx.ModelProto, directory: Path) -> OnnxNetwork:
@@ -53,7 +67,8 @@ def network(model: onnx.ModelProto, directory: Path) -> OnnxNetwork:
 
 def run(compiled: OnnxNetwork, inputs: dict[str, Tensor], dtype: str) -> dict[str, Tensor]:
     narrow = getattr(torch, dtype)
-    given = {name: x.to(narrow) if x.dtype == torch.float32 else x for name, x in inputs.items()}
+    asked = {name: x for name, x in inputs.items() if name in compiled.inputs}
+    given = {name: x.to(narrow) if x.dtype == torch.float32 else x for name, x in asked.items()}
     return {name: x.float() for name, x in compiled.run(given).items()}
 
 
@@ -82,7 +97,8 @@ def same_past(actual: dict[str, Tensor], past: DensePast, prefix: str, counts: l
 
 
 @pytest.mark.parametrize(("counts", "past"), SHAPES)
-def test_estimator_equals_torch_and_hands_on_the_same_past(flow, estimator, dtype, counts, past) -> None:
+def test_estimator_equals_torch_and_hands_on_the_same_past(any_flow, estimator, dtype, counts, past) -> None:
+    flow = any_flow
     generator = torch.Generator().manual_seed(sum(counts))
     counts, past = [RATE * count for count in counts], RATE * past
     rows, new, bins = len(counts), max(counts), CONFIG.mel_bins
@@ -90,11 +106,11 @@ def test_estimator_equals_torch_and_hands_on_the_same_past(flow, estimator, dtyp
     speaker = torch.randn(rows, bins, generator=generator)
     visible = mask(counts, past, CONFIG.estimator.chunk_frames, unused=past // 3)
     biases = flow.solver.time_biases[:, 1:2]
-    before = DensePast(flow.network.estimator.layout, rows, past, counts, seed=1)
+    before = DensePast(flow.network.estimator.layout, rows, past, counts, seed=1, unused=past // 3)
     expected = flow.network.estimator(x, mu, speaker, condition, biases, visible, before)
     inputs = {
         "x": x, "mu": mu, "condition": condition, "speaker": speaker, "time_biases": biases[:, 0],
-        "visible": visible, "ends": torch.tensor(counts), **before.inputs(),
+        "visible": visible, "ends": torch.tensor(counts), "starts": before.starts, **before.inputs(),
     }  # fmt: skip
     actual = run(estimator, inputs, dtype)
     same_where_valid(actual["velocity"], expected, counts, dtype)
@@ -126,24 +142,25 @@ def test_encoder_equals_torch_and_hands_on_the_same_past(flow, encoder, dtype, c
     same_past(actual, frames, "frame_", frame_counts, dtype)
 
 
-def test_a_hidden_past_of_zeros_is_the_start_of_an_utterance(flow, estimator, dtype) -> None:
+def test_a_hidden_past_of_zeros_is_the_start_of_an_utterance(any_flow, estimator, dtype) -> None:
     frames, bins = 60, CONFIG.mel_bins
     x = torch.randn(2, frames, bins, generator=torch.Generator().manual_seed(5))
     visible = visible_keys([60, 40], CONFIG.estimator.chunk_frames, torch.device("cpu"))
-    biases, layout = flow.solver.time_biases[:, :1], flow.network.estimator.layout
-    expected = flow.network.estimator(x, x, x[:, 0], x, biases, visible, NoPast())
+    biases, layout = any_flow.solver.time_biases[:, :1], any_flow.network.estimator.layout
+    expected = any_flow.network.estimator(x, x, x[:, 0], x, biases, visible, NoPast())
     nothing = torch.zeros(layout.attentions, 2, 1, layout.heads, layout.head_dim)
     inputs = {
         "x": x, "mu": x, "condition": x, "speaker": x[:, 0], "time_biases": biases[:, 0],
         "visible": torch.nn.functional.pad(visible, (1, 0)), "ends": torch.tensor([60, 40]),
+        "starts": START[:2],
         "keys": nothing, "values": nothing, "tails": torch.zeros(2, layout.tail_size),
     }  # fmt: skip
     same_where_valid(run(estimator, inputs, dtype)["velocity"], expected, [60, 40], dtype)
 
 
-def test_the_mask_input_decides_what_is_seen(flow, estimator, dtype) -> None:
+def test_the_mask_input_decides_what_is_seen(any_flow, estimator, dtype) -> None:
     """A frame of the second chunk changes the first one only where the mask says so: nothing is baked in."""
-    frames, bins, layout = 100, CONFIG.mel_bins, flow.network.estimator.layout
+    frames, bins, layout = 100, CONFIG.mel_bins, any_flow.network.estimator.layout
     x = torch.randn(1, frames, bins, generator=torch.Generator().manual_seed(6))
     changed = x.clone()
     changed[0, 70] += 5
@@ -152,7 +169,8 @@ def test_the_mask_input_decides_what_is_seen(flow, estimator, dtype) -> None:
     def first_chunk(x: Tensor, visible: Tensor) -> Tensor:
         inputs = {
             "x": x, "mu": x, "condition": x, "speaker": x[:, 0], "visible": visible,
-            "time_biases": flow.solver.time_biases[:, 0], "ends": torch.tensor([frames]),
+            "time_biases": any_flow.solver.time_biases[:, 0], "ends": torch.tensor([frames]),
+            "starts": START[:1],
             "keys": nothing, "values": nothing, "tails": torch.zeros(1, layout.tail_size),
         }  # fmt: skip
         return run(estimator, inputs, dtype)["velocity"][:, :50]
@@ -163,8 +181,8 @@ def test_the_mask_input_decides_what_is_seen(flow, estimator, dtype) -> None:
     assert not torch.equal(first_chunk(x, everything), first_chunk(changed, everything))
 
 
-def test_rows_of_which_nothing_is_visible_stay_finite_and_alone(flow, estimator, dtype) -> None:
-    frames, bins, layout = 50, CONFIG.mel_bins, flow.network.estimator.layout
+def test_rows_of_which_nothing_is_visible_stay_finite_and_alone(any_flow, estimator, dtype) -> None:
+    frames, bins, layout = 50, CONFIG.mel_bins, any_flow.network.estimator.layout
     x = torch.randn(2, frames, bins, generator=torch.Generator().manual_seed(7))
     nothing = torch.zeros(layout.attentions, 2, 1, layout.heads, layout.head_dim)
     visible = mask([frames, frames], 1, 50, unused=1)
@@ -172,7 +190,8 @@ def test_rows_of_which_nothing_is_visible_stay_finite_and_alone(flow, estimator,
     hidden[1] = False
     inputs = {
         "x": x, "mu": x, "condition": x, "speaker": x[:, 0],
-        "time_biases": flow.solver.time_biases[:, 0], "ends": torch.tensor([frames, 0]),
+        "time_biases": any_flow.solver.time_biases[:, 0], "ends": torch.tensor([frames, 0]),
+        "starts": START[:2],
         "keys": nothing, "values": nothing, "tails": torch.zeros(2, layout.tail_size),
     }  # fmt: skip
     beside = run(estimator, {**inputs, "visible": hidden}, dtype)
@@ -181,11 +200,7 @@ def test_rows_of_which_nothing_is_visible_stay_finite_and_alone(flow, estimator,
     assert torch.allclose(beside["velocity"][0], alone["velocity"][0], atol=TOLERANCE[dtype])
 
 
-def test_the_same_weights_give_the_same_bytes(flow) -> None:
-    files = {
-        estimator_graph(
-            weights_of(flow.network.estimator), CONFIG.estimator, CONFIG.mel_bins, "float16"
-        ).SerializeToString()
-        for _ in range(2)
-    }
-    assert len(files) == 1
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_the_same_weights_give_the_same_bytes(config) -> None:
+    flow = random_flow(config=config)
+    assert len({velocity_graph(flow, "float16").SerializeToString() for _ in range(2)}) == 1

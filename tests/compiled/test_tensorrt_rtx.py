@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from onnx_graphs import write_encoder, write_tokenizer
-from small_engines import SHAPES, write_graphs
-from small_hift import PUBLISHED
+from small_engines import VOCODERS, shapes_of, write_graphs
 
 import tensorrt_fake
 from cosyvoice_runtime.compiled.export import extractors
@@ -22,17 +21,19 @@ trt = pytest.importorskip("tensorrt_rtx_bindings")
 pytestmark = pytest.mark.filterwarnings("ignore:Use Deprecated in TensorRT-RTX")  # timing caches
 
 fake = tensorrt_fake.fake_tensorrt(FakeCuda())
-FEW_BLOCKS = replace(
-    PUBLISHED, resblock_kernels=(3,), resblock_dilations=((1, 3),), source_dilations=((1,), (3,), (1,))
-)
+FEW_BLOCKS = {
+    "resblock_kernels": (3,), "resblock_dilations": ((1, 3),), "source_dilations": ((1,), (3,), (1,))
+}  # fmt: skip
 """All stages of the decoder, and of each only what is not repeated: building takes a third of the time."""
 
 
+@pytest.mark.parametrize("family", VOCODERS)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_graphs_of_the_networks_build_with_all_profiles(dtype: str, tmp_path: Path) -> None:
-    for path in write_graphs(tmp_path, dtype, FEW_BLOCKS):
+def test_graphs_of_the_networks_build_with_all_profiles(family: str, dtype: str, tmp_path: Path) -> None:
+    few_blocks = replace(VOCODERS[family], **FEW_BLOCKS)
+    for path in write_graphs(tmp_path, dtype, family, few_blocks):
         assert no_input_is_read_as_a_shape(path)
-        plan, timings = build_engine(trt, path, SHAPES.profiles()[path.stem], b"")
+        plan, timings = build_engine(trt, path, shapes_of(family).profiles()[path.stem], b"")
         assert plan
         assert timings
 

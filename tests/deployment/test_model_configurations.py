@@ -283,8 +283,8 @@ def encoded(kind: type[ReferenceModel], features: Array) -> dict[str, Any]:
 
 WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "cosyvoice2": lambda: [
-        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0)),
-        speech_outputs(AudioChunk(np.zeros(0, np.float32), 24_000, 0, FinishReason.STOP)),
+        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0), token_rate=25),
+        speech_outputs(AudioChunk(np.zeros(0, np.float32), 24_000, 0, FinishReason.STOP), token_rate=25),
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
     "audio_tokenizer": lambda: [encoded(AudioTokenizer, np.zeros(3, np.int32))],
@@ -310,4 +310,5 @@ def test_wrong_output_is_found(configs):
         "finish_reason is not sent",
         "spoken_characters is not sent",
         "sample_rate is not sent",
+        "token_rate is not sent",
     ]

@@ -15,6 +15,7 @@ from cosyvoice_runtime.checkpoint.huggingface import export_merged
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.serving import served_family
 from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
 from cosyvoice_runtime.serving.lm.engines.vllm.export import export as vllm_export
@@ -24,6 +25,7 @@ from cosyvoice_runtime.settings import Machine, Settings
 
 ROOT = Path(__file__).parents[2]
 CPU = Machine(1, False)
+GPU = Machine(1, True)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +53,6 @@ def load(settings: Settings) -> object:
 @pytest.mark.parametrize(
     ("setting", "value", "load"),
     [
-        ("tensorrt_llm.engine", "tensorrt_llm", prepare),
-        ("tensorrt_llm.engine", "vllm", prepare),
         ("token2wav.backend", "onnx", load),
     ],
 )
@@ -68,10 +68,10 @@ def test_model_refuses_what_cannot_run_the_family(
         load(settings)
 
 
-def test_backend_tensorrt_is_refused_too(checkpoint: Path) -> None:
-    settings = Settings.read([f"checkpoint_dir={checkpoint}", "token2wav.backend=tensorrt"])
-    with pytest.raises(InvalidInput, match=r"token2wav\.backend: 'tensorrt' is not accepted; torch with"):
-        require_served(settings)
+def test_backend_tensorrt_takes_the_family(checkpoint: Path) -> None:
+    require_served(
+        Settings.read([f"checkpoint_dir={checkpoint}", "token2wav.backend=tensorrt"]).resolved(GPU)
+    )
 
 
 @pytest.mark.parametrize("script", [["render_model_repo.py", "--output", "out"], ["build_engines.py"]])
@@ -80,7 +80,10 @@ def test_stage_says_so(checkpoint: Path, tmp_path: Path, script: list[str]) -> N
     command += ["device=cpu", "token2wav.backend=onnx"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "token2wav.backend: 'onnx' is not accepted; torch with a checkpoint of cosyvoice3" in done.stderr
+    assert (
+        "token2wav.backend: 'onnx' is not accepted; torch or tensorrt with a checkpoint of cosyvoice3"
+        in done.stderr
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -93,15 +96,12 @@ def test_stage_says_so(checkpoint: Path, tmp_path: Path, script: list[str]) -> N
     ],
 )
 def test_exports_are_refused_before_anything_is_written(
-    checkpoint: Path,
     cosyvoice300m: Path,
     tmp_path: Path,
     export: Callable[[Path, Path], object],
     what: str,
 ) -> None:
-    with pytest.raises(CheckpointError, match=f"is of cosyvoice3; {what}.* is made of cosyvoice2 alone"):
-        export(checkpoint, tmp_path / "out")
-    with pytest.raises(CheckpointError, match=f"is of cosyvoice300m; {what}.* is made of cosyvoice2 alone"):
+    with pytest.raises(CheckpointError, match=f"is of cosyvoice300m, whose .* no Qwen2; {what}.* is made of"):
         export(cosyvoice300m, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -117,9 +117,23 @@ def test_exports_are_refused_before_anything_is_written(
     ],
 )
 def test_cosyvoice300m_is_served_by_torch_alone(cosyvoice300m: Path, setting: str) -> None:
-    require_served(settings_of(cosyvoice300m))
-    settings = Settings.read([f"checkpoint_dir={cosyvoice300m}", setting])
+    settings = settings_of(cosyvoice300m)
+    require_served(settings)
+    assert (settings.tensorrt_llm.engine, settings.token2wav.backend) == ("torch", "torch")
+    settings = Settings.read([f"checkpoint_dir={cosyvoice300m}", setting]).resolved(GPU)
     with pytest.raises(InvalidInput, match="torch with a checkpoint of cosyvoice300m"):
+        require_served(settings)
+
+
+@pytest.mark.parametrize(
+    ("family", "says"), [("cosyvoice300m", "scripts"), ("checkpoint", "onnx or auto on")]
+)
+def test_what_torch_alone_could_run_says_so_where_it_is_not_installed(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, family: str, says: str
+) -> None:
+    monkeypatch.setattr(served_family, "installed", lambda _: False)
+    settings = settings_of(request.getfixturevalue(family), "tensorrt_llm.engine=torch")
+    with pytest.raises(InvalidInput, match=f"engine: 'torch' is not accepted; {says}.*it is not installed"):
         require_served(settings)
 
 
@@ -137,11 +151,11 @@ def test_another_look_ahead_than_its_schedules_is_refused(
         load(settings_of(cosyvoice300m, *settings))
 
 
-@pytest.mark.parametrize("engine", ["torch", "onnx"])
-def test_own_engines_serve_the_family(checkpoint: Path, engine: str) -> None:
-    require_served(settings_of(checkpoint, f"tensorrt_llm.engine={engine}"))
-
-
+@pytest.mark.parametrize("family", ["tiny_checkpoint", "checkpoint"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_serves_cosyvoice2(tiny_checkpoint: Path, engine: str) -> None:
-    require_served(Settings.read([f"checkpoint_dir={tiny_checkpoint}", f"tensorrt_llm.engine={engine}"]))
+def test_every_engine_serves_what_is_built_on_a_qwen2(
+    request: pytest.FixtureRequest, family: str, engine: str
+) -> None:
+    directory = request.getfixturevalue(family)
+    settings = Settings.read([f"checkpoint_dir={directory}", f"tensorrt_llm.engine={engine}"])
+    require_served(settings.resolved(GPU))

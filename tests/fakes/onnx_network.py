@@ -32,6 +32,7 @@ class OnnxNetwork:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the runtime's own errors share no narrower base
             raise EngineFileError(f"{path}: not a readable ONNX model ({error})") from error
+        self.inputs = {given.name for given in self._session.get_inputs()}
         self._outputs = [output.name for output in self._session.get_outputs()]
 
     def run(self, inputs: Inputs) -> dict[str, Tensor]:

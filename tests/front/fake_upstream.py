@@ -25,7 +25,7 @@ class FakeUpstream:
     """Speaks ``chunks`` for every request.
 
     Attributes:
-        rate: samples per second of the chunks.
+        rate, token_rate: samples and speech tokens per second of the chunks.
         error: raised after ``error_after`` chunks.
         gates: a chunk from the second on waits until a place is released here; None for no waiting.
         requests, request_ids: what was asked for.
@@ -40,6 +40,7 @@ class FakeUpstream:
     def __init__(self, chunks: Sequence[Samples] = (tone(0.3), tone(0.5))) -> None:
         self.chunks = list(chunks)
         self.rate = SAMPLE_RATE
+        self.token_rate = 25
         self.error: Exception | None = None
         self.error_after = 0
         self.gates: asyncio.Semaphore | None = None
@@ -63,7 +64,8 @@ class FakeUpstream:
                 if self.gates is not None and index:
                     await self.gates.acquire()
                 last = index == len(self.chunks) - 1
-                yield AudioChunk(samples, 0.0, "stop" if last else "", sample_rate=self.rate)
+                reason = "stop" if last else ""
+                yield AudioChunk(samples, 0.0, reason, sample_rate=self.rate, token_rate=self.token_rate)
             self.fail_at(len(self.chunks))
             whole = True
         finally:

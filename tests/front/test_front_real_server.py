@@ -36,6 +36,7 @@ def voices(tmp_path_factory):
 def server(tmp_path_factory, voices):
     folder = tmp_path_factory.mktemp("server")
     texts = [f"checkpoint_dir={ROOT / 'demo_voice'}", f"voices_dir={voices}"]
+    texts += ["tensorrt_llm.engine=torch", "token2wav.backend=torch"]
     settings = Settings.read(texts).resolved(Machine.here())
     write(render(ROOT / "model_repo", settings), folder / "repository")
     ports = ServerSettings(

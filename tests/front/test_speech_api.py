@@ -87,6 +87,12 @@ def test_events_end_with_usage(client, upstream):
     }
 
 
+def test_usage_counts_tokens_at_the_servers_own_rate(client, upstream):
+    upstream.token_rate = 50
+    found = events(body_of(client, stream_format="sse", speed=2.0))
+    assert found[-1]["usage"]["output_tokens"] == round(0.8 * 2 * 50)
+
+
 def test_stream_is_another_spelling_of_events(client):
     assert events(body_of(client, extra_body={"stream": True}))[-1]["type"] == "speech.audio.done"
     assert body_of(client, response_format="wav", extra_body={"stream": False}).startswith(b"RIFF")

@@ -24,6 +24,7 @@ from cosyvoice_runtime.supervisor import Server
 MODEL_REPO = Path(__file__).parents[2] / "model_repo"
 ALL_MODELS = sorted(path.parent.name for path in MODEL_REPO.glob("*/config.pbtxt"))
 TIMEOUT_S = 180.0
+ON_TORCH = {"tensorrt_llm.engine": "torch", "token2wav.backend": "torch"}
 
 RenderModels = Callable[..., Path]
 Serve = Callable[..., AbstractContextManager[Server]]
@@ -39,7 +40,8 @@ def render_models(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactor
         for name in names:
             shutil.copytree(MODEL_REPO / name, directory / "templates" / name)
         # Not by the machine's speed, which a test must not depend on.
-        texts = {"cosyvoice2.max_inflight_utterances": 64} | texts
+        # On torch, as the library that servers are compared with, unless a test says otherwise.
+        texts = {"cosyvoice2.max_inflight_utterances": 64, **ON_TORCH} | texts
         assignments = [f"{key}={value}" for key, value in texts.items()]
         settings = Settings.read([f"checkpoint_dir={tiny_checkpoint}", *assignments])
         files = render(directory / "templates", settings.resolved(Machine(cores=1, gpu=False)))

@@ -86,7 +86,7 @@ def test_stream_and_whole_utterance_are_the_librarys(server, synthesizer, mode):
     chunks = list(client(server).speak(asked(options)))
     whole = HttpSpeechClient(server.http_url, timeout_s=TIMEOUT_S).synthesize(asked(options))
     assert [len(chunk.samples) for chunk in chunks][:-1] == [FIRST]
-    assert {chunk.sample_rate for chunk in [*chunks, whole]} == {RATE}
+    assert {(chunk.sample_rate, chunk.token_rate) for chunk in [*chunks, whole]} == {(RATE, 50)}
     assert chunks[-1].finish_reason == whole.finish_reason
     streamed = np.concatenate([chunk.samples for chunk in chunks])
     assert_same_audio(streamed, in_process(synthesizer, options))

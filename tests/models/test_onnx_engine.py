@@ -24,7 +24,7 @@ def server(serve, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactor
     """Three slots, weights in float32."""
     directory = tmp_path_factory.mktemp("onnx") / "speech_lm"
     export_lm(tiny_checkpoint, directory, "float32")
-    texts = {"engine": "auto", "tensorrt_llm.engine_dir": directory, "weight_format": "float32"}
+    texts = {"tensorrt_llm.engine": "auto", "tensorrt_llm.engine_dir": directory, "weight_format": "float32"}
     with serve(["tensorrt_llm"], max_slots=3, max_tokens=MOST_TOKENS, **texts) as server:
         yield server
 

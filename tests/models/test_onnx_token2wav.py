@@ -29,7 +29,7 @@ def server(serve, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_utterances_side_by_side_are_the_librarys(server: Server, tiny_checkpoint: Path) -> None:
-    settings = Token2WavSettings(checkpoint_dir=tiny_checkpoint, max_flow_pages=64)
+    settings = Token2WavSettings(checkpoint_dir=tiny_checkpoint, backend="torch", max_flow_pages=64)
     library = load_token2wav(settings.resolved(Machine(cores=1, gpu=False)))
     prompt = random_prompt(library.flow.flow.config, 40, seed=0)
     rows = [random_tokens(count, count) for count in (70, 31, 95)]

@@ -28,7 +28,7 @@ ATTEMPTS = 5
 
 @pytest.fixture(scope="module")
 def token2wav(tiny_checkpoint) -> Token2Wav:
-    settings = Token2WavSettings(checkpoint_dir=tiny_checkpoint, max_flow_pages=64)
+    settings = Token2WavSettings(checkpoint_dir=tiny_checkpoint, backend="torch", max_flow_pages=64)
     return load_token2wav(settings.resolved(Machine(cores=1, gpu=False)))
 
 
@@ -210,7 +210,7 @@ def test_limit_of_utterances_and_end_of_idle_ones(serve, prompt, metric, eventua
 
 def test_lookahead_and_steps_are_the_settings(serve, tiny_checkpoint, prompt):
     settings = {"ode_steps": 2, "lookahead_frames": "6", "max_flow_pages": 20}
-    given = Token2WavSettings(checkpoint_dir=tiny_checkpoint, **settings)
+    given = Token2WavSettings(checkpoint_dir=tiny_checkpoint, backend="torch", **settings)
     library = load_token2wav(given.resolved(Machine(cores=1, gpu=False)))
     tokens = random_tokens(45, seed=9)  # chunks of at most a block, which no turn cuts
     state = library.open(prompt, 7)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -108,6 +109,21 @@ def test_voice_without_transcript_is_used_cross_lingually(synthesizer):
     implicit, _ = speak(synthesizer, SpeechRequest(TEXT, silent, seed=3, sampling=SHORT))
     explicit, _ = speak(synthesizer, SpeechRequest(TEXT, spoken, seed=3, cross_lingual=True, sampling=SHORT))
     assert np.array_equal(implicit, explicit)
+
+
+def test_voice_of_another_checkpoint_is_refused_before_anything_is_spoken(synthesizer, voice):
+    foreign = dataclasses.replace(voice, checkpoint_id="of another")
+    request = SpeechRequest(TEXT, foreign)
+    ways = (
+        lambda: synthesizer.synthesize(request),
+        lambda: synthesizer.synthesize_pieces([TEXT], request),
+        lambda: synthesizer.synthesize_tokens([1, 2, 3], request),
+    )
+    differs = f"'of another' made it, and those of this one are '{voice.checkpoint_id}'"
+    for speak_with_it in ways:
+        with pytest.raises(InvalidInput, match=differs) as refused:
+            speak_with_it()
+        assert (refused.value.field, refused.value.value) == ("voice", repr(voice.key))
 
 
 def test_speed_changes_the_duration(synthesizer, voice):

@@ -15,6 +15,9 @@ from cosyvoice_runtime.compiled.export import graph_files
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
+ON_TORCH = ["tensorrt_llm.engine=torch", "token2wav.backend=torch"]
+
+
 def load(script: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(script, SCRIPTS / f"{script}.py")
     module = importlib.util.module_from_spec(spec)
@@ -27,14 +30,14 @@ def main_of(script: str) -> Callable[[list[str]], int]:
 
 
 def test_nothing_is_built_for_backends_that_need_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main_of("build_engines")(["checkpoint_dir=none"]) == 0
+    assert main_of("build_engines")(["checkpoint_dir=none", *ON_TORCH]) == 0
     assert capsys.readouterr().out.count("nothing to do") == 4
 
 
 def test_graphs_are_made_once_for_backend_onnx(
     tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = [f"checkpoint_dir={tiny_checkpoint}", f"backend_dir={tmp_path}", "device=cpu"]
+    settings = [f"checkpoint_dir={tiny_checkpoint}", f"backend_dir={tmp_path}", "device=cpu", "engine=torch"]
     make = main_of("build_engines")
     assert make([*settings, "token2wav.backend=onnx"]) == 0
     assert capsys.readouterr().out.count(": complete") == 1
@@ -58,7 +61,12 @@ def test_speech_lm_for_engine_onnx_is_written_once(
 def test_only_the_named_models_are_made(
     tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = [f"checkpoint_dir={tiny_checkpoint}", f"backend_dir={tmp_path}", "token2wav.backend=onnx"]
+    settings = [
+        f"checkpoint_dir={tiny_checkpoint}",
+        f"backend_dir={tmp_path}",
+        "engine=torch",
+        "token2wav.backend=onnx",
+    ]
     only = ["--only", "audio_tokenizer", "--only", "tensorrt_llm"]
     assert main_of("build_engines")([*only, "device=cpu", *settings]) == 0
     told = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]

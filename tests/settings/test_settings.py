@@ -150,18 +150,67 @@ def test_ras_with_engine_tensorrt_llm_is_told_when_the_settings_are_read(caplog)
 @pytest.mark.parametrize(
     ("texts", "machine", "engine", "device"),
     [
-        (["engine=auto"], CPU, "onnx", "cpu"),
-        (["engine=auto"], GPU, "torch", "cuda"),
-        (["engine=auto", "tensorrt_llm.device=cpu"], GPU, "onnx", "cpu"),
+        ([], CPU, "onnx", "cpu"),
+        ([], GPU, "torch", "cuda"),
+        (["tensorrt_llm.device=cpu"], GPU, "onnx", "cpu"),
         (["engine=onnx"], GPU, "onnx", "cpu"),
-        (["engine=auto", "tensorrt_llm.kernels=fused"], GPU, "torch", "cuda"),
+        (["engine=torch"], CPU, "torch", "cpu"),
+        (["tensorrt_llm.kernels=fused"], GPU, "torch", "cuda"),
     ],
 )
 def test_engine_is_chosen_for_the_device_and_said(texts, machine, engine, device, caplog):
     with caplog.at_level("INFO"):
         lm = Settings.read(texts).resolved(machine).tensorrt_llm
     assert (lm.engine, lm.device) == (engine, device)
-    assert (f"tensorrt_llm.engine: auto is {engine}" in caplog.text) == ("engine=auto" in texts)
+    given = any(text.startswith("engine=") for text in texts)
+    assert (f"tensorrt_llm.engine: auto is {engine}: " in caplog.text) != given
+
+
+NO_TORCH, NO_ONNX = Machine(1, False, torch=False), Machine(1, False, onnx=False)
+ALONE = "stage 1 needs the package onnx"
+
+
+@pytest.mark.parametrize(
+    ("config_file", "texts", "machine", "engine", "backend", "reason"),
+    [
+        ("cosyvoice2.yaml", [], CPU, "onnx", "onnx", "the faster one"),
+        ("cosyvoice2.yaml", [], NO_TORCH, "onnx", "onnx", "the faster one"),
+        ("cosyvoice2.yaml", [], NO_ONNX, "torch", "torch", ALONE),
+        ("cosyvoice2.yaml", [], Machine(1, False, torch=False, onnx=False), "onnx", "onnx", "torch is not"),
+        ("cosyvoice2.yaml", ["lookahead_tokens=1"], CPU, "onnx", "torch", "lookahead_tokens=1 needs it"),
+        ("cosyvoice2.yaml", ["dtype=bfloat16"], CPU, "torch", "torch", "token2wav.dtype=bfloat16 needs it"),
+        ("cosyvoice2.yaml", ["device=cuda:1"], GPU, "torch", "torch", "the device is cuda:1"),
+        ("cosyvoice3.yaml", [], CPU, "onnx", "torch", "nothing else runs cosyvoice3"),
+        ("cosyvoice.yaml", [], CPU, "torch", "torch", "nothing else runs cosyvoice300m"),
+        ("cosyvoice.yaml", [], NO_TORCH, "torch", "torch", "nothing else runs cosyvoice300m"),
+        ("cosyvoice2.yaml", ["engine=torch", "token2wav.backend=torch"], NO_TORCH, "torch", "torch", ""),
+    ],
+)
+def test_what_runs_on_a_cpu_is_chosen_for_the_family(
+    tmp_path, config_file, texts, machine, engine, backend, reason, caplog
+):
+    (tmp_path / config_file).touch()
+    places = [f"checkpoint_dir={tmp_path}", f"engine_dir={tmp_path}/lm", f"backend_dir={tmp_path}/networks"]
+    with caplog.at_level("INFO"):
+        settings = Settings.read([*places, *texts]).resolved(machine)
+    assert (settings.tensorrt_llm.engine, settings.token2wav.backend) == (engine, backend)
+    assert reason in caplog.text
+
+
+def test_files_of_stage_1_are_read_where_they_can_not_be_written(tmp_path):
+    places = [f"engine_dir={tmp_path}/lm", f"token2wav.backend_dir={tmp_path}/networks"]
+    for folder in ("lm", "networks/onnx_cpu"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "manifest.json").touch()
+    settings = Settings.read(places).resolved(NO_ONNX)
+    assert (settings.tensorrt_llm.engine, settings.token2wav.backend) == ("onnx", "onnx")
+
+
+def test_engines_that_a_file_names_win_over_the_machine(tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text("[tensorrt_llm]\nengine = 'torch'\n[token2wav]\nbackend = 'torch'\n")
+    settings = Settings.read(environment={"COSYVOICE_SETTINGS": str(file)}).resolved(NO_TORCH)
+    assert (settings.tensorrt_llm.engine, settings.token2wav.backend) == ("torch", "torch")
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.vocoder import HiFT, SourceNoise, stream
@@ -31,6 +32,8 @@ OTHER = replace(
     source_dilations=((1,), (1, 2)),
 )
 CONFIGS = {"published": PUBLISHED, "other": OTHER}
+CAUSAL = CausalVocoderConfig(**asdict(PUBLISHED), lookahead_frames=4)
+OTHER_CAUSAL = CausalVocoderConfig(**asdict(OTHER), lookahead_frames=2)
 
 
 @cache

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_hift import OTHER, PUBLISHED, random_mel, small_hift, streamed
+from small_hift import CAUSAL, OTHER_CAUSAL, random_mel, small_hift, streamed
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
 from cosyvoice_runtime.vocoder import HiFT, context, open_state, stream
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from examples import examples
 
-CAUSAL = CausalVocoderConfig(**asdict(PUBLISHED), lookahead_frames=4)
-OTHER_CAUSAL = CausalVocoderConfig(**asdict(OTHER), lookahead_frames=2)
 CONFIGS = {"published": CAUSAL, "other": OTHER_CAUSAL}
 ROUNDING = 1e-6
 SIZES = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(any)

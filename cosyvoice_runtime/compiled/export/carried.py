@@ -82,8 +82,13 @@ class Carried(CarriedTails):
             packed: queries, keys and values of the input, ``[B, T, 3 * H * D]``.
             hidden: float32, added to the scores ``[B, H, T, S + T]``.
         """
+        layout = self.layout
+        queries, keys, values = layers.split_heads(self.graph, packed, layout.heads, layout.head_dim)
+        return self.attend_heads(queries, keys, values, hidden)
+
+    def attend_heads(self, queries: Value, new_keys: Value, new_values: Value, hidden: Value) -> Value:
+        """As :meth:`attend`, of queries, keys and values ``[B, T, H, D]``."""
         graph, heads, head_dim = self.graph, self.layout.heads, self.layout.head_dim
-        queries, new_keys, new_values = layers.split_heads(graph, packed, heads, head_dim)
         keys, values = self.keys_values(new_keys, new_values)
         queries = layers.heads_first(graph, queries * (1 / math.sqrt(head_dim)))
         scores = graph.wide(queries @ graph.transpose(keys, 0, 2, 3, 1)) + hidden

@@ -7,15 +7,16 @@ from pathlib import Path
 import onnx
 
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.compiled.export import encoder, estimator, extractors, vocoder
 from cosyvoice_runtime.compiled.export.graph import ONNX_TYPES, OPSET
+from cosyvoice_runtime.compiled.export.parts import decoder_graph, flow_graphs
 from cosyvoice_runtime.compiled.manifest import Manifest, own_code, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.sha256 import sha256_of
-from cosyvoice_runtime.wave import flow_weights
 from cosyvoice_runtime.wave.stored_arrays import as_arrays, within
 from cosyvoice_runtime.wave.vocoder_weights import plain_weights
 
@@ -24,6 +25,16 @@ WRITERS = ("compiled/export/*.py",)
 NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocoder.NAME: "hift"}
 """Graphs written here, and the weights that they are written from."""
 """Graphs that are published, and made fit."""
+
+
+def networks_of(config: ModelConfig) -> list[str]:
+    """Those of :data:`NETWORKS` that a checkpoint has.
+
+    Raises:
+        CheckpointError: its flow has no graphs.
+    """
+    without = () if flow_graphs(config.flow).encoder else (encoder.NAME,)
+    return [name for name in NETWORKS if name not in without]
 
 
 def graph_of(directory: Path, name: str) -> Path:
@@ -83,12 +94,14 @@ def _write(checkpoint_dir: Path, name: str, dtype: str, target: Path) -> None:
 
 def _network(layout: Layout, name: str, dtype: str) -> onnx.ModelProto:
     config = load_config(layout.directory)
-    unet = config.flow.unet  # refuses a checkpoint of another family, whose networks have no graphs
+    graphs = flow_graphs(config.flow)
     tensors = load_tensors(layout, NETWORKS[name], config)
     if name == vocoder.NAME:
         weights = plain_weights(config.vocoder, tensors)
-        return vocoder.decoder_graph(within(weights, "decoder."), config.vocoder, dtype)
-    weights = flow_weights.from_published(as_arrays(tensors))
-    if name == encoder.NAME:
-        return encoder.encoder_graph(within(weights, "encoder."), config.flow, dtype)
-    return estimator.estimator_graph(within(weights, "estimator."), unet, config.flow.mel_bins, dtype)
+        return decoder_graph(within(weights, "decoder."), config.vocoder, dtype)
+    weights = graphs.from_published(as_arrays(tensors))
+    if name == estimator.NAME:
+        flow = config.flow
+        return graphs.estimator(within(weights, "estimator."), flow.estimator, flow.mel_bins, dtype)
+    assert graphs.encoder is not None, "networks_of does not name it"
+    return graphs.encoder(within(weights, "encoder."), config.flow, dtype)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph, Value
 
@@ -38,6 +40,13 @@ def layer_norm(graph: Graph, name: str, x: Value, eps: float = NORM_EPS) -> Valu
     return graph.narrow(wide)
 
 
+def plain_norm(graph: Graph, x: Value, channels: int, eps: float) -> Value:
+    """LayerNorm without weights of its own, in float32."""
+    scale, shift = (graph.constant(np.full(channels, value), FLOAT) for value in (1.0, 0.0))
+    normed: Value = graph.node("LayerNormalization", graph.wide(x), scale, shift, axis=-1, epsilon=eps)
+    return normed
+
+
 def mish(graph: Graph, x: Value) -> Value:
     wide = graph.wide(x)
     return graph.narrow(wide * graph.node("Tanh", graph.node("Softplus", wide)))
@@ -51,6 +60,13 @@ def silu(graph: Graph, x: Value) -> Value:
 def gelu(graph: Graph, x: Value) -> Value:
     wide = graph.wide(x)
     return graph.narrow(wide * 0.5 * (graph.node("Erf", wide * math.sqrt(0.5)) + 1.0))
+
+
+def tanh_gelu(graph: Graph, x: Value) -> Value:
+    """GELU with the error function approximated by a hyperbolic tangent."""
+    wide = graph.wide(x)
+    inner = (wide + wide * wide * wide * 0.044715) * math.sqrt(2 / math.pi)
+    return graph.narrow(wide * 0.5 * (graph.node("Tanh", inner) + 1.0))
 
 
 def windows(graph: Graph, x: Value, taps: int) -> Value:

@@ -17,7 +17,7 @@ import onnx
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, Graph, Value
-from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, stages
+from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, UpsamplingStage, stages
 
 NAME = "hift_decoder"
 Trim = Callable[[Value], Value]
@@ -27,17 +27,6 @@ MAX_MAGNITUDE = 100.0
 """Cap on the spectral magnitude that the head can ask for."""
 MIN_ENVELOPE = 1e-11
 """Smallest sum of squared windows to divide by, as in torch.istft."""
-
-
-def decoder_graph(weights: Mapping[str, Array], config: VocoderConfig, dtype: str) -> onnx.ModelProto:
-    """``mel`` ``[B, bins, T]``, ``source`` ``[B, hop * T]`` and ``frames`` int64 ``[B]`` to ``wave`` like it.
-
-    Signals are float32 at both ends whatever ``dtype``, the type of the convolutions, is.
-
-    Args:
-        weights: of the decoder, by their names in it.
-    """
-    return DecoderGraph(weights, config, dtype).build()
 
 
 @dataclass(frozen=True)
@@ -95,9 +84,12 @@ class RowEnds:
 
 
 class DecoderGraph:
-    """Adds the network to a graph of its own.
+    """``mel`` ``[B, bins, T]``, ``source`` ``[B, hop * T]`` and ``frames`` int64 ``[B]`` to ``wave`` like it.
+
+    Signals are float32 at both ends whatever ``dtype``, the type of the convolutions, is.
 
     Args:
+        weights: of the decoder, by their names in it.
         name: of the graph.
     """
 
@@ -116,12 +108,11 @@ class DecoderGraph:
         self.rows = self._rows(mel)
         spectrum = graph.narrow(self._transform(source))
         trim = self.rows.trim()
-        edge = EDGE_KERNEL // 2
-        hidden = trim(self._conv("conv_pre", trim(graph.narrow(mel)), edge))
+        hidden = trim(self._first_conv("conv_pre", trim(graph.narrow(mel))))
         for index in range(len(self.stages)):
             hidden = self._stage(index, hidden, spectrum)
         hidden = graph.node("LeakyRelu", hidden, alpha=HEAD_SLOPE)
-        head = graph.wide(self._conv("conv_post", hidden, edge))
+        head = graph.wide(self._length_keeping("conv_post", hidden, EDGE_KERNEL))
         limit = config.audio_limit
         wave = self._clip(self._invert(self._polar(head)), -limit, limit)
         graph.output("wave", graph.reshape(wave, (0, -1)), ("batch", "samples"))
@@ -133,11 +124,11 @@ class DecoderGraph:
     def _stage(self, index: int, hidden: Value, spectrum: Value) -> Value:
         graph, config, stage = self.graph, self.config, self.stages[index]
         hidden = graph.node("LeakyRelu", hidden, alpha=config.leaky_slope)
-        hidden = self._conv(f"ups.{index}", hidden, stage.padding, stage.rate, op="ConvTranspose")
+        hidden = self._upsampled(f"ups.{index}", hidden, stage)
         if stage.is_last:
             hidden = graph.concat([graph.slice(hidden, 2, 1, 2), hidden], 2)
         trim = self.rows.trim(stage.steps_per_frame, int(stage.is_last))
-        source = self._conv(f"source_downs.{index}", spectrum, stage.source_padding, stage.source_stride)
+        source = self._source_conv(f"source_downs.{index}", spectrum, stage)
         kernel, dilations = config.source_kernels[index], config.source_dilations[index]
         source = self._resblock(f"source_resblocks.{index}", kernel, dilations, trim(source), trim)
         hidden = trim(hidden) + source
@@ -155,10 +146,9 @@ class DecoderGraph:
     ) -> Value:
         for index, dilation in enumerate(dilations):
             hidden = self._snake(f"{name}.activations1.{index}", signal)
-            edge = dilation * (kernel - 1) // 2
-            hidden = trim(self._conv(f"{name}.convs1.{index}", hidden, edge, dilation=dilation))
+            hidden = trim(self._length_keeping(f"{name}.convs1.{index}", hidden, kernel, dilation))
             hidden = self._snake(f"{name}.activations2.{index}", hidden)
-            signal = signal + trim(self._conv(f"{name}.convs2.{index}", hidden, (kernel - 1) // 2))
+            signal = signal + trim(self._length_keeping(f"{name}.convs2.{index}", hidden, kernel))
         return signal
 
     def _snake(self, name: str, signal: Value) -> Value:
@@ -171,13 +161,31 @@ class DecoderGraph:
         wave = graph.node("Sin", wide * alpha)
         return graph.narrow(wide + wave * wave * inverse)
 
+    def _first_conv(self, name: str, mel: Value) -> Value:
+        return self._length_keeping(name, mel, EDGE_KERNEL)
+
+    def _upsampled(self, name: str, hidden: Value, stage: UpsamplingStage) -> Value:
+        return self._conv(name, hidden, (stage.padding,) * 2, stage.rate, op="ConvTranspose")
+
+    def _source_conv(self, name: str, spectrum: Value, stage: UpsamplingStage) -> Value:
+        return self._conv(name, spectrum, (stage.source_padding,) * 2, stage.source_stride)
+
+    def _length_keeping(self, name: str, signal: Value, kernel: int, dilation: int = 1) -> Value:
+        return self._conv(name, signal, (dilation * (kernel - 1) // 2,) * 2, dilation=dilation)
+
     def _conv(
-        self, name: str, signal: Value, edge: int, stride: int = 1, dilation: int = 1, op: str = "Conv"
+        self,
+        name: str,
+        signal: Value,
+        edges: tuple[int, int],
+        stride: int = 1,
+        dilation: int = 1,
+        op: str = "Conv",
     ) -> Value:
-        """The layer of this name, with ``edge`` zeros at both ends."""
+        """The layer of this name, with so many zeros before and after the signal."""
         graph = self.graph
         weight, bias = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
-        return graph.node(op, signal, weight, bias, pads=[edge] * 2, strides=[stride], dilations=[dilation])
+        return graph.node(op, signal, weight, bias, pads=edges, strides=[stride], dilations=[dilation])
 
     def _transform(self, source: Value) -> Value:
         """Spectrum ``[B, size + 2, F]`` of ``[B, samples]``, each row reflected at its own ends."""

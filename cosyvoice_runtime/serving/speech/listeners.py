@@ -23,13 +23,15 @@ class ChunkListener:
 
     Args:
         sender: sends one response at a time, so that the event loop does not wait for the server.
+        token_rate: speech tokens of a second, which every answer says.
         call: the one that the request came by, if that is known.
     """
 
-    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
+    def __init__(self, reply: Reply, sender: Executor, token_rate: int, call: str | None = None) -> None:
         self.call = call
         self._reply = reply
         self._sender = sender
+        self._token_rate = token_rate
         self._heard = False
 
     @property
@@ -43,8 +45,7 @@ class ChunkListener:
             ClientGoneError: the client has left.
         """
         self._heard = True
-        made = outputs(chunk)
-        send = partial(self._reply.send, **made)
+        send = partial(self._reply.send, **self._outputs(chunk))
         await asyncio.get_running_loop().run_in_executor(self._sender, send)
 
     def begin_again(self) -> bool:
@@ -60,7 +61,7 @@ class ChunkListener:
 
     async def acknowledge(self) -> None:
         """Answer a request that was no more than a message."""
-        empty = outputs(AudioChunk(np.empty(0, np.float32), 0, 0))
+        empty = self._outputs(AudioChunk(np.empty(0, np.float32), 0, 0))
         await asyncio.get_running_loop().run_in_executor(
             self._sender, partial(self._reply.send_only, **empty)
         )
@@ -69,12 +70,15 @@ class ChunkListener:
         """End the answer, once, with an error if there is one."""
         await asyncio.get_running_loop().run_in_executor(self._sender, self._reply.finish, error)
 
+    def _outputs(self, chunk: AudioChunk) -> Tensors:
+        return outputs(chunk, self._token_rate)
+
 
 class WholeListener(ChunkListener):
     """A client that gets everything at once; of several segments the worst reason."""
 
-    def __init__(self, reply: Reply, sender: Executor, call: str | None = None) -> None:
-        super().__init__(reply, sender, call)
+    def __init__(self, reply: Reply, sender: Executor, token_rate: int, call: str | None = None) -> None:
+        super().__init__(reply, sender, token_rate, call)
         self._chunks: list[AudioChunk] = []
 
     async def send(self, chunk: AudioChunk) -> None:
@@ -92,14 +96,15 @@ class WholeListener(ChunkListener):
         reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]
         samples = np.concatenate([chunk.samples for chunk in self._chunks])
         reason = max(reasons, key=REASONS_BEST_FIRST.index)
-        return outputs(dataclasses.replace(self._chunks[-1], samples=samples, finish_reason=reason))
+        return self._outputs(dataclasses.replace(self._chunks[-1], samples=samples, finish_reason=reason))
 
 
-def outputs(chunk: AudioChunk) -> Tensors:
+def outputs(chunk: AudioChunk, token_rate: int) -> Tensors:
     """A chunk as the models' outputs."""
     return COSYVOICE2.encode_outputs(
         waveform=chunk.samples,
         finish_reason="" if chunk.finish_reason is None else chunk.finish_reason.value,
         spoken_characters=-1 if chunk.spoken_characters is None else chunk.spoken_characters,
         sample_rate=chunk.sample_rate,
+        token_rate=token_rate,
     )

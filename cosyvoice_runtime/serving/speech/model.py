@@ -76,7 +76,8 @@ class SpeechModel:
     async def _answer(self, request: Any) -> None:
         reply = Reply(request, self._name, self._streaming)
         inputs = Inputs(request)
-        listener = (ChunkListener if self._streaming else WholeListener)(reply, self._sender, inputs.call)
+        make_listener = ChunkListener if self._streaming else WholeListener
+        listener = make_listener(reply, self._sender, self._service.token_rate, inputs.call)
         if (left := inputs.left_call) is not None:
             self._service.leave(left)
             await listener.acknowledge()

@@ -122,6 +122,11 @@ class SpeechService:
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
 
+    @property
+    def token_rate(self) -> int:
+        """Speech tokens of a second at speed 1."""
+        return self._hop.token_rate
+
     async def answer(self, inputs: Inputs, listener: ChunkListener) -> None:
         """Speak a request; the listener's answer ends exactly once on every path.
 

@@ -100,6 +100,7 @@ class WaveScheduler:
             self._threads.append(
                 threading.Thread(target=self._finish_turns, args=[lane], name="token2wav-ends")
             )
+        service.queued_in(self._waiting)
         for thread in self._threads:
             thread.start()
 
@@ -178,6 +179,11 @@ class WaveScheduler:
                     return lane
                 self._wake.wait(delay_s)
 
+    def _waiting(self) -> set[str]:
+        """Utterances whose chunks have no outcome yet."""
+        with self._wake:
+            return {job.chunk.utterance_id for job in self._jobs}
+
     def _first_jobs(self) -> list[WaveJob]:
         """The first job of each utterance that is not all launched."""
         with self._wake:
@@ -195,7 +201,6 @@ class WaveScheduler:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
         jobs = self._jobs_of(lane)
         try:
-            self._service.touch(job.chunk.utterance_id for job in jobs)
             self._forget([job for job in jobs if job.chunk.cancel])
             if all(job.chunk.cancel for job in jobs):
                 return

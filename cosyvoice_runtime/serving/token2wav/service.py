@@ -156,6 +156,7 @@ class WaveService:
         self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
         self._on_change = on_change
         self._turns: list[frozenset[str]] = []
+        self._waiting: Callable[[], Iterable[str]] = tuple
         self._batches: Counter[int] = Counter()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -190,7 +191,7 @@ class WaveService:
             what waits for the outcomes; to be called once, that of the earliest launch first.
         """
         with self._lock:
-            self.touch(chunk.utterance_id for chunk in chunks)
+            self._utterances.touch(chunk.utterance_id for chunk in chunks)
             self._drop_idle()
             turn = frozenset(chunk.utterance_id for chunk in chunks)
             rows = self._launch_batch(
@@ -199,10 +200,14 @@ class WaveService:
             self._turns.append(turn)
             return partial(self._finish, turn, rows)
 
-    def touch(self, names: Iterable[str]) -> None:
-        """These utterances are not idle, if they are in progress."""
-        with self._lock:
-            self._utterances.touch(names)
+    def queued_in(self, waiting: Callable[[], Iterable[str]]) -> None:
+        """Take note of a queue: whoever waits in it is not idle, however long that takes.
+
+        Args:
+            waiting: utterances whose chunks have no outcome yet; called from any thread, with this service's
+                lock.
+        """
+        self._waiting = waiting
 
     def computes_voice(self, chunk: WaveChunk) -> bool:
         """Whether the chunk would run the networks over the prompt of its voice first."""
@@ -353,6 +358,7 @@ class WaveService:
 
     def _drop_idle(self) -> None:
         self._utterances.touch(name for turn in self._turns for name in turn)
+        self._utterances.touch(self._waiting())
         for name in self._utterances.idle():
             logger.warning("utterance %s is dropped: nobody called for it", name)
             self._drop(name)

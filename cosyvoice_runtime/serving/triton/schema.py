@@ -165,6 +165,7 @@ COSYVOICE2 = ModelSchema(
             "of a text that came whole, with the last segment alone",
         ),
         TensorSpec("sample_rate", "INT32", (1,), "samples of the waveform per second"),
+        TensorSpec("token_rate", "INT32", (1,), "speech tokens of a second at speed 1"),
     ],
 )
 

@@ -11,6 +11,7 @@ import pytest
 from coded_engine import TIMEOUT_S, CodedEngine
 from engine_drivers import own_threads
 
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.lm import Generation
 from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
@@ -74,6 +75,22 @@ def scheduler(make_scheduler: Callable[..., Scheduler], engine: CodedEngine) -> 
     return make_scheduler(lambda: engine)
 
 
+@pytest.fixture(scope="session")
+def family_checkpoints(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small checkpoint of each family whose speech LM is a Qwen2."""
+    other = tmp_path_factory.mktemp("cosyvoice3") / "tiny"
+    return {
+        "cosyvoice2": tiny_checkpoint,
+        "cosyvoice3": make_checkpoint(other, "tiny", seed=0, family="cosyvoice3"),
+    }
+
+
+@pytest.fixture(scope="session")
+def lm_checkpoint(request: pytest.FixtureRequest, family_checkpoints: dict[str, Path]) -> Path:
+    """That of engines here: of the family by which a test parametrises this, else of CosyVoice2."""
+    return family_checkpoints[getattr(request, "param", "cosyvoice2")]
+
+
 @pytest.fixture
 def trtllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
     """A stand-in for TensorRT-LLM."""
@@ -81,14 +98,14 @@ def trtllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
 
 
 @pytest.fixture(scope="session")
-def trtllm_engines(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def trtllm_engines(lm_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Engine directories by layout, with the weights as they are in the checkpoint."""
     directory = tmp_path_factory.mktemp("trtllm")
     with pytest.MonkeyPatch.context() as patch:
         install(patch, directory / "fake")
         for layout in LAYOUTS:
             options = ConversionOptions(layout, dtype="float32")
-            convert(tiny_checkpoint, directory / "converted" / layout, options)
+            convert(lm_checkpoint, directory / "converted" / layout, options)
             limits = BuildOptions(max_batch_size=8, max_seq_len=256, max_num_tokens=256)
             build(directory / "converted" / layout, directory / layout, limits)
     return {layout: directory / layout for layout in LAYOUTS}
@@ -96,13 +113,13 @@ def trtllm_engines(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def trtllm_settings(
-    tiny_checkpoint: Path, trtllm_engines: dict[str, Path]
+    lm_checkpoint: Path, trtllm_engines: dict[str, Path]
 ) -> Callable[..., TensorrtLlmSettings]:
     """``trtllm_settings(layout, **changes)`` for the stand-in and its engines."""
 
     def make(layout: str, **changes: object) -> TensorrtLlmSettings:
         return _built(
-            tiny_checkpoint, "tensorrt_llm", trtllm_engines[layout], {"vocabulary": layout, **changes}
+            lm_checkpoint, "tensorrt_llm", trtllm_engines[layout], {"vocabulary": layout, **changes}
         )
 
     return make
@@ -115,20 +132,20 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> FakeVllm:
 
 
 @pytest.fixture(scope="session")
-def vllm_exports(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def vllm_exports(lm_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Exported directories by dtype."""
     directory = tmp_path_factory.mktemp("vllm")
     for dtype in DTYPES:
-        export(tiny_checkpoint, directory / dtype, dtype)
+        export(lm_checkpoint, directory / dtype, dtype)
     return {dtype: directory / dtype for dtype in DTYPES}
 
 
 @pytest.fixture(scope="session")
-def vllm_settings(tiny_checkpoint: Path, vllm_exports: dict[str, Path]) -> Callable[..., TensorrtLlmSettings]:
+def vllm_settings(lm_checkpoint: Path, vllm_exports: dict[str, Path]) -> Callable[..., TensorrtLlmSettings]:
     """``vllm_settings(**changes)`` for the stand-in and the weights as they are in the checkpoint."""
 
     def make(**changes: object) -> TensorrtLlmSettings:
-        return _built(tiny_checkpoint, "vllm", vllm_exports["float32"], changes)
+        return _built(lm_checkpoint, "vllm", vllm_exports["float32"], changes)
 
     return make
 

@@ -25,7 +25,8 @@ def heard(request: InferenceRequest, chunks: Sequence[AudioChunk]) -> BaseExcept
 
     async def run() -> BaseException | None:
         with ThreadPoolExecutor(1) as sender:
-            listener = WholeListener(Reply(request, "cosyvoice2_offline", streamed=False), sender)
+            reply = Reply(request, "cosyvoice2_offline", streamed=False)
+            listener = WholeListener(reply, sender, token_rate=25)
             error: BaseException | None = None
             try:
                 for each in chunks:

@@ -15,7 +15,9 @@ LOADERS = {"torch": torch_runtime.load_token2wav, "onnx": onnx_runtime.load_toke
 
 @pytest.fixture(scope="session")
 def torch_settings(tiny_checkpoint) -> Token2WavSettings:
-    given = Token2WavSettings(checkpoint_dir=tiny_checkpoint, max_flow_pages=PAGES, ode_steps=3, threads=1)
+    given = Token2WavSettings(
+        checkpoint_dir=tiny_checkpoint, backend="torch", max_flow_pages=PAGES, ode_steps=3, threads=1
+    )
     return given.resolved(Machine(cores=1, gpu=False))
 
 

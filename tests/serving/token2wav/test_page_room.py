@@ -41,7 +41,7 @@ def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch
     def rows(device: torch.device, obstacle: str | None = None, **settings: object) -> int:
         monkeypatch.setattr(torch_memory, "solver_obstacle", lambda *_: obstacle)
         flow = SimpleNamespace(device=device, dtype=torch.float16, config=SimpleNamespace(blockwise=None))
-        return torch_memory.turn_rows(flow, Token2WavSettings(device="cuda", **settings))
+        return torch_memory.turn_rows(flow, Token2WavSettings(device="cuda", backend="torch", **settings))
 
     gpu(monkeypatch, 22, 24)
     assert rows(GPU) == 8

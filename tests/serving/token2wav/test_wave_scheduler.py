@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -97,6 +98,29 @@ def test_whoever_runs_dry_first_comes_first_and_new_voices_later(scheduler, wave
     scheduler.submit(chunk("silent", block), outcomes.of("silent"))
     run(scheduler, waves)
     assert outcomes.names == ["busy", "silent", "poor", "new", "rich"]
+
+
+def test_utterance_that_waits_for_others_is_not_idle_however_long_that_takes(waves, outcomes):
+    clock, spoken = FakeClock(), threading.Event()
+    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0, clock=clock)
+
+    @contextmanager
+    def behind_a_long_turn():
+        if spoken.is_set():
+            clock.now += 61.0
+            service.sweep()
+        yield
+
+    scheduler = WaveScheduler(service, 1, 6, 1e-6, BLOCK, at_turn=behind_a_long_turn, clock=clock)
+    waves.go.set()
+    first = threading.Event()
+    scheduler.submit(chunk("waits", [1]), lambda _: first.set())
+    assert first.wait(TIMEOUT_S)
+    spoken.set()
+    scheduler.submit(chunk("busy", [0] * BLOCK), outcomes.of("busy"))
+    scheduler.submit(chunk("waits", [2], 1, cushion_s=5.0), outcomes.of("waits"))
+    scheduler.close()
+    assert outcomes.delivered == [("busy", [0] * BLOCK), ("waits", [2])]
 
 
 def test_urgent_chunk_comes_between_the_parts_of_a_long_one(scheduler, waves, outcomes):
@@ -236,10 +260,6 @@ class FragileService(WaveService):
             raise RuntimeError("computes_voice")
         return super().computes_voice(chunk)
 
-    def touch(self, names):
-        if "breaks touch" in list(names):
-            raise RuntimeError("touch")
-
     def launch(self, chunks, beside=False):
         names = [chunk.utterance_id for chunk in chunks]
         if "breaks launch" in names:
@@ -252,7 +272,7 @@ class FragileService(WaveService):
         raise RuntimeError("end")
 
 
-@pytest.mark.parametrize("where", ["computes_voice", "touch", "launch", "end"])
+@pytest.mark.parametrize("where", ["computes_voice", "launch", "end"])
 def test_no_error_of_the_service_ends_the_thread_or_leaves_a_request_waiting(waves, outcomes, where):
     service = FragileService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
     scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK)

@@ -6,17 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from cosyvoice_runtime.checkpoint import Layout, ModelConfig
+from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.huggingface import SILENT, export_merged
 from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.lm import KVCache, Prompt
+from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import (
     LAYOUTS,
     ConversionOptions,
@@ -36,6 +38,18 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS.parent)}
 PROMPT = Prompt(text=[5, 900, 1019, 7], prompt_text=[1, 2], prompt_speech=[0, 6560, 123, 41])
 
 
+@pytest.fixture(scope="module", params=["cosyvoice2", "cosyvoice3"])
+def any_checkpoint(request, family_checkpoints) -> Path:
+    """Of each family in turn."""
+    return family_checkpoints[request.param]
+
+
+@pytest.fixture(scope="module")
+def lm(any_checkpoint: Path) -> SpeechLM:
+    config = load_config(any_checkpoint)
+    return SpeechLM.from_tensors(config.speech_lm, load_tensors(Layout(any_checkpoint), "llm", config))
+
+
 def exact(**options) -> ConversionOptions:
     """Weights as they are in the checkpoint, for equalities."""
     return ConversionOptions(dtype="float32", **options)
@@ -53,22 +67,22 @@ def published() -> tuple[ModelConfig, dict[str, torch.Tensor]]:
 @pytest.fixture(
     scope="module", params=[(layout, tp_size) for layout in LAYOUTS for tp_size in (1, 2)], ids=str
 )
-def converted(request, tiny_checkpoint, tmp_path_factory) -> Path:
+def converted(request, any_checkpoint, tmp_path_factory) -> Path:
     layout, tp_size = request.param
     out = tmp_path_factory.mktemp("converted") / "out"
-    convert(tiny_checkpoint, out, exact(layout=layout, tp_size=tp_size))
+    convert(any_checkpoint, out, exact(layout=layout, tp_size=tp_size))
     return out
 
 
 def vocabulary_of(directory: Path) -> EngineVocabulary:
     options = Manifest.read(directory).options
-    return EngineVocabulary(options["layout"], options["text_tokens"], options["speech_rows"])
+    return EngineVocabulary(**{each.name: options[each.name] for each in fields(EngineVocabulary)})
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_published_checkpoint_has_tensorrt_llms_195_names_and_shapes(published, gpus):
     config, tensors = published
-    vocabulary = EngineVocabulary("merged", 151663, 6564)
+    vocabulary = EngineVocabulary.of("merged", 151663, config.speech_lm)
     layer = {
         "attention.qkv.weight": (1152 // gpus, 896),
         "attention.qkv.bias": (1152 // gpus,),
@@ -94,12 +108,21 @@ def test_published_checkpoint_has_tensorrt_llms_195_names_and_shapes(published, 
 
 def test_published_speech_layout_has_a_head_of_6592_biased_rows(published):
     config, _ = published
-    vocabulary = EngineVocabulary("speech", 151663, 6564)
+    vocabulary = EngineVocabulary.of("speech", 151663, config.speech_lm)
     schema = rank_schema(config.speech_lm, vocabulary, 2)
     assert (vocabulary.output_rows, vocabulary.embedding_rows) == (6592, 6592 + 151663 + 2)
     assert (schema["lm_head.weight"], schema["lm_head.bias"]) == ((3296, 896), (3296,))
     assert schema["transformer.vocab_embedding.weight"] == (158257, 896)
     assert len(schema) == 196
+
+
+@pytest.mark.parametrize(("layout", "offset"), [("merged", 151924), ("speech", 0)])
+def test_cosyvoice3_has_200_stop_ids_of_which_the_second_is_the_end(family_checkpoints, layout, offset):
+    config = load_config(family_checkpoints["cosyvoice3"]).speech_lm
+    vocabulary = EngineVocabulary.of(layout, 151924, config)
+    assert vocabulary.stop_ids == range(offset + 6561, offset + 6761)
+    assert vocabulary.end_id == offset + 6562
+    assert vocabulary.output_rows == {"merged": 158720, "speech": 6784}[layout]
 
 
 def test_forward_pass_of_the_converted_names_equals_the_torch_lm(converted, lm):
@@ -124,10 +147,10 @@ def test_nothing_but_speech_has_probability(converted):
     assert torch.equal(probabilities, torch.zeros_like(probabilities))
 
 
-def test_gpus_hold_what_one_gpu_holds(tiny_checkpoint, tmp_path):
+def test_gpus_hold_what_one_gpu_holds(any_checkpoint, tmp_path):
     whole, halves = tmp_path / "one", tmp_path / "two"
-    convert(tiny_checkpoint, whole, exact())
-    convert(tiny_checkpoint, halves, exact(tp_size=2))
+    convert(any_checkpoint, whole, exact())
+    convert(any_checkpoint, halves, exact(tp_size=2))
     one = load_file(whole / "rank0.safetensors")
     first, second = (load_file(halves / f"rank{rank}.safetensors") for rank in range(2))
     assert one.keys() == first.keys() == second.keys()
@@ -142,12 +165,13 @@ def test_gpus_hold_what_one_gpu_holds(tiny_checkpoint, tmp_path):
         assert torch.equal(joined, tensor), name
 
 
-def test_bias_file_masks_text_and_gives_the_stock_head_its_bias(tiny_checkpoint, lm, tmp_path):
-    convert(tiny_checkpoint, tmp_path / "out", ConversionOptions(dtype="float16"))
+def test_bias_file_masks_text_and_gives_the_stock_head_its_bias(any_checkpoint, lm, tmp_path):
+    convert(any_checkpoint, tmp_path / "out", ConversionOptions(dtype="float16"))
     vocabulary = vocabulary_of(tmp_path / "out")
     bias = load_file(tmp_path / "out" / BIAS_FILE)["embedding_bias"]
     assert (bias.dtype, tuple(bias.shape)) == (torch.float32, (vocabulary.output_rows,))
-    assert torch.equal(bias[vocabulary.speech], lm.head.bias)
+    published = lm.head.bias if lm.config.head_bias else torch.zeros(lm.config.speech_rows)
+    assert torch.equal(bias[vocabulary.speech], published)
     assert (
         set(bias[: vocabulary.speech.start].tolist())
         == set(bias[vocabulary.speech.stop :].tolist())
@@ -155,11 +179,11 @@ def test_bias_file_masks_text_and_gives_the_stock_head_its_bias(tiny_checkpoint,
     )
 
 
-def test_padded_rows_of_the_speech_head_are_silent_and_no_bias_file_is_written(tiny_checkpoint, tmp_path):
-    convert(tiny_checkpoint, tmp_path / "out", ConversionOptions(layout="speech"))
+def test_padded_rows_of_the_speech_head_are_silent_and_no_bias_file_is_written(any_checkpoint, lm, tmp_path):
+    convert(any_checkpoint, tmp_path / "out", ConversionOptions(layout="speech"))
     tensors = load_file(tmp_path / "out" / "rank0.safetensors")
-    assert set(tensors["lm_head.bias"][6564:].tolist()) == {SILENT}
-    assert not tensors["lm_head.weight"][6564:].any()
+    assert set(tensors["lm_head.bias"][lm.config.speech_rows :].tolist()) == {SILENT}
+    assert not tensors["lm_head.weight"][lm.config.speech_rows :].any()
     assert not (tmp_path / "out" / BIAS_FILE).exists()
 
 
@@ -175,18 +199,18 @@ def test_config_names_the_architecture(converted, lm):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_weights_are_written_in_the_dtype_asked_for(tiny_checkpoint, tmp_path, dtype):
-    convert(tiny_checkpoint, tmp_path / "exact", exact())
-    convert(tiny_checkpoint, tmp_path / "out", ConversionOptions(dtype=dtype))
+def test_weights_are_written_in_the_dtype_asked_for(any_checkpoint, tmp_path, dtype):
+    convert(any_checkpoint, tmp_path / "exact", exact())
+    convert(any_checkpoint, tmp_path / "out", ConversionOptions(dtype=dtype))
     expected = load_file(tmp_path / "exact" / "rank0.safetensors")
     for name, tensor in load_file(tmp_path / "out" / "rank0.safetensors").items():
         assert torch.equal(tensor, expected[name].to(getattr(torch, dtype)))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_hugging_face_form_gives_the_same_checkpoint(tiny_checkpoint, tmp_path, layout):
-    merged = export_merged(Layout(tiny_checkpoint), tmp_path / "merged", torch.float32)
-    convert(tiny_checkpoint, tmp_path / "one", exact(layout=layout))
+def test_hugging_face_form_gives_the_same_checkpoint(any_checkpoint, tmp_path, layout):
+    merged = export_merged(Layout(any_checkpoint), tmp_path / "merged", torch.float32)
+    convert(any_checkpoint, tmp_path / "one", exact(layout=layout))
     convert(merged, tmp_path / "other", exact(layout=layout))
     for path in (tmp_path / "one").iterdir():
         if path.name != "manifest.json":
@@ -194,10 +218,10 @@ def test_hugging_face_form_gives_the_same_checkpoint(tiny_checkpoint, tmp_path, 
 
 
 @pytest.mark.parametrize(("weight_only", "algorithm", "bits"), [("int8", "W8A16", 8), ("int4", "W4A16", 4)])
-def test_quantised_layout_round_trips(tiny_checkpoint, tmp_path, weight_only, algorithm, bits):
+def test_quantised_layout_round_trips(any_checkpoint, tmp_path, weight_only, algorithm, bits):
     """Weights are written as they are; what TensorRT-LLM makes of them has its shapes, and reads back."""
-    convert(tiny_checkpoint, tmp_path / "plain", exact())
-    convert(tiny_checkpoint, tmp_path / "out", exact(weight_only=weight_only))
+    convert(any_checkpoint, tmp_path / "plain", exact())
+    convert(any_checkpoint, tmp_path / "out", exact(weight_only=weight_only))
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["quantization"] == {"quant_algo": algorithm, "kv_cache_quant_algo": None}
     tensors = load_file(tmp_path / "out" / "rank0.safetensors")
@@ -245,10 +269,10 @@ def unpack(values: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
-def test_fp8_checkpoint_is_nearly_the_same_network(tiny_checkpoint, tmp_path, gpus):
+def test_fp8_checkpoint_is_nearly_the_same_network(any_checkpoint, tmp_path, gpus):
     """Matrices in 8 bits beside their two scales, everything else as it was; the logits move a little."""
-    convert(tiny_checkpoint, tmp_path / "plain", exact(tp_size=gpus))
-    convert(tiny_checkpoint, tmp_path / "out", exact(tp_size=gpus, weight_only="fp8"))
+    convert(any_checkpoint, tmp_path / "plain", exact(tp_size=gpus))
+    convert(any_checkpoint, tmp_path / "out", exact(tp_size=gpus, weight_only="fp8"))
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["quantization"] == {"quant_algo": "FP8", "kv_cache_quant_algo": None}
     for rank in range(gpus):
@@ -270,35 +294,35 @@ def test_fp8_checkpoint_is_nearly_the_same_network(tiny_checkpoint, tmp_path, gp
     assert 1e-4 < off < 0.1
 
 
-def test_fp8_needs_texts_to_speak(tiny_checkpoint, tmp_path):
-    merged = export_merged(Layout(tiny_checkpoint), tmp_path / "merged", torch.float32)
+def test_fp8_needs_texts_to_speak(any_checkpoint, tmp_path):
+    merged = export_merged(Layout(any_checkpoint), tmp_path / "merged", torch.float32)
     with pytest.raises(InvalidInput, match=r"weight_only: 'fp8'.*with a checkpoint directory"):
         convert(merged, tmp_path / "out", exact(weight_only="fp8"))
     assert not (tmp_path / "out").exists()
 
 
-def test_same_source_and_options_are_left_alone(tiny_checkpoint, tmp_path):
+def test_same_source_and_options_are_left_alone(any_checkpoint, tmp_path):
     out, seen = tmp_path / "out", []
-    assert convert(tiny_checkpoint, out, exact())
+    assert convert(any_checkpoint, out, exact())
     before = (out / "rank0.safetensors").stat().st_mtime_ns
-    assert convert(tiny_checkpoint, out, exact(), lambda name, number, total: seen.append(name)) == []
+    assert convert(any_checkpoint, out, exact(), lambda name, number, total: seen.append(name)) == []
     assert ((out / "rank0.safetensors").stat().st_mtime_ns, seen) == (before, [])
-    assert convert(tiny_checkpoint, out, exact(layout="speech")) == [
+    assert convert(any_checkpoint, out, exact(layout="speech")) == [
         "option layout was 'merged' when built, now 'speech'"
     ]
 
 
-def test_progress_counts_every_tensor(tiny_checkpoint, tmp_path):
+def test_progress_counts_every_tensor(any_checkpoint, tmp_path):
     told = []
-    convert(tiny_checkpoint, tmp_path / "out", exact(tp_size=2), lambda *told_: told.append(told_))
+    convert(any_checkpoint, tmp_path / "out", exact(tp_size=2), lambda *told_: told.append(told_))
     assert [(number, total) for _, number, total in told] == [(n, 38) for n in range(1, 39)]
     assert told[0][0] == "transformer.vocab_embedding.weight"
 
 
-def test_directory_with_something_else_is_kept(tiny_checkpoint, tmp_path):
+def test_directory_with_something_else_is_kept(any_checkpoint, tmp_path):
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(InvalidInput, match="is not empty"):
-        convert(tiny_checkpoint, tmp_path, exact())
+        convert(any_checkpoint, tmp_path, exact())
     assert (tmp_path / "mine.txt").read_text() == "precious"
 
 
@@ -311,14 +335,14 @@ def test_directory_with_something_else_is_kept(tiny_checkpoint, tmp_path):
         ({"tp_size": 3}, "tp_size: 3 is not accepted; one of 1, 2: every GPU has as many heads"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(tiny_checkpoint, tmp_path, options, message):
+def test_options_that_do_not_fit_are_refused(any_checkpoint, tmp_path, options, message):
     with pytest.raises(InvalidInput, match=message):
-        convert(tiny_checkpoint, tmp_path / "out", ConversionOptions(**options))
+        convert(any_checkpoint, tmp_path / "out", ConversionOptions(**options))
     assert not (tmp_path / "out").exists()
 
 
-def test_damaged_source_leaves_nothing(tiny_checkpoint, tmp_path):
-    merged = export_merged(Layout(tiny_checkpoint), tmp_path / "merged", torch.float32)
+def test_damaged_source_leaves_nothing(any_checkpoint, tmp_path):
+    merged = export_merged(Layout(any_checkpoint), tmp_path / "merged", torch.float32)
     (merged / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match=r"model\.safetensors: truncated or damaged"):
         convert(merged, tmp_path / "out", exact())

@@ -21,7 +21,7 @@ TEXT, CODES = 40, 30
 
 
 def vocabulary(layout: str) -> EngineVocabulary:
-    return EngineVocabulary(layout, text_tokens=TEXT, speech_rows=CODES + 3)
+    return EngineVocabulary(layout, text_tokens=TEXT, speech_rows=CODES + 3, num_stops=3, end_row=CODES)
 
 
 def bias_of(vocabulary: EngineVocabulary, head_bias: torch.Tensor) -> torch.Tensor:

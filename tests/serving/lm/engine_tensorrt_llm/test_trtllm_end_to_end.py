@@ -11,6 +11,8 @@ from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from trtllm_fake.converted_lm import ConvertedLM
 from trtllm_fake.executor import read_checkpoint
 
+pytestmark = pytest.mark.parametrize("lm_checkpoint", ["cosyvoice2", "cosyvoice3"], indirect=True)
+
 
 @pytest.fixture(params=["merged", "speech"])
 def settings(request, trtllm, trtllm_settings):

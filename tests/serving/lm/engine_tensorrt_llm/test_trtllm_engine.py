@@ -36,7 +36,7 @@ def lengths() -> dict[int, int]:
 
 @pytest.fixture
 def vocabulary(layout) -> EngineVocabulary:
-    return EngineVocabulary(layout, text_tokens=1020, speech_rows=6564)
+    return EngineVocabulary(layout, text_tokens=1020, speech_rows=6564, num_stops=3, end_row=6561)
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from engine_drivers import speak, torch_settings
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 
+pytestmark = pytest.mark.parametrize("lm_checkpoint", ["cosyvoice2", "cosyvoice3"], indirect=True)
+
 OPTIONS = {
     "greedy": SamplingOptions("greedy", min_tokens=8, max_tokens=24),
     "penalised": SamplingOptions(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,13 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
-from cosyvoice_runtime.serving.lm.engines.vllm.export import PROMPT_TABLES, export, not_finite_id, output_rows
+from cosyvoice_runtime.serving.lm.engines.vllm.export import (
+    DTYPES,
+    PROMPT_TABLES,
+    export,
+    not_finite_id,
+    output_rows,
+)
 from cosyvoice_runtime.serving.lm.engines.vllm.prompt_tables import PromptTables
 
 PROMPTS = [
@@ -25,14 +32,28 @@ PROMPTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def config(tiny_checkpoint):
-    return load_config(tiny_checkpoint)
+@pytest.fixture(scope="module", params=["cosyvoice2", "cosyvoice3"])
+def any_checkpoint(request, family_checkpoints) -> Path:
+    """Of each family in turn."""
+    return family_checkpoints[request.param]
 
 
 @pytest.fixture(scope="module")
-def lm(tiny_checkpoint, config) -> SpeechLM:
-    return SpeechLM.from_tensors(config.speech_lm, load_tensors(Layout(tiny_checkpoint), "llm", config))
+def vllm_exports(any_checkpoint, tmp_path_factory) -> dict[str, Path]:
+    directory = tmp_path_factory.mktemp("vllm")
+    for dtype in DTYPES:
+        export(any_checkpoint, directory / dtype, dtype)
+    return {dtype: directory / dtype for dtype in DTYPES}
+
+
+@pytest.fixture(scope="module")
+def config(any_checkpoint):
+    return load_config(any_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def lm(any_checkpoint, config) -> SpeechLM:
+    return SpeechLM.from_tensors(config.speech_lm, load_tensors(Layout(any_checkpoint), "llm", config))
 
 
 def reference(lm: SpeechLM, parts: list[PromptPart]) -> torch.Tensor:
@@ -90,29 +111,29 @@ def test_prompt_tables_hold_all_three_vocabularies(vllm_exports, lm):
         torch.testing.assert_close(tables.embed(prompt.parts()), lm.embed(prompt.parts()), rtol=0, atol=0)
 
 
-def test_unchanged_export_is_left_alone_and_a_changed_one_replaced(tiny_checkpoint, tmp_path):
+def test_unchanged_export_is_left_alone_and_a_changed_one_replaced(any_checkpoint, tmp_path):
     out = tmp_path / "export"
-    assert export(tiny_checkpoint, out, "float16")
+    assert export(any_checkpoint, out, "float16")
     written = (out / "model.safetensors").stat().st_mtime_ns
-    assert export(tiny_checkpoint, out, "float16") == []
+    assert export(any_checkpoint, out, "float16") == []
     assert (out / "model.safetensors").stat().st_mtime_ns == written
-    (reason,) = export(tiny_checkpoint, out, "bfloat16")
+    (reason,) = export(any_checkpoint, out, "bfloat16")
     assert "dtype was 'float16' when built, now 'bfloat16'" in reason
     assert json.loads((out / "config.json").read_text())["torch_dtype"] == "bfloat16"
 
 
-def test_directory_with_something_else_is_not_replaced(tiny_checkpoint, tmp_path):
+def test_directory_with_something_else_is_not_replaced(any_checkpoint, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(InvalidInput):
-        export(tiny_checkpoint, tmp_path, "float16")
+        export(any_checkpoint, tmp_path, "float16")
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
-def test_unknown_dtype_is_refused(tiny_checkpoint, tmp_path):
+def test_unknown_dtype_is_refused(any_checkpoint, tmp_path):
     with pytest.raises(
         InvalidInput, match="dtype: 'int8' is not accepted; one of bfloat16, float16, float32"
     ):
-        export(tiny_checkpoint, tmp_path / "export", "int8")
+        export(any_checkpoint, tmp_path / "export", "int8")
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "other"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +10,7 @@ from coded_vllm import SPEECH_TOKENS
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
+from cosyvoice_runtime.checkpoint.recorded_lm import recorded
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY, VllmUtterance
@@ -26,7 +26,7 @@ class Batch:
     def __init__(self) -> None:
         from cosyvoice_runtime.serving.lm.engines.vllm.sampler import SpeechSampler
 
-        hf_config = SimpleNamespace(**{KEY: dataclasses.asdict(CONFIG)})
+        hf_config = SimpleNamespace(**{KEY: recorded(CONFIG)})
         vllm_config = SimpleNamespace(model_config=SimpleNamespace(hf_config=hf_config))
         self.sampler = SpeechSampler(vllm_config, torch.device("cpu"), False)
         self.outputs: list[list[int]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -51,7 +51,7 @@ class BuiltEngine:
         _check_limit(settings, "max_slots", manifest.options["max_batch_size"])
         _check_limit(settings, "max_sequence_tokens", manifest.options["max_seq_len"])
         options = manifest.options
-        vocabulary = EngineVocabulary(options["layout"], options["text_tokens"], options["speech_rows"])
+        vocabulary = EngineVocabulary(**{each.name: options[each.name] for each in fields(EngineVocabulary)})
         bias = _read_bias(directory / BIAS_FILE, vocabulary) if vocabulary.layout == "merged" else None
         return cls(directory, vocabulary, bias, settings.max_sequence_tokens)
 
@@ -63,11 +63,9 @@ def _wanted(built: Manifest, settings: TensorrtLlmSettings, config: SpeechLMConf
     required = {
         "format": FORMAT,
         "dtype": settings.dtype,
-        "layout": settings.vocabulary,
         "weight_only": settings.weight_only,
         "tp_size": 1,  # one process drives one GPU
-        "text_tokens": tokenizer_length(layout),
-        "speech_rows": config.speech_rows,
+        **asdict(EngineVocabulary.of(settings.vocabulary, tokenizer_length(layout), config)),
     }
     return replace(
         built,

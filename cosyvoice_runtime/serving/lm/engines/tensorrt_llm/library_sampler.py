@@ -72,7 +72,7 @@ class LibrarySampler:
         tokens = sample_batch(self._speech_logits(logits), samplers, blocked_ids(generations))
         for generation, token in zip(generations, tokens, strict=True):
             generation.accept(token)
-        end = self._vocabulary.speech_rows - len(self._vocabulary.stop_ids)
+        end = self._vocabulary.end_row
         return [end if token == NOT_FINITE else token for token in tokens]
 
     def _speech_logits(self, logits: Sequence[Tensor]) -> Tensor:

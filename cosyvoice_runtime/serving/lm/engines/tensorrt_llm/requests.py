@@ -55,7 +55,7 @@ class RequestMaker:
         ids = self.vocabulary.input_ids(prompt.all_text, prompt.prompt_speech)
         self._check_room(len(ids), limits)
         self._check_sampling(options)
-        end, *other_stops = self.vocabulary.stop_ids
+        end = self.vocabulary.end_id
         return self.bindings.Request(
             input_token_ids=ids,
             max_tokens=limits.max_tokens,
@@ -64,7 +64,7 @@ class RequestMaker:
             output_config=self.bindings.OutputConfig(exclude_input_from_output=True),
             end_id=end,
             pad_id=end,
-            stop_words=[[stop] for stop in other_stops],
+            stop_words=[[stop] for stop in self.vocabulary.stop_ids if stop != end],
             client_id=client,
             **self._drawing(options),
         )

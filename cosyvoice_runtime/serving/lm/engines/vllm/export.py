@@ -1,14 +1,14 @@
 """The speech LM as a directory that vLLM loads: its vocabulary is the speech rows alone.
 
 Text, sos and task id are no part of it: prompts enter as embeddings, whose tables lie beside the model. So
-the output head is 6,592 rows in place of the 158,336 of the merged vocabulary (`checkpoint.huggingface`).
+the output head of CosyVoice2 is 6,592 rows in place of the 158,336 of the merged vocabulary
+(`checkpoint.huggingface`). One without a bias, as CosyVoice3's, gets one of zeros.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,24 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.huggingface import PREFIX, SILENT
+from cosyvoice_runtime.checkpoint.lm_rows import head_bias
+from cosyvoice_runtime.checkpoint.recorded_lm import recorded
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
-from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.prompt import Table
+from cosyvoice_runtime.lm.prompt import TABLES
+from cosyvoice_runtime.lm.published_tensors import outer_tensors
 from cosyvoice_runtime.serving.lm.engines.vllm.plugin import ARCHITECTURE
 from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY
+from cosyvoice_runtime.settings.model import MANIFEST
 from cosyvoice_runtime.sha256 import sha256_of
 
 DTYPES = ("bfloat16", "float16", "float32")
-FORMAT = 1
+FORMAT = 2
 """Raised whenever the same checkpoint gives another directory, so that it is written anew."""
 ROWS_MULTIPLE = 64
 """vLLM would pad its own rows to this (``DEFAULT_VOCAB_PADDING_SIZE``), without a bias to silence them."""
@@ -61,20 +64,20 @@ def export(checkpoint_dir: str | Path, out_dir: str | Path, dtype: str = "bfloat
         why it was written, a sentence each; empty if nothing had changed.
 
     Raises:
-        CheckpointError: the checkpoint is damaged, or not of CosyVoice2.
+        CheckpointError: the checkpoint is damaged, or its speech LM no Qwen2.
         InvalidInput: an unknown dtype, or ``out_dir`` holds something else.
     """
     if dtype not in DTYPES:
         raise InvalidInput("dtype", dtype, f"one of {', '.join(DTYPES)}")
     layout, target = Layout(checkpoint_dir), Path(out_dir)
-    layout.require_family(COSYVOICE2, "an export for vLLM")
+    layout.require_qwen2("an export for vLLM")
     wanted = wanted_manifest(layout, dtype)
 
     def write(building: Path) -> None:
         _write(building, layout, dtype)
         wanted.write(building)
 
-    return renew_directory(target, lambda: stale_reasons(target, wanted), write, FILE_NAME)
+    return renew_directory(target, lambda: stale_reasons(target, wanted), write, MANIFEST)
 
 
 def wanted_manifest(layout: Layout, dtype: str) -> Manifest:
@@ -103,7 +106,7 @@ def hf_config(config: SpeechLMConfig, dtype: str) -> dict[str, Any]:
         "vocab_size": output_rows(config),
         "tie_word_embeddings": False,
         "torch_dtype": dtype,
-        KEY: asdict(config),
+        KEY: recorded(config),
     }
 
 
@@ -115,14 +118,14 @@ def model_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> Iter
         if name.startswith(PREFIX) and name not in (TEXT_TABLE, TEXT_HEAD):
             yield name.removeprefix(PREFIX), tensor
     yield "lm_head.weight", _padded(tensors["llm_decoder.weight"], rows, 0.0)
-    yield "lm_head.bias", _padded(tensors["llm_decoder.bias"], rows, SILENT)
+    yield "lm_head.bias", _padded(head_bias(config, tensors), rows, SILENT)
 
 
-def prompt_tensors(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+def prompt_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """Embedding tables by the names of `Table`, from tensors named as in ``llm.pt``."""
-    yield Table.CONTROL.value, tensors["llm_embedding.weight"]
-    yield Table.TEXT.value, tensors[TEXT_TABLE]
-    yield Table.SPEECH.value, tensors["speech_embedding.weight"]
+    outer = outer_tensors(config, tensors)
+    for table in TABLES:
+        yield table.value, outer[f"{table.value}_embedding.weight"]
 
 
 def _write(directory: Path, layout: Layout, dtype: str) -> None:
@@ -136,8 +139,8 @@ def _write(directory: Path, layout: Layout, dtype: str) -> None:
     (directory / "config.json").write_text(content + "\n", encoding="utf-8")
     schema = _shapes(model_tensors(config, published))
     write_safetensors(directory / "model.safetensors", schema, kind, model_tensors(config, tensors))
-    tables = _shapes(prompt_tensors(published))
-    write_safetensors(directory / PROMPT_TABLES, tables, kind, prompt_tensors(tensors))
+    tables = _shapes(prompt_tensors(config, published))
+    write_safetensors(directory / PROMPT_TABLES, tables, kind, prompt_tensors(config, tensors))
 
 
 def _shapes(tensors: Iterator[tuple[str, Tensor]]) -> Schema:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.recorded_lm import read_recorded
 from cosyvoice_runtime.lm import Generation
 from cosyvoice_runtime.lm.host_steps import blocked_ids
 from cosyvoice_runtime.lm.sampling import NOT_FINITE
@@ -37,7 +37,7 @@ class SpeechSampler(LogitsProcessor):
     """
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:  # noqa: ARG002
-        self._config = SpeechLMConfig(**getattr(vllm_config.model_config.hf_config, KEY))
+        self._config = read_recorded(getattr(vllm_config.model_config.hf_config, KEY))
         self._sequences: dict[int, VllmSequence] = {}
 
     @classmethod

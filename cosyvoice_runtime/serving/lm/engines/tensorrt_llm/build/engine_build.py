@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.compiled.gpu import Gpu, present_gpu
-from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
     MODEL_FILE,
@@ -22,6 +22,7 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.convert import BIAS_FILE
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import library_versions
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER
+from cosyvoice_runtime.settings.model import MANIFEST
 from cosyvoice_runtime.sha256 import sha256_of
 
 TIMING_CACHE = "timing.cache"
@@ -65,7 +66,7 @@ def build(
         _add_bias(checkpoint, building)
         wanted.write(building)
 
-    return renew_directory(target, lambda: stale_reasons(target, wanted), write, FILE_NAME)
+    return renew_directory(target, lambda: stale_reasons(target, wanted), write, MANIFEST)
 
 
 def _manifest(converted: Manifest, options: BuildOptions, flags: list[Flag]) -> Manifest:

@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
-from cosyvoice_runtime.compiled.manifest import FILE_NAME, Manifest, stale_reasons
+from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.config_file import (
     QUANT_ALGOS,
@@ -26,16 +27,17 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.fp8 import (
 )
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.parameters import (
     check_tp_size,
-    head_bias,
+    output_bias,
     rank_schema,
     rank_tensors,
 )
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.source import Source
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.vocabulary import EngineVocabulary
+from cosyvoice_runtime.settings.model import MANIFEST
 from cosyvoice_runtime.sha256 import sha256_of
 
 DTYPES = ("bfloat16", "float16", "float32")
-FORMAT = 1
+FORMAT = 2
 """Raised whenever the same source and options give another checkpoint, so that engines are built anew."""
 BIAS_FILE = "embedding_bias.safetensors"
 """Of the merged layout: what the stock model lacks, to be added to the logits of every request."""
@@ -92,14 +94,14 @@ def convert(
     """
     source, target = Source.open(source_dir), Path(out_dir)
     check_tp_size(source.config, options.tp_size)
-    vocabulary = EngineVocabulary(options.layout, source.text_tokens, source.config.speech_rows)
+    vocabulary = EngineVocabulary.of(options.layout, source.text_tokens, source.config)
     wanted = _manifest(source, options, vocabulary)
 
     def write(building: Path) -> None:
         _write(building, source, vocabulary, options, progress)
         wanted.write(building)
 
-    return renew_directory(target, lambda: stale_reasons(target, wanted), write, FILE_NAME)
+    return renew_directory(target, lambda: stale_reasons(target, wanted), write, MANIFEST)
 
 
 def _manifest(source: Source, options: ConversionOptions, vocabulary: EngineVocabulary) -> Manifest:
@@ -121,7 +123,7 @@ def _write(
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tensors = source.tensors()
     if vocabulary.layout == "merged":
-        _write_bias(directory / BIAS_FILE, vocabulary, tensors)
+        _write_bias(directory / BIAS_FILE, source.config, vocabulary, tensors)
     schema = rank_schema(source.config, vocabulary, options.tp_size)
     in_fp8 = options.weight_only == "fp8"
     scales = measured_scales(source, tensors) if in_fp8 else {}
@@ -134,9 +136,11 @@ def _write(
         write_safetensors(directory / f"rank{rank}.safetensors", schema, dtype, told, dtypes)
 
 
-def _write_bias(path: Path, vocabulary: EngineVocabulary, tensors: dict[str, Tensor]) -> None:
+def _write_bias(
+    path: Path, config: SpeechLMConfig, vocabulary: EngineVocabulary, tensors: dict[str, Tensor]
+) -> None:
     """In float32, the dtype of the logits, which TensorRT-LLM requires of it."""
-    bias = head_bias(vocabulary, tensors)
+    bias = output_bias(config, vocabulary, tensors)
     write_safetensors(path, {BIAS_NAME: tuple(bias.shape)}, torch.float32, [(BIAS_NAME, bias)])
 
 

@@ -23,7 +23,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.parameters import BACKBONE, LAYER, QUANTISED
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.source import Source
-from cosyvoice_runtime.text import TextTokenizer
+from cosyvoice_runtime.text import read_tokenizer
 from cosyvoice_runtime.voice.speakers import import_speakers
 
 FP8 = torch.float8_e4m3fn
@@ -140,12 +140,16 @@ def _largest_inputs(lm: SpeechLM, prompts: list[Prompt]) -> dict[str, float]:
 def _prompts(source: Source) -> list[Prompt]:
     """Every text without a voice, and in the checkpoint's own."""
     layout = Layout(source.directory)
-    tokenizer = TextTokenizer(layout.vocabulary.parent)
+    tokenizer, family = read_tokenizer(layout), layout.family
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, "")
     voices = [voice for voice in speakers.values() if voice.transcript][:VOICES]
     texts = [tokenizer.encode(text) for text in TEXTS]
-    told = [(tokenizer.encode(voice.transcript), voice.speech_tokens.tolist()) for voice in voices]
-    return [Prompt(text, transcript, speech) for text in texts for transcript, speech in [([], []), *told]]
+    told = [
+        (tokenizer.encode(family.instructed(voice.transcript)), voice.speech_tokens.tolist())
+        for voice in voices
+    ]
+    usual = tokenizer.encode(family.usual_instruction) if family.usual_instruction else []
+    return [Prompt(text, transcript, speech) for text in texts for transcript, speech in [(usual, []), *told]]
 
 
 def _scale(largest: float) -> float:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.huggingface import SILENT
+from cosyvoice_runtime.checkpoint.lm_rows import control_table, head_bias
 from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
@@ -68,7 +69,7 @@ def rank_tensors(
     Embedding and norms are on every GPU. The head has a bias in the speech layout only: TensorRT-LLM's stock
     Qwen2 has none.
     """
-    yield EMBEDDING, embedding_table(vocabulary, tensors)
+    yield EMBEDDING, embedding_table(config, vocabulary, tensors)
     for layer in range(config.num_layers):
         for name, part in LAYER.items():
             pieces = [tensors[f"{BACKBONE}.layers.{layer}.{source}"] for source in part.sources]
@@ -76,7 +77,7 @@ def rank_tensors(
     yield FINAL_NORM, tensors[f"{BACKBONE}.norm.weight"]
     yield HEAD, _share([head_weight(vocabulary, tensors)], ROWS, rank, tp_size)
     if vocabulary.layout == "speech":
-        yield HEAD_BIAS, _share([head_bias(vocabulary, tensors)], ROWS, rank, tp_size)
+        yield HEAD_BIAS, _share([output_bias(config, vocabulary, tensors)], ROWS, rank, tp_size)
 
 
 def rank_schema(config: SpeechLMConfig, vocabulary: EngineVocabulary, tp_size: int) -> Schema:
@@ -103,13 +104,15 @@ def quantised_schema(schema: Schema, bits: int) -> Schema:
     return changed
 
 
-def embedding_table(vocabulary: EngineVocabulary, tensors: Mapping[str, Tensor]) -> Tensor:
+def embedding_table(
+    config: SpeechLMConfig, vocabulary: EngineVocabulary, tensors: Mapping[str, Tensor]
+) -> Tensor:
     """[embedding_rows, hidden]; rows of no id are 0."""
     text = tensors[TEXT_TABLE]
     table = text.new_zeros(vocabulary.embedding_rows, text.shape[1])
     table[vocabulary.text_offset :][: vocabulary.text_tokens] = text[: vocabulary.text_tokens]
     table[vocabulary.speech] = tensors["speech_embedding.weight"]
-    table[vocabulary.sos_id : vocabulary.task_id + 1] = tensors["llm_embedding.weight"]
+    table[vocabulary.sos_id : vocabulary.task_id + 1] = control_table(config, tensors)
     return table
 
 
@@ -121,9 +124,11 @@ def head_weight(vocabulary: EngineVocabulary, tensors: Mapping[str, Tensor]) -> 
     return weight
 
 
-def head_bias(vocabulary: EngineVocabulary, tensors: Mapping[str, Tensor]) -> Tensor:
+def output_bias(
+    config: SpeechLMConfig, vocabulary: EngineVocabulary, tensors: Mapping[str, Tensor]
+) -> Tensor:
     """[output_rows]; ``SILENT`` for what must not be emitted."""
-    rows = tensors["llm_decoder.bias"]
+    rows = head_bias(config, tensors)
     bias = rows.new_full((vocabulary.output_rows,), SILENT)
     bias[vocabulary.speech] = rows
     return bias

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.as_torch import load_tensors, read_tensors
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2
 from cosyvoice_runtime.checkpoint.huggingface import SPARE_ROWS, read_merged, recorded_vocabulary
-from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
@@ -40,13 +38,13 @@ class Source:
         """Look at a directory; reads no weights.
 
         Raises:
-            CheckpointError: a file is missing or damaged, or the checkpoint is not of CosyVoice2.
+            CheckpointError: a file is missing or damaged, or the speech LM is no Qwen2.
         """
         directory = Path(directory)
         if (directory / MERGED_WEIGHTS).is_file():
             return _open_merged(directory)
         layout = Layout(directory)
-        layout.require_family(COSYVOICE2, "a checkpoint of TensorRT-LLM")
+        layout.require_qwen2("a checkpoint of TensorRT-LLM")
         files = (layout.weights("llm"), layout.config, layout.qwen2_config, layout.vocabulary)
         config = load_config(directory).speech_lm
         text_tokens = tokenizer_length(layout)
@@ -74,23 +72,6 @@ class Source:
 
 def _open_merged(directory: Path) -> Source:
     path = directory / "config.json"
-    qwen2, vocabulary = read_json(path), recorded_vocabulary(path)
-    spare = read_tensors(directory / SPARE_ROWS)[TEXT_TABLE].shape[0]
-    try:
-        config = SpeechLMConfig(
-            hidden_size=qwen2["hidden_size"],
-            intermediate_size=qwen2["intermediate_size"],
-            num_layers=qwen2["num_hidden_layers"],
-            num_heads=qwen2["num_attention_heads"],
-            num_kv_heads=qwen2["num_key_value_heads"],
-            text_vocab_size=vocabulary.text_tokens + spare,
-            speech_tokens=vocabulary.speech_rows - 3,
-            rope_theta=float(qwen2["rope_theta"]),
-            rms_norm_eps=float(qwen2["rms_norm_eps"]),
-            max_positions=qwen2["max_position_embeddings"],
-            mix_ratio=(0, 0),  # not recorded there, and of no consequence for the weights
-        )
-    except KeyError as error:
-        raise CheckpointError(f"{path}: lacks the key {error}") from error
+    vocabulary, config = recorded_vocabulary(path)
     files = (directory / MERGED_WEIGHTS, path, directory / SPARE_ROWS)
     return Source(directory, config, vocabulary.text_tokens, files, merged=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 
 LAYOUTS = ("merged", "speech")
 OUTPUT_ROWS_MULTIPLE = 64
 """Of the speech layout, for aligned matrix products: 6,564 rows become 6,592, halved on two GPUs."""
-NUM_STOPS = 3
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,9 @@ class EngineVocabulary:
             does. ``speech`` emits only speech: its ids are the speech rows, padding, then the text ids, sos
             and the task id, which are read but can't be emitted.
         text_tokens: text ids in use.
-        speech_rows: speech codes and the three stop ids.
+        speech_rows: speech codes and stop ids.
+        num_stops: of them end the speech; they are the last.
+        end_row: the one of them that is the end of speech.
 
     Raises:
         InvalidInput: another layout.
@@ -31,6 +33,13 @@ class EngineVocabulary:
     layout: str
     text_tokens: int
     speech_rows: int
+    num_stops: int
+    end_row: int
+
+    @classmethod
+    def of(cls, layout: str, text_tokens: int, config: SpeechLMConfig) -> EngineVocabulary:
+        """That of a checkpoint."""
+        return cls(layout, text_tokens, config.speech_rows, len(config.stop_ids), config.eos_id)
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
@@ -71,8 +80,13 @@ class EngineVocabulary:
 
     @property
     def stop_ids(self) -> range:
-        """Ids that end the speech; the first is the end of speech."""
-        return range(self.speech.stop - NUM_STOPS, self.speech.stop)
+        """Ids that end the speech."""
+        return range(self.speech.stop - self.num_stops, self.speech.stop)
+
+    @property
+    def end_id(self) -> int:
+        """The stop id that is the end of speech."""
+        return self.speech_offset + self.end_row
 
     def input_ids(self, text: Iterable[int], speech: Iterable[int]) -> list[int]:
         """``[sos] text [task_id] speech``, from text ids and speech codes within their tables."""
@@ -85,4 +99,6 @@ class EngineVocabulary:
 
     @property
     def _merged(self) -> MergedVocabulary | None:
-        return MergedVocabulary(self.text_tokens, self.speech_rows) if self.layout == "merged" else None
+        if self.layout != "merged":
+            return None
+        return MergedVocabulary(self.text_tokens, self.speech_rows, self.num_stops)

@@ -1,0 +1,72 @@
+"""What runs a network where the settings leave it open: torch on a GPU, on a CPU ONNX Runtime if it can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.settings.model import CPU, MANIFEST
+from cosyvoice_runtime.settings.rule import AUTO
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.checkpoint.family import Family
+    from cosyvoice_runtime.settings.machine import Machine
+
+TORCH: Literal["torch"] = "torch"
+ONNX: Literal["onnx"] = "onnx"
+
+
+class RuntimeChoice(NamedTuple):
+    """What was chosen, and why, for the log."""
+
+    runtime: Literal["torch", "onnx"]
+    reason: str
+
+
+class RuntimeChooser(NamedTuple):
+    """What is known of a network.
+
+    Attributes:
+        device: that it computes on.
+        checkpoint_dir: whose files tell the family.
+        for_torch_alone: settings that ONNX Runtime does not take, as ``key=value``.
+        files: where stage 1 writes what ONNX Runtime reads.
+    """
+
+    device: str
+    checkpoint_dir: Path
+    for_torch_alone: Sequence[str]
+    files: Path
+
+    @property
+    def family(self) -> Family:
+        """
+        Raises:
+            CheckpointError: the directory has the files of several.
+        """
+        return Layout(self.checkpoint_dir).family
+
+    def choose(self, runs_on: Sequence[str], machine: Machine) -> RuntimeChoice:
+        """
+        Args:
+            runs_on: what can run the family's network.
+        """
+        if not self.device.startswith(CPU):
+            return RuntimeChoice(TORCH, f"the device is {self.device}")
+        if ONNX not in runs_on:
+            return RuntimeChoice(TORCH, f"nothing else runs {self.family.name} on a CPU")
+        if self.for_torch_alone:
+            return RuntimeChoice(TORCH, f"{', '.join(self.for_torch_alone)} needs it")
+        if machine.onnx or (self.files / MANIFEST).is_file():
+            return RuntimeChoice(ONNX, "the faster one on a CPU, and stage 1 writes its files")
+        if machine.torch:
+            reason = f"nothing is in {self.files}, and stage 1 needs the package onnx to write it"
+            return RuntimeChoice(TORCH, reason)
+        return RuntimeChoice(ONNX, "torch is not installed")
+
+
+def changed(name: str, given: str, *as_usual: str) -> list[str]:
+    """The setting as ``key=value``, unless its value is one of the usual ones."""
+    return [] if given in (AUTO, *as_usual) else [f"{name}={given}"]
