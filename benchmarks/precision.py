@@ -54,10 +54,10 @@ def mel(config: ModelConfig, device: str, fused: bool = False) -> Callable[[torc
         flow = Flow.from_tensors(config.flow, tensors, device, dtype)
         stream = FlowStream(flow, num_pages=SECONDS + 4)
         if fused:
-            from cosyvoice_runtime.kernels.fused_solver import FusedSolver  # needs the package triton
+            from cosyvoice_runtime.kernels.solvers import fused_solver  # needs the package triton
 
             buckets = CallBuckets(rows=(1,), blocks=(1,), before=(SECONDS + 3,))
-            stream.capture(buckets, CudaGraphCapture(flow.device), FusedSolver.of(flow))
+            stream.capture(buckets, CudaGraphCapture(flow.device), fused_solver(flow))
         state = stream.open(prompt)
         state.push(tokens, last=True)
         [mel] = stream.advance([state])

@@ -166,9 +166,9 @@ def capture(token2wav: TorchToken2Wav, most: int, fused: bool) -> None:
     solver: PagedSolver | None = None
     if fused:
         from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder  # they need the package triton
-        from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+        from cosyvoice_runtime.kernels.solvers import fused_solver
 
-        solver = FusedSolver.of(token2wav.torch_flow.flow)
+        solver = fused_solver(token2wav.torch_flow.flow)
         hift = token2wav.torch_vocoder.hift
         hift.fuse(FusedDecoder.of(hift.decoder))
     begun = time.perf_counter()

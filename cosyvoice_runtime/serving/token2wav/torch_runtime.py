@@ -207,9 +207,9 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings, parts: GpuParts | Non
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
         return None
     # defines Triton kernels, which only the CUDA build of torch brings
-    from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+    from cosyvoice_runtime.kernels.solvers import fused_solver
 
-    return FusedSolver.of(flow, None if parts is None else parts.large.multiprocessors)
+    return fused_solver(flow, multiprocessors=None if parts is None else parts.large.multiprocessors)
 
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
