@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig, SpeechLMConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config import EstimatorConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.errors import InvalidInput
 
@@ -71,10 +71,8 @@ def solver_obstacle(
     return None
 
 
-def decoder_obstacle(device: torch.device, dtype: torch.dtype, config: VocoderConfig) -> str | None:
+def decoder_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     """Why the fused kernels cannot take the vocoder's decoder; None if they can."""
-    if type(config) is not VocoderConfig:
-        return "they compute CosyVoice2's vocoder alone"
     return _machine_obstacle(device, dtype, torch.float16)
 
 

@@ -61,20 +61,20 @@ def test_an_unknown_word_is_an_error():
 @pytest.mark.parametrize(
     ("obstacle_of", "dtype", "config"),
     [
-        (solver_obstacle, torch.float16, ESTIMATOR),
-        (solver_obstacle, torch.float16, COSYVOICE3.flow.estimator),
-        (decoder_obstacle, torch.float16, FULL.vocoder),
-        (step_obstacle, torch.bfloat16, SPEECH_LM),
-        (step_obstacle, torch.bfloat16, COSYVOICE3.speech_lm),
+        (solver_obstacle, torch.float16, [ESTIMATOR]),
+        (solver_obstacle, torch.float16, [COSYVOICE3.flow.estimator]),
+        (decoder_obstacle, torch.float16, []),
+        (step_obstacle, torch.bfloat16, [SPEECH_LM]),
+        (step_obstacle, torch.bfloat16, [COSYVOICE3.speech_lm]),
     ],
     ids=["flow", "CosyVoice3's flow", "vocoder", "speech LM", "CosyVoice3's speech LM"],
 )
 def test_kernels_run_on_new_gpus_in_the_type_that_they_are_made_for(capability, obstacle_of, dtype, config):
-    assert obstacle_of(GPU, dtype, config) is None
-    assert "need an NVIDIA GPU" in obstacle_of(CPU, dtype, config)
-    assert "not float32" in obstacle_of(GPU, torch.float32, config)
+    assert obstacle_of(GPU, dtype, *config) is None
+    assert "need an NVIDIA GPU" in obstacle_of(CPU, dtype, *config)
+    assert "not float32" in obstacle_of(GPU, torch.float32, *config)
     capability(8, 9)
-    assert "below 9.0" in obstacle_of(GPU, dtype, config)
+    assert "below 9.0" in obstacle_of(GPU, dtype, *config)
 
 
 def test_draws_need_a_gpu_that_triton_supports(capability):

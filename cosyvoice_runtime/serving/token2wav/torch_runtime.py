@@ -214,7 +214,7 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings, parts: GpuParts | Non
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
     """Let fused kernels take the decoder where they can and the settings say so."""
-    obstacle = decoder_obstacle(vocoder.device, getattr(torch, settings.dtype), vocoder.config)
+    obstacle = decoder_obstacle(vocoder.device, getattr(torch, settings.dtype))
     if not fused_chosen(settings.kernels, "the vocoder's decoder", vocoder.device, obstacle):
         return
     # defines Triton kernels, which only the CUDA build of torch brings
