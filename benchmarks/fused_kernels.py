@@ -5,6 +5,7 @@ the same network in float32, ``|x - reference| / |reference|``.
 
     python benchmarks/fused_kernels.py --utterances 1 8 32 --past 0 200 1000
     python benchmarks/fused_kernels.py --utterances 1 8 32 --tune
+    python benchmarks/fused_kernels.py --family cosyvoice3 --utterances 1 --parts
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import itertools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -21,17 +23,19 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import FlowTails, PagePool
-from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+from cosyvoice_runtime.kernels.dit_tiles import DiTTiles, dit_tiles_for
+from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles, tiles_for
 from cosyvoice_runtime.wave.prompt import FlowPrompt, TokenSpan
 from measuring.replays import distance, milliseconds, replayed
+from measuring.sizes import FAMILIES, add_network
 
-SIZES = {"tiny": TINY, "full": FULL}
+AnyTiles = Tiles | DiTTiles
 ERROR_UTTERANCES = 2
 """Of the comparison with float32, whose pages take twice the memory."""
 
@@ -93,8 +97,8 @@ class Chunk:
         for _ in range(self.flow.solver.num_steps):
             self.call.step(self.started)
 
-    def fused(self, chained: bool, tiles: Tiles | None = None) -> Callable[[], None]:
-        solver = FusedSolver(self.flow.network.estimator, self.flow.solver, chained)
+    def fused(self, chained: bool, tiles: AnyTiles | None = None) -> Callable[[], None]:
+        solver = fused_solver(self.flow, chained)
         places = self.call.solver_places(self.started)
         return lambda: solver.solve(self.call.mel, self.started.conditions, places, tiles)
 
@@ -152,7 +156,7 @@ def errors(config: ModelConfig, past: int, chained: bool) -> dict[str, float | b
 
 
 def figures(
-    config: ModelConfig, utterances: int, past: int, repeats: int, chained: bool, tiles: Tiles | None
+    config: ModelConfig, utterances: int, past: int, repeats: int, chained: bool, tiles: AnyTiles | None
 ) -> dict[str, float]:
     flow = random_flow(config, torch.float16)
     chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
@@ -163,6 +167,19 @@ def figures(
     return {"plain ms": plain, "fused ms": fused}
 
 
+def parts(config: ModelConfig, utterances: int, past: int, chained: bool) -> str:
+    """Microseconds of each kernel in a captured step, the time that it waits for the one before included."""
+    flow = random_flow(config, torch.float16, steps=1)
+    chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
+    graph = replayed(chunk.fused(chained))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        graph.replay()
+        torch.cuda.synchronize()
+    kernels = profile.key_averages()
+    return kernels.table(sort_by="self_device_time_total", row_limit=12, max_name_column_width=40)
+
+
+SHARED_BYTES = 227 * 1024
 LINEAR_TILES = [
     Tile(16, 64),
     Tile(16, 128),
@@ -185,7 +202,8 @@ CONV_TILES = [
     Tile(64, 64),
     Tile(32, 128, warps=8),
 ]
-CANDIDATES: dict[str, Sequence[Tile | int | None]] = {
+Candidates = dict[str, Sequence[Tile | int | None]]
+CANDIDATES: Candidates = {
     "early": [False, True],
     "apart": [False, True],
     "conv": CONV_TILES,
@@ -197,15 +215,56 @@ CANDIDATES: dict[str, Sequence[Tile | int | None]] = {
 }
 
 
-def tune(config: ModelConfig, utterances: int, past: int, chained: bool) -> Tiles:
+def layer_tiles(frames: int) -> list[Tile]:
+    """Of a linear layer of so many frames."""
+    rows = (16, 32, 64) if frames <= 250 else (64, 128)
+    columns = (16, 32, 64) if frames <= 250 else (64, 128, 256)
+    return [
+        Tile(height, width, depth, warps, stages)
+        for height, width in itertools.product(rows, columns)
+        for depth, stages in ((64, 3), (64, 4), (128, 3))
+        for warps in ((4, 8) if height * width >= 64 * 128 else (4,))
+        if 2 * stages * depth * (height + width) <= SHARED_BYTES and height * width <= 128 * 128 * warps // 4
+    ]
+
+
+def dit_candidates(frames: int) -> Candidates:
+    layers = layer_tiles(frames)
+    return {
+        "early": [False, True],
+        "max_splits": [1, 2, 4, 8],
+        "norm": [Tile(rows, 0, warps=warps) for rows in (1, 2, 4) for warps in (2, 4)],
+        "conv": [
+            Tile(rows, 0, warps=warps, stages=stages)
+            for rows, warps in ((16, 2), (16, 4), (32, 4), (64, 4), (128, 8))
+            for stages in (2, 3, 4)
+        ],
+        "attention": [Tile(64, 64), Tile(64, 64, warps=8)],
+        "qkv": layers,
+        "widen": layers,
+        "narrow": layers,
+        "out": layers,
+        "enter": [Tile(32, 32, 64), Tile(32, 64, 64), Tile(64, 64, 64), Tile(128, 128, 64, warps=8)],
+        "leave": [Tile(16, 16, 128), Tile(16, 32, 128), Tile(32, 32, 128), Tile(64, 32, 128)],
+    }
+
+
+def start_of(config: ModelConfig, frames: int) -> tuple[AnyTiles, Candidates]:
+    """The tiles that are tuned, and what is tried in the place of each."""
+    if isinstance(config.flow.estimator, DiTConfig):
+        return dit_tiles_for(frames), dit_candidates(frames)
+    return dataclasses.replace(tiles_for(frames), joint=None), CANDIDATES
+
+
+def tune(config: ModelConfig, utterances: int, past: int, chained: bool) -> AnyTiles:
     """The fastest tile of each kernel in turn, the others as they are."""
     flow = random_flow(config, torch.float16, steps=2)
     chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
     chunk.pool.estimator_pages.normal_()
     chunk.call.mel.normal_()
-    best = dataclasses.replace(tiles_for(2 * utterances * 50), joint=None)
+    best, tried = start_of(config, 2 * utterances * chunk.pool.frames.frames)
     base = fastest = milliseconds(replayed(chunk.fused(chained, best)).replay, 10)
-    for name, candidates in CANDIDATES.items():
+    for name, candidates in tried.items():
         times: dict[Tile | int | None, float] = {}
         for candidate in candidates:
             tiles = dataclasses.replace(best, **{name: candidate})
@@ -229,14 +288,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--size", choices=SIZES, default="full")
+    add_network(parser)
     parser.add_argument("--utterances", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--past", type=int, nargs="+", default=[200], help="frames")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
+    parser.add_argument("--parts", action="store_true", help="time of each kernel, too")
     parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
     options = parser.parse_args()
-    config, chained = SIZES[options.size], not options.not_chained
+    config, chained = FAMILIES[options.family][options.size], not options.not_chained
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     with torch.inference_mode():
         print("relative error:", json.dumps(errors(config, options.past[0], chained)), flush=True)
@@ -245,6 +305,8 @@ def main() -> None:
             for past in options.past:
                 result = figures(config, utterances, past, options.repeats, chained, tiles)
                 print(f"utterances {utterances} past {past}:", json.dumps(result), flush=True)
+                if options.parts:
+                    print(parts(config, utterances, past, chained), flush=True)
                 torch.cuda.empty_cache()
 
 

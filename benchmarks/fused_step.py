@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.gpu_parts import GpuPart, divide
 from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
@@ -37,16 +36,11 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import span_sizes
 from measuring.replays import distance, milliseconds, replayed
+from measuring.sizes import FAMILIES, add_network
 
 MAX_LEN = 2048
 TEXT_ROWS = 1024
 """Of the text table, which a step doesn't read."""
-SIZES = {
-    name: dataclasses.replace(
-        config, speech_lm=dataclasses.replace(config.speech_lm, text_vocab_size=TEXT_ROWS)
-    )
-    for name, config in (("tiny", TINY), ("full", FULL))
-}
 
 
 class Step:
@@ -290,7 +284,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--size", choices=SIZES, default="full")
+    add_network(parser)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--context", type=int, nargs="+", default=[100, 500, 1500])
     parser.add_argument("--repeats", type=int, default=50)
@@ -301,7 +295,10 @@ def main() -> None:
     parser.add_argument("--fields", nargs="+", default=(), help="of the tiles to tune; default: all")
     parser.add_argument("--processes", type=int, default=16, help="that compile at a time")
     options = parser.parse_args()
-    config, chained = SIZES[options.size], not options.not_chained
+    made, chained = FAMILIES[options.family][options.size], not options.not_chained
+    config = dataclasses.replace(
+        made, speech_lm=dataclasses.replace(made.speech_lm, text_vocab_size=TEXT_ROWS)
+    )
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False
     part = None if options.share is None else divide(torch.device("cuda", 0), options.share).small

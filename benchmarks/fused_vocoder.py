@@ -4,6 +4,7 @@ F0, source and decoder of windows of 86 mel frames, with random weights. The err
 waveform against the same network in float32, ``|x - reference| / |reference|``.
 
     python benchmarks/fused_vocoder.py --utterances 1 4 8 16 32
+    python benchmarks/fused_vocoder.py --family cosyvoice3 --utterances 1 8 32
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.vocoder import HiFT
@@ -20,14 +22,13 @@ from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.windows import WindowInputs, compute_windows
 from cosyvoice_runtime.wave.context import context
 from measuring.replays import distance, milliseconds, replayed
-from stages import SIZES
+from measuring.sizes import FAMILIES, add_network
 
 SECOND = 50
 """Mel frames."""
 
 
-def load(size: str, dtype: torch.dtype) -> HiFT:
-    config = SIZES[size]
+def load(config: ModelConfig, dtype: torch.dtype) -> HiFT:
     return HiFT.from_tensors(config.vocoder, dict(random_tensors("hift", config, seed=0)), "cuda", dtype)
 
 
@@ -57,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    arguments.add_argument("--size", choices=SIZES, default="full")
+    add_network(arguments)
     arguments.add_argument("--utterances", type=int, nargs="+", default=[1, 4, 8, 16, 32])
     arguments.add_argument("--repeats", type=int, default=10)
     return arguments
@@ -69,7 +70,8 @@ def main() -> None:
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.allow_tf32 = False
     truth, plain, fused = (
-        load(options.size, dtype) for dtype in (torch.float32, torch.float16, torch.float16)
+        load(FAMILIES[options.family][options.size], dtype)
+        for dtype in (torch.float32, torch.float16, torch.float16)
     )
     fused.fuse(FusedDecoder.of(fused.decoder))
     print("| utterances | plain ms | fused ms | error plain | error fused | repeatable |")

@@ -24,8 +24,8 @@ from cosyvoice_runtime.cuda_graphs import CapturedGraph, CudaGraphCapture
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.gpu_parts import divide
 from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
-from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw
+from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.serving.token2wav.torch_runtime import TorchToken2Wav
 from fused_step import SIZES, Step, random_lm
@@ -137,7 +137,7 @@ def measure(
     for_steps, for_turns = streams
     rows = sorted({utterances for _, utterances in pairs})
     with torch.inference_mode(), torch.cuda.stream(for_turns):
-        solver = FusedSolver.of(token2wav.torch_flow.flow)
+        solver = fused_solver(token2wav.torch_flow.flow)
         token2wav.capture(CallBuckets(rows, (1,), (16,)), CudaGraphCapture(DEVICE, for_turns), solver)
     for sequences, utterances in pairs:
         steps, turns = Steps(sequences, for_steps), Turns(token2wav, utterances, for_turns)

@@ -23,7 +23,8 @@ from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import KVCache, SpeechLM
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.vocoder.hift import HiFT
-from stages import DTYPES, SIZES, TOKEN_RATE, machine, random_voice
+from measuring.sizes import FAMILIES, add_network
+from stages import DTYPES, TOKEN_RATE, machine, random_voice
 
 SECONDS = 10
 
@@ -54,10 +55,10 @@ def mel(config: ModelConfig, device: str, fused: bool = False) -> Callable[[torc
         flow = Flow.from_tensors(config.flow, tensors, device, dtype)
         stream = FlowStream(flow, num_pages=SECONDS + 4)
         if fused:
-            from cosyvoice_runtime.kernels.fused_solver import FusedSolver  # needs the package triton
+            from cosyvoice_runtime.kernels.solvers import fused_solver  # needs the package triton
 
             buckets = CallBuckets(rows=(1,), blocks=(1,), before=(SECONDS + 3,))
-            stream.capture(buckets, CudaGraphCapture(flow.device), FusedSolver.of(flow))
+            stream.capture(buckets, CudaGraphCapture(flow.device), fused_solver(flow))
         state = stream.open(prompt)
         state.push(tokens, last=True)
         [mel] = stream.advance([state])
@@ -89,12 +90,12 @@ def main() -> None:
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    arguments.add_argument("--size", choices=SIZES, default="tiny")
+    add_network(arguments, size="tiny")
     arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = arguments.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    config = SIZES[options.size]
-    print(f"{machine(options.device)}, {options.size}")
+    config = FAMILIES[options.family][options.size]
+    print(f"{machine(options.device)}, {options.family}, {options.size}")
     print("| dtype | LM same best token | LM KL divergence | flow mel SNR dB | vocoder wave SNR dB |")
     print("|---|---|---|---|---|")
     with torch.inference_mode():

@@ -27,7 +27,6 @@ from pathlib import Path
 import torch
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.flow.flow import Flow
@@ -40,9 +39,9 @@ from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.wave.token2wav import Token2Wav, WaveState
+from measuring.sizes import SIZES
 
 TOKEN_RATE = 25
-SIZES = {"tiny": TINY, "full": FULL}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TEXT_TOKENS_PER_SECOND = 4
 

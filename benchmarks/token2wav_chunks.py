@@ -4,6 +4,7 @@ Random weights, one process, no server. Utterances side by side take chunk after
 the voice's own chunks are computed before. What the ways give is compared too.
 
     python benchmarks/token2wav_chunks.py --size full --dtype float16 float32 --utterances 1 2 4 8
+    python benchmarks/token2wav_chunks.py --family cosyvoice3 --size full --utterances 1 8 32
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
+from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.flow.flow import Flow
@@ -27,7 +29,8 @@ from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.serving.token2wav.torch_runtime import TorchToken2Wav
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
-from stages import DTYPES, SIZES, machine, random_voice
+from measuring.sizes import FAMILIES, add_network
+from stages import DTYPES, machine, random_voice
 
 SECOND = 25
 """Speech tokens."""
@@ -45,8 +48,7 @@ class Result:
     waves: list[torch.Tensor]
 
 
-def load(size: str, dtype: str, device: str, pages: int, ode_steps: int) -> TorchToken2Wav:
-    config = SIZES[size]
+def load(config: ModelConfig, dtype: str, device: str, pages: int, ode_steps: int) -> TorchToken2Wav:
     tensors = (dict(random_tensors(section, config, seed=0)) for section in ("flow", "hift"))
     flow = Flow.from_tensors(config.flow, next(tensors), device, DTYPES[dtype], ode_steps)
     vocoder = HiFT.from_tensors(config.vocoder, next(tensors), device, DTYPES[dtype])
@@ -115,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    arguments.add_argument("--size", choices=SIZES, default="tiny")
+    add_network(arguments, size="tiny")
     arguments.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     arguments.add_argument("--dtype", nargs="+", choices=DTYPES, default=["float16"])
     arguments.add_argument("--utterances", type=int, nargs="+", default=[1, 8])
@@ -134,13 +136,14 @@ def main() -> None:
         sys.exit(f"--chunk-tokens: multiples of {SECOND}, which the flow computes at once")
     if SECOND * options.seconds < FIRST + 2 * max(options.chunk_tokens):
         sys.exit(f"--seconds: {options.seconds} s have no chunk between the first and the last")
-    most = max(options.utterances)
+    config, most = FAMILIES[options.family][options.size], max(options.utterances)
     pages = most * (options.seconds + 1) + options.prompt_tokens // SECOND + 1
-    print(f"{machine(options.device)}; {options.prompt_tokens} prompt tokens, {options.seconds} s of speech")
+    print(f"{machine(options.device)}; {options.family}, {options.size}")
+    print(f"{options.prompt_tokens} prompt tokens, {options.seconds} s of speech")
     print("| way | dtype | utterances | tokens a chunk | first ms | later ms | audio s/s | difference |")
     print("|---|---|---|---|---|---|---|---|")
     for dtype in options.dtype:
-        token2wav = load(options.size, dtype, options.device, pages, options.ode_steps)
+        token2wav = load(config, dtype, options.device, pages, options.ode_steps)
         kinds = [
             (utterances, options.prompt_tokens, chunk, options.seconds)
             for utterances in options.utterances
@@ -166,9 +169,9 @@ def capture(token2wav: TorchToken2Wav, most: int, fused: bool) -> None:
     solver: PagedSolver | None = None
     if fused:
         from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder  # they need the package triton
-        from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+        from cosyvoice_runtime.kernels.solvers import fused_solver
 
-        solver = FusedSolver.of(token2wav.torch_flow.flow)
+        solver = fused_solver(token2wav.torch_flow.flow)
         hift = token2wav.torch_vocoder.hift
         hift.fuse(FusedDecoder.of(hift.decoder))
     begun = time.perf_counter()

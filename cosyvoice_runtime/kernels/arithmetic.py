@@ -34,6 +34,21 @@ def let_next_start(CHAINED: tl.constexpr):
 
 
 @triton.jit
+def linear_sums(
+    hidden, weight, m, n, inside,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """float32 ``[ROWS, COLUMNS]``: rows ``m`` of ``hidden [M, WIDTH]`` times rows ``n`` of a weight."""
+    k = tl.arange(0, DEPTH)
+    sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for start in tl.range(0, WIDTH, DEPTH, num_stages=STAGES):
+        w = tl.load(weight + n[None, :] * WIDTH + (start + k)[:, None])
+        a = tl.load(hidden + m[:, None] * WIDTH + (start + k)[None, :], mask=inside[:, None], other=0.0)
+        sums = tl.dot(a.to(w.dtype), w, sums, input_precision="ieee")
+    return sums
+
+
+@triton.jit
 def normalise(x, CHANNELS: tl.constexpr, EPSILON: tl.constexpr):
     """LayerNorm of float32 ``[M, CHANNELS]`` over channels, without scale and shift."""
     centred = x - (tl.sum(x, axis=1) / CHANNELS)[:, None]
@@ -44,6 +59,12 @@ def normalise(x, CHANNELS: tl.constexpr, EPSILON: tl.constexpr):
 @triton.jit
 def gelu(x):
     return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+
+
+@triton.jit
+def gelu_by_tanh(x):
+    """GELU by its usual approximation: 0.5 x (1 + tanh u) is x times the logistic function of 2 u."""
+    return x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig, SpeechLMConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config import EstimatorConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.errors import InvalidInput
 
@@ -26,6 +26,11 @@ ROWS_OF_A_PROGRAM = 32
 """Most rows of a layer that one program of the speech LM's kernels computes."""
 LEAST_DEPTH = 16
 """Least values that tensor cores multiply and add at a time."""
+
+_POWERS_OF_TWO = {
+    EstimatorConfig: ("channels", "num_heads", "head_dim"),
+    DiTConfig: ("width", "num_heads", "head_dim", "feed_forward_factor"),
+}
 
 _log = logging.getLogger(__name__)
 
@@ -56,22 +61,18 @@ def solver_obstacle(
     device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig
 ) -> str | None:
     """Why the fused kernels cannot take the flow's steps; None if they can."""
-    if not isinstance(config, EstimatorConfig):
-        return "they compute CosyVoice2's estimator alone"
     obstacle = _machine_obstacle(device, dtype, torch.float16)
     if obstacle is not None:
         return obstacle
-    for name in ("channels", "num_heads", "head_dim"):
+    for name in _POWERS_OF_TWO[type(config)]:
         size = getattr(config, name)
         if size & (size - 1):
-            return f"the estimator's {name} are {size}, no power of two"
+            return f"{name} of the estimator is {size}, no power of two"
     return None
 
 
-def decoder_obstacle(device: torch.device, dtype: torch.dtype, config: VocoderConfig) -> str | None:
+def decoder_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     """Why the fused kernels cannot take the vocoder's decoder; None if they can."""
-    if type(config) is not VocoderConfig:
-        return "they compute CosyVoice2's vocoder alone"
     return _machine_obstacle(device, dtype, torch.float16)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ from cosyvoice_runtime.kernels.arithmetic import LATE, NOT_CHAINED
 from cosyvoice_runtime.kernels.row_conv import LEAST_WIDTH, RowConvWeights, row_conv
 from cosyvoice_runtime.kernels.snakes import snakes
 from cosyvoice_runtime.kernels.tiles import Tile, row_conv_tile
+from cosyvoice_runtime.vocoder.causal import PaddedConv, RepeatingConv
 from cosyvoice_runtime.vocoder.hift import HEAD_SLOPE, Decoder, ResBlock, Snake
 from cosyvoice_runtime.vocoder.rows import Rows
 
@@ -29,6 +31,14 @@ def _filled(tensor: Tensor, shape: Sequence[int], value: float = 0.0) -> Tensor:
     return larger
 
 
+def zeros_around(conv: nn.Conv1d) -> tuple[int, int]:
+    """That a convolution puts before and after its input."""
+    if isinstance(conv, PaddedConv):
+        return conv.edges
+    padding = int(conv.padding[0])
+    return padding, padding
+
+
 def convolution(conv: nn.Conv1d) -> RowConvWeights:
     """Of one that keeps the length."""
     outputs, inputs, taps = conv.weight.shape
@@ -36,7 +46,7 @@ def convolution(conv: nn.Conv1d) -> RowConvWeights:
     return RowConvWeights(
         _filled(weight, (taps, padded(inputs), padded(outputs))),
         _bias(conv),
-        -int(conv.padding[0]),
+        -zeros_around(conv)[0],
         conv.dilation[0],
     )
 
@@ -50,21 +60,52 @@ def strided(conv: nn.Conv1d) -> RowConvWeights:
     return RowConvWeights(weight.flatten(1, 2), _bias(conv), 0)
 
 
-def upsampling(conv: nn.ConvTranspose1d) -> RowConvWeights:
-    """Of one that multiplies the length by its stride: as many steps of output as channels of one step."""
-    inputs, outputs, kernel = conv.weight.shape
-    rate, edge = conv.stride[0], int(conv.padding[0])
+@singledispatch
+def upsampling(conv: nn.Module) -> RowConvWeights:
+    """Of one that multiplies the length by its rate: as many steps of output as channels of one step.
+
+    Raises:
+        TypeError: no such layer is known.
+    """
+    raise TypeError(f"no upsampling layer: {type(conv).__name__}")
+
+
+@upsampling.register
+def _transposed(conv: nn.ConvTranspose1d) -> RowConvWeights:
+    kernel, rate, edge = conv.weight.shape[2], conv.stride[0], int(conv.padding[0])
     reads = {
         (phase, tap): (phase + edge - tap) // rate
         for phase in range(rate)
         for tap in range((phase + edge) % rate, kernel, rate)
     }
+    return _in_phases(conv.weight.detach().permute(2, 0, 1), reads, rate, _bias(conv))
+
+
+@upsampling.register
+def _repeating(conv: RepeatingConv) -> RowConvWeights:
+    kernel, rate = conv.weight.shape[2], conv.rate
+    reads = {
+        (phase, tap): (phase + tap - conv.edges[0]) // rate for phase in range(rate) for tap in range(kernel)
+    }
+    return _in_phases(conv.weight.detach().permute(2, 1, 0), reads, rate, _bias(conv))
+
+
+def _in_phases(
+    weight: Tensor, reads: Mapping[tuple[int, int], int], rate: int, bias: Tensor
+) -> RowConvWeights:
+    """
+    Args:
+        weight: ``[taps, C_in, C_out]``.
+        reads: the step of the input, counted from that of the output, of each phase and tap; taps of a phase
+            that read the same step add up.
+    """
+    _, inputs, outputs = weight.shape
     first = min(reads.values())
     taps = max(reads.values()) - first + 1
-    weight = conv.weight.new_zeros(taps, padded(inputs), rate, padded(outputs))
+    phases = torch.zeros(taps, padded(inputs), rate, padded(outputs), device=weight.device)
     for (phase, tap), step in reads.items():
-        weight[step - first, :inputs, phase, :outputs] = conv.weight.detach()[:, :, tap]
-    return RowConvWeights(weight.flatten(2), _bias(conv).repeat(rate), first)
+        phases[step - first, :inputs, phase, :outputs] += weight[tap].float()
+    return RowConvWeights(phases.flatten(2).to(weight.dtype), bias.repeat(rate), first)
 
 
 def _bias(conv: nn.Conv1d | nn.ConvTranspose1d) -> Tensor:
@@ -115,8 +156,10 @@ class FusedDecoder(nn.Module):
         self._chained = LATE if chained else NOT_CHAINED
         self._dtype = decoder.conv_pre.weight.dtype
         self._first = convolution(decoder.conv_pre)
-        self._ups = [upsampling(conv) for conv in decoder.ups if isinstance(conv, nn.ConvTranspose1d)]
-        self._source_downs = [strided(conv) for conv in decoder.source_downs if isinstance(conv, nn.Conv1d)]
+        self._ups = [upsampling(conv) for conv in decoder.ups]
+        downs = [conv for conv in decoder.source_downs if isinstance(conv, nn.Conv1d)]
+        self._source_downs = [strided(conv) for conv in downs]
+        self._source_edges = [zeros_around(conv) for conv in downs]
         self._source_blocks = [ResBlockWeights.of(block) for block in decoder.source_resblocks]
         blocks = [ResBlockWeights.of(block) for block in decoder.resblocks]
         count = len(decoder.config.resblock_kernels)
@@ -170,7 +213,7 @@ class FusedDecoder(nn.Module):
         stage, block, weights = (
             self.plain.stages[index], self._source_blocks[index], self._source_downs[index],
         )  # fmt: skip
-        x = _in_blocks(spectrum, stage.source_stride, stage.source_padding, len(weights.weight))
+        x = _in_blocks(spectrum, stage.source_stride, self._source_edges[index], len(weights.weight))
         steps = x.shape[1] - len(weights.weight) + 1
         signal, active = (x.new_empty(len(x), steps, len(weights.bias)) for _ in range(2))
         row_conv(
@@ -216,12 +259,12 @@ def spectrum_bins(decoder: Decoder) -> int:
     return decoder.config.istft_size + 2
 
 
-def _in_blocks(spectrum: Tensor, stride: int, before: int, taps: int) -> Tensor:
+def _in_blocks(spectrum: Tensor, stride: int, edges: tuple[int, int], taps: int) -> Tensor:
     """``[B, blocks, stride * C]`` of ``[B, F, C]``, with zeros before and after."""
     if stride == 1:
         return spectrum
-    frames = spectrum.shape[1]
-    blocks = (frames + 2 * before - taps * stride) // stride + taps
+    frames, (before, after) = spectrum.shape[1], edges
+    blocks = (frames + before + after - taps * stride) // stride + taps
     return (
         F.pad(spectrum, (0, 0, before, blocks * stride - frames - before))
         .unflatten(1, (blocks, stride))

@@ -24,14 +24,11 @@ from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causa
 from cosyvoice_runtime.kernels.guided_euler import guided_euler
 from cosyvoice_runtime.kernels.norm_attention import norm_attention
 from cosyvoice_runtime.kernels.norm_mish_add import norm_mish_add
-from cosyvoice_runtime.kernels.norm_qkv import folded, norm_qkv, packed_qkv
+from cosyvoice_runtime.kernels.norm_qkv import Linear, folded, linear_of, norm_qkv, packed_qkv
 from cosyvoice_runtime.kernels.norm_widen import norm_widen
 from cosyvoice_runtime.kernels.paged_attention import paged_attention
 from cosyvoice_runtime.kernels.residual_linear import residual_linear
 from cosyvoice_runtime.kernels.tiles import Tiles, tiles_for
-
-Linear = tuple[Tensor, Tensor]
-"""A weight in the network's type and its float32 bias."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +48,9 @@ class BlockWeights:
         return cls(
             attention=block.attention,
             qkv=packed_qkv(block.norm_attention, block.qkv, block.qkv.out_features // 3 // block.heads),
-            out=(block.out.weight.detach(), block.out.bias.float()),
+            out=linear_of(block.out),
             widen=(widen.to(block.widen.weight.dtype), bias),
-            narrow=(block.narrow.weight.detach(), block.narrow.bias.float()),
+            narrow=linear_of(block.narrow),
         )
 
 
@@ -161,12 +158,11 @@ class FusedSolver:
         ]
         self._down_conv, self._up_conv = conv_weights(estimator.down_conv), conv_weights(estimator.up_conv)
         self._final, self._final_norm = conv_weights(estimator.final.conv), norm_weights(estimator.final)
-        self._projection = estimator.projection.weight.detach(), estimator.projection.bias.float()
+        self._projection = linear_of(estimator.projection)
 
     @classmethod
-    def of(cls, flow: Flow, multiprocessors: int | None = None) -> FusedSolver:
-        """Of a flow on a GPU that the kernels fit (``kernels/choice.py``)."""
-        return cls(flow.network.unet, flow.solver, chained=True, multiprocessors=multiprocessors)
+    def of(cls, flow: Flow, chained: bool, multiprocessors: int | None = None) -> FusedSolver:
+        return cls(flow.network.unet, flow.solver, chained, multiprocessors)
 
     def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: Tiles | None = None) -> None:
         """Take ``mel`` through all steps.

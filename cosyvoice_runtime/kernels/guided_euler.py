@@ -19,6 +19,17 @@ from cosyvoice_runtime.kernels.tiles import Tile
 EPSILON = 1e-5
 
 
+@triton.jit
+def take_step(mel, packed, velocity, dt, m, n, here, rows, packed_stride, BINS: tl.constexpr):
+    """Frames ``m`` of the mel go on by ``dt``, and into the next step's input of both guidance rows."""
+    at = mel + m[:, None] * BINS + n[None, :]
+    new = tl.load(at, mask=here, other=0.0) + dt * velocity
+    tl.store(at, new, mask=here)
+    new = new.to(packed.dtype.element_ty)
+    tl.store(packed + m[:, None] * packed_stride + n[None, :], new, mask=here)
+    tl.store(packed + (rows + m)[:, None] * packed_stride + n[None, :], new, mask=here)
+
+
 @triton.jit(do_not_specialize=["rows"])
 def _guided_euler(
     hidden, scale, shift, weight, bias, size, mel, packed, rows, packed_stride, rate,
@@ -44,13 +55,7 @@ def _guided_euler(
     both = ((1 + rate) * guided - rate * free).to(w.dtype)
     velocity = tl.dot(both, w, input_precision="ieee") + b[None, :]
     let_next_start(CHAINED)
-    here = inside & known[None, :]
-    old = tl.load(mel + m[:, None] * BINS + n[None, :], mask=here, other=0.0)
-    new = old + dt * velocity
-    tl.store(mel + m[:, None] * BINS + n[None, :], new, mask=here)
-    new = new.to(packed.dtype.element_ty)
-    tl.store(packed + m[:, None] * packed_stride + n[None, :], new, mask=here)
-    tl.store(packed + (rows + m)[:, None] * packed_stride + n[None, :], new, mask=here)
+    take_step(mel, packed, velocity, dt, m, n, inside & known[None, :], rows, packed_stride, BINS)
 
 
 def guided_euler(
@@ -97,6 +102,11 @@ def guided_euler_plain(
 ) -> None:
     """As :func:`guided_euler`."""
     activated = F.mish(F.layer_norm(hidden, hidden.shape[1:], scale, shift, EPSILON))
-    conditioned, unconditioned = F.linear(activated, weight.float(), bias).chunk(2)
+    take_step_plain(F.linear(activated, weight.float(), bias), size, rate, mel, packed)
+
+
+def take_step_plain(both: Tensor, size: Tensor, rate: float, mel: Tensor, packed: Tensor) -> None:
+    """As the kernels' end, from the velocities ``[2 M, mel]`` of both guidance rows."""
+    conditioned, unconditioned = both.chunk(2)
     mel += size * ((1 + rate) * conditioned - rate * unconditioned)
     packed[:, : mel.shape[1]] = mel.repeat(2, 1)

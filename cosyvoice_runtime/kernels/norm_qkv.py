@@ -13,10 +13,13 @@ from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, no
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
+Linear = tuple[Tensor, Tensor]
+"""A weight in the network's type and its float32 bias."""
 
 
 @triton.jit
-def _store(packed, queries, pages, m, start, inside, n, is_query, INNER: tl.constexpr):
+def store_qkv(packed, queries, pages, m, start, inside, n, is_query, INNER: tl.constexpr):
+    """Columns ``n`` of queries, keys and values; all are queries or none is."""
     # Separate stores: the compiler cannot merge writes to computed addresses.
     if is_query:
         tl.store(queries + m[:, None] * INNER + n[None, :], packed, mask=inside[:, None])
@@ -48,7 +51,7 @@ def _norm_qkv(
     if REPEAT == 1:
         packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + n)[None, :]
         let_next_start(CHAINED)
-        _store(
+        store_qkv(
             packed.to(queries.dtype.element_ty), queries, pages, m, start, inside, n, column < INNER, INNER
         )
     else:
@@ -56,7 +59,7 @@ def _norm_qkv(
             w = tl.load(at + turn * (COLUMNS * CHANNELS))
             packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + turn * COLUMNS + n)[None, :]
             packed = packed.to(queries.dtype.element_ty)
-            _store(packed, queries, pages, m, start, inside, turn * COLUMNS + n, column < INNER, INNER)
+            store_qkv(packed, queries, pages, m, start, inside, turn * COLUMNS + n, column < INNER, INNER)
         let_next_start(CHAINED)
 
 
@@ -108,9 +111,20 @@ def norm_qkv_plain(
 def packed_qkv(norm: torch.nn.LayerNorm, qkv: torch.nn.Linear, head_dim: int) -> tuple[Tensor, Tensor]:
     """``weight`` and ``bias`` of :func:`norm_qkv`; queries are scaled for a softmax in powers of two."""
     weight, bias = folded(norm, qkv)
+    scale = softmax_scale(weight, head_dim)
+    return (weight * scale[:, None]).to(qkv.weight.dtype), bias * scale
+
+
+def softmax_scale(weight: Tensor, head_dim: int) -> Tensor:
+    """float32 ``[3 * inner]`` for rows of queries, keys and values: softmax is in powers of two."""
     scale = torch.ones(len(weight), device=weight.device)
     scale[: len(weight) // 3] = head_dim**-0.5 * 1.4426950408889634
-    return (weight * scale[:, None]).to(qkv.weight.dtype), bias * scale
+    return scale
+
+
+def linear_of(layer: torch.nn.Linear) -> Linear:
+    """As the kernels take those of a network."""
+    return layer.weight.detach(), layer.bias.float()
 
 
 def folded(norm: torch.nn.LayerNorm, linear: torch.nn.Linear) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,11 @@
-"""A linear layer added to the residual, of attention parts that it joins or of a widened hidden state."""
+"""A linear layer added to the residual, of attention parts that it joins or of a widened hidden state.
+
+A gate, if there is one, multiplies each channel of what is added.
+"""
 
 from __future__ import annotations
+
+from math import gcd
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +13,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    linear_sums,
+    wait_for_previous,
+)
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
@@ -42,8 +52,8 @@ def _joined(
 
 @triton.jit(do_not_specialize=["rows"])
 def _residual_linear(
-    hidden, weights, weight, bias, x, rows, x_stride,
-    WIDTH: tl.constexpr, GROUPS: tl.constexpr, PARTS: tl.constexpr, STAGES: tl.constexpr,
+    hidden, weights, weight, bias, gate, x, rows, x_stride,
+    WIDTH: tl.constexpr, GROUPS: tl.constexpr, PARTS: tl.constexpr, GATED: tl.constexpr, STAGES: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -52,26 +62,29 @@ def _residual_linear(
     inside = m < rows
     w = tl.load(weight + n[None, :] * WIDTH + k[:, None])
     b = tl.load(bias + n)
+    if GATED:
+        gain = tl.load(gate + n)
     wait_for_previous(CHAINED)
     at = x + m[:, None] * x_stride + n[None, :]
     if DEPTH == WIDTH:
         old = tl.load(at, mask=inside[:, None], other=0.0)
         a = tl.load(hidden + m[:, None] * WIDTH + k[None, :], mask=inside[:, None], other=0.0)
         sums = tl.dot(a.to(w.dtype), w, input_precision="ieee")
+    elif PARTS == 1:
+        sums = linear_sums(hidden, weight, m, n, inside, WIDTH, ROWS, COLUMNS, DEPTH, STAGES)
+        old = tl.load(at, mask=inside[:, None], other=0.0)
     else:
         sums = tl.zeros([ROWS, COLUMNS], tl.float32)
         for start in tl.range(0, WIDTH, DEPTH, num_stages=STAGES):
             w = tl.load(weight + n[None, :] * WIDTH + (start + k)[:, None])
-            if PARTS == 1:
-                a = tl.load(
-                    hidden + m[:, None] * WIDTH + (start + k)[None, :], mask=inside[:, None], other=0.0
-                )
-            else:
-                a = _joined(hidden, weights, m, start // DEPTH, start + k, inside, rows, WIDTH, GROUPS, PARTS)
+            a = _joined(hidden, weights, m, start // DEPTH, start + k, inside, rows, WIDTH, GROUPS, PARTS)
             sums = tl.dot(a.to(w.dtype), w, sums, input_precision="ieee")
         old = tl.load(at, mask=inside[:, None], other=0.0)
     let_next_start(CHAINED)
-    tl.store(at, old + sums + b[None, :], mask=inside[:, None])
+    new = sums + b[None, :]
+    if GATED:
+        new *= gain[None, :]
+    tl.store(at, old + new, mask=inside[:, None])
 
 
 def residual_linear(
@@ -82,30 +95,35 @@ def residual_linear(
     x: Tensor,
     tile: Tile,
     chained: int = NOT_CHAINED,
+    gate: Tensor | None = None,
 ) -> None:
-    """``x += joined hidden @ weight.T + bias``.
+    """``x += gate * (joined hidden @ weight.T + bias)``.
 
     Args:
         hidden: ``[parts, M, K]``; ``weights``: float32 ``[parts, M, G]``, log2 of each part's weight for each
             of G groups of channels; not read where there is one part.
         weight, bias: ``[C, K]`` and float32 ``[C]``.
         x: float32 ``[M, C]``; its rows may be further apart.
+        gate: float32 ``[C]``; None: ones.
     """
     parts, rows, width = hidden.shape
-    depth = min(tile.depth or width, width) if parts == 1 else width // weights.shape[-1]
+    depth = gcd(tile.depth, width) if parts == 1 else width // weights.shape[-1]
     columns = min(tile.columns, x.shape[1])
     grid = (x.shape[1] // columns, triton.cdiv(rows, tile.rows))
     _residual_linear[grid](
-        hidden, weights, weight, bias, x, rows, x.stride(0),
-        width, weights.shape[-1], parts, tile.stages, tile.rows, columns, depth, chained,
+        hidden, weights, weight, bias, bias if gate is None else gate, x, rows, x.stride(0),
+        width, weights.shape[-1], parts, gate is not None, tile.stages, tile.rows, columns, depth, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 
-def residual_linear_plain(hidden: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, x: Tensor) -> None:
+def residual_linear_plain(
+    hidden: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, x: Tensor, gate: Tensor | None = None
+) -> None:
     """As :func:`residual_linear`."""
     joined = hidden[0].float()
     if len(hidden) > 1:
         shares = torch.softmax(weights * 0.6931471805599453, dim=0)
         joined = (hidden.float().unflatten(2, (shares.shape[2], -1)) * shares[..., None]).sum(0).flatten(1)
-    x += F.linear(joined, weight.float(), bias)
+    new = F.linear(joined, weight.float(), bias)
+    x += new if gate is None else gate * new

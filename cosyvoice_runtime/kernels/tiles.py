@@ -33,16 +33,31 @@ class Tile:
     registers: int | None = None
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """The tiles of all kernels of the flow's estimator.
+@dataclass(frozen=True, kw_only=True)
+class AttentionParts:
+    """
+    Attributes:
+        early: every kernel lets the next one start as soon as it may read, not only before it stores.
+        pages_per_split: attention over more pages than these is split, up to ``max_splits`` parts.
+    """
+
+    pages_per_split: int = 4
+    max_splits: int = 1
+    early: bool = False
+
+    def splits(self, pages: int) -> int:
+        """Number of parts that attention over ``pages`` pages is divided into."""
+        return max(1, min(self.max_splits, -(-pages // self.pages_per_split)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiles(AttentionParts):
+    """The tiles of all kernels of CosyVoice2's estimator.
 
     Attributes:
         joint: of queries, keys, values and attention in one kernel, for calls of one block; None: in two.
-        early: every kernel lets the next one start as soon as it may read, not only before it stores.
         apart: a residual block activates its hidden state once, in a kernel of its own, not in every program
             of the second convolution.
-        pages_per_split: attention over more pages than these is split, up to ``max_splits`` parts.
     """
 
     qkv: Tile
@@ -54,14 +69,7 @@ class Tiles:
     finish: Tile = field(default=Tile(16, 0))
     joint: Tile | None = None
     euler: Tile = field(default=Tile(16, 0))
-    pages_per_split: int = 4
-    max_splits: int = 1
-    early: bool = False
     apart: bool = False
-
-    def splits(self, pages: int) -> int:
-        """Number of parts that attention over ``pages`` pages is divided into."""
-        return max(1, min(self.max_splits, -(-pages // self.pages_per_split)))
 
     def crowded(self, programs: int, multiprocessors: int) -> Tiles:
         """With lean attention, if two programs on each multiprocessor are not all of them."""

@@ -23,7 +23,7 @@ from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, F0_KERNEL, UpsamplingSt
 class PaddedConv(nn.Conv1d):
     """Convolution with zeros before and after the signal.
 
-    Args:
+    Attributes:
         edges: zeros before and after.
     """
 
@@ -37,23 +37,27 @@ class PaddedConv(nn.Conv1d):
         dilation: int = 1,
     ) -> None:
         super().__init__(inputs, outputs, kernel, stride, dilation=dilation)
-        self._edges = edges
+        self.edges = edges
 
     def forward(self, signal: Tensor) -> Tensor:
         """[B, inputs, steps] to [B, outputs, steps / stride]."""
-        return super().forward(F.pad(signal, self._edges))
+        return super().forward(F.pad(signal, self.edges))
 
 
 class RepeatingConv(PaddedConv):
-    """Each step ``rate`` times, then a convolution that looks back."""
+    """Each step ``rate`` times, then a convolution that looks back.
+
+    Attributes:
+        rate: of the output's length to the input's.
+    """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, rate: int) -> None:
         super().__init__(inputs, outputs, kernel, (kernel - 1, 0))
-        self._rate = rate
+        self.rate = rate
 
     def forward(self, signal: Tensor) -> Tensor:
         """[B, inputs, steps] to [B, outputs, rate * steps]."""
-        return super().forward(signal.repeat_interleave(self._rate, dim=2))
+        return super().forward(signal.repeat_interleave(self.rate, dim=2))
 
 
 def looking_back(channels: int, kernel: int, dilation: int) -> nn.Conv1d:

@@ -18,15 +18,20 @@ FREE_BYTES = {"tiny": 2 * 2**30, "full": 24 * 2**30}
 """GPU memory for both copies of the networks, their graphs and caches."""
 
 
-@pytest.fixture(scope="session", params=["tiny", "full"])
+@pytest.fixture(
+    scope="session",
+    params=[("tiny", "cosyvoice2"), ("full", "cosyvoice2"), ("tiny", "cosyvoice3"), ("full", "cosyvoice3")],
+    ids=lambda param: "-".join(param),
+)
 def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with random weights, of each size that fits the GPU."""
+    size, family = request.param
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
     free, _ = torch.cuda.mem_get_info()
-    if free < FREE_BYTES[request.param]:
-        pytest.skip(f"{request.param}: only {free / 2**30:.0f} GiB of GPU memory are free")
-    return make_checkpoint(tmp_path_factory.mktemp("gpu") / request.param, request.param, seed=0)
+    if free < FREE_BYTES[size]:
+        pytest.skip(f"{size}: only {free / 2**30:.0f} GiB of GPU memory are free")
+    return make_checkpoint(tmp_path_factory.mktemp("gpu") / size, size, seed=0, family=family)
 
 
 @pytest.fixture(autouse=True, scope="session")

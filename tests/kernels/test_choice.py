@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
+from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice3 import FULL as COSYVOICE3
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.kernels.choice import (
     decoder_obstacle,
@@ -60,18 +61,20 @@ def test_an_unknown_word_is_an_error():
 @pytest.mark.parametrize(
     ("obstacle_of", "dtype", "config"),
     [
-        (solver_obstacle, torch.float16, ESTIMATOR),
-        (decoder_obstacle, torch.float16, FULL.vocoder),
-        (step_obstacle, torch.bfloat16, SPEECH_LM),
+        (solver_obstacle, torch.float16, [ESTIMATOR]),
+        (solver_obstacle, torch.float16, [COSYVOICE3.flow.estimator]),
+        (decoder_obstacle, torch.float16, []),
+        (step_obstacle, torch.bfloat16, [SPEECH_LM]),
+        (step_obstacle, torch.bfloat16, [COSYVOICE3.speech_lm]),
     ],
-    ids=["flow", "vocoder", "speech LM"],
+    ids=["flow", "CosyVoice3's flow", "vocoder", "speech LM", "CosyVoice3's speech LM"],
 )
 def test_kernels_run_on_new_gpus_in_the_type_that_they_are_made_for(capability, obstacle_of, dtype, config):
-    assert obstacle_of(GPU, dtype, config) is None
-    assert "need an NVIDIA GPU" in obstacle_of(CPU, dtype, config)
-    assert "not float32" in obstacle_of(GPU, torch.float32, config)
+    assert obstacle_of(GPU, dtype, *config) is None
+    assert "need an NVIDIA GPU" in obstacle_of(CPU, dtype, *config)
+    assert "not float32" in obstacle_of(GPU, torch.float32, *config)
     capability(8, 9)
-    assert "below 9.0" in obstacle_of(GPU, dtype, config)
+    assert "below 9.0" in obstacle_of(GPU, dtype, *config)
 
 
 def test_draws_need_a_gpu_that_triton_supports(capability):
@@ -93,7 +96,9 @@ def test_what_triton_compiles_with_must_be_there(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("capability")
 def test_sizes_that_no_kernel_has_are_an_obstacle():
     odd = dataclasses.replace(ESTIMATOR, channels=192)
-    assert "channels are 192" in solver_obstacle(GPU, torch.float16, odd)
+    assert "channels of the estimator is 192" in solver_obstacle(GPU, torch.float16, odd)
+    odd = dataclasses.replace(COSYVOICE3.flow.estimator, feed_forward_factor=3)
+    assert "feed_forward_factor of the estimator is 3" in solver_obstacle(GPU, torch.float16, odd)
     odd = dataclasses.replace(SPEECH_LM, intermediate_size=4872)
     assert "intermediate_size is 4872" in step_obstacle(GPU, torch.bfloat16, odd)
     odd = dataclasses.replace(SPEECH_LM, hidden_size=14 * 96)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
@@ -35,6 +36,9 @@ OTHER = replace(
     source_kernels=(5, 3),
     source_dilations=((1,), (1, 2)),
 )
+CAUSAL = CausalVocoderConfig(**asdict(PUBLISHED), lookahead_frames=4)
+OTHER_CAUSAL = CausalVocoderConfig(**asdict(OTHER), lookahead_frames=2)
+"""Of CosyVoice3: the same sizes, other convolutions."""
 
 
 def hift_of(config: VocoderConfig) -> HiFT:
@@ -56,7 +60,9 @@ def heard(waves: Tensor, config: VocoderConfig, frames: Sequence[int]) -> Tensor
 
 
 @pytest.mark.parametrize("frames", [[2], [1, 3]], ids=["one", "uneven"])
-@pytest.mark.parametrize("config", [PUBLISHED, OTHER], ids=["published", "other"])
+@pytest.mark.parametrize(
+    "config", [PUBLISHED, OTHER, CAUSAL, OTHER_CAUSAL], ids=["published", "other", "causal", "other causal"]
+)
 @torch.no_grad()
 def test_fused_kernels_give_what_the_plain_modules_give(config, frames):
     hift = hift_of(config)
@@ -67,11 +73,12 @@ def test_fused_kernels_give_what_the_plain_modules_give(config, frames):
     torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
 
 
+@pytest.mark.parametrize("config", [OTHER, OTHER_CAUSAL], ids=["other", "other causal"])
 @torch.no_grad()
-def test_a_row_does_not_depend_on_those_beside_it():
-    hift = hift_of(OTHER)
+def test_a_row_does_not_depend_on_those_beside_it(config):
+    hift = hift_of(config)
     fused = FusedDecoder(hift.decoder, chained=False)
-    mel, source, rows = inputs(OTHER, [6, 3])
-    alone = fused(mel[1:, :, :3], source[1:, : 3 * OTHER.hop], Rows.of([3], DEVICE))
-    beside = fused(mel, source, rows)[1:, : 3 * OTHER.hop]
+    mel, source, rows = inputs(config, [6, 3])
+    alone = fused(mel[1:, :, :3], source[1:, : 3 * config.hop], Rows.of([3], DEVICE))
+    beside = fused(mel, source, rows)[1:, : 3 * config.hop]
     torch.testing.assert_close(beside, alone, atol=1e-5, rtol=1e-5)

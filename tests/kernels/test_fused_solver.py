@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 import torch
-from small_flow import random_flow, random_prompt, random_tokens
+from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
 
+from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
+from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+from cosyvoice_runtime.kernels.dit_tiles import DiTTiles
+from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
@@ -32,6 +36,39 @@ TILES = Tiles(
     pages_per_split=2,
     max_splits=3,
 )
+DIT_TILES = DiTTiles(
+    norm=Tile(4, 0),
+    enter=Tile(16, 16, 16),
+    conv=Tile(32, 0),
+    qkv=Tile(16, 16, 16),
+    out=Tile(16, 16),
+    widen=Tile(32, 16, 16),
+    narrow=Tile(16, 16, 32),
+    leave=Tile(16, 16, 32),
+    pages_per_split=2,
+    max_splits=3,
+)
+
+
+@dataclass(frozen=True)
+class SolverKind:
+    """Of a family: its flow, and the kernels that take its steps."""
+
+    config: FlowConfig
+    tiles: Tiles | DiTTiles
+
+    def flow(self, num_steps: int) -> Flow:
+        return random_flow(num_steps=num_steps, config=self.config)
+
+    def fused(self, flow: Flow) -> Any:
+        return fused_solver(flow, chained=False)
+
+
+COSYVOICE2_STEPS = SolverKind(CONFIG, TILES)
+COSYVOICE3_STEPS = SolverKind(COSYVOICE3, DIT_TILES)
+FAMILIES = pytest.mark.parametrize(
+    "family", [COSYVOICE2_STEPS, COSYVOICE3_STEPS], ids=["cosyvoice2", "cosyvoice3"]
+)
 
 
 def spans_of(starts: list[int], counts: list[int]) -> list[TokenSpan]:
@@ -41,13 +78,14 @@ def spans_of(starts: list[int], counts: list[int]) -> list[TokenSpan]:
     ]
 
 
+@FAMILIES
 @pytest.mark.parametrize(
     ("starts", "counts"),
-    [([100], [25]), ([0, 75], [25, 7]), ([50, 0], [1, 30])],
+    [([100], [25]), ([0, 75], [25, 7]), ([50, 0], [1, 30]), ([25], [3])],
 )
 @torch.inference_mode()
-def test_fused_steps_equal_the_plain_ones(starts, counts):
-    flow = random_flow(num_steps=1)
+def test_fused_steps_equal_the_plain_ones(starts, counts, family):
+    flow = family.flow(num_steps=1)
     pool = PagePool(flow, 20)
     for pages in (pool.token_pages, pool.frame_pages, pool.estimator_pages):
         pages[2:].normal_()
@@ -67,9 +105,7 @@ def test_fused_steps_equal_the_plain_ones(starts, counts):
     pool.estimator_pages.copy_(pages_before)
     fused = PagedCall(flow, pool, inputs)
     started = fused.start()
-    FusedSolver(flow.network.estimator, flow.solver, chained=False).solve(
-        fused.mel, started.conditions, fused.solver_places(started), TILES
-    )
+    family.fused(flow).solve(fused.mel, started.conditions, fused.solver_places(started), family.tiles)
     for row, count in enumerate(counts):
         torch.testing.assert_close(
             fused.mel[row, : 2 * count], expected.mel[row, : 2 * count], atol=1e-4, rtol=1e-4
@@ -86,11 +122,12 @@ class ComputedAgain:
         return CapturedGraph(compute, result, compute)
 
 
-def test_captured_calls_with_fused_steps_speak_a_whole_utterance():
-    flow = random_flow(num_steps=1)
+@FAMILIES
+def test_captured_calls_with_fused_steps_speak_a_whole_utterance(family):
+    flow = family.flow(num_steps=1)
     stream = FlowStream(flow, num_pages=20)
-    fused = FusedSolver(flow.network.estimator, flow.solver, chained=False)
-    assert stream.capture(CallBuckets(rows=(1,), blocks=(1,), before=(1, 4)), ComputedAgain(), fused) == 2
+    buckets = CallBuckets(rows=(1,), blocks=(1,), before=(1, 4))
+    assert stream.capture(buckets, ComputedAgain(), family.fused(flow)) == 2
     assert stream.fused
     prompt, tokens = random_prompt(30, 1), random_tokens(12, 3)
     state = stream.open(prompt)
@@ -100,3 +137,28 @@ def test_captured_calls_with_fused_steps_speak_a_whole_utterance():
     assert stream.eager.count == 0
     [whole] = flow.generate([prompt], [tokens])
     torch.testing.assert_close(mel, whole, atol=1e-4, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_ten_steps_in_half_precision_stay_near_single():
+    """Weights are rounded, too; few programs, because the interpreter pays for each."""
+    flow, truth = (random_flow(dtype, 10, config=COSYVOICE3) for dtype in (torch.float16, torch.float32))
+    layer = Tile(128, 32, 32)
+    tiles = DiTTiles(
+        norm=Tile(128, 0), enter=layer, conv=Tile(128, 0), qkv=layer, out=layer, widen=layer, narrow=layer,
+        leave=Tile(64, 32, 32),
+    )  # fmt: skip
+    mels = {}
+    for each in (flow, truth):
+        pool, [span] = PagePool(each, 1), spans_of([0], [25])
+        shape = BatchShape.of([span], 25)
+        inputs = PagedInputs.of(each, shape, batch_tails(pool, 1), [span], [pool.acquire(1)])
+        call = PagedCall(each, pool, inputs)
+        if each is flow:
+            started = call.start(masked=False)
+            solver = fused_solver(each, chained=False)
+            solver.solve(call.mel, started.conditions, call.solver_places(started), tiles)
+        else:
+            call.run()
+        mels[each] = call.mel
+    assert (mels[flow] - mels[truth]).norm() / mels[truth].norm() < 1e-3

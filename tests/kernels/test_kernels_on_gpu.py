@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
+from gpu_close import close, full, half, twice
 from small_places import random_places
-from torch import Tensor
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
@@ -23,8 +21,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 CHANNELS, HEADS, HEAD_DIM, PAGE, TAIL = 256, 8, 64, 50, 5120
 INNER = HEADS * HEAD_DIM
 LAYER, STEP = 1, 1
-TOLERANCE = 2e-3
-"""|difference| / |expected| in float16."""
 
 ALL_TILES = pytest.mark.parametrize("tiles", [SMALL, MEDIUM, LARGE], ids=["small", "medium", "large"])
 CALLS = pytest.mark.parametrize(
@@ -40,23 +36,6 @@ def gpu_places(before: list[int], lengths: list[int]) -> Places:
         before, lengths, page_frames=PAGE, heads=HEADS, head_dim=HEAD_DIM, tail_size=TAIL,
         dtype=torch.float16, device="cuda",
     )  # fmt: skip
-
-
-def half(*shape: int, scale: float = 1.0) -> Tensor:
-    return (torch.randn(shape, device="cuda") * scale).half()
-
-
-def full(*shape: int) -> Tensor:
-    return torch.randn(shape, device="cuda")
-
-
-def close(actual: Tensor, expected: Tensor) -> None:
-    actual, expected = actual.float(), expected.float()
-    assert float((actual - expected).norm() / expected.norm()) < TOLERANCE
-
-
-def twice(places: Places) -> Places:
-    return dataclasses.replace(places, pages=places.pages.clone(), new_tails=places.new_tails.clone())
 
 
 @ALL_TILES

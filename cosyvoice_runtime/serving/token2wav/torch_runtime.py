@@ -241,14 +241,14 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings, part: GpuPart | None)
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
         return None
     # defines Triton kernels, which only the CUDA build of torch brings
-    from cosyvoice_runtime.kernels.fused_solver import FusedSolver
+    from cosyvoice_runtime.kernels.solvers import fused_solver
 
-    return FusedSolver.of(flow, None if part is None else part.multiprocessors)
+    return fused_solver(flow, multiprocessors=None if part is None else part.multiprocessors)
 
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
     """Let fused kernels take the decoder where they can and the settings say so."""
-    obstacle = decoder_obstacle(vocoder.device, getattr(torch, settings.dtype), vocoder.config)
+    obstacle = decoder_obstacle(vocoder.device, getattr(torch, settings.dtype))
     if not fused_chosen(settings.kernels, "the vocoder's decoder", vocoder.device, obstacle):
         return
     # defines Triton kernels, which only the CUDA build of torch brings

@@ -1,0 +1,118 @@
+"""Queries, keys and values of one attention layer, those of the first head turned by their positions.
+
+Keys and values go into their pages.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.flow.dit import Rotation
+from cosyvoice_runtime.flow.places import Places
+from cosyvoice_runtime.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    linear_sums,
+    wait_for_previous,
+)
+from cosyvoice_runtime.kernels.norm_qkv import store_qkv
+from cosyvoice_runtime.kernels.tiles import Tile
+
+
+@triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "angles"])
+def _turned_qkv(
+    hidden, weight, bias, cos, sin, queries, pages, page, frame, unused,
+    step, rows, frames, before, utterances, angles, page_stride, layer_start,
+    WIDTH: tl.constexpr, INNER: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
+    CHAINED: tl.constexpr,
+):  # fmt: skip
+    PAIRS: tl.constexpr = COLUMNS // 2
+    column = tl.program_id(0) * COLUMNS
+    n = column + tl.arange(0, COLUMNS)
+    m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    inside = m < rows
+    b = tl.load(bias + n)
+    wait_for_previous(CHAINED)
+    stored = tl.load(page + m, mask=inside, other=0) + step
+    place = tl.load(frame + m % frames, mask=inside, other=0)
+    start = stored * page_stride + layer_start + place * (2 * INNER)
+    sums = linear_sums(hidden, weight, m, n, inside, WIDTH, ROWS, COLUMNS, DEPTH, STAGES) + b[None, :]
+    if (column % INNER < HEAD_DIM) & (column < 2 * INNER):
+        finished = before - tl.load(unused + (m // frames) % utterances, mask=inside, other=0).to(tl.int32)
+        position = tl.minimum(finished * PAGE + m % frames, angles - 1)  # padding may lie beyond the table
+        pair = (column % INNER) // 2 + tl.arange(0, PAIRS)
+        angle = position[:, None] * (HEAD_DIM // 2) + pair[None, :]
+        turns = inside[:, None] & (pair < HEAD_DIM // 2)[None, :]
+        c = tl.load(cos + angle, mask=turns, other=1.0)
+        s = tl.load(sin + angle, mask=turns, other=0.0)
+        even, odd = tl.split(tl.reshape(sums, [ROWS, PAIRS, 2]))
+        sums = tl.reshape(tl.join(even * c - odd * s, odd * c + even * s), [ROWS, COLUMNS])
+    let_next_start(CHAINED)
+    packed = sums.to(queries.dtype.element_ty)
+    store_qkv(packed, queries, pages, m, start, inside, n, column < INNER, INNER)
+
+
+def turned_qkv(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    rotation: Rotation,
+    queries: Tensor,
+    places: Places,
+    attention: int,
+    step: int,
+    tile: Tile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """
+    Args:
+        hidden: ``[M, C]`` of all rows' frames, normed.
+        weight, bias: ``[3 * inner, C]`` and float32 ``[3 * inner]``.
+        rotation: of as many frames as an utterance can have, ``[1, frames, 1, D / 2]``.
+        queries: ``[M, inner]``, written.
+        places: pages, written where the new frames belong.
+        attention, step: numbers of the layer and of the solver's step.
+    """
+    rows, width = hidden.shape
+    inner, head_dim = queries.shape[1], places.pages.shape[-1]
+    pages = places.pages
+    columns = min(tile.columns, inner)
+    _turned_qkv[(3 * inner // columns, triton.cdiv(rows, tile.rows))](
+        hidden, weight, bias, rotation.cos, rotation.sin, queries, pages, places.page, places.frame,
+        places.unused, step, rows, places.new_frames, places.before, len(places.unused),
+        rotation.cos.shape[1], pages.stride(0), attention * pages.stride(1),
+        width, inner, head_dim, places.page_frames,
+        tile.rows, columns, gcd(tile.depth, width), tile.stages, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+def turned_qkv_plain(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    rotation: Rotation,
+    queries: Tensor,
+    places: Places,
+    attention: int,
+    step: int,
+) -> None:
+    """As :func:`turned_qkv`."""
+    heads, head_dim = places.pages.shape[-2:]
+    packed = F.linear(hidden.float(), weight.float(), bias)
+    split = packed.view(places.rows, places.new_frames, 3, heads, head_dim)
+    position = (places.before - places.unused)[:, None] * places.page_frames
+    position = position + torch.arange(places.new_frames, device=hidden.device)
+    position = position.repeat(places.rows // len(position), 1).clamp(max=rotation.cos.shape[1] - 1)
+    Rotation(rotation.cos[0, position], rotation.sin[0, position]).turn_(split[:, :, :2, 0])
+    split = split.flatten(0, 1)
+    queries.copy_(split[:, 0].flatten(1))
+    frame = places.frame.repeat(places.rows)
+    places.pages[places.page.flatten() + step, attention, frame] = split[:, 1:].to(places.pages.dtype)
