@@ -11,7 +11,7 @@ from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.onnx_cpu import flow_encoder_graph, flow_estimator_graph, flow_times_graph
 from cosyvoice_runtime.onnx_cpu.flow_call import FlowCall
-from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages
+from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, PortSizes
 from cosyvoice_runtime.onnx_cpu.flow_recompute import recomputed
 from cosyvoice_runtime.onnx_cpu.session import open_session
 from cosyvoice_runtime.onnx_cpu.torch_random import TorchRandom
@@ -45,8 +45,7 @@ class OnnxFlow(FlowInputs):
         [self.time_biases] = times.run(None, {"times": self.times})
         noise = TorchRandom(0).normal(config.mel_bins * MAX_FRAMES)
         self.start_noise = np.ascontiguousarray(noise.reshape(config.mel_bins, MAX_FRAMES).T)
-        sizes = {port.name: port.shape[-1] for port in self.encoder.get_inputs()}
-        self.tail_sizes = sizes["token_tails"], sizes["frame_tails"]
+        self.ports = PortSizes.of(self.encoder, self.estimator)
 
     @property
     def num_steps(self) -> int:
@@ -67,7 +66,7 @@ class OnnxFlowStream(PagedFlow):
     """
 
     def __init__(self, flow: OnnxFlow, num_pages: int) -> None:
-        self._pool = CpuPages(flow.config, flow.num_steps, flow.tail_sizes, num_pages)
+        self._pool = CpuPages(flow.config, flow.num_steps, flow.ports, num_pages)
         super().__init__(flow, self._pool)
         self._flow = flow
 

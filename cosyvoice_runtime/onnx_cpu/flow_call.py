@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from cosyvoice_runtime.arrays import Array, Floats
+from cosyvoice_runtime.arrays import Array, Floats, Halves
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import TAIL
 from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, CpuTails, stacked_past
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
@@ -164,11 +164,12 @@ class EulerSteps:
         rows = np.arange(len(ends))[:, None] + np.zeros((1, TAIL), np.int64)
         return np.stack([rows, ends[:, None] + np.arange(TAIL)], axis=2).astype(np.int64)
 
-    def _room(self) -> Floats:
+    def _room(self) -> Array:
         """For keys and values of a step, ``[2A, 2B, H, S, D]``; zeros where a row has none."""
         _, _, _, attentions, heads, frames, size = self._pages.shape
         rows = GUIDANCE_ROWS * self._call.rows
-        return np.zeros((attentions, rows, heads, self._call.before * frames, size), np.float32)
+        shape = (attentions, rows, heads, self._call.before * frames, size)
+        return np.zeros(shape, self._pages.dtype)
 
     def _gather(self, step: int) -> None:
         call, frames = self._call, self._frames
@@ -178,7 +179,7 @@ class EulerSteps:
                 for guidance in range(GUIDANCE_ROWS):
                     self._past[:, guidance * call.rows + row, :, span] = self._pages[page, step, guidance]
 
-    def _keep(self, new: Floats, step: int) -> None:
+    def _keep(self, new: Floats | Halves, step: int) -> None:
         """Keep keys and values ``[2A, 2B, T, H * D]`` of a step."""
         _, _, _, attentions, heads, frames, size = self._pages.shape
         for row, place, page, count in self._call.blocks(frames):

@@ -132,6 +132,7 @@ def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks
 def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
     """With graphs that are written when they are not there yet, or older than the checkpoint or the code."""
     from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
+    from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
     from cosyvoice_runtime.onnx_cpu.lm import OnnxSpeechLM, open_batch
     from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
     from cosyvoice_runtime.onnx_cpu.lm_files import LmFiles
@@ -144,7 +145,7 @@ def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> N
     lm_folder = folder / f"speech_lm-{placing.weight_format}"
     for reason in (
         *export_lm(layout.directory, lm_folder, placing.weight_format),
-        *export_wave(layout.directory, folder),
+        *export_wave(layout.directory, folder, EstimatorFormats()),
     ):
         logger.info("%s: made because: %s", folder, reason)
     lm = OnnxSpeechLM(config.speech_lm, LmFiles(lm_folder), threads)
