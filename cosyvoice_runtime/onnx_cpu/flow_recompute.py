@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.onnx_cpu.flow_call import EulerSteps, FlowCall
+from cosyvoice_runtime.onnx_cpu.flow_call import CallSteps, FlowCall
 from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
@@ -33,11 +33,13 @@ def recomputed(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> Floats:
         of_call, tokens, frames = call.encode(tokens, frames)
         conditions.append(of_call)
     mels = [call.noise() for call in calls]
+    velocities: list[Floats | None] = [None] * len(calls)
     for step in range(flow.num_steps):
         tails = empty.estimator[0]
         for place, call in enumerate(calls):
-            steps = EulerSteps(call, conditions[place])  # made anew: what they hold grows with the past
-            mels[place], tails = steps.take(mels[place], step, tails, place=0)
+            steps = CallSteps(call, conditions[place])  # made anew: what they hold grows with the past
+            before = velocities[place]
+            mels[place], velocities[place], tails = steps.take(mels[place], step, before, tails, place=0)
     return np.concatenate(mels, axis=1)[0]
 
 

@@ -13,8 +13,10 @@ from streams import UTTERANCES, pieces_of, spoken
 
 from cosyvoice_runtime.flow.estimator import _accumulated, time_steps
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.onnx_cpu.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStream, accumulated_times
+from cosyvoice_runtime.onnx_cpu.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStream
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
+from cosyvoice_runtime.onnx_cpu.solver import accumulated_times
+from cosyvoice_runtime.wave.solvers import ADAMS_BASHFORTH
 from examples import examples
 
 TOLERANCE = 1e-4
@@ -81,6 +83,19 @@ def test_a_call_sees_of_its_own_blocks_what_later_calls_see(both_with_half_pages
     assert new.dtype == np.float16
     np.testing.assert_array_equal(np.concatenate([new, of_second], axis=2), of_whole)
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=3e-6, rtol=0)
+
+
+def test_adams_bashforth_gives_torchs_mel_from_pages_and_without(tmp_path):
+    flow, onnx_flow = flows(tmp_path, solver=ADAMS_BASHFORTH)
+    prompts = [random_prompt(31, seed) for seed in range(3)]
+    tokens = [random_tokens(length, length) for length in (20, 60, 83)]
+    for pages in (60, 3):
+        stream = OnnxFlowStream(onnx_flow, num_pages=pages)
+        mels = spoken(stream, prompts, [pieces_of(row, [10, 40]) for row in tokens])
+        assert bool(stream.recomputing) == (pages == 3)
+        assert_mels_of_torch(flow, prompts, tokens, mels)
+    with pytest.raises(AssertionError, match="Not equal"):
+        assert_mels_of_torch(flows(tmp_path)[0], prompts, tokens, mels)
 
 
 def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(both, both_with_half_pages):
