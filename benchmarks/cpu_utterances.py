@@ -203,19 +203,23 @@ def checkpoint_of(options: argparse.Namespace, folder: Path) -> Path:
 
 def prepare(variant: Variant, checkpoint: Path, folder: Path) -> Settings:
     """Settings of a variant, whose files are there."""
-    given = [f"checkpoint_dir={checkpoint}", f"token2wav.backend_dir={folder / 'networks'}"]
     machine = Machine(usable_cores(), gpu=False)
-    settings = Settings.read([*given, *variant.settings])
+    settings = Settings.read([f"checkpoint_dir={checkpoint}", *variant.settings])
     lm_files = folder / f"lm-{settings.tensorrt_llm.weight_format}"
-    settings = settings.with_texts({"tensorrt_llm.engine_dir": str(lm_files)}).resolved(machine)
+    networks = folder / f"networks-{settings.token2wav.weight_format}-{settings.token2wav.page_format}"
+    settings = settings.with_texts(
+        {"tensorrt_llm.engine_dir": str(lm_files), "token2wav.backend_dir": str(networks)}
+    ).resolved(machine)
     if settings.tensorrt_llm.engine == "onnx":
         from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 
         export_lm(checkpoint, lm_files, settings.tensorrt_llm.weight_format)
     if settings.token2wav.backend == "onnx":
+        from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
         from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 
-        export_wave(checkpoint, settings.token2wav.backend_dir)
+        formats = EstimatorFormats(settings.token2wav.weight_format, settings.token2wav.page_format)
+        export_wave(checkpoint, networks, formats)
     return settings
 
 

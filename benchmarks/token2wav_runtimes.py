@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.wave.prompt import FlowPrompt
@@ -132,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     with tempfile.TemporaryDirectory() as directory:
         begun = time.perf_counter()
-        export_wave(options.checkpoint, Path(directory))
+        export_wave(options.checkpoint, Path(directory), EstimatorFormats())
         print(f"graphs written in {time.perf_counter() - begun:.1f} s")
         print("| threads | runtime | rows | first ms (least) | later ms (least) | its vocoder ms | MiB |")
         print("|---|---|---|---|---|---|---|")

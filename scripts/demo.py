@@ -111,9 +111,11 @@ def export_speech_lm(settings: TensorrtLlmSettings) -> None:
 
 
 def export_wave_graphs(settings: Token2WavSettings) -> None:
+    from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
     from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 
-    for reason in export_wave(settings.checkpoint_dir, settings.backend_dir):
+    formats = EstimatorFormats(settings.weight_format, settings.page_format)
+    for reason in export_wave(settings.checkpoint_dir, settings.backend_dir, formats):
         print(f"{settings.backend_dir}: made because: {reason}")
 
 

@@ -208,12 +208,13 @@ else:
 
 TOKEN2WAV = """
 from cosyvoice_runtime.metrics import Metrics, read_samples
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, load_wave_service
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from queue import Queue
 
-assert export_wave(Path(VOICE), Path("networks"))
+assert export_wave(Path(VOICE), Path("networks"), EstimatorFormats())
 given = Token2WavSettings(checkpoint_dir=Path(VOICE), backend="auto", backend_dir=Path("networks"), threads=1)
 settings = given.resolved(Machine(cores=1, gpu=False))
 service = load_wave_service(settings, Metrics("token2wav", Path(".")))

@@ -3,7 +3,7 @@
 One down stage, the mid stages and one up stage, each a residual block of two causal convolutions
 followed by transformer blocks. Attention has no positions at all; order comes from the convolutions.
 
-The Euler solver with classifier-free guidance (CosyVoice2 section 2.3) follows its velocities.
+The solver with classifier-free guidance (CosyVoice2 section 2.3) follows its velocities.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from cosyvoice_runtime.flow.layers import (
 )
 from cosyvoice_runtime.wave.past_layout import PastLayout
 from cosyvoice_runtime.wave.prompt import MAX_FRAMES
+from cosyvoice_runtime.wave.solvers import EULER, even_times, require_solver, slopes
 
 CONV_TAPS = 3
 TIME_SCALE = 1000.0
@@ -245,17 +246,32 @@ class TimedNetwork(VelocityNetwork, Protocol):
         """What the network takes for times ``[B]``: ``[N, B, C]``."""
 
 
-class EulerSolver:
-    """Integrates the estimator's velocity from noise to mel in fixed steps."""
+class FlowSolver:
+    """Integrates the estimator's velocity from noise to mel in fixed steps.
 
-    def __init__(self, estimator: TimedNetwork, cfg_rate: float, num_steps: int = NUM_STEPS) -> None:
+    Args:
+        name: one of :data:`~cosyvoice_runtime.wave.solvers.SOLVERS`.
+
+    Raises:
+        InvalidInput: another name.
+    """
+
+    def __init__(
+        self, estimator: TimedNetwork, cfg_rate: float, num_steps: int = NUM_STEPS, name: str = EULER
+    ) -> None:
+        require_solver(name)
+        self.name = name
         self.estimator: VelocityNetwork = estimator
         self.cfg_rate = cfg_rate
         self.num_steps = num_steps
         parameter = estimator.projection.weight
         self.dtype = parameter.dtype
-        self.times, step_sizes = _accumulated(time_steps(num_steps))
+        if name == EULER:
+            self.times, step_sizes = _accumulated(time_steps(num_steps))
+        else:
+            self.times, step_sizes = map(torch.from_numpy, even_times(num_steps))
         self.step_sizes = step_sizes.to(parameter.device)
+        self._slopes = torch.from_numpy(slopes(name, step_sizes.numpy())).to(parameter.device)
         with torch.no_grad():
             self.time_biases = estimator.time_biases(self.times.to(parameter.device))
 
@@ -271,9 +287,9 @@ class EulerSolver:
             visible: bool ``[B, 1, T, T]`` attention mask of a row, the same for both guidance rows.
         """
         guided, mask = self.guided(conditions), self.mask(visible)
-        x = noise
+        x, before = noise, torch.zeros_like(noise)
         for index in torch.arange(self.num_steps, device=x.device).split(1):
-            x = self.step(x, guided, mask, NoPast(), index)
+            x = self.step(x, guided, mask, NoPast(), index, before)
         return x
 
     def guided(self, conditions: Conditions) -> Conditions:
@@ -285,20 +301,33 @@ class EulerSolver:
         """What :meth:`step` takes: the mask of both guidance rows as the network wants it."""
         return None if visible is None else self.estimator.mask(torch.cat([visible, visible]))
 
-    def step(self, x: Tensor, guided: Conditions, mask: Tensor | None, past: Past, index: Tensor) -> Tensor:
+    def step(
+        self,
+        x: Tensor,
+        guided: Conditions,
+        mask: Tensor | None,
+        past: Past,
+        index: Tensor,
+        before: Tensor,
+    ) -> Tensor:
         """One step on from ``x [B, T, mel]`` float32.
 
         Args:
             guided: from :meth:`guided`; ``past`` has as many rows.
             mask: from :meth:`mask`.
             index: number of the step, int64 ``[1]``: a tensor, so that one captured graph serves all steps.
+            before: like ``x``, the velocity of the step before, finite at the first; becomes this one's.
         """
         biases = self.time_biases.index_select(1, index)
         noisy = torch.cat([x, x]).to(self.dtype)
         velocity = self.estimator(noisy, guided.mu, guided.speaker, guided.prompt, biases, mask, past)
         conditioned, unconditioned = velocity.float().chunk(2)
         guidance = (1 + self.cfg_rate) * conditioned - self.cfg_rate * unconditioned
-        return x + self.step_sizes.index_select(0, index) * guidance
+        if self.name == EULER:
+            return x + self.step_sizes.index_select(0, index) * guidance
+        slope = self._slopes.index_select(0, index) * (guidance - before)
+        before.copy_(guidance)
+        return x + self.step_sizes.index_select(0, index) * (guidance + slope)
 
 
 def _accumulated(schedule: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,13 +19,14 @@ from cosyvoice_runtime.flow.estimator import (
     NUM_STEPS,
     Conditions,
     Estimator,
-    EulerSolver,
+    FlowSolver,
     start_noise,
 )
 from cosyvoice_runtime.flow.layers import NoPast, Past, visible_keys
 from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
 from cosyvoice_runtime.flow.parts import parts_of, state_dict
 from cosyvoice_runtime.wave.prompt import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
+from cosyvoice_runtime.wave.solvers import EULER
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Flow(FlowInputs):
 
     Args:
         compiled: runs encoder and estimator in place of the network's own, which are given up.
+        solver: one of :data:`~cosyvoice_runtime.wave.solvers.SOLVERS`.
     """
 
     def __init__(
@@ -104,12 +106,13 @@ class Flow(FlowInputs):
         network: FlowNetwork,
         num_steps: int = NUM_STEPS,
         compiled: CompiledFlow | None = None,
+        solver: str = EULER,
     ) -> None:
         super().__init__(config)
         self.network = network
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
-        self.solver = EulerSolver(network.estimator, config.cfg_rate, num_steps)
+        self.solver = FlowSolver(network.estimator, config.cfg_rate, num_steps, solver)
         network.estimator.drop_time_layers()
         self._noise = start_noise(config.mel_bins).to(self.device)
         if compiled is not None:
@@ -126,12 +129,13 @@ class Flow(FlowInputs):
         dtype: torch.dtype = torch.float32,
         num_steps: int = NUM_STEPS,
         compiled: CompiledFlow | None = None,
+        solver: str = EULER,
     ) -> Flow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = FlowNetwork(config).eval().requires_grad_(False)
         network.load_state_dict(state_dict(config, tensors), assign=True)
-        return cls(config, network.to(device, dtype), num_steps, compiled)
+        return cls(config, network.to(device, dtype), num_steps, compiled, solver)
 
     def wait_for(self, tokens: int | None) -> None:
         """Wait for fewer tokens after each block than the network looks ahead; None: for all of them.

@@ -250,6 +250,7 @@ class PagedCall:
         size = (shape.rows, frames, config.mel_bins)
         self.mel = torch.zeros(size, device=flow.device) if mel is None else mel
         self.new_tails = new_tails or FlowTails(*(torch.zeros_like(part) for part in inputs.tails.parts))
+        self._before = torch.zeros(size, device=flow.device)
         self._index = torch.zeros(1, dtype=torch.int64, device=flow.device)
 
     def run(self) -> Continued:
@@ -279,6 +280,7 @@ class PagedCall:
         mu = flow.encode(inputs.rows.tokens, place < inputs.rows.given[:, None], attention)
         self.mel.copy_(flow.noise(inputs.rows.starts, mu.shape[1]))
         self._index.zero_()
+        self._before.zero_()
         guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
         places = self._places(pool.estimator)
         mask = flow.solver.mask(visible) if masked else None
@@ -302,7 +304,7 @@ class PagedCall:
             lengths=started.ends,
             starts=started.starts,
         )
-        self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index))
+        self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index, self._before))
         self.new_tails.estimator.index_copy_(2, index, new.unflatten(0, (geometry.rows, -1)).unsqueeze(2))
         index.add_(1).remainder_(solver.num_steps)  # a capture runs it more often than there are steps
 

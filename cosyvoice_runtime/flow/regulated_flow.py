@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.estimator import NUM_STEPS, Conditions, EulerSolver
+from cosyvoice_runtime.flow.estimator import NUM_STEPS, Conditions, FlowSolver
 from cosyvoice_runtime.flow.length_regulator import LengthRegulator
 from cosyvoice_runtime.flow.relative_encoder import RelativeEncoder
 from cosyvoice_runtime.flow.resampling_estimator import ResamplingEstimator
 from cosyvoice_runtime.wave.flow_weights_cosyvoice300m import from_published
 from cosyvoice_runtime.wave.prompt import MAX_PROMPT_S, FlowInputs, FlowPrompt
+from cosyvoice_runtime.wave.solvers import EULER
 from cosyvoice_runtime.wave.stored_arrays import as_arrays
 
 
@@ -59,14 +60,18 @@ class RegulatedFlow(FlowInputs):
     """Network and solver of one checkpoint on one device."""
 
     def __init__(
-        self, config: RegulatedFlowConfig, network: RegulatedFlowNetwork, num_steps: int = NUM_STEPS
+        self,
+        config: RegulatedFlowConfig,
+        network: RegulatedFlowNetwork,
+        num_steps: int = NUM_STEPS,
+        solver: str = EULER,
     ) -> None:
         super().__init__(config)
         self.whole = config
         self.network = network
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
-        self.solver = EulerSolver(network.estimator, config.cfg_rate, num_steps)
+        self.solver = FlowSolver(network.estimator, config.cfg_rate, num_steps, solver)
         self.overlap_frames = network.regulator.overlap_frames
 
     @classmethod
@@ -77,13 +82,14 @@ class RegulatedFlow(FlowInputs):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         num_steps: int = NUM_STEPS,
+        solver: str = EULER,
     ) -> RegulatedFlow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = RegulatedFlowNetwork(config).eval().requires_grad_(False)
         state = {name: torch.tensor(array) for name, array in from_published(as_arrays(tensors)).items()}
         network.load_state_dict(state, assign=True)
-        return cls(config, network.to(device, dtype), num_steps)
+        return cls(config, network.to(device, dtype), num_steps, solver)
 
     @torch.inference_mode()
     def generate(

@@ -15,6 +15,7 @@ import torch
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.wave.solvers import EULER
 
 Kernels = Literal["auto", "fused", "plain"]
 FUSED_FROM = (9, 0)
@@ -58,9 +59,11 @@ def fused_chosen(kernels: str, work: str, device: torch.device, obstacle: str | 
 
 
 def solver_obstacle(
-    device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig
+    device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig, solver: str = EULER
 ) -> str | None:
     """Why the fused kernels cannot take the flow's steps; None if they can."""
+    if solver != EULER:
+        return f"they take steps of solver {EULER} alone"
     obstacle = _machine_obstacle(device, dtype, torch.float16)
     if obstacle is not None:
         return obstacle

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from cosyvoice_runtime.flow.dit import BLOCK_MODULATIONS, DiT, DiTBlock, GroupedConv, Rotation
-from cosyvoice_runtime.flow.estimator import Conditions, EulerSolver
+from cosyvoice_runtime.flow.estimator import Conditions, FlowSolver
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
@@ -102,7 +102,7 @@ def _feed_forward_width(estimator: DiT) -> int:
 
 
 class FusedDiTSolver:
-    """Computes what ``num_steps`` calls of :meth:`EulerSolver.step` compute over paged pasts.
+    """Computes what ``num_steps`` calls of :meth:`FlowSolver.step` compute over paged pasts.
 
     The last bits differ from the plain way: residuals and norms stay float32 throughout.
 
@@ -111,7 +111,7 @@ class FusedDiTSolver:
             compute capability 9.0 and later).
     """
 
-    def __init__(self, estimator: DiT, solver: EulerSolver, chained: bool) -> None:
+    def __init__(self, estimator: DiT, solver: FlowSolver, chained: bool) -> None:
         self._estimator, self._solver, self._chained = estimator, solver, chained
         device = estimator.input.weight.device
         self._input, self._projection = linear_of(estimator.input), linear_of(estimator.projection)
@@ -135,7 +135,7 @@ class FusedDiTSolver:
 
         Args:
             mel: float32 ``[B, T, mel]``: noise, and then the solution.
-            guided: from :meth:`EulerSolver.guided`, for ``2 B`` rows.
+            guided: from :meth:`FlowSolver.guided`, for ``2 B`` rows.
         """
         rows, frames = places.rows, places.new_frames
         tiles = tiles or dit_tiles_for(rows * frames)

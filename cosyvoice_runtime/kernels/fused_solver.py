@@ -12,7 +12,7 @@ from cosyvoice_runtime.flow.estimator import (
     Conditions,
     ConvBlock,
     Estimator,
-    EulerSolver,
+    FlowSolver,
     TransformerBlock,
     UNetStage,
 )
@@ -137,7 +137,7 @@ class Workspace:
 
 
 class FusedSolver:
-    """Computes what ``num_steps`` calls of :meth:`EulerSolver.step` compute over paged pasts.
+    """Computes what ``num_steps`` calls of :meth:`FlowSolver.step` compute over paged pasts.
 
     The last bits differ from the plain way: residuals and norms stay float32 throughout.
 
@@ -148,7 +148,7 @@ class FusedSolver:
     """
 
     def __init__(
-        self, estimator: Estimator, solver: EulerSolver, chained: bool, multiprocessors: int | None = None
+        self, estimator: Estimator, solver: FlowSolver, chained: bool, multiprocessors: int | None = None
     ) -> None:
         self._estimator, self._solver, self._chained = estimator, solver, chained
         self._multiprocessors = multiprocessors or _multiprocessors(estimator.projection.weight.device)
@@ -171,7 +171,7 @@ class FusedSolver:
 
         Args:
             mel: float32 ``[B, T, mel]``: noise, and then the solution.
-            guided: from :meth:`EulerSolver.guided`, for ``2 B`` rows.
+            guided: from :meth:`FlowSolver.guided`, for ``2 B`` rows.
         """
         rows, frames = places.rows, places.new_frames
         tiles = tiles or self._tiles(places)

@@ -11,13 +11,15 @@ from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.onnx_cpu import flow_encoder_graph, flow_estimator_graph, flow_times_graph
 from cosyvoice_runtime.onnx_cpu.flow_call import FlowCall
-from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages
+from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, PortSizes
 from cosyvoice_runtime.onnx_cpu.flow_recompute import recomputed
 from cosyvoice_runtime.onnx_cpu.session import open_session
+from cosyvoice_runtime.onnx_cpu.solver import CpuSolver
 from cosyvoice_runtime.onnx_cpu.torch_random import TorchRandom
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
 from cosyvoice_runtime.wave.paged_flow import FlowState, FlowWork, PagedFlow
 from cosyvoice_runtime.wave.prompt import MAX_FRAMES, FlowInputs, TokenSpan
+from cosyvoice_runtime.wave.solvers import EULER
 
 MOST_BLOCKS = 8
 """New blocks of a row in one call: the memory of attention's scores grows with their square."""
@@ -29,28 +31,30 @@ class OnnxFlow(FlowInputs):
     Args:
         directory: of the graphs (:mod:`~cosyvoice_runtime.onnx_cpu.wave_files`).
         threads: of one operation.
+        solver: one of :data:`~cosyvoice_runtime.wave.solvers.SOLVERS`.
 
     Raises:
         EngineFileError: a graph is missing or no readable model.
     """
 
-    def __init__(self, config: FlowConfig, directory: Path, num_steps: int, threads: int) -> None:
+    def __init__(
+        self, config: FlowConfig, directory: Path, num_steps: int, threads: int, solver: str = EULER
+    ) -> None:
         super().__init__(config)
         self.encoder, self.estimator = (
             open_session(graph_path(directory, name), threads)
             for name in (flow_encoder_graph.NAME, flow_estimator_graph.NAME)
         )
-        self.times, self.step_sizes = accumulated_times(num_steps)
+        self.solver = CpuSolver(solver, num_steps)
         times = open_session(graph_path(directory, flow_times_graph.NAME), threads)
-        [self.time_biases] = times.run(None, {"times": self.times})
+        [self.time_biases] = times.run(None, {"times": self.solver.times})
         noise = TorchRandom(0).normal(config.mel_bins * MAX_FRAMES)
         self.start_noise = np.ascontiguousarray(noise.reshape(config.mel_bins, MAX_FRAMES).T)
-        sizes = {port.name: port.shape[-1] for port in self.encoder.get_inputs()}
-        self.tail_sizes = sizes["token_tails"], sizes["frame_tails"]
+        self.ports = PortSizes.of(self.encoder, self.estimator)
 
     @property
     def num_steps(self) -> int:
-        return len(self.times)
+        return len(self.solver.times)
 
     def noise(self, start: int, frames: int) -> Floats:
         """Start of the solution ``[frames, mel]`` from token ``start`` on."""
@@ -67,7 +71,7 @@ class OnnxFlowStream(PagedFlow):
     """
 
     def __init__(self, flow: OnnxFlow, num_pages: int) -> None:
-        self._pool = CpuPages(flow.config, flow.num_steps, flow.tail_sizes, num_pages)
+        self._pool = CpuPages(flow.config, flow.num_steps, flow.ports, num_pages)
         super().__init__(flow, self._pool)
         self._flow = flow
 
@@ -96,21 +100,3 @@ class OnnxFlowStream(PagedFlow):
     def recomputed(self, spans: Sequence[TokenSpan]) -> list[Floats]:
         """One after the other, each in parts: memory grows with an utterance's length and no faster."""
         return [recomputed(self._flow, span, MOST_BLOCKS) for span in spans]
-
-
-def accumulated_times(num_steps: int) -> tuple[Floats, Floats]:
-    """Times fed to the estimator and step sizes of the cosine schedule ``1 - cos(k / n * pi / 2)``.
-
-    In the published order of float32 roundings.
-    """
-    size = np.float32(1) / np.float32(num_steps)
-    steps = np.arange(num_steps + 1, dtype=np.float32)
-    # as torch.linspace: from both ends
-    line = np.where(steps < (num_steps + 1) // 2, size * steps, 1 - size * (num_steps - steps))
-    schedule = 1 - np.cos(line.astype(np.float32) * np.float32(0.5) * np.float32(np.pi))
-    time, times, sizes = schedule[0], [], []
-    for following in schedule[1:]:
-        sizes.append(following - time)
-        times.append(time)
-        time = time + sizes[-1]
-    return np.array(times, np.float32), np.array(sizes, np.float32)

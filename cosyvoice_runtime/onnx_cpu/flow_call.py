@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from cosyvoice_runtime.arrays import Array, Floats
+from cosyvoice_runtime.arrays import Array, Floats, Halves
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import TAIL
 from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, CpuTails, stacked_past
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
@@ -50,9 +50,10 @@ class FlowCall:
         old = (np.stack([own.tokens for own in tails]), np.stack([own.frames for own in tails]))
         conditions, *stacks = self.encode(*old)
         before = np.concatenate([np.stack([own.estimator[:, g] for own in tails], 1) for g in range(2)], 1)
-        mel, steps, after = self.noise(), EulerSteps(self, conditions), np.empty_like(before)
+        mel, steps, after = self.noise(), CallSteps(self, conditions), np.empty_like(before)
+        velocity = None
         for step in range(self.flow.num_steps):
-            mel, after[step] = steps.take(mel, step, before[step], place=step)
+            mel, velocity, after[step] = steps.take(mel, step, velocity, before[step], place=step)
         by_row = (after[:, row :: self.rows] for row in range(self.rows))
         return mel, [CpuTails(*own) for own in zip(*stacks, by_row, strict=True)]
 
@@ -127,8 +128,8 @@ class FlowCall:
         return visible
 
 
-class EulerSteps:
-    """The solver over a call's frames.
+class CallSteps:
+    """The solver's steps over a call's frames.
 
     Args:
         conditions: as :meth:`FlowCall.encode` gives them.
@@ -143,10 +144,13 @@ class EulerSteps:
         for index, values in enumerate(self._past):
             self._inputs[f"{('keys', 'values')[index % 2]}.{index // 2}"] = values
 
-    def take(self, mel: Floats, step: int, tails: Floats, place: int) -> tuple[Floats, Floats]:
-        """The solution ``[B, frames, mel]`` after a step, and new tails ``[2B, 2, N]``.
+    def take(
+        self, mel: Floats, step: int, before: Floats | None, tails: Floats, place: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """The solution ``[B, frames, mel]`` after a step, its velocity, and new tails ``[2B, 2, N]``.
 
         Args:
+            before: velocity of the step before; None at the first.
             place: of the step in the pages.
         """
         flow, rows, rate = self._call.flow, self._call.rows, np.float32(self._call.flow.config.cfg_rate)
@@ -156,7 +160,7 @@ class EulerSteps:
         self._keep(new, place)
         conditioned, unconditioned = velocity[:rows], velocity[rows:]
         guided = (1 + rate) * conditioned - rate * unconditioned
-        return mel + flow.step_sizes[step] * guided, new_tails
+        return flow.solver.moved(mel, guided, before, step), guided, new_tails
 
     def _last(self) -> Array:
         """Row and place of each row's last two frames, counted from the two before the new ones."""
@@ -164,11 +168,12 @@ class EulerSteps:
         rows = np.arange(len(ends))[:, None] + np.zeros((1, TAIL), np.int64)
         return np.stack([rows, ends[:, None] + np.arange(TAIL)], axis=2).astype(np.int64)
 
-    def _room(self) -> Floats:
+    def _room(self) -> Array:
         """For keys and values of a step, ``[2A, 2B, H, S, D]``; zeros where a row has none."""
         _, _, _, attentions, heads, frames, size = self._pages.shape
         rows = GUIDANCE_ROWS * self._call.rows
-        return np.zeros((attentions, rows, heads, self._call.before * frames, size), np.float32)
+        shape = (attentions, rows, heads, self._call.before * frames, size)
+        return np.zeros(shape, self._pages.dtype)
 
     def _gather(self, step: int) -> None:
         call, frames = self._call, self._frames
@@ -178,7 +183,7 @@ class EulerSteps:
                 for guidance in range(GUIDANCE_ROWS):
                     self._past[:, guidance * call.rows + row, :, span] = self._pages[page, step, guidance]
 
-    def _keep(self, new: Floats, step: int) -> None:
+    def _keep(self, new: Floats | Halves, step: int) -> None:
         """Keep keys and values ``[2A, 2B, T, H * D]`` of a step."""
         _, _, _, attentions, heads, frames, size = self._pages.shape
         for row, place, page, count in self._call.blocks(frames):

@@ -2,27 +2,41 @@
 
 What :mod:`cosyvoice_runtime.compiled.export.estimator` computes, in fewer and fused operators, for small
 products take no longer than what stands between them: frames of all rows in one matrix, so that a product
-adds its bias; residual, bias and norm in one; attention in one.
+adds its bias; attention in one. (The runtime's one operator for sum and norm takes longer than the two.)
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import onnx
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig
 from cosyvoice_runtime.compiled.export import layers
-from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, Graph, Value
+from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, ONNX_TYPES, Graph, Value
+from cosyvoice_runtime.onnx_cpu.integer_product_graph import FUSED, IntegerProducts
 
 NAME = "flow_estimator_cpu"
+ROBUST = re.compile(r"mid\.|(down|up)\.blocks\.")
+"""Layers that lose little in 8 bits: all but the convolutions next to the mel and the noise."""
 CONV_TAPS = 3
 TAIL = CONV_TAPS - 1
 MOST_EXPONENT = 30.0
 """Above it mish is its argument, to float32."""
-FUSED = "com.microsoft"
-"""Operators of ONNX Runtime's own."""
+
+
+class EstimatorFormats(NamedTuple):
+    """
+    Attributes:
+        weights: of the matrices, ``float32`` or ``int8``.
+        pages: of keys and values that later calls read, ``float32`` or ``float16``.
+    """
+
+    weights: str = "float32"
+    pages: str = "float32"
 
 
 def tail_channels(config: EstimatorConfig) -> list[int]:
@@ -32,7 +46,9 @@ def tail_channels(config: EstimatorConfig) -> list[int]:
     return [config.in_channels, channels, channels, *mid, 2 * channels, channels, channels, channels]
 
 
-def estimator_graph(weights: Mapping[str, Array], config: EstimatorConfig, mel_bins: int) -> onnx.ModelProto:
+def estimator_graph(
+    weights: Mapping[str, Array], config: EstimatorConfig, mel_bins: int, formats: EstimatorFormats
+) -> onnx.ModelProto:
     """Velocity of new frames after frames done before.
 
     Inputs: ``x`` ``[B, T, mel]``; ``conditions`` ``[B, T, in - mel]``, all else that the network reads;
@@ -40,18 +56,28 @@ def estimator_graph(weights: Mapping[str, Array], config: EstimatorConfig, mel_b
     int64 ``[B, 2, 2]``, row and place of its last two frames, counted from the two before the new ones;
     ``tails`` ``[B, 2, N]``, those two; ``keys.0``, ``values.0`` and so on ``[B, H, S, D]``.
     Outputs: ``velocity`` ``[B, T, mel]``, ``new_tails`` ``[B, 2, N]``, and ``new`` ``[2A, B, T, H * D]``,
-    keys and values of the new frames by turns.
+    keys and values of the new frames by turns. Keys and values go in and out in the format of pages; the call
+    sees its own as later ones will.
 
     Args:
         weights: of the estimator, by their names in it.
+        formats: that of weights is of the layers that ``ROBUST`` names.
     """
-    return _EstimatorGraph(weights, config, mel_bins).build()
+    return _EstimatorGraph(weights, config, mel_bins, formats).build()
 
 
 class _EstimatorGraph:
-    def __init__(self, weights: Mapping[str, Array], config: EstimatorConfig, mel_bins: int) -> None:
-        self.config, self.mel_bins = config, mel_bins
+    def __init__(
+        self,
+        weights: Mapping[str, Array],
+        config: EstimatorConfig,
+        mel_bins: int,
+        formats: EstimatorFormats,
+    ) -> None:
+        self.config, self.mel_bins, self.formats = config, mel_bins, formats
+        self.page_type = ONNX_TYPES[formats.pages]
         self.graph = Graph(NAME, "float32", weights)
+        self._integers = IntegerProducts(self.graph)
         self.inner = config.num_heads * config.head_dim
         self.new: list[Value] = []
         self.new_tails: list[Value] = []
@@ -112,31 +138,24 @@ class _EstimatorGraph:
     def _transformer(self, name: str, x: Value) -> Value:
         graph = self.graph
         mixed = self._attention(name, layers.layer_norm(graph, f"{name}.norm_attention", x))
-        normed, x = self._added_and_normed(name, self._product(f"{name}.out", mixed), x)
+        x = x + self._linear(f"{name}.out", mixed)
+        normed = layers.layer_norm(graph, f"{name}.norm_feed_forward", x)
         widened = self._product(f"{name}.widen", normed)
         widened = graph.node("BiasGelu", widened, graph.weight(f"{name}.widen.bias"), domain=FUSED)
         return x + self._linear(f"{name}.narrow", widened)
-
-    def _added_and_normed(self, name: str, added: Value, x: Value) -> tuple[Value, Value]:
-        """Norm of the feed-forward over ``x + added + bias``, and that sum."""
-        graph, norm = self.graph, f"{name}.norm_feed_forward"
-        scale, shift, bias = (
-            graph.weight(parameter) for parameter in (f"{norm}.weight", f"{norm}.bias", f"{name}.out.bias")
-        )
-        normed, _, _, total = graph.node(
-            "SkipLayerNormalization", added, x, scale, shift, bias,
-            outputs=4, domain=FUSED, epsilon=layers.NORM_EPS,
-        )  # fmt: skip
-        return normed, total
 
     def _attention(self, name: str, x: Value) -> Value:
         graph, config, inner = self.graph, self.config, self.inner
         packed = self._by_row(self._product(f"{name}.qkv", x), 3 * inner)
         queries, keys, values = graph.node("Split", packed, outputs=3, axis=2, num_outputs=3)
         index = len(self.new) // 2
-        self.new += [keys, values]
+        rounded = [graph.cast(side, self.page_type) for side in (keys, values)]
+        self.new += rounded
+        keys, values = map(graph.wide, rounded)
         sizes = ("batch", config.num_heads, "past", config.head_dim)
-        past = [graph.input(f"{side}.{index}", FLOAT, sizes) for side in ("keys", "values")]
+        past = [
+            graph.wide(graph.input(f"{side}.{index}", self.page_type, sizes)) for side in ("keys", "values")
+        ]
         mixed, _, _ = graph.node(
             "MultiHeadAttention", queries, keys, values, None, None, self.bias, *past,
             outputs=3, domain=FUSED, num_heads=config.num_heads,
@@ -151,15 +170,22 @@ class _EstimatorGraph:
         return x * (part / (part + 2.0))
 
     def _linear(self, name: str, x: Value) -> Value:
-        graph, weights = self.graph, self.graph.weights
-        weight = graph.weight(f"{name}.weight", weights[f"{name}.weight"].T)
-        return graph.node("Gemm", x, weight, graph.weight(f"{name}.bias"))
+        bias = self.graph.weight(f"{name}.bias")
+        return (
+            self._integers.product(name, x) + bias if self._in_integers(name) else self._gemm(name, x, bias)
+        )
 
     def _product(self, name: str, x: Value) -> Value:
         """Without the layer's bias."""
-        return self.graph.node(
-            "Gemm", x, self.graph.weight(f"{name}.weight", self.graph.weights[f"{name}.weight"].T)
-        )
+        return self._integers.product(name, x) if self._in_integers(name) else self._gemm(name, x)
+
+    def _gemm(self, name: str, x: Value, *bias: Value) -> Value:
+        weight = self.graph.weight(f"{name}.weight", self.graph.weights[f"{name}.weight"].T)
+        result: Value = self.graph.node("Gemm", x, weight, *bias)
+        return result
+
+    def _in_integers(self, name: str) -> bool:
+        return self.formats.weights == "int8" and bool(ROBUST.match(name))
 
     def _flat(self, x: Value, channels: int) -> Value:
         """``[B, T, C]`` to ``[B * T, C]``."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.onnx_cpu.flow_call import EulerSteps, FlowCall
+from cosyvoice_runtime.onnx_cpu.flow_call import CallSteps, FlowCall
 from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
@@ -33,18 +33,20 @@ def recomputed(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> Floats:
         of_call, tokens, frames = call.encode(tokens, frames)
         conditions.append(of_call)
     mels = [call.noise() for call in calls]
+    velocities: list[Floats | None] = [None] * len(calls)
     for step in range(flow.num_steps):
         tails = empty.estimator[0]
         for place, call in enumerate(calls):
-            steps = EulerSteps(call, conditions[place])  # made anew: what they hold grows with the past
-            mels[place], tails = steps.take(mels[place], step, tails, place=0)
+            steps = CallSteps(call, conditions[place])  # made anew: what they hold grows with the past
+            before = velocities[place]
+            mels[place], velocities[place], tails = steps.take(mels[place], step, before, tails, place=0)
     return np.concatenate(mels, axis=1)[0]
 
 
 def _calls(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> list[FlowCall]:
     """Of the parts, over pages of their own, each with room for one step."""
     block = flow.config.encoder.chunk_tokens
-    pool = CpuPages(flow.config, 1, flow.tail_sizes, -(-span.count // block))
+    pool = CpuPages(flow.config, 1, flow.ports, -(-span.count // block))
     pages = pool.acquire(pool.num_pages) or []
     edges = [*range(0, len(pages), most_blocks), len(pages)]
     parts = _parts(span, most_blocks * block, flow.lookahead_tokens)

@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph, Shape, Value
+from cosyvoice_runtime.compiled.export.graph import FLOAT, UINT8, Graph, Shape, Value
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
 from cosyvoice_runtime.onnx_cpu.lm_files import (
@@ -37,7 +37,6 @@ Tensors = Mapping[str, Array]
 RUNTIME = "com.microsoft"
 """Domain of ONNX Runtime's own operators."""
 INT32: int = TensorProto.INT32
-UINT8: int = TensorProto.UINT8
 BLOCK = 32
 """Weights of a row that share a scale."""
 MIDDLE = 128

@@ -15,6 +15,7 @@ from cosyvoice_runtime.onnx_cpu import (
     hift_decoder_graph,
     hift_f0_graph,
 )
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.settings.token2wav import ONNX_GRAPHS
 from cosyvoice_runtime.sha256 import sha256_of
 
@@ -42,7 +43,7 @@ def graph_path(directory: Path, name: str) -> Path:
     return directory / f"{name}.onnx"
 
 
-def wanted_manifest(checkpoint_dir: Path) -> Manifest:
+def wanted_manifest(checkpoint_dir: Path, formats: EstimatorFormats) -> Manifest:
     """What the graphs of this checkpoint are made from. They fit every machine.
 
     Raises:
@@ -53,10 +54,11 @@ def wanted_manifest(checkpoint_dir: Path) -> Manifest:
     return Manifest(
         sources={path.name: sha256_of(path) for path in paths},
         tools=own_code(WRITERS),
+        options={"weight_format": formats.weights, "page_format": formats.pages},
     )
 
 
-def require_wave(checkpoint_dir: Path, backend_dir: Path) -> Path:
+def require_wave(checkpoint_dir: Path, backend_dir: Path, formats: EstimatorFormats) -> Path:
     """The directory of the graphs, if they are those that would be written now, and undamaged.
 
     Raises:
@@ -64,7 +66,7 @@ def require_wave(checkpoint_dir: Path, backend_dir: Path) -> Path:
         CheckpointError: the checkpoint is incomplete.
     """
     directory = wave_directory(backend_dir)
-    reasons = why_not_usable(directory, wanted_manifest(checkpoint_dir))
+    reasons = why_not_usable(directory, wanted_manifest(checkpoint_dir, formats))
     if reasons:
         raise EngineFileError(
             f"token2wav in {directory} can't be used: {'; '.join(reasons)}; stage 1 makes it"

@@ -34,6 +34,7 @@ from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
 from cosyvoice_runtime.wave.any_token2wav import MORE_THAN_ANY
 from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.solvers import EULER
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
@@ -164,6 +165,7 @@ class ChunkedToken2Wav:
         devices: Devices,
         precision: Precision,
         ode_steps: int = NUM_STEPS,
+        solver: str = EULER,
     ) -> ChunkedToken2Wav:
         """
         Raises:
@@ -171,7 +173,7 @@ class ChunkedToken2Wav:
         """
         tensors = load_tensors(layout, "flow", config)
         flow = RegulatedFlow.from_tensors(
-            config.regulated_flow, tensors, devices.flow, precision.flow, ode_steps
+            config.regulated_flow, tensors, devices.flow, precision.flow, ode_steps, solver
         )
         tensors = load_tensors(layout, "hift", config)
         return cls(flow, HiFT.from_tensors(config.vocoder, tensors, devices.vocoder, precision.vocoder))

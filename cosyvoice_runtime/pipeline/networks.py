@@ -15,6 +15,7 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.wave.solvers import EULER
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +69,8 @@ class Placing:
         weight_format: of the speech LM on ONNX Runtime, ``float32`` or ``int8``.
         exported: directory where the graphs of ONNX Runtime are kept; a folder for each checkpoint.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
-        ode_steps: Euler steps of the flow.
+        ode_steps: of the flow.
+        solver: of the flow, one of :data:`~cosyvoice_runtime.wave.solvers.SOLVERS`.
 
     Raises:
         InvalidInput: an unknown runtime, one that is not installed, or a device that it does not have.
@@ -84,6 +86,7 @@ class Placing:
     exported: Path = EXPORTED
     lookahead_frames: int | None = None
     ode_steps: int = NUM_STEPS
+    solver: str = EULER
 
     def __post_init__(self) -> None:
         require_runtime(self.runtime)
@@ -125,13 +128,16 @@ def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks
     tensors = load_tensors(layout, "llm", config)
     lm = load_speech_lm(config.speech_lm, tensors, device, placing.lm_dtype or float32)
     precision = Precision(placing.flow_dtype or float32, placing.vocoder_dtype or float32)
-    token2wav = load_token2wav(layout, config, device, precision, placing.ode_steps, placing.lookahead_frames)
+    token2wav = load_token2wav(
+        layout, config, device, precision, placing.ode_steps, placing.lookahead_frames, placing.solver
+    )
     return Networks(lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions), token2wav)
 
 
 def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
     """With graphs that are written when they are not there yet, or older than the checkpoint or the code."""
     from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
+    from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
     from cosyvoice_runtime.onnx_cpu.lm import OnnxSpeechLM, open_batch
     from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
     from cosyvoice_runtime.onnx_cpu.lm_files import LmFiles
@@ -144,11 +150,11 @@ def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> N
     lm_folder = folder / f"speech_lm-{placing.weight_format}"
     for reason in (
         *export_lm(layout.directory, lm_folder, placing.weight_format),
-        *export_wave(layout.directory, folder),
+        *export_wave(layout.directory, folder, EstimatorFormats()),
     ):
         logger.info("%s: made because: %s", folder, reason)
     lm = OnnxSpeechLM(config.speech_lm, LmFiles(lm_folder), threads)
-    flow = OnnxFlow(config.flow, wave_directory(folder), placing.ode_steps, threads)
+    flow = OnnxFlow(config.flow, wave_directory(folder), placing.ode_steps, threads, placing.solver)
     vocoder = OnnxVocoder(config.vocoder, wave_directory(folder), threads)
     token2wav = Token2Wav(OnnxFlowStream(flow, FLOW_PAGES), vocoder, placing.lookahead_frames)
     return Networks(lm, lambda positions: open_batch(lm, 1, positions), token2wav)

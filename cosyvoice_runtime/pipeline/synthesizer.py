@@ -33,6 +33,7 @@ from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_to
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
+from cosyvoice_runtime.wave.solvers import EULER
 
 if TYPE_CHECKING:
     import torch
@@ -84,6 +85,7 @@ class Synthesizer:
         lookahead_frames: int | None = None,
         first_hop: int | None = None,
         ode_steps: int = NUM_STEPS,
+        solver: str = EULER,
         runtime: str = "torch",
         weight_format: str = "float32",
         exported: Path = EXPORTED,
@@ -98,7 +100,8 @@ class Synthesizer:
             lookahead_frames: mel frames the vocoder waits for; None is its default.
             first_hop: cut the voice's prompt so that this many tokens give the first chunk; None leaves the
                 prompt whole (:func:`~cosyvoice_runtime.pipeline.flow_prompt.cut_prompt`).
-            ode_steps: Euler steps of the flow.
+            ode_steps: of the flow.
+            solver: of the flow, ``euler`` as published or ``adams_bashforth``, which needs fewer steps.
             runtime: ``torch``, or ``onnx``: ONNX Runtime and numpy, on a CPU, of CosyVoice2.
             weight_format: of the speech LM with runtime ``onnx``: ``float32`` or ``int8``.
             exported: where the graphs of runtime ``onnx`` are kept; they are written at the first start.
@@ -115,7 +118,7 @@ class Synthesizer:
         family = layout.family
         placing = Placing(
             runtime, device, lm_dtype, flow_dtype, vocoder_dtype, threads, weight_format, exported,
-            lookahead_frames, ode_steps,
+            lookahead_frames, ode_steps, solver,
         )  # fmt: skip
         tokenizer = read_tokenizer(layout)
         words = Lexicon.read(lexicon, family.special_tokens) if lexicon else None

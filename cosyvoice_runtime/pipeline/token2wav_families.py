@@ -18,6 +18,7 @@ from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav, Devic
 from cosyvoice_runtime.pipeline.networks import FLOW_PAGES
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.wave.solvers import EULER
 from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 Device = torch.device | str
@@ -30,11 +31,13 @@ def load_token2wav(
     precision: Precision,
     ode_steps: int = NUM_STEPS,
     lookahead_frames: int | None = None,
+    solver: str = EULER,
 ) -> AnyToken2Wav:
     """Flow and vocoder of a checkpoint.
 
     Args:
-        ode_steps: Euler steps of the flow.
+        ode_steps: of the flow.
+        solver: of the flow, one of :data:`~cosyvoice_runtime.wave.solvers.SOLVERS`.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
 
     Raises:
@@ -42,7 +45,7 @@ def load_token2wav(
         InvalidInput: ``lookahead_frames`` where the vocoder waits for none.
     """
     load = _LOADERS[type(config.flow)]
-    return load(layout, config, device, precision, ode_steps, lookahead_frames)
+    return load(layout, config, device, precision, ode_steps, lookahead_frames, solver)
 
 
 def _streamed(
@@ -52,9 +55,10 @@ def _streamed(
     precision: Precision,
     steps: int,
     lookahead_frames: int | None,
+    solver: str,
 ) -> AnyToken2Wav:
     tensors = load_tensors(layout, "flow", config)
-    flow = Flow.from_tensors(config.flow, tensors, device, precision.flow, steps)
+    flow = Flow.from_tensors(config.flow, tensors, device, precision.flow, steps, solver=solver)
     tensors = load_tensors(layout, "hift", config)
     vocoder = HiFT.from_tensors(config.vocoder, tensors, device, precision.vocoder)
     return Token2Wav(FlowStream(flow, FLOW_PAGES), HiFTStream(vocoder), lookahead_frames)
@@ -67,9 +71,10 @@ def _chunked(
     precision: Precision,
     steps: int,
     lookahead_frames: int | None,
+    solver: str,
 ) -> AnyToken2Wav:
     require_own_schedule("lookahead_frames", lookahead_frames)
-    return ChunkedToken2Wav.from_checkpoint(layout, config, Devices(device, device), precision, steps)
+    return ChunkedToken2Wav.from_checkpoint(layout, config, Devices(device, device), precision, steps, solver)
 
 
 def require_own_schedule(field: str, lookahead: int | None) -> None:

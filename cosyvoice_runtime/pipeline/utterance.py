@@ -10,6 +10,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
 
+import numpy as np
+
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, StageError
@@ -86,6 +88,8 @@ class HopPolicy:
             needs no more than ``min_first_tokens``; None for none.
         fixed_chunks: whether an utterance sounds different with other chunks. They then begin after the
             prompt.
+        early_blocks: of a first chunk that ends one block after another that holds new tokens, or needs
+            them, that one is computed while the speech LM goes on.
 
     Raises:
         InvalidInput: prompts are to be cut where chunks don't depend on them.
@@ -99,6 +103,7 @@ class HopPolicy:
     token_rate: int
     cut_from_tokens: int | None = None
     fixed_chunks: bool = False
+    early_blocks: bool = False
 
     def __post_init__(self) -> None:
         if self.cut_from_tokens is not None and self.fixed_chunks:
@@ -116,6 +121,7 @@ class HopPolicy:
             token_rate=flow.token_rate,
             cut_from_tokens=_cut_from_tokens(flow, settings.cut_prompts),
             fixed_chunks=flow.fixed_chunks,
+            early_blocks=settings.early_blocks == "true" and not flow.fixed_chunks,
         )
 
     def of_request(self, request: SpeechRequest) -> HopPolicy:
@@ -125,7 +131,7 @@ class HopPolicy:
         """
         if self.fixed_chunks and (request.speed != 1.0 or not request.streaming):
             return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
-        return self
+        return dataclasses.replace(self, early_blocks=self.early_blocks and request.streaming)
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None is not yet.
@@ -148,6 +154,15 @@ class HopPolicy:
     def first_tokens(self, prompt_tokens: int) -> int:
         """New tokens that the first chunk needs."""
         return self._boundary_after(prompt_tokens, self.min_first_tokens) + self.lookahead_tokens
+
+    def early_tokens(self, prompt_tokens: int) -> int:
+        """New tokens that the first chunk's early block needs; 0 where there is none.
+
+        Blocks that need none are the voice's own.
+        """
+        tokens = self.first_tokens(prompt_tokens) - self.block_tokens
+        begun = prompt_tokens + tokens > self.lookahead_tokens
+        return max(tokens, 0) if self.early_blocks and begun else 0
 
     def _fewest(self, previous_end: int, cushion_s: float) -> int:
         """Tokens of the next chunk, up to a block's end: half of what the client can play meanwhile."""
@@ -312,6 +327,8 @@ class SegmentSpeech:
         self._id = uuid.uuid4().hex
         self._passed_on = 0
         self._chunk_end = 0
+        self._early_tokens = hop.early_tokens(self._prompt_tokens)
+        self._early: list[Floats] = []
         self._open = False
 
     async def chunks(
@@ -322,10 +339,13 @@ class SegmentSpeech:
             async with TokenFeed(self._tokens(prompt, sampling, pieces)) as feed:
                 while feed.finish_reason is None:
                     await feed.more()
+                    if self._is_early(len(feed.tokens)):
+                        self._early.append(await self._wave(feed.tokens, self._early_tokens))
                     while self._next_chunk(len(feed.tokens)):
                         end = self._chunk_end + self._hop.lookahead_tokens
-                        yield await self._wave(feed.tokens, end), None
-                yield await self._wave(feed.tokens, len(feed.tokens), last=True), feed.finish_reason
+                        yield self._with_early(await self._wave(feed.tokens, end)), None
+                samples = await self._wave(feed.tokens, len(feed.tokens), last=True)
+                yield self._with_early(samples), feed.finish_reason
         finally:
             if pieces is not None:
                 pieces.leave()
@@ -335,10 +355,21 @@ class SegmentSpeech:
     def _tokens(
         self, prompt: Prompt, sampling: SamplingOptions, pieces: TextPieces | None
     ) -> AsyncGenerator[TokenGroup, None]:
-        first_tokens = self._hop.first_tokens(self._prompt_tokens)
+        first_tokens = self._early_tokens or self._hop.first_tokens(self._prompt_tokens)
         if pieces is None:
             return self._stages.generate(prompt, sampling, self._id, first_tokens)
         return self._stages.generate_from_pieces(prompt, pieces, sampling, self._id, first_tokens)
+
+    def _is_early(self, received: int) -> bool:
+        """Whether the early block can be computed before the rest of the first chunk is there."""
+        whole = self._hop.first_tokens(self._prompt_tokens)
+        return not self._passed_on and 0 < self._early_tokens <= received < whole
+
+    def _with_early(self, samples: Floats) -> Floats:
+        """After what the early block made audible."""
+        whole = np.concatenate([*self._early, samples]) if self._early else samples
+        self._early = []
+        return whole
 
     def _next_chunk(self, received: int) -> bool:
         """Whether another chunk can and should go out now, up to ``_chunk_end``."""

@@ -171,14 +171,18 @@ def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> Cosy
     """How speech begins.
 
     A GPU has the next chunk ready sooner than a short first one is heard, and a listener who waits for 50 ms
-    should not wait for a grammar of 300. Where memory is short, grammars are read when they are needed.
+    should not wait for a grammar of 300. Where memory is short, grammars are read when they are needed. A CPU
+    takes longer for a block of the flow than for a turn's other costs, so blocks come one by one.
     """
     on_gpu = all(gpu_number(device) is not None for device in token2wav.devices)
     first_hop = cosyvoice2.first_hop_tokens or (GPU_FIRST_HOP if on_gpu else cosyvoice2.first_hop)
     at_start = cosyvoice2.grammars_at_start
     if at_start == AUTO:
         at_start = "true" if on_gpu else "false"
-    return cosyvoice2.replace(first_hop_tokens=first_hop, grammars_at_start=at_start)
+    early = cosyvoice2.early_blocks
+    if early == AUTO:
+        early = "false" if on_gpu else "true"
+    return cosyvoice2.replace(first_hop_tokens=first_hop, grammars_at_start=at_start, early_blocks=early)
 
 
 def _on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:

@@ -10,6 +10,7 @@ from cosyvoice_runtime.checkpoint.config import EncoderConfig, EstimatorConfig, 
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
 from cosyvoice_runtime.flow.flow import CompiledFlow, Flow, FlowNetwork
 from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.wave.solvers import EULER
 from prompts import prompt_of_tensors
 
 CONFIG = FlowConfig(
@@ -44,13 +45,14 @@ def random_flow(
     num_steps: int = 4,
     compiled: CompiledFlow | None = None,
     config: FlowConfig = CONFIG,
+    solver: str = EULER,
 ) -> Flow:
     torch.manual_seed(3)
     network = FlowNetwork(config).to(dtype).eval().requires_grad_(False)
     for parameter in network.parameters():
         if parameter.dim() > 1:
             parameter *= 1.5
-    return Flow(config, network, num_steps, compiled)
+    return Flow(config, network, num_steps, compiled, solver)
 
 
 def random_prompt(length: int, seed: int) -> FlowPrompt:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from wave_client import Client, chunk_inputs, prompt_inputs, random_prompt, random_tokens, speak
 
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
@@ -23,7 +24,7 @@ TOLERANCE = 2e-3
 @pytest.fixture(scope="module")
 def server(serve, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("networks")
-    export_wave(tiny_checkpoint, directory)
+    export_wave(tiny_checkpoint, directory, EstimatorFormats())
     with serve([MODEL], **{"token2wav.backend": "auto", "token2wav.backend_dir": directory}) as server:
         yield server
 

@@ -19,22 +19,31 @@ from cosyvoice_runtime.onnx_cpu import (
     hift_f0_graph,
 )
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
 from cosyvoice_runtime.vocoder import HiFT
+from cosyvoice_runtime.wave.solvers import EULER
 from cosyvoice_runtime.wave.stored_arrays import within
 from module_weights import weights_of
 
+FLOAT32 = EstimatorFormats()
 
-def flows(directory: Path, num_steps: int = 4) -> tuple[Flow, OnnxFlow]:
+
+def flows(
+    directory: Path, num_steps: int = 4, formats: EstimatorFormats = FLOAT32, solver: str = EULER
+) -> tuple[Flow, OnnxFlow]:
     """The same weights on torch and on ONNX Runtime."""
-    flow = random_flow(num_steps=num_steps)
+    flow = random_flow(num_steps=num_steps, solver=solver)
     weights = weights_of(flow.network)
     estimator = within(weights, "estimator.")
     write(directory, flow_encoder_graph.encoder_graph(weights, CONFIG))
-    write(directory, flow_estimator_graph.estimator_graph(estimator, CONFIG.unet, CONFIG.mel_bins))
+    write(
+        directory,
+        flow_estimator_graph.estimator_graph(estimator, CONFIG.unet, CONFIG.mel_bins, formats),
+    )
     write(directory, flow_times_graph.times_graph(estimator, CONFIG.unet))
-    return flow, OnnxFlow(CONFIG, directory, num_steps, threads=1)
+    return flow, OnnxFlow(CONFIG, directory, num_steps, 1, solver)
 
 
 def vocoders(directory: Path, config: VocoderConfig) -> tuple[HiFT, OnnxVocoder]:

@@ -13,10 +13,14 @@ from streams import UTTERANCES, pieces_of, spoken
 
 from cosyvoice_runtime.flow.estimator import _accumulated, time_steps
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.onnx_cpu.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStream, accumulated_times
+from cosyvoice_runtime.onnx_cpu.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStream
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
+from cosyvoice_runtime.onnx_cpu.solver import accumulated_times
+from cosyvoice_runtime.wave.solvers import ADAMS_BASHFORTH
 from examples import examples
 
 TOLERANCE = 1e-4
+HALF_TOLERANCE = 5e-4
 Both = tuple[Flow, OnnxFlow]
 
 
@@ -25,10 +29,106 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     return flows(tmp_path_factory.mktemp("flow"))
 
 
-def assert_mels_of_torch(flow: Flow, prompts, tokens, mels) -> None:
+@pytest.fixture(scope="module")
+def both_with_half_pages(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    return flows(tmp_path_factory.mktemp("flow-half"), formats=EstimatorFormats(pages="float16"))
+
+
+@pytest.fixture(scope="module")
+def both_in_8_bits(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    return flows(tmp_path_factory.mktemp("flow-int8"), formats=EstimatorFormats(weights="int8"))
+
+
+def assert_mels_of_torch(flow: Flow, prompts, tokens, mels, tolerance: float = TOLERANCE) -> None:
     for prompt, row, mel in zip(prompts, tokens, mels, strict=True):
         [expected] = flow.generate([prompt], [row])
-        np.testing.assert_allclose(mel, expected.numpy(), atol=TOLERANCE, rtol=0)
+        np.testing.assert_allclose(mel, expected.numpy(), atol=tolerance, rtol=0)
+
+
+def test_a_call_sees_of_its_own_blocks_what_later_calls_see(both_with_half_pages):
+    """What is rounded for the pages is rounded before attention: otherwise the cut would be heard."""
+    _, flow = both_with_half_pages
+    session, random = flow.estimator, np.random.default_rng(0)
+    frames = CONFIG.blockwise.chunk_frames
+    shapes = {port.name: port.shape for port in session.get_inputs()}
+    past = {name: shape for name, shape in shapes.items() if name.startswith(("keys", "values"))}
+    x = random.standard_normal((1, 2 * frames, CONFIG.mel_bins)).astype(np.float32)
+    conditions = random.standard_normal((1, 2 * frames, shapes["conditions"][2])).astype(np.float32)
+
+    def run(own: slice, tails, held):
+        count, before = len(range(2 * frames)[own]), held["keys.0"].shape[2]
+        keys = np.arange(before + count)
+        hidden = keys // frames > (before + np.arange(count)[:, None]) // frames
+        inputs = {
+            "x": x[:, own],
+            "conditions": conditions[:, own],
+            "time_biases": flow.time_biases[0],
+            "bias": np.where(hidden, np.float32(-30000), np.float32(0))[None, None],
+            "last": np.array([[[0, count], [0, count + 1]]]),
+            "tails": tails,
+        }
+        return session.run(None, inputs | held)
+
+    none = {name: np.zeros((1, shape[1], 0, shape[3]), np.float16) for name, shape in past.items()}
+    start = np.zeros((1, *shapes["tails"][1:]), np.float32)
+    whole, _, of_whole = run(slice(None), start, none)
+    first, tails, new = run(slice(frames), start, none)
+    by_head = {
+        name: new[2 * int(name.split(".")[1]) + name.startswith("values")]
+        .reshape(1, frames, shape[1], shape[3])
+        .swapaxes(1, 2)
+        for name, shape in past.items()
+    }
+    second, _, of_second = run(slice(frames, None), tails, by_head)
+    assert new.dtype == np.float16
+    np.testing.assert_array_equal(np.concatenate([new, of_second], axis=2), of_whole)
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=3e-6, rtol=0)
+
+
+def test_adams_bashforth_gives_torchs_mel_from_pages_and_without(tmp_path):
+    flow, onnx_flow = flows(tmp_path, solver=ADAMS_BASHFORTH)
+    prompts = [random_prompt(31, seed) for seed in range(3)]
+    tokens = [random_tokens(length, length) for length in (20, 60, 83)]
+    for pages in (60, 3):
+        stream = OnnxFlowStream(onnx_flow, num_pages=pages)
+        mels = spoken(stream, prompts, [pieces_of(row, [10, 40]) for row in tokens])
+        assert bool(stream.recomputing) == (pages == 3)
+        assert_mels_of_torch(flow, prompts, tokens, mels)
+    with pytest.raises(AssertionError, match="Not equal"):
+        assert_mels_of_torch(flows(tmp_path)[0], prompts, tokens, mels)
+
+
+def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(both, both_with_half_pages):
+    flow, onnx_flow = both_with_half_pages
+    streams = OnnxFlowStream(both[1], num_pages=60), OnnxFlowStream(onnx_flow, num_pages=60)
+    assert streams[1].pool.estimator.nbytes == streams[0].pool.estimator.nbytes / 2
+    saved = (streams[0].pool.estimator.nbytes - streams[1].pool.estimator.nbytes) / len(
+        streams[0].pool.estimator
+    )
+    assert streams[1].pool.page_bytes == streams[0].pool.page_bytes - saved
+    prompts = [random_prompt(31, seed) for seed in range(3)]
+    tokens = [random_tokens(length, length) for length in (20, 60, 83)]
+    mels = [spoken(stream, prompts, [pieces_of(row, [10, 40]) for row in tokens]) for stream in streams]
+    assert_mels_of_torch(flow, prompts, tokens, mels[1], HALF_TOLERANCE)
+    for exact, rounded in zip(*mels, strict=True):
+        assert 1e-7 < np.abs(exact - rounded).mean() < 3e-5
+
+
+def test_in_8_bits_mels_are_near_torchs_and_near_those_of_another_cut(both_in_8_bits):
+    flow, onnx_flow = both_in_8_bits
+    prompts = [random_prompt(31, seed) for seed in range(3)]
+    tokens = [random_tokens(length, length) for length in (20, 60, 83)]
+    whole = [
+        spoken(OnnxFlowStream(onnx_flow, 60), [a], [[b]])[0] for a, b in zip(prompts, tokens, strict=True)
+    ]
+    queues = [pieces_of(row, [10, 40]) for row in tokens]
+    cut = spoken(OnnxFlowStream(onnx_flow, num_pages=60), prompts, queues)
+    for mel, own in zip(cut, whole, strict=True):
+        np.testing.assert_allclose(mel, own, atol=0.1, rtol=0)
+        assert np.abs(mel - own).mean() < 0.01
+    assert_mels_of_torch(flow, prompts, tokens, whole, tolerance=0.1)
+    with pytest.raises(AssertionError, match="Not equal"):
+        assert_mels_of_torch(flow, prompts, tokens, whole)
 
 
 @settings(max_examples=examples(10, fresh=40))

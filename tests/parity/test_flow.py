@@ -9,7 +9,7 @@ import torch
 from goldens import Case, cases, config, tensors
 
 from cosyvoice_runtime.flow.encoder import relative_positions
-from cosyvoice_runtime.flow.estimator import Conditions, EulerSolver, start_noise, time_steps
+from cosyvoice_runtime.flow.estimator import Conditions, FlowSolver, start_noise, time_steps
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import NoPast, visible_keys
 from cosyvoice_runtime.flow.stream import FlowStream
@@ -87,7 +87,7 @@ def test_estimator(case, compare):
 def test_solver(case, compare):
     settings = config().flow
     steps, frames = case.settings["n_timesteps"], case["mu"].shape[2]
-    solver = EulerSolver(flow().network.estimator, settings.cfg_rate, steps)
+    solver = FlowSolver(flow().network.estimator, settings.cfg_rate, steps)
     compare("t_span", time_steps(steps), case["t_span"], 1e-6)
     compare("step_t", solver.times, case["step_t"], 1e-6)
     noise = start_noise(settings.mel_bins)[None, :frames]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,6 +33,17 @@ def test_first_chunk_goes_out_at_the_first_boundary_that_is_far_enough(prompt):
     assert POLICY.first_tokens(prompt) == needed
     first = needed - POLICY.lookahead_tokens
     assert POLICY.min_first_tokens <= first < POLICY.min_first_tokens + 25
+
+
+@given(prompts)
+def test_early_block_is_the_one_before_the_first_chunks_last_where_it_needs_new_tokens(prompt):
+    hop = dataclasses.replace(POLICY, early_blocks=True)
+    first, early = hop.first_tokens(prompt), hop.early_tokens(prompt)
+    of_voice = max(prompt - hop.lookahead_tokens, 0) // 25
+    blocks = (prompt + first - hop.lookahead_tokens) // 25 - of_voice
+    assert early == (first - 25 if blocks == 2 else 0)
+    assert blocks <= 2
+    assert POLICY.early_tokens(prompt) == 0
 
 
 @pytest.mark.parametrize(

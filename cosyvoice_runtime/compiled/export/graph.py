@@ -22,11 +22,14 @@ IR_VERSION = 9
 FLOAT: int = TensorProto.FLOAT
 HALF: int = TensorProto.FLOAT16
 INT64: int = TensorProto.INT64
+INT8: int = TensorProto.INT8
+UINT8: int = TensorProto.UINT8
 BOOL: int = TensorProto.BOOL
 DOUBLE: int = TensorProto.DOUBLE
 ONNX_TYPES = {"float32": FLOAT, "float16": HALF, "float64": DOUBLE}
 NUMPY_TYPES: dict[int, type[np.generic]] = {
-    FLOAT: np.float32, HALF: np.float16, DOUBLE: np.float64, INT64: np.int64, BOOL: np.bool_,
+    FLOAT: np.float32, HALF: np.float16, DOUBLE: np.float64, INT64: np.int64, INT8: np.int8,
+    UINT8: np.uint8, BOOL: np.bool_,
 }  # fmt: skip
 Shape = Sequence[int | str]
 """Sizes; a name stands for a size that is free."""

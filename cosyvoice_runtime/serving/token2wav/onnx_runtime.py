@@ -6,6 +6,7 @@ import logging
 
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_files import require_wave
 from cosyvoice_runtime.serving.token2wav.memory import host_room, page_count
@@ -36,10 +37,15 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
 
 def _networks(settings: Token2WavSettings) -> tuple[OnnxFlow, OnnxVocoder]:
     config = load_config(settings.checkpoint_dir)
-    directory = require_wave(settings.checkpoint_dir, settings.backend_dir)
-    flow = OnnxFlow(config.flow, directory, settings.ode_steps, settings.threads)
+    formats = EstimatorFormats(settings.weight_format, settings.page_format)
+    directory = require_wave(settings.checkpoint_dir, settings.backend_dir, formats)
+    flow = OnnxFlow(config.flow, directory, settings.ode_steps, settings.threads, settings.solver)
     vocoder = OnnxVocoder(config.vocoder, directory, settings.threads)
-    logger.info("backend onnx: flow and vocoder on ONNX Runtime, %d threads each", settings.threads)
+    logger.info(
+        "backend onnx: flow (weights %s, pages %s) and vocoder on ONNX Runtime, %d threads each",
+        *formats,
+        settings.threads,
+    )
     return flow, vocoder
 
 

@@ -46,7 +46,7 @@ def turn_rows(flow: Flow, settings: Token2WavSettings) -> int:
 
 
 def _plain_alone(flow: Flow) -> bool:
-    return solver_obstacle(flow.device, flow.dtype, flow.config.blockwise) is not None
+    return solver_obstacle(flow.device, flow.dtype, flow.config.blockwise, flow.solver.name) is not None
 
 
 def room(device: torch.device, share: float, reserve_gib: float = 0.0, work_bytes: int = WORK_BYTES) -> int:

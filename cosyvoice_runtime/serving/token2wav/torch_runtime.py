@@ -139,6 +139,7 @@ def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuPa
         Devices(settings.device, vocoder_device),
         Precision(dtype, dtype),
         settings.ode_steps,
+        settings.solver,
     )
     logger.info("backend torch: whole chunks, one after another; every kernel is launched")
     return Opened(token2wav, 1, token2wav.regulated.device, turns_at_once=1)
@@ -162,8 +163,9 @@ def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
     eager = EagerCalls()
     engines = _open_engines(settings, config, eager)
     flow = Flow.from_tensors(
-        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, engines
-    )
+        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, engines,
+        settings.solver,
+    )  # fmt: skip
     flow.wait_for(settings.flow_lookahead)
     decoder = None if engines is None else engines.decoding()
     [on] = settings.vocoder_devices
@@ -237,7 +239,7 @@ def first_turns(
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings, part: GpuPart | None) -> PagedSolver | None:
     """None where the plain modules take the steps."""
-    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise)
+    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise, flow.solver.name)
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
         return None
     # defines Triton kernels, which only the CUDA build of torch brings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 from cosyvoice_runtime.serving.token2wav import onnx_runtime, torch_runtime
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
@@ -26,7 +27,7 @@ def settings(request, torch_settings, tmp_path_factory) -> Token2WavSettings:
     if request.param == "torch":
         return torch_settings
     directory = tmp_path_factory.mktemp("networks")
-    export_wave(torch_settings.checkpoint_dir, directory)
+    export_wave(torch_settings.checkpoint_dir, directory, EstimatorFormats())
     return torch_settings.replace(backend="onnx", backend_dir=directory)
 
 

@@ -40,7 +40,12 @@ def test_gpu_gives_a_share_of_its_memory_unless_others_need_it(
 def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(device: torch.device, obstacle: str | None = None, **settings: object) -> int:
         monkeypatch.setattr(torch_memory, "solver_obstacle", lambda *_: obstacle)
-        flow = SimpleNamespace(device=device, dtype=torch.float16, config=SimpleNamespace(blockwise=None))
+        flow = SimpleNamespace(
+            device=device,
+            dtype=torch.float16,
+            config=SimpleNamespace(blockwise=None),
+            solver=SimpleNamespace(name="euler"),
+        )
         return torch_memory.turn_rows(flow, Token2WavSettings(device="cuda", backend="torch", **settings))
 
     gpu(monkeypatch, 22, 24)
