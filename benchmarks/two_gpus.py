@@ -41,7 +41,7 @@ from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.token2wav.load import open_runtime, start_scheduler
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter
-from cosyvoice_runtime.serving.token2wav.service import WaveMetrics
+from cosyvoice_runtime.serving.token2wav.usage import WaveMetrics
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.voice import Voice
 from measuring.figures import spread

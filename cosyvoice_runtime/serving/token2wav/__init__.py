@@ -3,7 +3,8 @@
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors, WaveChunk
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
-from cosyvoice_runtime.serving.token2wav.service import Usage, WaveOutcome, WaveService
+from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
+from cosyvoice_runtime.serving.token2wav.usage import Usage
 from cosyvoice_runtime.serving.token2wav.utterances import VoiceCache
 
 __all__ = [

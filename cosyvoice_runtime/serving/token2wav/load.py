@@ -12,7 +12,8 @@ from cosyvoice_runtime.serving.served_family import require_backend
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
-from cosyvoice_runtime.serving.token2wav.service import WaveMetrics, WaveService
+from cosyvoice_runtime.serving.token2wav.service import WaveService
+from cosyvoice_runtime.serving.token2wav.usage import WaveMetrics
 from cosyvoice_runtime.serving.token2wav.utterances import VoiceCache
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.settings.model import gpu_number

@@ -48,7 +48,7 @@ class WaveScheduler:
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         unit_tokens: at whose multiples a chunk may be cut.
         on_waiting: told the number of chunks that wait, whenever it has changed.
-        on_turn: told the seconds that a turn took.
+        on_turn: told the seconds that a turn took, and whether it was beside others.
         on_gpu: many short rows cost little more than a few.
         at_work: context that the thread which launches works in.
         turns_at_once: turns that may be under way, for a GPU that computes them by itself one after another.
@@ -66,7 +66,7 @@ class WaveScheduler:
         turn_s: float,
         unit_tokens: int,
         on_waiting: Callable[[int], None] = lambda _: None,
-        on_turn: Callable[[float], None] = lambda _: None,
+        on_turn: Callable[[float, bool], None] = lambda *_: None,
         on_gpu: bool = False,
         at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
         turns_at_once: int = 1,
@@ -289,7 +289,7 @@ class WaveScheduler:
         with self._wake:
             took_s = lane.end(turn, self._on_gpu, self._clock())
             self._wake.notify()
-        self._on_turn(took_s)
+        self._on_turn(took_s, lane.beside)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:

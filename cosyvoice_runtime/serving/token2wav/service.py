@@ -6,8 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -16,96 +15,13 @@ import numpy.typing as npt
 
 from cosyvoice_runtime.cuda_errors import is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError
-from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
+from cosyvoice_runtime.serving.token2wav.usage import Usage
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances, VoiceCache
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Usage:
-    """
-    Attributes:
-        utterances: in progress.
-        voices: known by key.
-        voice_pages: pages held by voices; what remains when no utterance is in progress.
-        pages_in_use: pages held by voices and utterances.
-        pages: all there are.
-        recomputes: utterances so far that found no free page and recompute their earlier chunks.
-        flow_calls: calls of the flow so far.
-        eager_calls: calls of the flow and of TensorRT engines so far that no CUDA graph held, where there
-            are graphs.
-        batches: calls of the networks so far, by number of utterances.
-        voice_hits: utterances so far whose voice had been computed before.
-        voice_misses: utterances so far whose voice had not.
-    """
-
-    utterances: int
-    voices: int
-    voice_pages: int
-    pages_in_use: int
-    pages: int
-    recomputes: int
-    flow_calls: int
-    eager_calls: int
-    batches: Mapping[int, int]
-    voice_hits: int
-    voice_misses: int
-
-
-ROWS = (*range(1, 9), 12, 16, 24, 32, 48, 64)
-TURN_S = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
-"""Bounds of the histograms."""
-
-
-class WaveMetrics:
-    """
-    Args:
-        device: label of all of them.
-    """
-
-    def __init__(self, metrics: Metrics, device: str) -> None:
-        gauge = partial(metrics.gauge, device=device)
-        counter = partial(metrics.counter, device=device)
-        lookups = "cosyvoice_token2wav_voice_lookups_total", "Utterances by whether their voice was computed."
-        self._shown = {
-            "utterances": gauge("cosyvoice_token2wav_utterances", "Utterances in progress."),
-            "voices": gauge("cosyvoice_token2wav_voices", "Voices in memory."),
-            "voice_pages": gauge("cosyvoice_token2wav_voice_pages", "Flow pages that voices hold."),
-            "pages_in_use": gauge("cosyvoice_token2wav_pages_in_use", "Flow pages in use."),
-            "pages": gauge("cosyvoice_token2wav_pages", "Flow pages there are."),
-            "recomputes": counter("cosyvoice_token2wav_recomputes_total", "Utterances without a free page."),
-            "flow_calls": counter("cosyvoice_token2wav_flow_calls_total", "Calls of the flow."),
-            "eager_calls": counter("cosyvoice_token2wav_eager_calls_total", "Calls that no CUDA graph held."),
-            "voice_hits": counter(*lookups, result="hit"),
-            "voice_misses": counter(*lookups, result="miss"),
-        }
-        self._waiting = gauge("cosyvoice_token2wav_waiting", "Chunks that wait or are being computed.")
-        self._rows = metrics.histogram(
-            "cosyvoice_token2wav_turn_rows", "Utterances computed in one turn.", ROWS, device=device
-        )
-        self._turn_s = metrics.histogram(
-            "cosyvoice_token2wav_turn_seconds", "Time of a turn.", TURN_S, device=device
-        )
-        self._observed: Counter[int] = Counter()
-
-    def show(self, usage: Usage) -> None:
-        for name, metric in self._shown.items():
-            metric.set(getattr(usage, name))
-        for rows, count in usage.batches.items():
-            for _ in range(count - self._observed[rows]):
-                self._rows.observe(rows)
-        self._observed = Counter(usage.batches)
-
-    def show_turn(self, seconds: float) -> None:
-        self._turn_s.observe(seconds)
-
-    def show_waiting(self, chunks: int) -> None:
-        self._waiting.set(chunks)
-
 
 Waveform = npt.NDArray[np.float32]
 WaveOutcome = Waveform | Exception

@@ -17,7 +17,8 @@ from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk
 from cosyvoice_runtime.serving.token2wav.load import open_runtime, start_scheduler
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveScheduler
-from cosyvoice_runtime.serving.token2wav.service import WaveMetrics, WaveOutcome
+from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
+from cosyvoice_runtime.serving.token2wav.usage import WaveMetrics
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 
 TOKENS = np.random.default_rng(3).integers(0, 4096, 260).tolist()

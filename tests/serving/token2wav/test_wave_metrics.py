@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cosyvoice_runtime.serving.token2wav import Usage
-from cosyvoice_runtime.serving.token2wav.service import WaveMetrics
+from cosyvoice_runtime.serving.token2wav.usage import WaveMetrics
 
 
 @dataclass
@@ -46,8 +46,10 @@ def test_every_number_is_shown_and_each_batch_once():
     shown.show(usage(batches={2: 1}, eager_calls=1))
     shown.show(usage(batches={2: 1, 3: 2}, eager_calls=4, voice_hits=5, flow_calls=7))
     shown.show_turn(0.05)
+    shown.show_turn(0.02, beside=True)
     assert metrics.made["cosyvoice_token2wav_eager_calls_total", "cuda:1"].value == 4
     assert metrics.made["cosyvoice_token2wav_voice_lookups_total", "cuda:1", "hit"].value == 5
     assert metrics.made["cosyvoice_token2wav_flow_calls_total", "cuda:1"].value == 7
     assert metrics.made["cosyvoice_token2wav_turn_seconds", "cuda:1"].observed == [0.05]
+    assert metrics.made["cosyvoice_token2wav_first_turn_seconds", "cuda:1"].observed == [0.02]
     assert metrics.made["cosyvoice_token2wav_turn_rows", "cuda:1"].observed == [2, 3, 3]
