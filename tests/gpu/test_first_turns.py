@@ -1,0 +1,86 @@
+"""First chunks on the small part of a GPU while a turn is under way on the large one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from test_token2wav_graphs import PAGES, ROWS, assert_equal, prompt, speech
+
+from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, divide
+from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
+from cosyvoice_runtime.serving.token2wav.torch_runtime import open_runtime
+from cosyvoice_runtime.settings import Machine, Token2WavSettings
+
+FIRST, LATER, CHUNKS, UTTERANCES = 28, 25, 4, 8
+PROMPT = 40
+
+
+@pytest.fixture(scope="module")
+def parts() -> GpuParts:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    try:
+        return divide(torch.device("cuda", 0), 0.25)
+    except GpuPartsError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def runtime(checkpoint: Path, parts: GpuParts) -> WaveRuntime:
+    settings = Token2WavSettings(
+        checkpoint_dir=checkpoint, device="cuda", dtype="float32", max_batch=ROWS, max_flow_pages=PAGES
+    )
+    return open_runtime(settings.resolved(Machine(cores=1, gpu=True)), parts)
+
+
+@torch.inference_mode()
+def test_first_chunks_beside_turns_change_nothing(runtime):
+    main, first = runtime.token2wav, runtime.first
+    assert first is not None
+    count = FIRST + (CHUNKS - 1) * LATER
+    with runtime.at_work():
+        alone = [spoken_alone(main, seed, count) for seed in range(UTTERANCES)]
+        states: list = []
+        waves: list[list[torch.Tensor]] = [[] for _ in range(UTTERANCES)]
+        done = [0] * UTTERANCES
+        for _ in range(UTTERANCES + CHUNKS):  # in each round one begins, and those before go on
+            active = [row for row in range(len(states)) if done[row] < count]
+            for row in active:
+                main.push(
+                    states[row],
+                    speech(count, row)[done[row] : done[row] + LATER],
+                    last=done[row] + LATER == count,
+                )
+                done[row] += LATER
+            turn = main.launch([states[row] for row in active]) if active else None
+            beside = None
+            if len(states) < UTTERANCES:
+                row = len(states)
+                with first.at_launch():
+                    states.append(main.open(prompt(main, PROMPT, row), row))
+                    main.push(states[row], speech(count, row)[:FIRST])
+                    beside = first.token2wav.launch([states[row]])
+                done[row] = FIRST
+            if beside is not None:
+                waves[row].append(torch.from_numpy(beside()[0]))
+            if turn is not None:
+                for active_row, wave in zip(active, turn(), strict=True):
+                    waves[active_row].append(torch.from_numpy(wave))
+        for state in states:
+            main.close(state)
+    assert all(len(each) == CHUNKS for each in waves)
+    assert_equal([torch.cat(each) for each in waves], alone)
+
+
+def spoken_alone(token2wav, seed: int, count: int) -> torch.Tensor:
+    """The same utterance by turns of its own."""
+    edges = [FIRST + LATER * chunk for chunk in range(CHUNKS - 1)]
+    state = token2wav.open(prompt(token2wav, PROMPT, seed), seed)
+    tokens, pieces = speech(count, seed), []
+    for start, end in zip([0, *edges], [*edges, count], strict=True):
+        token2wav.push(state, tokens[start:end], last=end == count)
+        pieces.append(torch.from_numpy(token2wav.advance([state])[0]))
+    token2wav.close(state)
+    return torch.cat(pieces)
