@@ -216,11 +216,11 @@ CANDIDATES: Candidates = {
 
 
 def layer_tiles(frames: int) -> list[Tile]:
-    """Of a linear layer of so many frames."""
+    """Of a linear layer of so many frames; few of them wait for its weights."""
     rows = (16, 32, 64) if frames <= 250 else (64, 128)
     columns = (16, 32, 64) if frames <= 250 else (64, 128, 256)
     return [
-        Tile(height, width, depth, warps, stages)
+        Tile(height, width, depth, warps, stages, ahead=frames <= 250)
         for height, width in itertools.product(rows, columns)
         for depth, stages in ((64, 3), (64, 4), (128, 3))
         for warps in ((4, 8) if height * width >= 64 * 128 else (4,))

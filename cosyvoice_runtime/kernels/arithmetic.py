@@ -33,6 +33,20 @@ def let_next_start(CHAINED: tl.constexpr):
         tl.extra.cuda.gdc_launch_dependents()
 
 
+LINE = tl.constexpr(64)
+"""Numbers of float16 in a line of the cache."""
+
+
+@triton.jit
+def fetch_ahead(weight, n, WIDTH: tl.constexpr, AHEAD: tl.constexpr, CHAINED: tl.constexpr):
+    """Before a kernel's wait: rows ``n`` of its weight ``[N, WIDTH]`` on their way into the L2 cache."""
+    if AHEAD and CHAINED:
+        lines = weight + n[:, None] * WIDTH + LINE * tl.arange(0, WIDTH // LINE)[None, :]
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [lines], dtype=tl.int32, is_pure=False, pack=1
+        )
+
+
 @triton.jit
 def linear_sums(
     hidden, weight, m, n, inside,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import (
     NOT_CHAINED,
+    fetch_ahead,
     gelu_by_tanh,
     let_next_start,
     linear_sums,
@@ -24,12 +25,13 @@ def _dense(
     hidden, weight, bias, out, rows,
     WIDTH: tl.constexpr, OUT: tl.constexpr, ACTIVE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
-    CHAINED: tl.constexpr,
+    AHEAD: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     inside = m < rows
     b = tl.load(bias + n)
+    fetch_ahead(weight, n, WIDTH, AHEAD, CHAINED)
     wait_for_previous(CHAINED)
     sums = linear_sums(hidden, weight, m, n, inside, WIDTH, ROWS, COLUMNS, DEPTH, STAGES) + b[None, :]
     if ACTIVE:
@@ -58,7 +60,8 @@ def dense(
     columns = gcd(tile.columns, len(weight))
     _dense[(len(weight) // columns, triton.cdiv(rows, tile.rows))](
         hidden, weight, bias, out, rows,
-        width, len(weight), active, tile.rows, columns, gcd(tile.depth, width), tile.stages, chained,
+        width, len(weight), active, tile.rows, columns, gcd(tile.depth, width), tile.stages,
+        tile.ahead, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

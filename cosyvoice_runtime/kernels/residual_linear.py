@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import (
     NOT_CHAINED,
+    fetch_ahead,
     let_next_start,
     linear_sums,
     wait_for_previous,
@@ -54,7 +55,8 @@ def _joined(
 def _residual_linear(
     hidden, weights, weight, bias, gate, x, rows, x_stride,
     WIDTH: tl.constexpr, GROUPS: tl.constexpr, PARTS: tl.constexpr, GATED: tl.constexpr, STAGES: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, CHAINED: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    AHEAD: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -64,6 +66,7 @@ def _residual_linear(
     b = tl.load(bias + n)
     if GATED:
         gain = tl.load(gate + n)
+    fetch_ahead(weight, n, WIDTH, AHEAD, CHAINED)
     wait_for_previous(CHAINED)
     at = x + m[:, None] * x_stride + n[None, :]
     if DEPTH == WIDTH:
@@ -112,7 +115,8 @@ def residual_linear(
     grid = (x.shape[1] // columns, triton.cdiv(rows, tile.rows))
     _residual_linear[grid](
         hidden, weights, weight, bias, bias if gate is None else gate, x, rows, x.stride(0),
-        width, weights.shape[-1], parts, gate is not None, tile.stages, tile.rows, columns, depth, chained,
+        width, weights.shape[-1], parts, gate is not None, tile.stages,
+        tile.rows, columns, depth, tile.ahead, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

@@ -22,6 +22,7 @@ class Tile:
             the pages that it reads at a time.
         registers: that a thread may have, so that more programs fit on a multiprocessor; None: as many as the
             compiler likes.
+        ahead: a chained kernel that loops has its weights fetched into the L2 cache before its turn.
     """
 
     rows: int
@@ -31,6 +32,7 @@ class Tile:
     stages: int = 3
     repeat: int = 1
     registers: int | None = None
+    ahead: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from cosyvoice_runtime.flow.dit import Rotation
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import (
     NOT_CHAINED,
+    fetch_ahead,
     let_next_start,
     linear_sums,
     wait_for_previous,
@@ -31,7 +32,7 @@ def _turned_qkv(
     step, rows, frames, before, utterances, angles, page_stride, layer_start,
     WIDTH: tl.constexpr, INNER: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
-    CHAINED: tl.constexpr,
+    AHEAD: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     PAIRS: tl.constexpr = COLUMNS // 2
     column = tl.program_id(0) * COLUMNS
@@ -39,6 +40,7 @@ def _turned_qkv(
     m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     inside = m < rows
     b = tl.load(bias + n)
+    fetch_ahead(weight, n, WIDTH, AHEAD, CHAINED)
     wait_for_previous(CHAINED)
     stored = tl.load(page + m, mask=inside, other=0) + step
     place = tl.load(frame + m % frames, mask=inside, other=0)
@@ -89,7 +91,7 @@ def turned_qkv(
         places.unused, step, rows, places.new_frames, places.before, len(places.unused),
         rotation.cos.shape[1], pages.stride(0), attention * pages.stride(1),
         width, inner, head_dim, places.page_frames,
-        tile.rows, columns, gcd(tile.depth, width), tile.stages, chained,
+        tile.rows, columns, gcd(tile.depth, width), tile.stages, tile.ahead, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
