@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import pytest
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.flow.places import Places
-
 TOLERANCE = 2e-3
 """|difference| / |expected| in float16."""
+
+CALLS = pytest.mark.parametrize(
+    ("before", "lengths"),
+    [([4], [50]), ([0, 3, 21], [50, 14, 36]), ([1, 0], [120, 50])],
+    ids=["one", "uneven", "blocks"],
+)
+"""Finished pages and new frames of each utterance."""
 
 
 def half(*shape: int, scale: float = 1.0) -> Tensor:
@@ -24,8 +28,3 @@ def full(*shape: int) -> Tensor:
 def close(actual: Tensor, expected: Tensor) -> None:
     actual, expected = actual.float(), expected.float()
     assert float((actual - expected).norm() / expected.norm()) < TOLERANCE
-
-
-def twice(places: Places) -> Places:
-    """The same places again, for another way to write into them."""
-    return dataclasses.replace(places, pages=places.pages.clone(), new_tails=places.new_tails.clone())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
+from torch import Tensor
 
 from cosyvoice_runtime.flow.places import Places
 
@@ -52,3 +55,19 @@ def random_places(
         tails=torch.randn(tail_shape, generator=generator).to(device, dtype),
         new_tails=torch.full(tail_shape, torch.nan, dtype=dtype, device=device),
     )
+
+
+def two(places: Places) -> tuple[Places, Places]:
+    """The same places twice, for two ways to write into them."""
+    other = dataclasses.replace(places, pages=places.pages.clone(), new_tails=places.new_tails.clone())
+    return places, other
+
+
+def frames_of(places: Places) -> int:
+    """Of all rows."""
+    return places.rows * places.new_frames
+
+
+def same(actual: Tensor, expected: Tensor) -> None:
+    """Within rounding of float32; NaN where nothing is to be written."""
+    torch.testing.assert_close(actual, expected, atol=2e-5, rtol=2e-5, equal_nan=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 
 import pytest
 import torch
-from small_places import STEPS, random_places
-from torch import Tensor, nn
+from small_places import STEPS, frames_of, random_places, same, two
+from torch import nn
 
 from cosyvoice_runtime.flow.dit import Rotation
-from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.dense import dense, dense_plain
 from cosyvoice_runtime.kernels.fused_dit import modulations
 from cosyvoice_runtime.kernels.grouped_conv import (
@@ -44,20 +42,6 @@ CALLS = pytest.mark.parametrize(("before", "lengths"), CHUNKS)
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(5)
-
-
-def same(actual: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(actual, expected, atol=2e-5, rtol=2e-5, equal_nan=True)
-
-
-def two(places: Places) -> tuple[Places, Places]:
-    """The same places twice, for two ways to write into them."""
-    other = dataclasses.replace(places, pages=places.pages.clone(), new_tails=places.new_tails.clone())
-    return places, other
-
-
-def frames_of(places: Places) -> int:
-    return places.rows * places.new_frames
 
 
 def rotation(frames: int) -> Rotation:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu_close import close, full, half, twice
-from small_places import random_places
+from gpu_close import CALLS, close, full, half
+from small_places import random_places, two
 from torch import nn
 
 from cosyvoice_runtime.flow.dit import Rotation
@@ -28,11 +28,6 @@ TAIL = OFFSET + (TAPS - 1) * CHANNELS
 LAYER, STEP = 1, 1
 
 ALL_TILES = pytest.mark.parametrize("tiles", [FEW, SOME, MANY], ids=["few", "some", "many"])
-CALLS = pytest.mark.parametrize(
-    ("before", "lengths"),
-    [([4], [50]), ([0, 3, 21], [50, 14, 36]), ([1, 0], [120, 50])],
-    ids=["one", "uneven", "blocks"],
-)
 
 
 def gpu_places(before: list[int], lengths: list[int]) -> Places:
@@ -46,8 +41,7 @@ def gpu_places(before: list[int], lengths: list[int]) -> Places:
 @ALL_TILES
 @CALLS
 def test_attention_layer(before, lengths, tiles: DiTTiles):
-    places = gpu_places(before, lengths)
-    expected = twice(places)
+    places, expected = two(gpu_places(before, lengths))
     rows = places.rows * places.new_frames
     x, (gain, shift, gate) = full(rows, CHANNELS), full(3, CHANNELS)
     weight, bias = half(3 * CHANNELS, CHANNELS, scale=1 / 32), full(3 * CHANNELS)
@@ -93,8 +87,7 @@ def test_feed_forward(rows, tiles: DiTTiles):
 @CALLS
 def test_start(before, lengths, tiles: DiTTiles):
     """The input's layer and both convolutions."""
-    places = gpu_places(before, lengths)
-    expected = twice(places)
+    places, expected = two(gpu_places(before, lengths))
     rows = places.rows * places.new_frames
     packed, weight, bias = half(rows, 4 * BINS), half(CHANNELS, 4 * BINS, scale=1 / 18), full(CHANNELS)
     conv = nn.Conv1d(CHANNELS, CHANNELS, TAPS, groups=GROUPS, device="cuda").half().requires_grad_(False)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 
 import pytest
 import torch
-from small_places import STEPS, random_places
+from small_places import STEPS, frames_of, random_places, same, two
 from torch import Tensor
 
-from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
 from cosyvoice_runtime.kernels.guided_euler import guided_euler, guided_euler_plain
 from cosyvoice_runtime.kernels.norm_attention import norm_attention, norm_attention_plain
@@ -34,20 +32,6 @@ CHUNKS = [*ONE_CHUNK, ([1, 0], [7, 18]), ([0, 2], [12, 13])]
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(5)
-
-
-def same(actual: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(actual, expected, atol=2e-5, rtol=2e-5)
-
-
-def two(places: Places) -> tuple[Places, Places]:
-    """The same places twice, for two ways to write into them."""
-    other = dataclasses.replace(places, pages=places.pages.clone(), new_tails=places.new_tails.clone())
-    return places, other
-
-
-def frames_of(places: Places) -> int:
-    return places.rows * places.new_frames
 
 
 def beside_others(rows: int, channels: int) -> Tensor:
@@ -165,7 +149,7 @@ def test_convolution(before, lengths, channels, active):
     causal_conv(x, weights, places, STEP, out[0], Tile(16, 16), activation)
     causal_conv_plain(x, weights, expected, STEP, out[1], activation)
     same(out[0], out[1])
-    torch.testing.assert_close(places.new_tails, expected.new_tails, atol=2e-5, rtol=2e-5, equal_nan=True)
+    same(places.new_tails, expected.new_tails)
 
 
 def test_end_of_a_residual_block():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu_close import close, full, half, twice
-from small_places import random_places
+from gpu_close import CALLS, close, full, half
+from small_places import random_places, two
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
@@ -23,11 +23,6 @@ INNER = HEADS * HEAD_DIM
 LAYER, STEP = 1, 1
 
 ALL_TILES = pytest.mark.parametrize("tiles", [SMALL, MEDIUM, LARGE], ids=["small", "medium", "large"])
-CALLS = pytest.mark.parametrize(
-    ("before", "lengths"),
-    [([4], [50]), ([0, 3, 21], [50, 14, 36]), ([1, 0], [120, 50])],
-    ids=["one", "uneven", "blocks"],
-)
 
 
 def gpu_places(before: list[int], lengths: list[int]) -> Places:
@@ -41,8 +36,7 @@ def gpu_places(before: list[int], lengths: list[int]) -> Places:
 @ALL_TILES
 @CALLS
 def test_attention_layer(before, lengths, tiles: Tiles):
-    places = gpu_places(before, lengths)
-    expected = twice(places)
+    places, expected = two(gpu_places(before, lengths))
     rows = places.rows * places.new_frames
     x, weight, bias = full(rows, CHANNELS), half(3 * INNER, CHANNELS, scale=1 / 16), full(3 * INNER)
     splits = tiles.splits(places.table.shape[1])
@@ -63,8 +57,7 @@ def test_attention_layer(before, lengths, tiles: Tiles):
 @pytest.mark.parametrize("tile", [JOINT, LEAN])
 @pytest.mark.parametrize("splits", [1, 4])
 def test_attention_layer_of_one_chunk_in_one_kernel(splits, tile):
-    places = gpu_places([0, 3, 21], [50, 14, 36])
-    expected = twice(places)
+    places, expected = two(gpu_places([0, 3, 21], [50, 14, 36]))
     rows = places.rows * places.new_frames
     x, weight, bias = full(rows, CHANNELS), half(3 * INNER, CHANNELS, scale=1 / 16), full(3 * INNER)
     mixed, weights = half(splits, rows, INNER), full(splits, rows, HEADS)
@@ -98,8 +91,7 @@ def test_feed_forward(rows, tiles: Tiles):
 @CALLS
 @pytest.mark.parametrize(("channels", "active"), [(256, True), (256, False), (320, False), (512, False)])
 def test_convolution(before, lengths, channels, active, tiles: Tiles):
-    places = gpu_places(before, lengths)
-    expected = twice(places)
+    places, expected = two(gpu_places(before, lengths))
     rows = places.rows * places.new_frames
     x, activation = full(rows, channels), Activation(*full(3, channels)) if active else None
     weights = ConvWeights(half(2 * CHANNELS, 3 * channels, scale=1 / 28), full(2 * CHANNELS), 64)
