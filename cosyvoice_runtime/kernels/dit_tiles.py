@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cosyvoice_runtime.kernels.tiles import AttentionParts, Tile, up_to
 
@@ -55,6 +55,8 @@ SOME = DiTTiles(
     max_splits=2,
     early=True,
 )
+UNSPLIT = replace(SOME, max_splits=1)
+"""From seven utterances on heads and rows are programs enough, and an empty part costs as much as another."""
 MANY = DiTTiles(
     norm=Tile(4, 0, warps=4),
     enter=Tile(128, 128, 64, warps=8),
@@ -66,7 +68,7 @@ MANY = DiTTiles(
     leave=Tile(64, 32, 128),
     early=True,
 )
-BY_FRAMES = {250: FEW, 1200: SOME}
+BY_FRAMES = {250: FEW, 600: SOME, 1200: UNSPLIT}
 """Tiles by the most frames of all rows of a call; more take :data:`MANY`. Not tuned: sizes as CosyVoice2's
 kernels like them; ``benchmarks/fused_kernels.py --family cosyvoice3 --tune`` finds better ones on a GPU."""
 
