@@ -179,7 +179,8 @@ def parts(config: ModelConfig, utterances: int, past: int, chained: bool) -> str
     return kernels.table(sort_by="self_device_time_total", row_limit=12, max_name_column_width=40)
 
 
-SHARED_BYTES = 227 * 1024
+MOST_SHARED = 192 * 1024
+"""Bytes of a program's loads in flight."""
 LINEAR_TILES = [
     Tile(16, 64),
     Tile(16, 128),
@@ -218,13 +219,14 @@ CANDIDATES: Candidates = {
 def layer_tiles(frames: int) -> list[Tile]:
     """Of a linear layer of so many frames; few of them wait for its weights."""
     rows = (16, 32, 64) if frames <= 250 else (64, 128)
-    columns = (16, 32, 64) if frames <= 250 else (64, 128, 256)
+    columns = (16, 32, 64) if frames <= 250 else (64, 128)
     return [
         Tile(height, width, depth, warps, stages, ahead=frames <= 250)
         for height, width in itertools.product(rows, columns)
         for depth, stages in ((64, 3), (64, 4), (128, 3))
         for warps in ((4, 8) if height * width >= 64 * 128 else (4,))
-        if 2 * stages * depth * (height + width) <= SHARED_BYTES and height * width <= 128 * 128 * warps // 4
+        if height * width <= 64 * 128 * warps // 4  # more takes more registers than there are
+        and 2 * stages * depth * (height + width) <= MOST_SHARED
     ]
 
 
@@ -241,7 +243,7 @@ def dit_candidates(frames: int) -> Candidates:
         ],
         "attention": [Tile(64, 64), Tile(64, 64, warps=8)],
         "qkv": layers,
-        "widen": layers,
+        "widen": [*layers, *([Tile(128, 256, 64, 8)] if frames > 250 else [])],
         "narrow": layers,
         "out": layers,
         "enter": [Tile(32, 32, 64), Tile(32, 64, 64), Tile(64, 64, 64), Tile(128, 128, 64, warps=8)],
