@@ -43,6 +43,13 @@ TEXT_ROWS = 1024
 """Of the text table, which a step doesn't read."""
 
 
+def with_few_words(config: ModelConfig) -> ModelConfig:
+    """A configuration with a small text table."""
+    return dataclasses.replace(
+        config, speech_lm=dataclasses.replace(config.speech_lm, text_vocab_size=TEXT_ROWS)
+    )
+
+
 class Step:
     """What a step of sequences of these contexts reads."""
 
@@ -295,10 +302,7 @@ def main() -> None:
     parser.add_argument("--fields", nargs="+", default=(), help="of the tiles to tune; default: all")
     parser.add_argument("--processes", type=int, default=16, help="that compile at a time")
     options = parser.parse_args()
-    made, chained = FAMILIES[options.family][options.size], not options.not_chained
-    config = dataclasses.replace(
-        made, speech_lm=dataclasses.replace(made.speech_lm, text_vocab_size=TEXT_ROWS)
-    )
+    config, chained = with_few_words(FAMILIES[options.family][options.size]), not options.not_chained
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False
     part = None if options.share is None else divide(torch.device("cuda", 0), options.share).small

@@ -28,7 +28,8 @@ from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw
 from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.serving.token2wav.torch_runtime import TorchToken2Wav
-from fused_step import SIZES, Step, random_lm
+from fused_step import Step, random_lm, with_few_words
+from measuring.sizes import SIZES
 from stages import machine, random_voice
 from token2wav_chunks import FIRST, SECOND, load
 
@@ -85,7 +86,7 @@ class Steps:
     def __init__(self, sequences: int, stream: torch.cuda.Stream) -> None:
         self._stream = stream
         with torch.inference_mode(), torch.cuda.stream(stream):
-            step = Step(random_lm(SIZES["full"], torch.bfloat16), [500] * sequences)
+            step = Step(random_lm(with_few_words(SIZES["full"]), torch.bfloat16), [500] * sequences)
             step.cache.data.normal_()
             capture = CudaGraphCapture(DEVICE, stream)
             self._graph: CapturedGraph[torch.Tensor] = capture(step.drawn(chained_slot_draw))
@@ -172,7 +173,7 @@ def main() -> None:
     sys.setswitchinterval(SWITCH_S)
     most = max(utterances for _, utterances in options.pairs)
     pages = (most + 1) * (CHUNKS + 2 + PROMPT_TOKENS // SECOND)
-    token2wav = load("full", "float16", "cuda", pages, 10)
+    token2wav = load(SIZES["full"], "float16", "cuda", pages, 10)
     hift = token2wav.torch_vocoder.hift
     hift.fuse(FusedDecoder.of(hift.decoder))
     print(f"{machine('cuda')}\n\n| multiprocessors of steps; turns | sequences; utterances", end="")

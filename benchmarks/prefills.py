@@ -32,8 +32,9 @@ from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import Prompt, prompt_codes
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn
-from fused_step import MAX_LEN, SIZES, TEXT_ROWS, random_lm
+from fused_step import MAX_LEN, TEXT_ROWS, random_lm, with_few_words
 from measuring.replays import distance, milliseconds
+from measuring.sizes import FAMILIES, add_network
 
 ROWS = 16
 TEXT_TOKENS = 30
@@ -116,12 +117,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--size", choices=SIZES, default="full")
+    add_network(parser)
     parser.add_argument("--rows", type=int, nargs="+", help="default: all")
     parser.add_argument("--positions", type=int, nargs="+", help="default: all")
     parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()
-    config = SIZES[options.size]
+    config = with_few_words(FAMILIES[options.family][options.size])
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False
     with torch.inference_mode():
