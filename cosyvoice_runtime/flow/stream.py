@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -21,7 +22,8 @@ from cosyvoice_runtime.flow.paged_call import (
 )
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.wave.paged_flow import FlowState, FlowWork, PagedFlow
-from cosyvoice_runtime.wave.prompt import TokenSpan
+from cosyvoice_runtime.wave.prompt import FlowPrompt, TokenSpan
+from cosyvoice_runtime.wave.voice_flow import FlowPrefix
 
 
 class FlowStream(PagedFlow):
@@ -76,6 +78,28 @@ class FlowStream(PagedFlow):
         other = copy.copy(self)
         other._graphs = None
         return other
+
+    def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
+        prefix = super().prefix(prompt)
+        if self.flow.device.type != "cuda":
+            return prefix
+        return dataclasses.replace(prefix, ready=torch.cuda.current_stream(self.flow.device).record_event())
+
+    def open(self, voice: FlowPrompt | FlowPrefix) -> FlowState:
+        """As :meth:`PagedFlow.open`; a stream that reads a voice waits for the one that computes it."""
+        if isinstance(voice, FlowPrefix) and voice.ready is not None:
+            torch.cuda.current_stream(self.flow.device).wait_event(voice.ready)
+        return super().open(voice)
+
+    def close(self, held: FlowState | FlowPrefix) -> None:
+        """As :meth:`PagedFlow.close`; a voice that is given up before it has been computed is waited for."""
+        if isinstance(held, FlowPrefix) and held.ready is not None:
+            held.ready.synchronize()
+        super().close(held)
+
+    def settle(self) -> None:
+        if self.flow.device.type == "cuda":
+            torch.cuda.current_stream(self.flow.device).synchronize()
 
     @torch.inference_mode()
     def advance(self, states: Sequence[FlowState]) -> list[Tensor]:

@@ -158,6 +158,9 @@ class PagedFlow(VoiceFlow):
     def recomputed(self, spans: Sequence[TokenSpan]) -> Sequence[Mel]:
         """Compute spans that begin where their utterances do, keeping nothing."""
 
+    def settle(self) -> None:
+        """Wait for what has been begun, before pages that it may still use are given away."""
+
     def first_parts(self, spans: Sequence[TokenSpan]) -> Sequence[TokenSpan]:
         """As much of stretches side by side as the next call takes."""
         return spans
@@ -175,6 +178,7 @@ class PagedFlow(VoiceFlow):
         try:
             self.advance([state])
         except BaseException:
+            self.settle()
             self.close(state)
             raise
         if state.pages is None:
@@ -198,6 +202,7 @@ class PagedFlow(VoiceFlow):
         """Be again where the utterance was, and free the pages it took since; it may have lost all pages."""
         state.tokens_done, state.tails = mark.tokens_done, mark.tails
         if state.pages is not None:
+            self.settle()
             self.pool.release(state.pages[mark.num_pages :])
             del state.pages[mark.num_pages :]
 
@@ -251,6 +256,7 @@ class PagedFlow(VoiceFlow):
         whole, rest = divmod(span.count, self._block)
         pages = self.pool.acquire(whole + bool(rest))
         if pages is None:
+            self.settle()
             self.close(state)
             state.pages = None
             self.recomputing += 1

@@ -13,12 +13,17 @@ from cosyvoice_runtime.wave.prompt import FlowInputs, FlowPrompt
 
 @dataclass(frozen=True, eq=False)
 class FlowPrefix:
-    """What the flow computes from a voice alone, held for every utterance that uses it."""
+    """What the flow computes from a voice alone, held for every utterance that uses it.
+
+    Attributes:
+        ready: where it is computed by a GPU: tells when that has been done.
+    """
 
     prompt: FlowPrompt
     pages: list[int]
     tails: Tails
     tokens_done: int
+    ready: Any = None
 
 
 class VoiceFlow(ABC):

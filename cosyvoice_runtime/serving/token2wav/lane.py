@@ -39,34 +39,46 @@ class TurnLane:
 
     def end(self, turn: LaunchedTurn, on_gpu: bool, now: float) -> float:
         """The earliest turn has ended; the seconds it took."""
-        self.names -= Counter(turn.names())
         took_s = self.pace.ended(now)
         if not turn.of_new_voice:
             self.budget.learn(turn.tokens(on_gpu), took_s)
         return took_s
 
+    def let_go(self, turn: LaunchedTurn) -> None:
+        """What came of a turn has been answered: its utterances may go on anywhere."""
+        self.names -= Counter(turn.names())
+
+    def holds(self, job: WaveJob) -> bool:
+        """Whether a turn of its utterance is under way here."""
+        return self.names[job.chunk.utterance_id] > 0
+
 
 LaneJobs = list[tuple[TurnLane, list[WaveJob]]]
 
 
-def by_lane(jobs: Sequence[WaveJob], lanes: Sequence[TurnLane]) -> LaneJobs:
+def by_lane(jobs: Sequence[WaveJob], lanes: Sequence[TurnLane], now: float) -> LaneJobs:
     """Whose jobs are whose, each with those that its next turn may have.
 
     A first chunk waits for no turn of others: a lane beside takes it, unless nothing else is to be done on
-    the larger part, where it takes less time. Parts of an utterance are never under way in two lanes.
+    the larger part, where it takes less time, or that is free while nobody knows when the lane beside will
+    be. Parts of an utterance are never under way in two lanes.
 
     Args:
         jobs: at most one of each utterance.
         lanes: that of all turns, and perhaps one beside.
     """
-    main, *others = lanes
-    if not others:
+    main, *beside = lanes
+    if not beside:
         return [(main, list(jobs))]
-    [first] = others
-    opening = sorted((job for job in jobs if job.opens), key=priority)
-    rest = [job for job in jobs if not job.opens and (job.chunk.cancel or not _under_way(job, first))]
+    [first] = beside
+    new = (job for job in jobs if job.is_first(now) and not (first.holds(job) or main.holds(job)))
+    opening = sorted(new, key=priority)
+    others = (job for job in jobs if job not in opening)
+    rest = [job for job in others if job.chunk.cancel or not first.holds(job)]
     if not rest and not main.pace.busy:
         return [(main, opening)]
+    if first.pace.delay(now) is None:
+        return [(main, [*rest, *opening])]
     return [(first, opening), (main, [*rest, *opening[first.rows :]])]
 
 
@@ -84,7 +96,3 @@ def soonest(divided: LaneJobs, now: float) -> tuple[float | None, TurnLane | Non
     known = [(delay_s, lane) for delay_s, lane in waits if delay_s is not None]
     # Of lanes that are free, the one beside: its launch is short, and somebody waits for a first sound.
     return min(known, key=lambda each: (max(each[0], 0.0), not each[1].beside), default=(None, None))
-
-
-def _under_way(job: WaveJob, lane: TurnLane) -> bool:
-    return lane.names[job.chunk.utterance_id] > 0

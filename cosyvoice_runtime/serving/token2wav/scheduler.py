@@ -24,6 +24,7 @@ from cosyvoice_runtime.serving.token2wav.turn import (
     Share,
     TurnBudget,
     WaveJob,
+    plan_first_turn,
     plan_turn,
     plan_turn_of_gpu,
     priority,
@@ -174,7 +175,8 @@ class WaveScheduler:
                 if self._closed and not jobs:
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
-                delay_s, lane = soonest(by_lane(jobs, self._lanes), self._clock())
+                now = self._clock()
+                delay_s, lane = soonest(by_lane(jobs, self._lanes, now), now)
                 if delay_s is not None and delay_s <= 0:
                     return lane
                 self._wake.wait(delay_s)
@@ -195,7 +197,7 @@ class WaveScheduler:
 
     def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
         with self._wake:
-            return jobs_of(lane, by_lane(self._first_jobs(), self._lanes))
+            return jobs_of(lane, by_lane(self._first_jobs(), self._lanes, self._clock()))
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
@@ -244,8 +246,9 @@ class WaveScheduler:
     def _plan(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
         if not self._on_gpu:
             return plan_turn(jobs, lane.rows, lane.budget.tokens, self._unit_tokens)
-        if not lane.beside:
-            jobs = urgent(jobs, self._clock())
+        if lane.beside:
+            return plan_first_turn(jobs, lane.rows, self._unit_tokens)
+        jobs = urgent(jobs, self._clock())
         return plan_turn_of_gpu(jobs, lane.rows, lane.budget.tokens, self._unit_tokens)
 
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
@@ -279,10 +282,15 @@ class WaveScheduler:
             outcomes = [error] * len(turn.shares)
         finally:
             self._note_end(lane, turn)
-        for share, outcome in zip(turn.shares, outcomes, strict=True):
-            whole = share.job.take(outcome)
-            if whole is not None:
-                self._end(share.job, whole)
+        try:
+            for share, outcome in zip(turn.shares, outcomes, strict=True):
+                whole = share.job.take(outcome)
+                if whole is not None:
+                    self._end(share.job, whole)
+        finally:  # only now: another lane's thread may answer what follows
+            with self._wake:
+                lane.let_go(turn)
+                self._wake.notify()
 
     def _note_end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
         turn.held.close()

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.cuda_errors import is_fatal
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError, OverloadedError
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.usage import Usage
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances, VoiceCache
@@ -168,7 +168,7 @@ class WaveService:
     def _launch_batch(
         self, chunks: Sequence[WaveChunk], turn: frozenset[str], token2wav: AnyToken2Wav
     ) -> list[ComputedChunk]:
-        taken = [self._take(chunk, turn) for chunk in chunks]
+        taken = [self._take(chunk, turn, token2wav) for chunk in chunks]
         waves = iter(self._advance([entry for entry in taken if isinstance(entry, OpenUtterance)], token2wav))
         return [
             ComputedChunk(chunk, entry, next(waves))
@@ -198,13 +198,17 @@ class WaveService:
         self._utterances.touch([name])
         return outcome
 
-    def _take(self, chunk: WaveChunk, turn: frozenset[str]) -> OpenUtterance | WaveOutcome:
+    def _take(
+        self, chunk: WaveChunk, turn: frozenset[str], token2wav: AnyToken2Wav
+    ) -> OpenUtterance | WaveOutcome:
         """The utterance with its new tokens, or the outcome if there is nothing to compute."""
         if chunk.cancel:
             return np.zeros(0, np.float32)
         try:
             chunk.check()
             opens = self._opens(chunk)
+            if opens and token2wav is self._beside and self._voices.computes(chunk.voice_key, chunk.prompt):
+                raise OverloadedError("its voice is given up or not computed yet; try again")
             utterance = self._open(chunk, turn) if opens else self._utterances.get(chunk.utterance_id)
             if chunk.position != utterance.received:
                 limit = f"{utterance.received} tokens of the utterance were received before"
@@ -251,7 +255,8 @@ class WaveService:
     def _waves(self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav) -> Waveforms:
         """The next samples of each, on their way; none of them has moved if there is an error."""
         states = [utterance.state for utterance in utterances]
-        self._batches[len(states)] += 1
+        if token2wav is self._token2wav:
+            self._batches[len(states)] += 1
         with token2wav.all_or_nothing(states) as before:
             self._voices.make_room_for(token2wav.next_pages(states))
             return partial(_with_inputs, token2wav.launch(states), before)

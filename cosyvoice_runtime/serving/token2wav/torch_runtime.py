@@ -225,8 +225,16 @@ def first_turns(
     token2wav: TorchToken2Wav, settings: Token2WavSettings, parts: GpuParts | None
 ) -> FirstTurns | None:
     """What computes first chunks on the small one of a GPU's parts, if the settings say so."""
+    if parts is None:
+        return None
     one_device = token2wav.torch_flow.flow.device == token2wav.torch_vocoder.device
-    if parts is None or not (settings.first_chunks_beside and settings.cuda_graphs and one_device):
+    if not (settings.first_chunks_beside and settings.cuda_graphs and one_device):
+        logger.info(
+            "first chunks wait for turns: first_chunks_beside=%s, cuda_graphs=%s, vocoder_device=%s",
+            settings.first_chunks_beside,
+            settings.cuda_graphs,
+            settings.vocoder_device,
+        )
         return None
     flow, part, beside = token2wav.torch_flow.flow, parts.small_too, token2wav.beside()
     solver = _fused_solver(flow, settings, part)

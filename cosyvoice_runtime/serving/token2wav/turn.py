@@ -37,10 +37,10 @@ class WaveJob:
         """Speech tokens that are not launched."""
         return len(self.chunk.tokens) - self._launched
 
-    @property
-    def opens(self) -> bool:
-        """Whether it begins an utterance in a voice that is known."""
-        return not (self.chunk.position or self.chunk.cancel or self._parts or self.needs_voice)
+    def is_first(self, now: float) -> bool:
+        """Whether somebody waits for the first sound of an utterance in a voice that is known."""
+        opens = not (self.chunk.position or self.chunk.cancel or self._parts or self.needs_voice)
+        return opens and self.deadline < now + DUE_S
 
     @property
     def waits(self) -> bool:
@@ -158,6 +158,18 @@ def urgent(jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
 
 FIRST_BLOCKS = 2
 """Of a first chunk at most: it ends with the first block of the flow that has enough of it."""
+
+
+def plan_first_turn(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -> list[Share]:
+    """First chunks side by side, each with all that it needs to be heard.
+
+    Args:
+        jobs: at most one of each utterance, most urgent first.
+    """
+    return [
+        Share(job, _cut(job.tokens_left, FIRST_BLOCKS * block_tokens, block_tokens))
+        for job in jobs[:max_rows]
+    ]
 
 
 def plan_turn_of_gpu(

@@ -23,7 +23,7 @@ class Usage:
         flow_calls: calls of the flow so far.
         eager_calls: calls of the flow and of TensorRT engines so far that no CUDA graph held, where there
             are graphs.
-        batches: calls of the networks so far, by number of utterances.
+        batches: calls of the networks so far, by number of utterances, those beside others apart.
         voice_hits: utterances so far whose voice had been computed before.
         voice_misses: utterances so far whose voice had not.
     """
