@@ -31,7 +31,8 @@ from cosyvoice_runtime.kernels.fused_step import FusedStep
 from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw, slot_draw
 from cosyvoice_runtime.kernels.step_tiles import StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.network import CacheView, KVCache, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import span_sizes
