@@ -147,11 +147,16 @@ class KVCache(CacheSlots):
 
     def view(self, start: int, stop: int) -> CacheView:
         """Slots ``start`` to ``stop`` (exclusive), sharing this cache's memory."""
-        return WholeView(self.data, self.tables.rows(slice(start, stop)), self.max_len, start)
+        if (start, stop) not in self._views:
+            self._views[start, stop] = self._viewed(start, stop)
+        return self._views[start, stop]
 
     def gathered(self, slots: Tensor) -> CacheView:
         """These slots [B] int64, sharing this cache's memory; reading them copies."""
         return CacheView(self.data, self.tables.rows(slots), self.max_len)
+
+    def _viewed(self, start: int, stop: int) -> CacheView:
+        return WholeView(self.data, self.tables.rows(slice(start, stop)), self.max_len, start)
 
     def _allocate(
         self,
@@ -165,6 +170,7 @@ class KVCache(CacheSlots):
         # Zeros, not empty: attention weighs a masked position by 0, and 0 * nan is nan.
         self.data = untouched_zeros(*shape, device=device, dtype=dtype)
         self.tables = tables
+        self._views: dict[tuple[int, int], CacheView] = {}
 
 
 class PagedKVCache(KVCache):
@@ -197,5 +203,5 @@ class PagedKVCache(KVCache):
     def wipe(self, slot: int) -> None:
         """Nothing: `prepare` zeroes pages that came back, whatever the reason."""
 
-    def view(self, start: int, stop: int) -> CacheView:
+    def _viewed(self, start: int, stop: int) -> CacheView:
         return CacheView(self.data, self.tables.rows(slice(start, stop)), self.max_len)

@@ -83,12 +83,12 @@ class Prefills:
     def _next(self, sequence: Generation) -> Prefill | None:
         """What a sequence has to be fed, if anything: all of it if the cache holds nothing of it."""
         parts = sequence.take_feed()
-        if self._residents.holds(sequence):
-            start = int(self._cache.lengths[sequence.slot])
-            return None if parts is None else Prefill(sequence, parts, start)
         if parts is None and not (sequence.unfed or sequence.pending):
             return None
-        return Prefill(sequence, sequence.transcript)
+        if not self._residents.holds(sequence):
+            return Prefill(sequence, sequence.transcript)
+        start = int(self._cache.lengths[sequence.slot])
+        return None if parts is None else Prefill(sequence, parts, start)
 
     def fits(self, group: Sequence[Prefill]) -> bool:
         """Whether one pass may take these together."""

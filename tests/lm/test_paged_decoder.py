@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from capture_fake import TracingCapture, play_back
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm import cached_lm
+from cosyvoice_runtime.lm import cached_lm, device_steps
 from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
@@ -249,6 +249,31 @@ def test_streams_of_text_lose_pages_and_say_the_same(
     assert nothing_is_held(decoder)
 
 
+def test_a_stream_goes_on_wherever_in_a_block_it_lost_its_pages(make: MakeDecoder, lm: SpeechLM) -> None:
+    """Also where the block was complete, so that the fill marker follows without a draw."""
+    options = SamplingOptions(seed=1, max_tokens=40)
+
+    def spoken(decoder: BatchDecoder, older: int | None) -> tuple[Generation, int]:
+        if older is not None:
+            decoder.add(Prompt(TEXT[:older]), wants(MAX_LEN - older - 2))
+            decoder.step()
+        stream = decoder.add_stream(options)
+        decoder.push_text(stream, TEXT[:5])
+        complete = 0
+        while stream.finish_reason is None:
+            if stream.waiting:
+                decoder.push_text(stream, TEXT[5:8])
+                decoder.end_text(stream)
+            decoder.step()
+            complete += bool(stream.lost and stream.must_fill)
+        return stream, complete
+
+    expected, _ = spoken(BatchDecoder(lm, 1, MAX_LEN), None)
+    found = [spoken(make(lm, 2, MAX_LEN, pool=SCARCE), older) for older in range(2, 40)]
+    assert {tuple(stream.tokens) for stream, _ in found} == {tuple(expected.tokens)}
+    assert any(complete for _, complete in found)
+
+
 def test_a_stream_that_waits_for_text_makes_room(make: MakeDecoder, lm: SpeechLM) -> None:
     """It holds most of the pool, and its text never comes."""
     decoder = make(lm, 2, MAX_LEN, pool=SCARCE)
@@ -261,6 +286,80 @@ def test_a_stream_that_waits_for_text_makes_room(make: MakeDecoder, lm: SpeechLM
     finish(decoder)
     assert said(other) == alone(lm, Prompt(TEXT[:20]), wants(30))
     assert decoder.cache_use == (8, 0, 1, 1, 0)
+
+
+def waiting_stream(decoder: BatchDecoder, speech: int) -> Generation:
+    """It has said what it can of its text."""
+    stream = decoder.add_stream(SamplingOptions(seed=1, max_tokens=37), TEXT[:5], range(speech))
+    decoder.push_text(stream, TEXT[:11])
+    finish(decoder, 60)
+    assert stream.waiting
+    return stream
+
+
+def test_who_grows_takes_from_one_that_waits_for_text(make: MakeDecoder, lm: SpeechLM) -> None:
+    """Though it came earlier; who speaks is not interrupted."""
+    decoder = make(lm, 2, MAX_LEN, pool=SCARCE)
+    stream = waiting_stream(decoder, 10)
+    other = decoder.add(Prompt(TEXT[:2]), wants(50))
+    finish(decoder)
+    assert said(other) == alone(lm, Prompt(TEXT[:2]), wants(50))
+    assert stream.lost
+    assert (decoder.cache_use.evictions, decoder.cache_use.recomputed) == (1, 0)
+
+
+def test_who_comes_in_leaves_a_page_for_each_that_may_grow(make: MakeDecoder, lm: SpeechLM) -> None:
+    """So one of two that wait for text makes room, although a page is free, and not both."""
+    counted = make(lm, 1, MAX_LEN, pool=SCARCE)
+    waiting_stream(counted, 5)
+    held = counted.cache_use.held
+    decoder = make(lm, 4, MAX_LEN, pool=CachePool(8, 2 * held + 3))
+    first, second = waiting_stream(decoder, 5), waiting_stream(decoder, 5)
+    decoder.add(Prompt(TEXT[:2]), wants(8))
+    decoder.step()
+    assert (decoder.cache_use.held, decoder.cache_use.evictions) == (2 * held + 1, 0)
+    decoder.add(Prompt(TEXT[:2]), wants(2))
+    decoder.step()
+    assert decoder.cache_use.evictions == 1
+    assert (bool(first.lost), bool(second.lost)) == (False, True)
+
+
+def test_one_that_waits_for_text_without_pages_delays_no_prompt(
+    lm: SpeechLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts for nothing among the positions that a step feeds while others speak."""
+    monkeypatch.setattr(device_steps, "STEP_POSITIONS", 16)
+    decoder = BatchDecoder(lm, 4, MAX_LEN, pool=CachePool(8, 9), capture=play_back)
+    stream = waiting_stream(decoder, 20)
+    speaker = decoder.add(Prompt(TEXT[:2]), wants(60))
+    for _ in range(20):
+        decoder.step()
+    assert stream.lost
+    later = decoder.add(Prompt(TEXT[:2]), wants(2))
+    for _ in range(4):
+        decoder.step()
+    assert (len(later.tokens), speaker.finish_reason, stream.waiting) == (2, None, True)
+
+
+def test_a_text_that_goes_on_is_fed_beside_a_prompt_that_waits_for_room(
+    lm: SpeechLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_steps, "STEP_POSITIONS", 16)
+    decoder = BatchDecoder(lm, 4, MAX_LEN, pool=CachePool(8, 9), capture=play_back)
+    speaker = decoder.add(Prompt(TEXT[:2]), wants(60))
+    for _ in range(3):
+        decoder.step()
+    blocked = decoder.add(Prompt(TEXT[:55]), wants(2))
+    stream = decoder.add_stream(SamplingOptions(seed=1, max_tokens=40))
+    decoder._cache.pages.reserve(stream.slot, 1)  # as if it had been fed before the prompt came
+    for _ in range(2):
+        decoder.step()
+    assert blocked.pending
+    decoder.push_text(stream, TEXT[:5])
+    for _ in range(4):
+        decoder.step()
+    assert stream.tokens
+    assert (blocked.tokens, speaker.finish_reason) == ([], None)
 
 
 def test_captured_steps_over_pages_read_nothing_on_the_host(lm: SpeechLM) -> None:

@@ -13,7 +13,7 @@ class CacheMetrics:
         self._pages = metrics.gauge("cosyvoice_lm_cache_pages", "Pages of the speech LM's cache.")
         self._held = metrics.gauge("cosyvoice_lm_cache_pages_in_use", "Pages that requests hold.")
         self._without = metrics.gauge(
-            "cosyvoice_lm_requests_without_pages", "Requests with a slot for which there is no page."
+            "cosyvoice_lm_requests_without_pages", "Requests with a slot that hold no page."
         )
         self._evictions = metrics.counter(
             "cosyvoice_lm_evictions_total", "Requests whose pages others got, and that are fed again."

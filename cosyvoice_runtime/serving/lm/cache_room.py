@@ -42,7 +42,9 @@ def shared_pool(settings: TensorrtLlmSettings, steps_read_pages: bool) -> CacheP
     """
     if _holds_all(settings) and not steps_read_pages:
         return None
-    return CachePool.of(settings.kv_cache_tokens)
+    pool = CachePool.of(settings.kv_cache_tokens)
+    whole = settings.max_slots * CachePool.of(settings.max_sequence_tokens).pages
+    return pool._replace(pages=max(pool.pages, whole)) if _holds_all(settings) else pool
 
 
 def _check_positions(settings: TensorrtLlmSettings, max_positions: int) -> None:
