@@ -297,11 +297,19 @@ def waiting_stream(decoder: BatchDecoder, speech: int) -> Generation:
     return stream
 
 
+def held_by_a_waiting_stream(make: MakeDecoder, lm: SpeechLM) -> int:
+    decoder = make(lm, 1, MAX_LEN, pool=SCARCE)
+    waiting_stream(decoder, 5)
+    return decoder.cache_use.held
+
+
 def test_who_grows_takes_from_one_that_waits_for_text(make: MakeDecoder, lm: SpeechLM) -> None:
     """Though it came earlier; who speaks is not interrupted."""
-    decoder = make(lm, 2, MAX_LEN, pool=SCARCE)
-    stream = waiting_stream(decoder, 10)
+    decoder = make(lm, 2, MAX_LEN, pool=CachePool(8, held_by_a_waiting_stream(make, lm) + 2))
+    stream = waiting_stream(decoder, 5)
     other = decoder.add(Prompt(TEXT[:2]), wants(50))
+    decoder.step()
+    assert decoder.cache_use.evictions == 0
     finish(decoder)
     assert said(other) == alone(lm, Prompt(TEXT[:2]), wants(50))
     assert stream.lost
@@ -310,9 +318,7 @@ def test_who_grows_takes_from_one_that_waits_for_text(make: MakeDecoder, lm: Spe
 
 def test_who_comes_in_leaves_a_page_for_each_that_may_grow(make: MakeDecoder, lm: SpeechLM) -> None:
     """So one of two that wait for text makes room, although a page is free, and not both."""
-    counted = make(lm, 1, MAX_LEN, pool=SCARCE)
-    waiting_stream(counted, 5)
-    held = counted.cache_use.held
+    held = held_by_a_waiting_stream(make, lm)
     decoder = make(lm, 4, MAX_LEN, pool=CachePool(8, 2 * held + 3))
     first, second = waiting_stream(decoder, 5), waiting_stream(decoder, 5)
     decoder.add(Prompt(TEXT[:2]), wants(8))
