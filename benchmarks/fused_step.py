@@ -1,8 +1,9 @@
 """A decode step of the speech LM, from tokens to logits: plain modules and fused kernels, in CUDA graphs.
 
-Every sequence has ``context`` positions in its cache. The error is that of the logits against float32,
-``|x - reference| / |reference|``, after prompts that the plain modules fed: against a network with the same
-weights, rounded to bfloat16, and against one whose weights were never rounded.
+Every sequence has ``context`` positions in its cache, a slot of its own or pages that lie anyhow. The error
+is that of the logits against float32, ``|x - reference| / |reference|``, after prompts that the plain modules
+fed: against a network with the same weights, rounded to bfloat16, and against one whose weights were never
+rounded.
 
     python benchmarks/fused_step.py --batch 1 16 64 --context 100 500 1500
     python benchmarks/fused_step.py --batch 1 16 64 --tune
@@ -30,8 +31,10 @@ from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.kernels.fused_step import FusedStep
 from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw, slot_draw
 from cosyvoice_runtime.kernels.step_tiles import StepTile, StepTiles, step_tiles
+from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.network import CacheView, KVCache, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache, PagedKVCache
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import span_sizes
@@ -50,13 +53,31 @@ def with_few_words(config: ModelConfig) -> ModelConfig:
     )
 
 
-class Step:
-    """What a step of sequences of these contexts reads."""
+def own_slots(lm: SpeechLM, contexts: list[int]) -> KVCache:
+    return KVCache(lm.config, len(contexts), MAX_LEN, lm.device, lm.dtype)
 
-    def __init__(self, lm: SpeechLM, contexts: list[int]) -> None:
+
+def in_pages(lm: SpeechLM, contexts: list[int]) -> KVCache:
+    slots = len(contexts)
+    cache = PagedKVCache(lm.config, slots, MAX_LEN, CachePool.of(slots * MAX_LEN), lm.device, lm.dtype)
+    for positions in range(PAGE, MAX_LEN + 1, PAGE):
+        for slot, context in enumerate(contexts):
+            cache.pages.reserve(slot, min(positions, context + 1))
+    cache.prepare()
+    return cache
+
+
+class Step:
+    """What a step of sequences of these contexts reads.
+
+    Args:
+        paged: slots share pages, taken in turns.
+    """
+
+    def __init__(self, lm: SpeechLM, contexts: list[int], paged: bool = False) -> None:
         self.lm = lm
         self.span = next(size for size in span_sizes(MAX_LEN) if size > max(contexts))
-        self.cache = KVCache(lm.config, len(contexts), MAX_LEN, lm.device, lm.dtype)
+        self.cache = (in_pages if paged else own_slots)(lm, contexts)
         generator = torch.Generator().manual_seed(len(contexts))
         self.tokens = torch.randint(lm.config.speech_tokens, (len(contexts),), generator=generator).cuda()
         self.positions = torch.tensor(contexts, device="cuda")
@@ -143,14 +164,18 @@ def one_row(
     tiles: StepTiles | None,
     part: GpuPart | None,
 ) -> dict[str, float]:
-    step = Step(random_lm(config, torch.bfloat16), [context] * batch)
-    step.cache.data.normal_()
+    lm = random_lm(config, torch.bfloat16)
+    step, paged = (Step(lm, [context] * batch, in_turns) for in_turns in (False, True))
+    for each in (step, paged):
+        each.cache.data.normal_()
     stream = None if part is None else part.stream
     work = {
         "plain ms": step.plain,
         "fused ms": step.fused(chained, tiles, part),
         "fused and drawn ms": step.drawn(slot_draw, part),
         "with the draw chained ms": step.drawn(chained_slot_draw, part),
+        "plain over pages ms": paged.plain,
+        "fused over pages ms": paged.fused(chained, tiles, part),
     }
     return {name: milliseconds(replayed(each, stream).replay, repeats) for name, each in work.items()}
 

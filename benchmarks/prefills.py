@@ -26,7 +26,8 @@ from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.kernels.slot_draw import slot_draw
 from cosyvoice_runtime.lm.cached_lm import CachedLM
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import KVCache
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills, Shape, prompt_shapes
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import Prompt, prompt_codes
@@ -88,7 +89,7 @@ def errors(config: ModelConfig, half: SpeechLM, passes: Passes, shape: Shape) ->
     single = random_lm(config, torch.bfloat16).float()
     group = passes.group(shape)
     cache = KVCache(config.speech_lm, shape.rows, MAX_LEN, "cuda")
-    slots = list(range(shape.rows))
+    slots = torch.arange(shape.rows, device="cuda")
     embeddings = [single.embed(prefill.parts) for prefill in group]
     expected = single.prefill_batch(embeddings, [0] * shape.rows, cache.gathered(slots))
     launched = passes.eager.prefill(group)

@@ -15,8 +15,8 @@ from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.flow import Flow, FlowAttention
 from cosyvoice_runtime.flow.pages import FlowTails, PagedPast, PageGeometry, PagePool
 from cosyvoice_runtime.flow.places import Places
+from cosyvoice_runtime.free_pages import WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.transfer import moved
-from cosyvoice_runtime.wave.page_store import WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import Before
+from cosyvoice_runtime.free_pages import FIRST_PAGE, ZERO_PAGE
 from cosyvoice_runtime.untouched_zeros import untouched_zeros
-from cosyvoice_runtime.wave.page_store import FIRST_PAGE, GUIDANCE_ROWS, ZERO_PAGE, PageStore
+from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS, PageStore
 from cosyvoice_runtime.wave.past_layout import PastLayout, Tail
 
 

@@ -16,7 +16,8 @@ from cosyvoice_runtime.kernels.step_head import step_head
 from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable, step_qkv
 from cosyvoice_runtime.kernels.step_residual import step_residual
 from cosyvoice_runtime.kernels.step_tiles import StepTiles, step_tiles
-from cosyvoice_runtime.lm.network import CacheView, DecoderLayer, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import CacheView
+from cosyvoice_runtime.lm.network import DecoderLayer, SpeechLM
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ class FusedStep:
     The last bits differ from the plain way: the residual, norms and rotation stay float32 throughout.
 
     Args:
-        max_len: positions of the cache.
+        max_len: most positions of a slot.
         chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
             compute capability 9.0 and later).
         part: of the GPU; a step in its stream divides its work for few multiprocessors.
@@ -121,7 +122,7 @@ class FusedStep:
             tokens, self._lm.speech_embedding.weight, norms[0], memory.x, memory.for_attention, chained
         )
         for index, (layer, following) in enumerate(zip(self._layers, norms[1:], strict=True)):
-            place = CacheLayer(cache.data[index, 0], cache.data[index, 1], positions)
+            place = CacheLayer(cache.data[index, 0], cache.data[index, 1], cache.tables, positions)
             self._layer(layer, following, memory, place, tiles, chained)
         step_head(
             memory.for_attention, self._head, self._head_bias, epsilon, memory.logits, tiles.head, chained

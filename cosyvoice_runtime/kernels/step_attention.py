@@ -1,4 +1,4 @@
-"""Attention of one new position of each sequence to its slot of the cache, its keys in parts."""
+"""Attention of one new position of each sequence to its pages of the cache, its keys in parts."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ from cosyvoice_runtime.kernels.step_qkv import CacheLayer
 
 
 @triton.jit
-def _load_block(keys, values, start, seen, HEAD_DIM: tl.constexpr, KEYS: tl.constexpr):
-    """Keys ``[D, KEYS]`` and values ``[KEYS, D]``; zeros where not seen."""
-    j = start + tl.arange(0, KEYS)
+def _load_block(
+    keys, values, page, first, seen, page_stride,
+    PAGE: tl.constexpr, HEAD_DIM: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """Keys ``[D, KEYS]`` and values ``[KEYS, D]`` from position ``first`` on; zeros where not seen."""
+    start = page.to(tl.int64) * page_stride + first % PAGE * HEAD_DIM
+    j = tl.arange(0, KEYS)
     d = tl.arange(0, HEAD_DIM)
-    k = tl.load(keys + j[None, :] * HEAD_DIM + d[:, None], mask=seen[None, :], other=0.0)
-    v = tl.load(values + j[:, None] * HEAD_DIM + d[None, :], mask=seen[:, None], other=0.0)
+    k = tl.load(keys + start + j[None, :] * HEAD_DIM + d[:, None], mask=seen[None, :], other=0.0)
+    v = tl.load(values + start + j[:, None] * HEAD_DIM + d[None, :], mask=seen[:, None], other=0.0)
     return k, v
 
 
 @triton.jit(do_not_specialize=["batch"])
 def _step_attention(
-    queries, keys, values, positions, mixed, shares, batch, slot_stride, head_stride,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    queries, keys, values, table, positions, mixed, shares, batch, table_width, page_stride, head_stride,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr,
     SHRINK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
@@ -47,25 +51,30 @@ def _step_attention(
     part = tl.cdiv(position + 1, SPLITS * KEYS) * KEYS
     first = split * part
     end = tl.minimum(position + 1, first + part)
-    start = slot.to(tl.int64) * slot_stride + kv * head_stride
-    keys += start
-    values += start
+    table += slot * table_width
+    keys += kv * head_stride
+    values += kv * head_stride
+    page = tl.load(table + first // PAGE, mask=first < end, other=0)
     # Earlier positions are there already; the new one only after the wait.
-    k, v = _load_block(keys, values, first, first + j < tl.minimum(end, position), HEAD_DIM, KEYS)
+    before = first + j < tl.minimum(end, position)
+    k, v = _load_block(keys, values, page, first, before, page_stride, PAGE, HEAD_DIM, KEYS)
+    following = tl.load(table + (first + KEYS) // PAGE, mask=first + KEYS < end, other=0)
     seen = first + j < end
     asks = (i < GROUP)[:, None]
     head = slot * HEADS + kv * GROUP + i
     wait_for_previous(CHAINED)
     q = tl.load(queries + head[:, None] * HEAD_DIM + d[None, :], mask=asks, other=0.0)
     if first + KEYS > position:
-        k, v = _load_block(keys, values, first, seen, HEAD_DIM, KEYS)
+        k, v = _load_block(keys, values, page, first, seen, page_stride, PAGE, HEAD_DIM, KEYS)
     peak = tl.full([QUERIES], float("-inf"), tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
     sums = tl.zeros([QUERIES, HEAD_DIM], tl.float32)
     for block in tl.range(first, end, KEYS, num_stages=1):
         # The next keys are on their way while these are used.
-        later = block + KEYS + j < end
-        next_k, next_v = _load_block(keys, values, block + KEYS, later, HEAD_DIM, KEYS)
+        after = block + KEYS
+        later = after + j < end
+        next_k, next_v = _load_block(keys, values, following, after, later, page_stride, PAGE, HEAD_DIM, KEYS)
+        following = tl.load(table + (after + KEYS) // PAGE, mask=after + KEYS < end, other=0)
         peak, total, sums = softmax_update(q, k, v, seen, peak, total, sums)
         k, v, seen = next_k, next_v, later
     let_next_start(CHAINED)
@@ -93,27 +102,37 @@ def step_attention(
         mixed: ``[parts, S, H * D]``, written: values mixed over each part of the keys; `SHRINK`
             times their size.
         shares: float32 ``[parts, S, H]``, written unless there is one part: log2 of each part's share.
-        keys: positions that a program takes at a time.
+        keys: positions that a program takes at a time; they lie in one page.
+
+    Raises:
+        ValueError: pages are no multiple of ``keys``, and a slot has several.
     """
-    batch, kv_heads, _, head_dim = cache.keys.shape
+    batch, (_, kv_heads, page, head_dim) = len(queries), cache.keys.shape
+    table = cache.tables.read
+    if page % keys and table.shape[1] > 1:
+        raise ValueError(f"{keys} keys at a time don't divide pages of {page} positions")
     heads = queries.shape[1] // head_dim
     _step_attention[(batch * kv_heads, len(mixed))](
-        queries, cache.keys, cache.values, cache.positions, mixed, shares,
-        batch, cache.keys.stride(0), cache.keys.stride(1),
-        heads, kv_heads, head_dim, max(16, triton.next_power_of_2(heads // kv_heads)), keys, len(mixed),
+        queries, cache.keys, cache.values, table, cache.positions, mixed, shares,
+        batch, table.stride(0), cache.keys.stride(0), cache.keys.stride(1),
+        heads, kv_heads, head_dim, page, max(16, triton.next_power_of_2(heads // kv_heads)), keys, len(mixed),
         SHRINK, chained, num_warps=warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
 
 def step_attention_plain(queries: Tensor, cache: CacheLayer, mixed: Tensor, shares: Tensor) -> None:
     """As :func:`step_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
-    batch, kv_heads, max_len, head_dim = cache.keys.shape
-    q = queries.float().view(batch, kv_heads, -1, head_dim)
-    scores = torch.einsum("skgd,skpd->skgp", q, cache.keys.float())
-    later = torch.arange(max_len, device=q.device) > cache.positions[:, None]
+    _, kv_heads, _, head_dim = cache.keys.shape
+    q = queries.float().unflatten(1, (kv_heads, -1, head_dim))
+    keys, values = (
+        part[cache.tables.read.long()].float().transpose(1, 2).flatten(2, 3)
+        for part in (cache.keys, cache.values)
+    )
+    scores = torch.einsum("skgd,skpd->skgp", q, keys)
+    later = torch.arange(keys.shape[2], device=q.device) > cache.positions[:, None]
     scores = scores.masked_fill(later[:, None, None], -torch.inf)
     weights = torch.softmax(scores * 0.6931471805599453, dim=-1)
-    mixed[0] = torch.einsum("skgp,skpd->skgd", weights, cache.values.float()).flatten(1) * SHRINK
+    mixed[0] = torch.einsum("skgp,skpd->skgd", weights, values).flatten(1) * SHRINK
     mixed[1:] = 0
     shares[0] = 0
     shares[1:] = -torch.inf

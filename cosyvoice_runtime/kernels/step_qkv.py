@@ -28,6 +28,7 @@ from cosyvoice_runtime.kernels.step_rows import (
     streamed_pair,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
+from cosyvoice_runtime.lm.kv_cache import PageTables
 
 LOG2_E = 1.4426950408889634
 
@@ -37,13 +38,20 @@ class CacheLayer:
     """One layer of the slots that a step feeds, and where in them.
 
     Attributes:
-        keys, values: ``[S, kv_heads, max_len, D]`` of the cache.
+        keys, values: ``[pages, kv_heads, positions of a page, D]`` of the cache.
+        tables: of the slots, ``[S, W]``.
         positions: ``[S]`` int64, of the token that is fed.
     """
 
     keys: Tensor
     values: Tensor
+    tables: PageTables
     positions: Tensor
+
+    @property
+    def page(self) -> int:
+        """Positions of a page."""
+        return self.keys.shape[2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +70,7 @@ class RotaryTable:
 
 @triton.jit
 def _store_half(
-    half, d, queries, keys, values, s, inside, position, head, slot_stride, head_stride, SCALE: tl.constexpr,
+    half, d, queries, keys, values, s, inside, row, head, head_stride, SCALE: tl.constexpr,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
 ):  # fmt: skip
     if head < HEADS:
@@ -70,8 +78,7 @@ def _store_half(
         tl.store(at, (half * SCALE).to(queries.dtype.element_ty), mask=inside[:, None])
     else:
         kv = (head - HEADS) % KV_HEADS
-        start = s.to(tl.int64) * slot_stride + kv * head_stride + position * HEAD_DIM
-        place = start[:, None] + d[None, :]
+        place = row[:, None] + kv * head_stride + d[None, :]
         if head < HEADS + KV_HEADS:
             tl.store(keys + place, half.to(keys.dtype.element_ty), mask=inside[:, None])
         else:
@@ -80,10 +87,10 @@ def _store_half(
 
 @triton.jit(do_not_specialize=["batch"])
 def _step_qkv(
-    scaled, squares, weight, bias, cosines, sines, positions, queries, keys, values,
-    batch, slot_stride, head_stride,
+    scaled, squares, weight, bias, cosines, sines, positions, pages, queries, keys, values,
+    batch, table_width, page_stride, head_stride,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, SCALE: tl.constexpr,
-    WIDTH: tl.constexpr, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr,
+    PAGE: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr,
     EPS: tl.constexpr, SHRINK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
     STAGES: tl.constexpr, CHAINED: tl.constexpr,
@@ -102,6 +109,8 @@ def _step_qkv(
     first_bias = tl.load(bias + n)
     second_bias = tl.load(bias + n + HALF)
     position = tl.load(positions + s, mask=inside, other=0)
+    page = tl.load(pages + s * table_width + position // PAGE, mask=inside, other=0)
+    row = page.to(tl.int64) * page_stride + position % PAGE * HEAD_DIM
     turned = inside[:, None] & (head < HEADS + KV_HEADS)
     cosine = tl.load(cosines + position[:, None] * HALF + d[None, :], mask=turned, other=1.0)
     sine = tl.load(sines + position[:, None] * HALF + d[None, :], mask=turned, other=0.0)
@@ -127,12 +136,12 @@ def _step_qkv(
     x = x * scale + first_bias[None, :]
     y = y * scale + second_bias[None, :]
     _store_half(
-        x * cosine - y * sine, d, queries, keys, values, s, inside, position, head, slot_stride, head_stride,
+        x * cosine - y * sine, d, queries, keys, values, s, inside, row, head, head_stride,
         SCALE, HEADS, KV_HEADS, HEAD_DIM,
     )  # fmt: skip
     _store_half(
-        y * cosine + x * sine, d + HALF, queries, keys, values, s, inside, position, head,
-        slot_stride, head_stride, SCALE, HEADS, KV_HEADS, HEAD_DIM,
+        y * cosine + x * sine, d + HALF, queries, keys, values, s, inside, row, head, head_stride,
+        SCALE, HEADS, KV_HEADS, HEAD_DIM,
     )  # fmt: skip
 
 
@@ -160,9 +169,10 @@ def step_qkv(
     grid = (len(weight) // (2 * rows), triton.cdiv(batch, tile.columns))
     _step_qkv[grid](
         scaled.values, scaled.squares, weight, bias, rotation.cosines, rotation.sines, cache.positions,
-        queries, cache.keys, cache.values, batch, cache.keys.stride(0), cache.keys.stride(1),
+        cache.tables.written, queries, cache.keys, cache.values,
+        batch, cache.tables.written.stride(0), cache.keys.stride(0), cache.keys.stride(1),
         queries.shape[1] // head_dim, kv_heads, head_dim, head_dim**-0.5 * LOG2_E,
-        width, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
+        cache.page, width, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
         rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
@@ -178,13 +188,15 @@ def step_qkv_plain(
     cache: CacheLayer,
 ) -> None:
     """As :func:`step_qkv`."""
-    batch, kv_heads, _, head_dim = cache.keys.shape
-    packed = F.linear(scaled.normed(epsilon), weight.float(), bias).view(batch, -1, head_dim)
+    _, kv_heads, _, head_dim = cache.keys.shape
+    packed = F.linear(scaled.normed(epsilon), weight.float(), bias).unflatten(1, (-1, head_dim))
     heads = packed.shape[1] - 2 * kv_heads
     first, second = packed[:, : heads + kv_heads].chunk(2, dim=2)
     cosine, sine = (table[cache.positions, None] for table in (rotation.cosines, rotation.sines))
     turned = torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=2)
     queries.copy_((turned[:, :heads] * (head_dim**-0.5 * LOG2_E)).flatten(1))
-    slots = torch.arange(batch, device=packed.device)
-    cache.keys[slots, :, cache.positions] = turned[:, heads:].to(cache.keys.dtype)
-    cache.values[slots, :, cache.positions] = packed[:, heads + kv_heads :].to(cache.values.dtype)
+    slots = torch.arange(len(packed), device=packed.device)
+    pages = cache.tables.written[slots, cache.positions // cache.page].long()
+    rows = cache.positions % cache.page
+    cache.keys[pages, :, rows] = turned[:, heads:].to(cache.keys.dtype)
+    cache.values[pages, :, rows] = packed[:, heads + kv_heads :].to(cache.values.dtype)

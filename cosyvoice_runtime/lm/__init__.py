@@ -16,14 +16,15 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.lm.decoder import BatchDecoder
-    from cosyvoice_runtime.lm.network import KVCache, SpeechLM, cache_bytes
+    from cosyvoice_runtime.lm.kv_cache import KVCache, cache_bytes
+    from cosyvoice_runtime.lm.network import SpeechLM
     from cosyvoice_runtime.lm.single_utterance import generate, generate_all
 
 ON_TORCH = {
     "BatchDecoder": "decoder",
-    "KVCache": "network",
+    "KVCache": "kv_cache",
     "SpeechLM": "network",
-    "cache_bytes": "network",
+    "cache_bytes": "kv_cache",
     "generate": "single_utterance",
     "generate_all": "single_utterance",
 }

@@ -1,32 +1,58 @@
-"""Which slots of a key-value cache are taken, and how far each is written."""
+"""Which slots of a key-value cache are taken, how far each is written, and the pages that it holds."""
 
 from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.lm.cache_pages import CachePool, PageLedger
 
 
 class CacheFullError(CosyVoiceError):
     """Every slot of the cache is taken; one is free again when an utterance ends."""
 
 
+class CacheUse(NamedTuple):
+    """What of the cache is in use.
+
+    Attributes:
+        pages, held: of the pool, and those that slots hold.
+        without: slots that are taken and hold none.
+        evictions: slots that have lost their pages so far.
+        recomputed: positions fed once more, so far, because of that.
+    """
+
+    pages: int
+    held: int
+    without: int
+    evictions: int
+    recomputed: int
+
+
 class CacheSlots(ABC):
-    """Slots of equal length, one per sequence.
+    """A slot for each sequence, with a pool of pages that they share.
 
     Attributes:
         slots: how many there are.
-        max_len: positions of each.
+        max_len: most positions of each.
         lengths: [slots] int64, positions written so far.
+        pages: what each slot holds of the pool.
+        evictions, recomputed: of `CacheUse`.
+
+    Args:
+        pool: None: a page of ``max_len`` positions for each slot, which is its own.
     """
 
-    def __init__(self, slots: int, max_len: int) -> None:
+    def __init__(self, slots: int, max_len: int, pool: CachePool | None = None) -> None:
         self.slots = slots
         self.max_len = max_len
         self.lengths = np.zeros(slots, dtype=np.int64)
+        self.pages = PageLedger(slots, max_len, pool or CachePool(max_len, slots))
+        self.evictions = self.recomputed = 0
         self._free = list(range(slots))
 
     @property
@@ -42,6 +68,13 @@ class CacheSlots(ABC):
     def free_slots(self) -> int:
         return len(self._free)
 
+    @property
+    def use(self) -> CacheUse:
+        """As it is now."""
+        pages = self.pages
+        without = self.slots - self.free_slots - int(np.count_nonzero(pages.held))
+        return CacheUse(pages.total, pages.total - pages.free, without, self.evictions, self.recomputed)
+
     def acquire(self) -> int:
         """Take the lowest free slot, so that the occupied ones stay close together.
 
@@ -53,8 +86,17 @@ class CacheSlots(ABC):
         return heapq.heappop(self._free)
 
     def release(self, slot: int, wipe: bool = False) -> None:
-        """Give a slot back, wiped or as it is."""
+        """Give a slot and its pages back, wiped or as it is."""
         if wipe:
             self.wipe(slot)
         self.lengths[slot] = 0
+        self.pages.release(slot)
         heapq.heappush(self._free, slot)
+
+    def evict(self, slot: int) -> int:
+        """Take a slot's pages back, and with them what was written; returns how many positions."""
+        lost = int(self.lengths[slot])
+        self.lengths[slot] = 0
+        self.pages.release(slot)
+        self.evictions += 1
+        return lost

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture
+from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.cached_lm import CachedLM
 from cosyvoice_runtime.lm.device_steps import DeviceSteps, StepDraws
 from cosyvoice_runtime.lm.generation import Emission
 from cosyvoice_runtime.lm.host_steps import HostSteps
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.running_batch import RunningBatch, Steps
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
@@ -31,6 +33,8 @@ class BatchDecoder(RunningBatch):
         captured_step: what is captured, before the draws; None captures the network's own step.
         draw: draws after captured passes over prompts.
         step_draw: draws in captured steps; None takes ``draw``.
+        pool: pages that all utterances share; None: each has ``max_len`` positions of its own, which plain
+            steps read without a copy.
 
     Raises:
         ValueError: a network whose steps can't be captured.
@@ -46,8 +50,13 @@ class BatchDecoder(RunningBatch):
         captured_step: LogitsStep | None = None,
         draw: DrawSlots = draw_plain,
         step_draw: DrawSlots | None = None,
+        pool: CachePool | None = None,
     ) -> None:
-        cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
+        cache: KVCache
+        if pool is None:
+            cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
+        else:
+            cache = PagedKVCache(lm.config, slots, max_len, pool, lm.device, lm.dtype)
         steps: Steps
         if capture is None:
             steps = HostSteps(CachedLM(lm, cache), cache, prefill_batch, lm.config.fill_id)

@@ -12,16 +12,17 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import EagerCalls, GraphCapture
 from cosyvoice_runtime.lm.cached_lm import CachedLM
 from cosyvoice_runtime.lm.generation import Drawn, Generation
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import KVCache
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, grouped
-from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
+from cosyvoice_runtime.lm.residents import Residents
+from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn, turn_after_feed
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, LogitsStep
 from cosyvoice_runtime.transfer import Fetch, integers
 
@@ -85,7 +86,8 @@ class DeviceSteps:
         draws: StepDraws,
     ) -> None:
         self._cache = cache
-        self._waiting = Prefills(cache, prefill_batch)
+        self._residents = Residents(cache)
+        self._waiting = Prefills(cache, self._residents, prefill_batch)
         self._eager = CachedLM(lm, cache)
         self._draw = draws.prompt
         self._tables = SlotTables(lm.config, cache.slots, cache.max_len, lm.device)
@@ -114,9 +116,10 @@ class DeviceSteps:
     def _step(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
         drawing = {row.sequence: row for each in self._under_way for row in each.rows}
         turns = {sequence: self._turn(sequence, drawing.get(sequence)) for sequence in running}
-        turns = {sequence: turn for sequence, turn in turns.items() if turn is not Turn.IDLE}
-        if turns:
-            yield self._launched(turns)
+        ready = [sequence for sequence, turn in turns.items() if turn is not Turn.IDLE]
+        going_on = self._residents.going_on(ready, running)
+        if going_on:
+            yield self._launched({sequence: turns[sequence] for sequence in going_on})
 
     def _turn(self, sequence: Generation, drawing: Row | None) -> Turn:
         """What the next step does for a sequence, with a draw under way or none."""
@@ -148,7 +151,7 @@ class DeviceSteps:
     def _prefill(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
         captured: list[Prefill] = []
         other: list[Prefill] = []
-        for prefill in self._waiting.ready(self._in_turn(running)):
+        for prefill in self._waiting.ready(self._in_turn(running), running):
             (captured if self._prefills.fits([prefill]) else other).append(prefill)
         captured.sort(key=lambda prefill: prefill.start > 0)
         for group in grouped(captured, self._prefills.fits):
@@ -157,12 +160,12 @@ class DeviceSteps:
             yield self._drawing(group, self._fed(group))
 
     def _in_turn(self, running: Sequence[Generation]) -> Iterator[Generation]:
-        """Those that may be fed now: while others speak, prompts of one pass."""
+        """Those that may be fed now: while others speak, prompts of one pass; texts that go on always."""
         speaking = any(sequence.tokens for sequence in running)
         positions = 0
         for sequence in running:
             waiting = sequence.unfed_prompt
-            if speaking and positions and positions + waiting > STEP_POSITIONS:
+            if speaking and waiting and positions and positions + waiting > STEP_POSITIONS:
                 continue
             positions += waiting
             yield sequence
@@ -174,8 +177,12 @@ class DeviceSteps:
         logits = self._eager.prefill(group)
         slots = integers([sequence.slot for sequence in sequences], logits.device)
         self._tables.set(slots, sequences)
-        return self._draw(logits, slots, torch.full_like(slots, Turn.DRAW), self._tables)
+        turns = integers([turn_after_feed(sequence) for sequence in sequences], logits.device)
+        return self._draw(logits, slots, turns, self._tables)
 
     def _drawing(self, group: list[Prefill], ids: Tensor) -> UnderWay:
-        rows = [Row(prefill.sequence, place, prefill.end, Turn.DRAW) for place, prefill in enumerate(group)]
+        rows = [
+            Row(each.sequence, place, each.end, turn_after_feed(each.sequence))
+            for place, each in enumerate(group)
+        ]
         return UnderWay(rows, Fetch(ids))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.lm.prompt import PromptPart, num_positions
+from cosyvoice_runtime.lm.prompt import PromptPart, Table, num_positions
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, RUNAWAY_S, Barred, SamplerState, SamplingOptions
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 
@@ -66,6 +66,9 @@ class Generation:
         seed: with it and the same options the utterance can be repeated.
         finish_reason: None while it runs.
         error: what went wrong, if the reason is ``error``.
+        unfed: the last token has yet to be fed.
+        pending: parts that were taken have yet to be fed.
+        lost: positions that were fed and are no longer in the cache.
     """
 
     def __init__(
@@ -85,6 +88,9 @@ class Generation:
         self.limits = limits
         self.stream = stream
         self.unfed = False
+        self.pending = False
+        self.lost = 0
+        self._taken: list[tuple[int, list[PromptPart]]] = []
         self._config = config
         self._options = options
         self._feed = feed
@@ -134,14 +140,32 @@ class Generation:
 
     @property
     def unfed_prompt(self) -> int:
-        """Positions of a prompt that has yet to be fed; 0 for a text that comes in pieces."""
+        """Positions of what has yet to be fed, first or again; 0 for a text that comes in pieces."""
+        if self.waiting:
+            return 0
+        if self.lost or self.pending:
+            return num_positions(self.transcript)
         return num_positions(self._feed or ())
+
+    @property
+    def transcript(self) -> list[PromptPart]:
+        """All parts that were taken and tokens that were said, in order: what the cache holds or should."""
+        ends = [*(said for said, _ in self._taken[1:]), len(self.tokens)]
+        parts: list[PromptPart] = []
+        for (said, taken), end in zip(self._taken, ends, strict=True):
+            parts += taken
+            if end > said:
+                parts.append(PromptPart(Table.SPEECH, self.tokens[said:end]))
+        return parts
 
     def take_feed(self) -> list[PromptPart] | None:
         """Segments to prefill now, if there are any."""
-        if self.stream is not None:
-            return self.stream.take()
-        feed, self._feed = self._feed, None
+        if self.stream is None:
+            feed, self._feed = self._feed, None
+        else:
+            feed = self.stream.take()
+        if feed is not None:
+            self._taken.append((len(self.tokens), feed))
         return feed
 
     def push_text(self, ids: Sequence[int]) -> None:

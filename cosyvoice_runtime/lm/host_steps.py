@@ -10,6 +10,7 @@ import numpy as np
 from cosyvoice_runtime.lm.cache_slots import CacheSlots
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills
+from cosyvoice_runtime.lm.residents import Residents
 from cosyvoice_runtime.lm.sampling import Blocked, IntArray, SamplerState
 
 Logits = Any
@@ -40,7 +41,8 @@ class HostSteps:
     def __init__(self, network: CachedNetwork, cache: CacheSlots, prefill_batch: int, fill_id: int) -> None:
         self._network = network
         self._cache = cache
-        self._prefills = Prefills(cache, prefill_batch)
+        self._residents = Residents(cache)
+        self._prefills = Prefills(cache, self._residents, prefill_batch)
         self._fill_id = fill_id
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
@@ -48,9 +50,10 @@ class HostSteps:
         return [drawn for sequences, logits in self._feed(running) for drawn in self._draw(sequences, logits)]
 
     def _feed(self, running: Sequence[Generation]) -> Iterator[tuple[list[Generation], Logits]]:
-        sequences = sorted((each for each in running if each.unfed), key=lambda sequence: sequence.slot)
+        sequences = self._residents.going_on([each for each in running if each.unfed], running)
         if sequences:
-            yield sequences, self._decode(sequences)
+            ordered = sorted(sequences, key=lambda sequence: sequence.slot)
+            yield ordered, self._decode(ordered)
         for group in self._prefills.groups(running):
             yield [prefill.sequence for prefill in group], self._network.prefill(group)
 

@@ -1,7 +1,6 @@
 """Qwen2 decoder with speech tokens in and out.
 
-B: sequences, T: positions fed at once, S: slots of a decode step, D: head_dim, span: cache positions that
-are attended to.
+B: sequences, T: positions fed at once, D: head_dim, span: cache positions that are attended to.
 """
 
 from __future__ import annotations
@@ -17,18 +16,11 @@ from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.checkpoint.tensors import published_names, schema_problems
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.lm.cache_slots import CacheSlots
+from cosyvoice_runtime.lm.kv_cache import CachePlaces, CacheView
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder, store_by_columns
 from cosyvoice_runtime.transfer import integers
-from cosyvoice_runtime.untouched_zeros import untouched_zeros
-
-
-def cache_bytes(config: SpeechLMConfig, slots: int, max_len: int, dtype: torch.dtype) -> int:
-    """Memory of a cache with these dimensions (12,288 bytes per position at full size in bfloat16)."""
-    values = config.num_layers * 2 * slots * config.num_kv_heads * max_len * config.head_dim
-    return values * dtype.itemsize
 
 
 def check_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> None:
@@ -47,84 +39,15 @@ def fused_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict
     return state
 
 
-class CacheView:
-    """Consecutive slots of a cache; sequence ``b`` of a batch lives in slot ``first + b``."""
-
-    def __init__(self, data: Tensor) -> None:
-        self.data = data
-        self.max_len = data.shape[4]
-        self._slots = torch.arange(data.shape[2], device=data.device)[:, None]
-
-    def write(self, layer: int, positions: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store keys and values [B, T, kv_heads, head_dim] at positions [B, T] of their slots."""
-        self.data[layer, 0][self._slots, :, positions] = keys
-        self.data[layer, 1][self._slots, :, positions] = values
-
-    def read(self, layer: int, span: int) -> tuple[Tensor, Tensor]:
-        """Keys and values [B, kv_heads, span, head_dim] of the first ``span`` positions, without a copy."""
-        keys, values = self.data[layer, :, :, :, :span]
-        return keys, values
-
-
-class GatheredView(CacheView):
-    """Any slots of a cache, in any order; reading them copies."""
-
-    def __init__(self, data: Tensor, slots: Tensor) -> None:
-        self.data = data
-        self.max_len = data.shape[4]
-        self._slots = slots[:, None]
-
-    def read(self, layer: int, span: int) -> tuple[Tensor, Tensor]:
-        keys, values = self.data[layer][:, self._slots[:, 0], :, :span]
-        return keys, values
-
-
-class KVCache(CacheSlots):
-    """Slots on a device.
-
-    Attributes:
-        data: [layers, 2, slots, kv_heads, max_len, head_dim], keys then values.
-    """
-
-    def __init__(
-        self,
-        config: SpeechLMConfig,
-        slots: int,
-        max_len: int,
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__(slots, max_len)
-        shape = (config.num_layers, 2, slots, config.num_kv_heads, max_len, config.head_dim)
-        # Zeros, not empty: attention weighs a masked position by 0, and 0 * nan is nan.
-        self.data = untouched_zeros(*shape, device=device, dtype=dtype)
-
-    @property
-    def bytes(self) -> int:
-        return self.data.nbytes
-
-    def wipe(self, slot: int) -> None:
-        self.data[:, :, slot].zero_()
-
-    def view(self, start: int, stop: int) -> CacheView:
-        """Slots ``start`` to ``stop`` (exclusive), sharing this cache's memory."""
-        return CacheView(self.data[:, :, start:stop])
-
-    def gathered(self, slots: Sequence[int]) -> GatheredView:
-        """These slots, sharing this cache's memory."""
-        return GatheredView(self.data, integers(slots, self.data.device))
-
-
 class Placement(NamedTuple):
-    """Where a forward pass writes and what it may see; the same for all layers.
+    """How a forward pass turns queries and keys, and what it may see; the same for all layers.
 
-    cos, sin: [B, T, 1, D]; positions: [B, T] int64; mask: [B, 1, T * queries per kv head, span], 0 or -inf,
+    cos, sin: [B, T, 1, D]; mask: [B, 1, T * queries per kv head, span], 0 or -inf,
     None for sequences that begin here: each position sees those before it in this pass.
     """
 
     cos: Tensor
     sin: Tensor
-    positions: Tensor
     mask: Tensor | None
 
 
@@ -138,17 +61,17 @@ class CachedAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, width + 2 * config.num_kv_heads * config.head_dim)
         self.output = nn.Linear(width, config.hidden_size, bias=False)
 
-    def forward(self, x: Tensor, layer: int, place: Placement, cache: CacheView) -> Tensor:
+    def forward(self, x: Tensor, layer: int, place: Placement, cache: CachePlaces) -> Tensor:
         batch, length, _ = x.shape
         heads = self.qkv(x).view(batch, length, -1, self.head_dim)
         rotated = _rotate(heads[:, :, : self.heads + self.kv_heads], place.cos, place.sin)
         queries, keys = rotated[:, :, : self.heads], rotated[:, :, self.heads :]
         values = heads[:, :, self.heads + self.kv_heads :]
-        cache.write(layer, place.positions, keys, values)
+        cache.write(layer, keys, values)
         if place.mask is None:
             mixed = _causal(queries, keys, values)
         else:
-            mixed = self._cached(queries, *cache.read(layer, place.mask.shape[-1]), place.mask)
+            mixed = self._cached(queries, *cache.read(layer), place.mask)
         return self.output(mixed.reshape(batch, length, -1))
 
     def _cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -193,7 +116,7 @@ class DecoderLayer(nn.Module):
         self.mlp_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = GatedMLP(config)
 
-    def forward(self, x: Tensor, layer: int, place: Placement, cache: CacheView) -> Tensor:
+    def forward(self, x: Tensor, layer: int, place: Placement, cache: CachePlaces) -> Tensor:
         x = x + self.attention(self.attention_norm(x), layer, place, cache)
         return x + self.mlp(self.mlp_norm(x))
 
@@ -266,10 +189,10 @@ class SpeechLM(SpeechDecoder):
         Returns:
             [B, T, hidden] after the final norm.
         """
-        place = self._place(positions, span, embeddings.dtype)
+        place, places = self._place(positions, span, embeddings.dtype), cache.at(positions, span)
         x = embeddings
         for index, layer in enumerate(self.layers):
-            x = layer(x, index, place, cache)
+            x = layer(x, index, place, places)
         return self.norm(x)
 
     def prefill_codes(
@@ -308,7 +231,6 @@ class SpeechLM(SpeechDecoder):
         return Placement(
             cos=torch.cat([cos, cos], dim=-1).to(dtype),
             sin=torch.cat([-sin, sin], dim=-1).to(dtype),
-            positions=positions,
             mask=None if span is None else self._mask(positions, span, dtype),
         )
 

@@ -15,10 +15,19 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph, batch_buckets
-from cosyvoice_runtime.lm.network import GatheredView, KVCache, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import KVCache
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prefills import PREFILL_POSITIONS, Prefill
 from cosyvoice_runtime.lm.prompt import prompt_codes
-from cosyvoice_runtime.lm.slot_draws import Count, DrawSlots, Factor, SlotTables, Turn, slot_values
+from cosyvoice_runtime.lm.slot_draws import (
+    Count,
+    DrawSlots,
+    Factor,
+    SlotTables,
+    Turn,
+    slot_values,
+    turn_after_feed,
+)
 from cosyvoice_runtime.transfer import moved
 
 PROMPT_SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
@@ -133,6 +142,7 @@ class GraphedPrefills:
         shape = self._shape(group)
         assert shape is not None
         sequences = [prefill.sequence for prefill in group]
+        self._cache.prepare()
         self._tables.set_history(sequences)
         self._cache.lengths[[sequence.slot for sequence in sequences]] = [prefill.end for prefill in group]
         fed = self._table(shape)
@@ -166,7 +176,8 @@ class GraphedPrefills:
     def _fill(self, row: npt.NDArray[np.int64], prefill: Prefill) -> None:
         codes = prompt_codes(prefill.parts, self._lm.config)
         counts, factors = slot_values(prefill.sequence, self._lm.config.speech_rows)
-        row[Column.SLOT : Column.COUNTS] = prefill.sequence.slot, len(codes), prefill.start, Turn.DRAW
+        turn = turn_after_feed(prefill.sequence)
+        row[Column.SLOT : Column.COUNTS] = prefill.sequence.slot, len(codes), prefill.start, turn
         row[Column.COUNTS : Column.FACTORS] = counts
         row[Column.FACTORS : Column.CODES] = factors.view(np.int32)
         row[Column.CODES : Column.CODES + len(codes)] = codes
@@ -182,7 +193,7 @@ class GraphedPrefills:
 
         def prefill() -> Tensor:
             own, draws = slots.contiguous(), turns.contiguous()
-            view = GatheredView(self._cache.data, own)
+            view = self._cache.gathered(own)
             logits = self._lm.prefill_codes(codes, lengths, starts, view, shape.span)
             factors = bits.to(torch.int32).view(torch.float32)
             self._tables.begin(own, counts, factors, draws != Turn.IDLE)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cosyvoice_runtime.lm.cache_slots import CacheSlots
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.prompt import PromptPart, num_positions
+from cosyvoice_runtime.lm.residents import Residents
 
 PREFILL_POSITIONS = 2048
 """Most positions, padding included, of several prompts in one pass: a longer one delays running sequences."""
@@ -41,28 +42,53 @@ class Prefills:
         batch: prompts fed in one pass at most.
     """
 
-    def __init__(self, cache: CacheSlots, batch: int) -> None:
+    def __init__(self, cache: CacheSlots, residents: Residents, batch: int) -> None:
         self._cache = cache
+        self._residents = residents
         self._batch = batch
 
-    def groups(self, running: Iterable[Generation]) -> Iterator[list[Prefill]]:
-        """What is ready, pass by pass.
+    def groups(self, running: Sequence[Generation]) -> Iterator[list[Prefill]]:
+        """`ready`, pass by pass."""
+        return grouped(self.ready(running, running), self.fits)
 
-        A sequence without room for its next text ends with reason ``length``.
+    def ready(self, turn: Iterable[Generation], running: Sequence[Generation]) -> Iterator[Prefill]:
+        """Take what is ready from sequences whose turn it is, as far as the cache has room.
+
+        One whose next text would make it longer than a slot may be ends with reason ``length``. While one
+        that has no pages finds too few, nobody who came later gets any: it would wait for ever.
+
+        Args:
+            running: all sequences; some may lose their pages.
         """
-        return grouped(self.ready(running), self.fits)
-
-    def ready(self, running: Iterable[Generation]) -> Iterator[Prefill]:
-        """Take what is ready from the sequences; one without room for it ends with reason ``length``."""
-        for sequence in running:
-            parts = sequence.take_feed()
-            if parts is None:
+        blocked = False
+        for sequence in turn:
+            if blocked and not self._residents.holds(sequence):
                 continue
-            prefill = Prefill(sequence, parts, int(self._cache.lengths[sequence.slot]))
+            prefill = self._next(sequence)
+            if prefill is None:
+                continue
             if prefill.end > self._cache.max_len:
                 sequence.finish(FinishReason.LENGTH)
+                continue
+            if self._residents.holds(sequence):
+                room = self._residents.extend(sequence, prefill.end, running)
             else:
+                room = self._residents.admit(sequence, prefill.end, running)
+                blocked = not room
+            sequence.pending = not room
+            if room:
+                sequence.unfed = False
                 yield prefill
+
+    def _next(self, sequence: Generation) -> Prefill | None:
+        """What a sequence has to be fed, if anything: all of it if the cache holds nothing of it."""
+        parts = sequence.take_feed()
+        if parts is None and not (sequence.unfed or sequence.pending):
+            return None
+        if not self._residents.holds(sequence):
+            return Prefill(sequence, sequence.transcript)
+        start = int(self._cache.lengths[sequence.slot])
+        return None if parts is None else Prefill(sequence, parts, start)
 
     def fits(self, group: Sequence[Prefill]) -> bool:
         """Whether one pass may take these together."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.cache_slots import CacheSlots
+from cosyvoice_runtime.lm.cache_slots import CacheSlots, CacheUse
 from cosyvoice_runtime.lm.generation import Drawn, Emission, FinishReason, Generation, TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt, check_speech, check_text, num_positions
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -20,8 +20,11 @@ class Steps(Protocol):
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         """Feed what is ready, and say what has been drawn: at most one id for each sequence.
 
-        The caller has every id accepted before the next call. A sequence without room for its next text is
-        ended.
+        The caller has every id accepted before the next call. A sequence whose next text would make it too
+        long is ended.
+
+        Args:
+            running: in the order in which they were added.
         """
 
 
@@ -31,6 +34,7 @@ DEFAULT_OPTIONS = SamplingOptions()
 class RunningBatch:
     """Decodes as many utterances together as the cache has slots, one token each per `step`.
 
+    One for which the cache has no room waits with its slot, and goes on when others have ended.
     Not thread-safe: one owner adds, steps and cancels.
 
     Args:
@@ -63,6 +67,11 @@ class RunningBatch:
     def cache_bytes(self) -> int:
         """Memory of the key-value cache, allocated once."""
         return self._cache.bytes
+
+    @property
+    def cache_use(self) -> CacheUse:
+        """What of the cache is in use now."""
+        return self._cache.use
 
     def add(self, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS) -> Generation:
         """Take a slot for an utterance whose text is known; its prompt is fed by the next `step`.

@@ -44,6 +44,11 @@ class Turn(IntEnum):
     """Its next id is the fill marker, whatever the logits say."""
 
 
+def turn_after_feed(sequence: Generation) -> Turn:
+    """Of a prompt, a text, or all of a sequence that is fed again: its block may have been complete."""
+    return Turn.FILL if sequence.must_fill else Turn.DRAW
+
+
 class Count(IntEnum):
     """Columns of `SlotTables.counts`."""
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.lm.kv_cache import CacheView
 from cosyvoice_runtime.lm.prompt import PromptPart
 from cosyvoice_runtime.transfer import integers
-
-if TYPE_CHECKING:
-    from cosyvoice_runtime.lm.network import CacheView
 
 
 class SpeechDecoder(nn.Module):

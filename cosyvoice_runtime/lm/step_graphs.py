@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph, bucket_for
-from cosyvoice_runtime.lm.network import CacheView, KVCache
+from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables
 from cosyvoice_runtime.transfer import moved
 
@@ -72,6 +72,7 @@ class GraphedSteps:
         Returns:
             ids [S] drawn, as `DrawSlots`; overwritten by the next step.
         """
+        self._cache.prepare()
         size = len(positions)
         self._fed[:, :size] = moved(torch.from_numpy(np.stack([positions, turns])), self._fed.device)
         graph = self._graphs[size, span]

@@ -20,7 +20,8 @@ from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import LAYER_NORM_EPS, TransformerLMConfig
 from cosyvoice_runtime.flow.encoder import ScaledEmbedding, relative_positions
 from cosyvoice_runtime.flow.relative_encoder import RelativeEncoder
-from cosyvoice_runtime.lm.network import CacheView, check_tensors
+from cosyvoice_runtime.lm.kv_cache import CachePlaces, CacheView
+from cosyvoice_runtime.lm.network import check_tensors
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder, store_by_columns
 from cosyvoice_runtime.transfer import integers
@@ -43,11 +44,10 @@ _RENAMES = [
 class Distances(NamedTuple):
     """What queries may see, and how far it is; the same for all layers.
 
-    positions: [B, T] int64; behind: [B, 1, T, span] int64, positions from each key to the query, 0 for those
-    that come later; mask: like it, 0 or -inf.
+    behind: [B, 1, T, span] int64, positions from each key to the query, 0 for those that come later; mask:
+    like it, 0 or -inf.
     """
 
-    positions: Tensor
     behind: Tensor
     mask: Tensor
 
@@ -56,7 +56,7 @@ class Distances(NamedTuple):
         behind = positions[..., None] - torch.arange(span, device=positions.device)
         mask = torch.zeros(behind.shape, device=behind.device, dtype=dtype)
         mask.masked_fill_(behind < 0, float("-inf"))
-        return cls(positions, behind.clamp(min=0)[:, None], mask[:, None])
+        return cls(behind.clamp(min=0)[:, None], mask[:, None])
 
 
 class DistanceAttention(nn.Module):
@@ -73,11 +73,11 @@ class DistanceAttention(nn.Module):
         self.out = nn.Linear(width, width)
         self._table: Tensor | None = None
 
-    def forward(self, x: Tensor, layer: int, place: Distances, cache: CacheView) -> Tensor:
+    def forward(self, x: Tensor, layer: int, place: Distances, cache: CachePlaces) -> Tensor:
         """``x [B, T, width]`` to the same shape."""
         queries, new_keys, new_values = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        cache.write(layer, place.positions, new_keys, new_values)
-        keys, values = cache.read(layer, place.mask.shape[-1])
+        cache.write(layer, new_keys, new_values)
+        keys, values = cache.read(layer)
         mixed = F.scaled_dot_product_attention(
             (queries + self.content_bias).transpose(1, 2), keys, values, attn_mask=self._bias(queries, place)
         )
@@ -112,7 +112,7 @@ class DistanceLayer(nn.Module):
         self.widen = nn.Linear(width, config.intermediate_size)
         self.narrow = nn.Linear(config.intermediate_size, width)
 
-    def forward(self, x: Tensor, layer: int, place: Distances, cache: CacheView) -> Tensor:
+    def forward(self, x: Tensor, layer: int, place: Distances, cache: CachePlaces) -> Tensor:
         x = x + self.attention(self.norm_attention(x), layer, place, cache)
         return x + self.narrow(F.relu(self.widen(self.norm_feed_forward(x))))
 
@@ -182,9 +182,9 @@ class TransformerLM(SpeechDecoder):
             [B, T, hidden] after the final norm.
         """
         x = F.relu(self.embed_input(embeddings))
-        place = Distances.of(positions, span, x.dtype)
+        place, places = Distances.of(positions, span, x.dtype), cache.at(positions, span)
         for index, layer in enumerate(self.layers):
-            x = layer(x, index, place, cache)
+            x = layer(x, index, place, places)
         return self.norm(x)
 
     def _embedded(self, part: PromptPart) -> Tensor:

@@ -11,8 +11,9 @@ from onnxruntime import InferenceSession
 
 from cosyvoice_runtime.arrays import Floats, Halves
 from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.free_pages import FIRST_PAGE
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import TAIL, tail_channels
-from cosyvoice_runtime.wave.page_store import FIRST_PAGE, GUIDANCE_ROWS, PageStore
+from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS, PageStore
 
 SIDES = 2
 """Keys and values."""

@@ -32,6 +32,10 @@ POSITION_BYTES = 12_288
 """Keys and values of a position in 16 bits: 24 layers of two heads of 64."""
 
 
+AUTO_SLOTS = 64
+"""On a GPU."""
+
+
 class TensorrtLlmSettings(NetworkSettings):
     """``tensorrt_llm``: the speech language model and its in-flight batch."""
 
@@ -88,7 +92,9 @@ class TensorrtLlmSettings(NetworkSettings):
         description="Most positions of one request: text, prompt speech and new speech.",
     )
     kv_cache_tokens: Annotated[int, Field(ge=16, le=100_000_000), OR_AUTO] = Field(
-        AUTO_NUMBER, description="Positions that all requests share; auto fits max_slots of the longest."
+        AUTO_NUMBER,
+        description="Positions that all requests share; auto: max_slots of the longest request, with engine "
+        "torch on a GPU 64 at most, because requests take what they need.",
     )
     cuda_graphs: Flag = Field(
         True,
@@ -167,8 +173,10 @@ class TensorrtLlmSettings(NetworkSettings):
 
     def resolved(self, machine: Machine) -> Self:
         network = NetworkSettings.resolved(self._with_an_engine(machine), machine)
-        slots = self.max_slots or (16 if network.device == "cpu" else 64)
-        cache = self.kv_cache_tokens or slots * self.max_sequence_tokens
+        slots = self.max_slots or (16 if network.device == CPU else AUTO_SLOTS)
+        shares = network.engine == "torch" and network.device != CPU
+        longest = min(slots, AUTO_SLOTS) if shares else slots
+        cache = self.kv_cache_tokens or longest * self.max_sequence_tokens
         return network.replace(max_slots=slots, kv_cache_tokens=cache, engine_dir=self.engine_dir.absolute())
 
     def why(self, machine: Machine) -> Mapping[str, str]:

@@ -9,10 +9,13 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import span_sizes
 from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
@@ -93,6 +96,45 @@ def test_captured_steps_are_steps_of_the_network(networks, positions):
     assert float((written[0] - written[1]).norm() / written[1].norm()) < 2 * TOLERANCE
     half.data[:, :, slots, :, places] = before[:, :, slots, :, places]
     assert torch.equal(half.data, before)
+
+
+def in_pages(
+    config: SpeechLMConfig, cache: KVCache, positions: list[int], backwards: bool = False
+) -> PagedKVCache:
+    """The same slots in pages taken in turns, as many as each needs."""
+    pool = CachePool.of(cache.slots * MAX_LEN)
+    paged = PagedKVCache(config, cache.slots, MAX_LEN, pool, cache.data.device, cache.data.dtype)
+    slots = list(enumerate(positions))[:: -1 if backwards else 1]
+    for length in range(PAGE, MAX_LEN + 1, PAGE):
+        for slot, position in slots:
+            assert paged.pages.reserve(slot, min(length, position + 1))
+    paged.prepare()
+    for slot, position in slots:
+        for place, page in enumerate(paged.pages.table[slot, : position // PAGE + 1].tolist()):
+            paged.data[:, :, page] = cache.data[:, :, slot, :, place * PAGE : (place + 1) * PAGE]
+    return paged
+
+
+@pytest.mark.parametrize("positions", POSITIONS, ids=len)
+@torch.inference_mode()
+def test_captured_steps_over_pages_are_those_over_slots_bit_by_bit(networks, positions):
+    """Also when pages lie elsewhere than when they were captured."""
+    batch, config = len(positions), networks.half.config
+    span = next(size for size in span_sizes(MAX_LEN) if size > max(positions))
+    whole, _ = networks.caches(batch + 1, positions)
+    paged, other = (in_pages(config, whole, positions, backwards) for backwards in (False, True))
+    tokens, places = torch.arange(batch).cuda() * 7, torch.tensor(positions).cuda()
+    step, capture = FusedStep(networks.half, MAX_LEN, chained=True), CudaGraphCapture(whole.data.device)
+    views = whole.view(0, batch), paged.view(0, batch)
+    expected = capture(lambda: step(tokens, places, views[0], span)).result.clone()
+    graph = capture(lambda: step(tokens, places, views[1], span))
+    assert torch.equal(graph.result, expected)
+    paged.data.copy_(other.data)
+    paged.pages.table[:] = other.pages.table
+    paged.pages.changed = True
+    paged.prepare()
+    graph.replay()
+    assert torch.equal(graph.result, expected)
 
 
 @pytest.mark.parametrize("batch", [1, 5, 16, 64])

@@ -13,9 +13,11 @@ from counted_draws import counted_sample_batch
 
 SLOTS = 6
 POSITIONS = 512
+CACHES = {"own slots": SLOTS * POSITIONS, "pages": SLOTS * POSITIONS - 1, "few pages": POSITIONS}
+"""Positions of the cache: a slot for each, as many in pages, and pages for the longest request alone."""
 
 
-def open_engine(checkpoint: Path, cuda_graphs: bool) -> LmEngine:
+def open_engine(checkpoint: Path, cuda_graphs: bool, cache: str = "own slots") -> LmEngine:
     settings = TensorrtLlmSettings(
         checkpoint_dir=checkpoint,
         engine="torch",
@@ -25,7 +27,7 @@ def open_engine(checkpoint: Path, cuda_graphs: bool) -> LmEngine:
         max_slots=SLOTS,
         max_tokens=200,
         max_sequence_tokens=POSITIONS,
-        kv_cache_tokens=SLOTS * POSITIONS,
+        kv_cache_tokens=CACHES[cache],
     )
     return prepare_engine(settings.resolved(Machine(cores=1, gpu=True)))()
 
@@ -41,9 +43,9 @@ def _same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
 
 
-@pytest.fixture(scope="module")
-def graphed(checkpoint: Path) -> LmEngine:
-    return open_engine(checkpoint, cuda_graphs=True)
+@pytest.fixture(scope="module", params=CACHES)
+def graphed(request: pytest.FixtureRequest, checkpoint: Path) -> LmEngine:
+    return open_engine(checkpoint, cuda_graphs=True, cache=request.param)
 
 
 def decoded(engine: LmEngine, prompts: list[int], strategy: str, joins: int = 0) -> list[list[int]]:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
+from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.kernels.fused_step import FusedStep
 from cosyvoice_runtime.kernels.step_attention import step_attention, step_attention_plain
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, step_embed, step_embed_plain
@@ -17,7 +19,9 @@ from cosyvoice_runtime.kernels.step_head import step_head, step_head_plain
 from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable, step_qkv, step_qkv_plain
 from cosyvoice_runtime.kernels.step_residual import step_residual, step_residual_plain
 from cosyvoice_runtime.kernels.step_tiles import ONE, StepTile, StepTiles, step_tiles
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
+from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache, PageTables
+from cosyvoice_runtime.lm.network import SpeechLM
 
 CHANNELS, HEADS, KV_HEADS, HEAD_DIM, MAX_LEN = 48, 6, 2, 16, 64
 WIDTH = HEADS * HEAD_DIM
@@ -56,15 +60,25 @@ def scaled_of(batch: int) -> Scaled:
     return scaled
 
 
-def cache_layer(positions: list[int]) -> CacheLayer:
-    """Random keys and values, the first slot and head of a larger cache left out."""
-    batch = len(positions)
-    keys, values = torch.randn(2, batch + 1, KV_HEADS, MAX_LEN, HEAD_DIM)[:, 1:]
-    return CacheLayer(keys, values, torch.tensor(positions))
+def cache_layer(positions: list[int], page: int = 32, idle: tuple[int, ...] = ()) -> CacheLayer:
+    """Random keys and values in pages that lie anyhow, as many as each sequence has.
+
+    Args:
+        idle: sequences without a page for their position, which is written into the page for waste.
+    """
+    width = -(-MAX_LEN // page)
+    numbers = iter((FIRST_PAGE + torch.randperm(len(positions) * width)).tolist())
+    read = torch.full((len(positions), width), ZERO_PAGE, dtype=torch.int32)
+    for slot, position in enumerate(positions):
+        for place in range(position // page + (slot not in idle)):
+            read[slot, place] = next(numbers)
+    keys, values = torch.randn(2, FIRST_PAGE + len(positions) * width, KV_HEADS, page, HEAD_DIM)
+    keys[ZERO_PAGE] = values[ZERO_PAGE] = 0
+    return CacheLayer(keys, values, PageTables(read, read.clamp(min=WASTE_PAGE)), torch.tensor(positions))
 
 
 def copied(cache: CacheLayer) -> CacheLayer:
-    return CacheLayer(cache.keys.clone(), cache.values.clone(), cache.positions)
+    return dataclasses.replace(cache, keys=cache.keys.clone(), values=cache.values.clone())
 
 
 def test_scaled_residual_becomes_the_norm_of_it():
@@ -87,14 +101,16 @@ def test_embedding(batch):
     same(scaled[0].squares, scaled[1].squares)
 
 
-@pytest.mark.parametrize(("piece", "stages"), [(32, 0), (64, 0), (16, 2), (32, 3)])
+@pytest.mark.parametrize(
+    ("piece", "stages", "page"), [(32, 0, 16), (64, 0, MAX_LEN), (16, 2, 32), (32, 3, 7)]
+)
 @BATCHES
-def test_queries_keys_and_values(positions, columns, piece, stages):
+def test_queries_keys_and_values(positions, columns, piece, stages, page):
     batch = len(positions)
     scaled, rotation = scaled_of(batch), RotaryTable.of(MAX_LEN, HEAD_DIM, 1e4, torch.device("cpu"))
     rows = WIDTH + 2 * KV_HEADS * HEAD_DIM
     weight, bias = torch.randn(rows, CHANNELS), torch.randn(rows)
-    cache = cache_layer(positions)
+    cache = cache_layer(positions, page)
     expected = copied(cache)
     queries = torch.full((2, batch, WIDTH), torch.nan)
     tile = StepTile(8 if stages else 4, max(columns, 16) if stages else columns, piece, 2, stages=stages)
@@ -113,10 +129,26 @@ def joined(mixed: Tensor, shares: Tensor) -> Tensor:
     return x
 
 
+def test_a_sequence_without_a_page_writes_into_that_for_waste():
+    """It stands at the first position of a page that it was not given."""
+    scaled, rotation = scaled_of(3), RotaryTable.of(MAX_LEN, HEAD_DIM, 1e4, torch.device("cpu"))
+    rows = WIDTH + 2 * KV_HEADS * HEAD_DIM
+    cache = cache_layer([9, 32, 40], page=16, idle=(1,))
+    before = copied(cache)
+    weight, bias, queries = torch.randn(rows, CHANNELS), torch.randn(rows), torch.empty(3, WIDTH)
+    step_qkv(scaled, weight, bias, rotation, EPSILON, queries, cache, StepTile(4, 16, 32, 2))
+    for part, old in ((cache.keys, before.keys), (cache.values, before.values)):
+        written = [[page, row] for page, _, row, _ in (part != old).nonzero().tolist()]
+        pages = cache.tables.read[0, 0].item(), WASTE_PAGE, cache.tables.read[2, 2].item()
+        places = zip(pages, (9, 0, 8), strict=True)
+        assert sorted({tuple(place) for place in written}) == sorted(places)
+
+
+@pytest.mark.parametrize("page", [16, 32, MAX_LEN])
 @pytest.mark.parametrize("splits", [1, 4])
 @BATCHES
-def test_attention_over_the_cache(positions, columns, splits):
-    cache = cache_layer(positions)
+def test_attention_over_the_cache(positions, columns, splits, page):
+    cache = cache_layer(positions, page)
     queries = torch.randn(len(positions), WIDTH)
     mixed, shares = torch.zeros(splits, *queries.shape), torch.zeros(splits, len(positions), HEADS)
     step_attention(queries, cache, mixed, shares, 16, 4)
@@ -130,7 +162,9 @@ def test_attention_does_not_see_what_lies_behind_the_position():
     mixed, shares = torch.zeros(2, 4, 2, WIDTH), torch.zeros(2, 4, 2, HEADS)
     step_attention(queries, cache, mixed[0], shares[0], 16, 4)
     for part in (cache.keys, cache.values):
-        part[0, :, 21:] = part[1, :, 1:] = torch.nan
+        pages = cache.tables.read
+        part[pages[0, 0], :, 21:] = part[pages[1, 0], :, 1:] = part[WASTE_PAGE] = torch.nan
+        part[[page for page in range(len(part)) if page not in pages]] = torch.nan
     step_attention(queries, cache, mixed[1], shares[1], 16, 4)
     assert torch.equal(mixed[0], mixed[1])
     assert torch.equal(shares[0], shares[1])
@@ -199,6 +233,17 @@ def test_head_of_a_vocabulary_that_tiles_do_not_divide(batch, tile):
     same(logits[0], logits[1])
 
 
+def test_keys_that_lie_in_two_pages_are_refused():
+    cache, queries = cache_layer([20], page=24), torch.randn(1, WIDTH)
+    with pytest.raises(ValueError, match="16 keys at a time don't divide pages of 24 positions"):
+        step_attention(queries, cache, torch.zeros(1, 1, WIDTH), torch.zeros(1, 1, HEADS), 16, 4)
+
+
+@pytest.mark.parametrize("batch", [1, 16, 300])
+def test_pages_of_the_cache_hold_whole_blocks_of_keys(batch):
+    assert PAGE % step_tiles(batch).keys == 0
+
+
 def test_tiles_and_parts_follow_the_number_of_sequences():
     assert step_tiles(1) is ONE
     assert step_tiles(2) is step_tiles(16)
@@ -234,16 +279,31 @@ SMALL_ALONE = dataclasses.replace(
 )
 
 
+def own_slots(config: SpeechLMConfig, slots: int) -> KVCache:
+    return KVCache(config, slots, MAX_LEN)
+
+
+def shared_pages(config: SpeechLMConfig, slots: int) -> KVCache:
+    """All slots have all their pages, taken in turns."""
+    cache = PagedKVCache(config, slots, MAX_LEN, CachePool.of(slots * MAX_LEN, page=16))
+    for positions in range(1, MAX_LEN + 1):
+        for slot in range(slots):
+            cache.pages.reserve(slot, positions)
+    cache.prepare()
+    return cache
+
+
+@pytest.mark.parametrize("opened_cache", [own_slots, shared_pages])
 @pytest.mark.parametrize(("positions", "tiles"), [([40], SMALL_ALONE), ([40, 0, 33], SMALL)])
 @torch.inference_mode()
-def test_fused_steps_are_steps_of_the_network(positions, tiles):
+def test_fused_steps_are_steps_of_the_network(positions, tiles, opened_cache):
     config, batch = TINY.speech_lm, len(positions)
     lm = SpeechLM(config).requires_grad_(False)
     for module in lm.modules():
         if isinstance(module, torch.nn.RMSNorm):
             torch.nn.init.normal_(module.weight, 1.0)
-    caches = [KVCache(config, batch + 2, MAX_LEN) for _ in range(2)]
-    caches[0].data.normal_()
+    caches = [opened_cache(config, batch + 2) for _ in range(2)]
+    caches[0].data[:, :, FIRST_PAGE:].normal_()
     caches[1].data.copy_(caches[0].data)
     fused, plain = FusedStep(lm, MAX_LEN, chained=False), lm.decode_step
     for turn in range(2):

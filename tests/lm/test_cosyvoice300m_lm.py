@@ -8,6 +8,7 @@ import torch
 from capture_fake import TracingCapture
 from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice300m import TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
+from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -27,10 +28,15 @@ def lm() -> TransformerLM:
     return TransformerLM.from_tensors(TINY.speech_lm, dict(random_tensors("llm", TINY, 0)))
 
 
+@pytest.mark.parametrize(
+    "pool", [None, CachePool(16, 24), CachePool(16, 8)], ids=["slots", "pages", "few pages"]
+)
 @pytest.mark.parametrize("prefill_batch", [1, 3])
-def test_utterances_side_by_side_are_those_spoken_alone(lm: TransformerLM, prefill_batch: int) -> None:
+def test_utterances_side_by_side_are_those_spoken_alone(
+    lm: TransformerLM, prefill_batch: int, pool: CachePool | None
+) -> None:
     options = [SamplingOptions(seed=seed, max_tokens=30) for seed in range(3)]
-    decoder = BatchDecoder(lm, slots=3, max_len=120, prefill_batch=prefill_batch)
+    decoder = BatchDecoder(lm, slots=3, max_len=120, prefill_batch=prefill_batch, pool=pool)
     spoken = [decoder.add(prompt, option) for prompt, option in zip(PROMPTS, options, strict=True)]
     while any(generation.finish_reason is None for generation in spoken):
         decoder.step()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.lm.cache_slots import CacheFullError
-from cosyvoice_runtime.lm.network import KVCache, cache_bytes
+from cosyvoice_runtime.lm.kv_cache import KVCache, cache_bytes
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -63,7 +63,7 @@ def test_wipe_removes_values_of_that_slot_only(config: SpeechLMConfig) -> None:
 def test_view_writes_into_its_slots_at_each_row_s_position(config: SpeechLMConfig) -> None:
     cache = KVCache(config, 4, 6)
     keys = torch.randn(2, 1, config.num_kv_heads, config.head_dim)
-    cache.view(1, 3).write(2, torch.tensor([[5], [0]]), keys, 2 * keys)
+    cache.view(1, 3).at(torch.tensor([[5], [0]]), None).write(2, keys, 2 * keys)
     expected = torch.zeros_like(cache.data)
     for row, (slot, position) in enumerate([(1, 5), (2, 0)]):
         expected[2, 0, slot, :, position] = keys[row, 0]

@@ -8,7 +8,8 @@ from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.lm import device_steps, prefill_graphs
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import KVCache
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills, prompt_shapes
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import Prompt

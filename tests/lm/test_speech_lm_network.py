@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm.network import KVCache, SpeechLM
+from cosyvoice_runtime.lm.kv_cache import KVCache
+from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 
 lengths = st.lists(st.integers(1, 30), min_size=1, max_size=6)
@@ -45,7 +46,7 @@ def test_rows_prefilled_together_equal_single_ones(lm: SpeechLM, lengths: list[i
     for cache in (together, single):
         for slot in slots:
             lm.prefill(random_embeddings(lm, 9, seed=slot), 0, cache.view(slot, slot + 1))
-    logits = lm.prefill_batch(rows, starts, together.gathered(slots))
+    logits = lm.prefill_batch(rows, starts, together.gathered(torch.tensor(slots)))
     expected = [
         lm.prefill(row, begin, single.view(slot, slot + 1))
         for row, begin, slot in zip(rows, starts, slots, strict=True)

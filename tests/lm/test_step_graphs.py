@@ -6,7 +6,7 @@ import torch
 from capture_fake import play_back
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.network import KVCache
+from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.slot_draws import SlotTables, draw_plain
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, batch_sizes, span_sizes
 
@@ -56,7 +56,7 @@ def test_another_step_is_captured_in_place_of_the_networks_own(lm, config):
     seen = []
 
     def step(tokens, positions, view, span):
-        seen.append((len(tokens), len(positions), view.data.shape[2], span))
+        seen.append((len(tokens), len(positions), len(view.tables.read), span))
         return torch.zeros(len(tokens), config.speech_rows)
 
     BatchDecoder(lm, 2, 300, capture=play_back, captured_step=step)

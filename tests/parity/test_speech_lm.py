@@ -13,7 +13,7 @@ from goldens import Compare
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.families import load_speech_lm
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.network import KVCache
+from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.prompt import Prompt, PromptPart, Table, num_positions
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder

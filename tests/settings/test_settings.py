@@ -71,10 +71,26 @@ def test_auto_follows_the_machine():
 
 
 @pytest.mark.parametrize(
+    ("machine", "engine", "longest"),
+    [
+        (GPU, "torch", 64),
+        (GPU, "tensorrt_llm", 256),
+        (GPU, "vllm", 256),
+        (CPU, "torch", 256),
+        (CPU, "onnx", 256),
+    ],
+)
+def test_a_cache_that_requests_share_need_not_fit_all_of_the_longest(machine, engine, longest):
+    settings = TensorrtLlmSettings(engine=engine, max_slots=256, max_sequence_tokens=1000, max_tokens=500)
+    assert settings.resolved(machine).kv_cache_tokens == longest * 1000
+
+
+@pytest.mark.parametrize(
     ("assignments", "reserve"),
     [
         ([], 1 + 2.7 + 64 * 4096 * 12_288 / 2**30),
-        (["tensorrt_llm.max_slots=256"], 1 + 2.7 + 256 * 4096 * 12_288 / 2**30),
+        (["tensorrt_llm.max_slots=256"], 1 + 2.7 + 64 * 4096 * 12_288 / 2**30),
+        (["tensorrt_llm.max_slots=8"], 1 + 2.7 + 8 * 4096 * 12_288 / 2**30),
         (["token2wav.device=cuda:0,cuda:1"], 1 + 2.7 + 64 * 4096 * 12_288 / 2**30),
         (["token2wav.device=cuda:1"], 1),
         (["tensorrt_llm.device=cpu"], 1),

@@ -1,8 +1,9 @@
-"""Whether the cache holds what the settings promise."""
+"""How much the cache holds, and whether that is what the settings promise."""
 
 from __future__ import annotations
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 
@@ -15,10 +16,46 @@ def check_cache_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
     Raises:
         InvalidInput: requests may be longer than that, or not all slots can hold the longest one.
     """
+    _check_positions(settings, max_positions)
+    if not _holds_all(settings):
+        limit = f"engine {settings.engine} needs max_slots * max_sequence_tokens, which is {_all(settings)}"
+        raise InvalidInput("tensorrt_llm.kv_cache_tokens", settings.kv_cache_tokens, limit)
+
+
+def check_shared_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
+    """For an engine whose requests share pages.
+
+    Raises:
+        InvalidInput: requests may be longer than the network knows, or than the cache.
+    """
+    _check_positions(settings, max_positions)
+    if settings.kv_cache_tokens < settings.max_sequence_tokens:
+        limit = f"at least max_sequence_tokens, which is {settings.max_sequence_tokens}"
+        raise InvalidInput("tensorrt_llm.kv_cache_tokens", settings.kv_cache_tokens, limit)
+
+
+def shared_pool(settings: TensorrtLlmSettings, steps_read_pages: bool) -> CachePool | None:
+    """Pages for all requests; None: each has its own slot.
+
+    Args:
+        steps_read_pages: others copy what they read of them, which slots that all fit would only slow down.
+    """
+    if _holds_all(settings) and not steps_read_pages:
+        return None
+    pool = CachePool.of(settings.kv_cache_tokens)
+    whole = settings.max_slots * CachePool.of(settings.max_sequence_tokens).pages
+    return pool._replace(pages=max(pool.pages, whole)) if _holds_all(settings) else pool
+
+
+def _check_positions(settings: TensorrtLlmSettings, max_positions: int) -> None:
     if settings.max_sequence_tokens > max_positions:
         limit = f"the network has {max_positions} positions"
         raise InvalidInput("tensorrt_llm.max_sequence_tokens", settings.max_sequence_tokens, limit)
-    needed = settings.max_slots * settings.max_sequence_tokens
-    if settings.kv_cache_tokens < needed:
-        limit = f"engine {settings.engine} needs max_slots * max_sequence_tokens, which is {needed}"
-        raise InvalidInput("tensorrt_llm.kv_cache_tokens", settings.kv_cache_tokens, limit)
+
+
+def _holds_all(settings: TensorrtLlmSettings) -> bool:
+    return settings.kv_cache_tokens >= _all(settings)
+
+
+def _all(settings: TensorrtLlmSettings) -> int:
+    return settings.max_slots * settings.max_sequence_tokens

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.lm.cache_slots import CacheUse
 from cosyvoice_runtime.metrics import Metrics, read_samples
+from cosyvoice_runtime.serving.lm.cache_metrics import CacheMetrics
 from cosyvoice_runtime.serving.lm.load_metrics import Load, LoadMetrics
 
 
@@ -41,4 +43,19 @@ def test_counters_grow_with_every_load_and_gauges_follow_it(load_metrics, tmp_pa
         "cosyvoice_lm_step_seconds_total": 0.75,
         "cosyvoice_lm_finished_total stop": 1,
         "cosyvoice_lm_finished_total error": 1,
+    }
+
+
+def test_a_caches_counters_go_on_with_a_fresh_one(tmp_path):
+    watch = CacheMetrics(Metrics("tensorrt_llm", tmp_path))
+    watch.opened()
+    watch(CacheUse(pages=9, held=4, without=2, evictions=3, recomputed=200))
+    watch(CacheUse(pages=9, held=0, without=0, evictions=5, recomputed=300))
+    watch.opened()
+    watch(CacheUse(pages=9, held=1, without=0, evictions=1, recomputed=10))
+    assert shown(tmp_path) == {
+        "cosyvoice_lm_cache_pages": 9,
+        "cosyvoice_lm_cache_pages_in_use": 1,
+        "cosyvoice_lm_evictions_total": 6,
+        "cosyvoice_lm_recomputed_positions_total": 310,
     }

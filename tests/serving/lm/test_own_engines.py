@@ -13,6 +13,8 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm.cache_pages import PAGE
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, read_samples
 from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
@@ -102,11 +104,57 @@ def test_settings_accept_the_engines_that_are_there_and_no_other(settings):
         settings.replace(engine="sglang")
 
 
-def test_cache_too_small_for_the_slots_is_refused(settings):
-    engine = settings.engine
-    message = rf"kv_cache_tokens: 383 is not accepted; engine {engine} needs max_slots \* .* which is 384"
+def test_cache_that_is_too_small_is_refused(settings):
+    """Engine onnx has a slot of the longest for each; with engine torch all share what holds one of them."""
+    needed, limit = {
+        "onnx": (384, r"engine onnx needs max_slots \* max_sequence_tokens, which is 384"),
+        "torch": (128, "at least max_sequence_tokens, which is 128"),
+    }[settings.engine]
+    message = f"kv_cache_tokens: {needed - 1} is not accepted; {limit}"
     with pytest.raises(InvalidInput, match=message):
-        prepare_engine(settings.replace(kv_cache_tokens=383))
+        prepare_engine(settings.replace(kv_cache_tokens=needed - 1))
+    prepare_engine(settings.replace(kv_cache_tokens=needed))().close()
+
+
+def test_requests_that_share_few_pages_say_what_they_say_alone(
+    settings, lm, make_scheduler, monkeypatch, tmp_path
+):
+    """Four pages, of which each comes to need three: those that were fed twice are counted."""
+    if settings.engine != "torch":
+        pytest.skip("engine onnx has a slot for each")
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    requests = [
+        Request(Prompt([3, index]), SamplingOptions(seed=index, min_tokens=280, max_tokens=280))
+        for index in range(4)
+    ]
+    small = settings.replace(max_tokens=300, max_sequence_tokens=4 * PAGE, kv_cache_tokens=4 * PAGE)
+    scheduler = make_scheduler(prepare_engine(small))
+    readers = [CollectingReader() for _ in requests]
+    for request, reader in zip(requests, readers, strict=True):
+        scheduler.submit(request, reader)
+    for request, reader in zip(requests, readers, strict=True):
+        assert reader.wait().tokens == list(generate(lm, request.prompt, request.options))
+    scheduler.close()
+    found = {sample.name: sample.value for sample in read_samples(tmp_path)}
+    assert found["cosyvoice_lm_cache_pages"] == 4
+    assert found["cosyvoice_lm_evictions_total"] > 0
+    assert found["cosyvoice_lm_recomputed_positions_total"] > 0
+    assert found["cosyvoice_lm_cache_pages_in_use"] == 0
+    assert found["cosyvoice_lm_requests_without_pages"] == 0
+
+
+def test_a_cancelled_request_gives_its_pages_back_without_a_step(settings, monkeypatch, tmp_path):
+    if settings.engine != "torch":
+        pytest.skip("engine onnx has a slot for each")
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    engine = prepare_engine(settings)()
+    handle = engine.add(Prompt([3]), SamplingOptions(seed=1, min_tokens=50, max_tokens=50))
+    engine.step()
+    in_use = [sample for sample in read_samples(tmp_path) if sample.name == "cosyvoice_lm_cache_pages_in_use"]
+    assert [sample.value for sample in in_use] == [1]
+    engine.cancel(handle)
+    in_use = [sample for sample in read_samples(tmp_path) if sample.name == "cosyvoice_lm_cache_pages_in_use"]
+    assert [sample.value for sample in in_use] == [0]
 
 
 def test_sequences_longer_than_the_network_knows_are_refused(settings, lm):

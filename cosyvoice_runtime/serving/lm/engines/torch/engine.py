@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Hashable
 from contextlib import nullcontext
 from functools import partial
 
@@ -15,13 +16,15 @@ from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, GraphCapture
 from cosyvoice_runtime.gpu_parts import GpuParts
 from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, step_obstacle
 from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
+from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.families import load_speech_lm
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.lm.step_graphs import LogitsStep
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.lm.batch_engine import BatchEngine
-from cosyvoice_runtime.serving.lm.cache_room import check_cache_room
+from cosyvoice_runtime.serving.lm.cache_metrics import CacheMetrics
+from cosyvoice_runtime.serving.lm.cache_room import check_shared_room, shared_pool
 from cosyvoice_runtime.serving.lm.engine import OpenEngine, Progress
 from cosyvoice_runtime.serving.lm.engines.torch.step_streams import StepStreams
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
@@ -45,6 +48,8 @@ class TorchEngine(BatchEngine):
         draw: draws after captured passes over prompts.
         step_draw: draws in captured steps; None takes ``draw``.
         shared: the GPU, if token2wav computes on it in this process.
+        pool: pages that all utterances share, if they do.
+        watch: told what of the cache is in use.
     """
 
     def __init__(
@@ -57,6 +62,8 @@ class TorchEngine(BatchEngine):
         draw: DrawSlots = draw_plain,
         step_draw: DrawSlots | None = None,
         shared: SharedGpu | None = None,
+        pool: CachePool | None = None,
+        watch: CacheMetrics | None = None,
     ) -> None:
         on_gpu = lm.device.type == "cuda"
         self._streams = StepStreams(lm.device, shared) if on_gpu else None
@@ -74,14 +81,19 @@ class TorchEngine(BatchEngine):
             captured_step=step,
             draw=draw,
             step_draw=step_draw,
+            pool=pool,
         )
+        self._decoder, self._watch = decoder, watch
+        if watch is not None:
+            watch.opened()
         super().__init__(decoder, prefill_batch)
         if on_gpu:
             torch.cuda.synchronize(lm.device)  # before steps on another stream than this thread's
         logger.info(
-            "engine torch: %d slots of %d positions, %.0f MiB of cache, %s",
+            "engine torch: %d slots of %d positions%s, %.0f MiB of cache, %s",
             slots,
             max_len,
+            "" if pool is None else f" at most, which share {pool.pages} pages of {pool.page}",
             decoder.cache_bytes / 2**20,
             "eager steps, draws on the host"
             if capture is None
@@ -91,18 +103,29 @@ class TorchEngine(BatchEngine):
 
     def step(self) -> list[Progress]:
         with nullcontext() if self._streams is None else self._streams.next():
-            return super().step()
+            progress = super().step()
+        self._tell()
+        return progress
+
+    def cancel(self, handle: Hashable) -> None:
+        super().cancel(handle)
+        self._tell()
 
     def close(self) -> None:
         if self._streams is not None:
             self._streams.wait()  # steps under way write into memory that is free after this
+        del self._decoder
         super().close()
+
+    def _tell(self) -> None:
+        if self._watch is not None:
+            self._watch(self._decoder.cache_use)
 
 
 def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> OpenEngine:
     """See `engine.prepare_engine`."""
     config = load_config(settings.checkpoint_dir)
-    check_cache_room(settings, config.speech_lm.max_positions)
+    check_shared_room(settings, config.speech_lm.max_positions)
     tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
     dtype = getattr(torch, settings.dtype)
     lm = load_speech_lm(config.speech_lm, tensors, settings.device, dtype)
@@ -112,7 +135,9 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     size = settings.max_slots, settings.max_sequence_tokens
     draw = draw_plain if settings.kernels == "plain" else _draw_in_graphs(lm.device)
     step_draw = None if step is None or draw is draw_plain else _draw_behind_fused_step()
-    return partial(TorchEngine, lm, *size, graphs, step, draw, step_draw, shared)
+    pool = shared_pool(settings, steps_read_pages=step is not None)
+    watch = CacheMetrics(Metrics(settings.name))
+    return partial(TorchEngine, lm, *size, graphs, step, draw, step_draw, shared, pool, watch)
 
 
 def _fused_step(

@@ -1,0 +1,102 @@
+"""Which pages of a key-value cache each slot holds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cosyvoice_runtime.free_pages import ZERO_PAGE, FreePages
+
+PAGE = 128
+"""Positions of a page: as many keys as the attention kernel takes at a time at most, so that they lie in one.
+
+Half of the last page of a sequence is unused on average: 64 positions, where one has some hundreds.
+"""
+
+
+class CachePool(NamedTuple):
+    """Positions of a page, and pages that all slots share."""
+
+    page: int
+    pages: int
+
+    @classmethod
+    def of(cls, positions: int, page: int = PAGE) -> CachePool:
+        """As many pages as hold so many positions."""
+        return cls(page, -(-positions // page))
+
+
+class PageLedger:
+    """Pages that slots take as they grow, and give back together.
+
+    Attributes:
+        page: positions of one.
+        table: [slots, most pages of a slot] int32, each slot's pages in the order of its positions;
+            `ZERO_PAGE` where it has none.
+        held: [slots] int64, how many each has.
+        changed: whether the table is another than when this was last set to False.
+
+    Raises:
+        ValueError: the pool does not hold one slot of ``max_len`` positions.
+    """
+
+    def __init__(self, slots: int, max_len: int, pool: CachePool) -> None:
+        self.page = pool.page
+        width = -(-max_len // pool.page)
+        if pool.pages < width:
+            raise ValueError(f"{pool.pages} pages of {pool.page} positions hold no slot of {max_len}")
+        self.table = np.full((slots, width), ZERO_PAGE, dtype=np.int32)
+        self.held = np.zeros(slots, dtype=np.int64)
+        self.changed = True
+        self._pages = FreePages(pool.pages)
+        self._returned: list[int] = []
+
+    @property
+    def total(self) -> int:
+        """Pages of the pool."""
+        return self._pages.num_pages
+
+    @property
+    def free(self) -> int:
+        return self._pages.free_pages
+
+    @property
+    def can_grow(self) -> int:
+        """Slots that hold pages, and not yet as many as a slot may."""
+        return int(np.count_nonzero((self.held > 0) & (self.held < self.table.shape[1])))
+
+    def needed(self, positions: int) -> int:
+        """Pages of a slot with so many positions."""
+        return -(-positions // self.page)
+
+    def reserve(self, slot: int, positions: int) -> bool:
+        """Let a slot have pages for so many positions in all; False, and no change, if too few are free."""
+        held = int(self.held[slot])
+        missing = self.needed(positions) - held
+        if missing <= 0:
+            return True
+        pages = self._pages.acquire(missing)
+        if pages is None:
+            return False
+        self.table[slot, held : held + missing] = pages
+        self.held[slot] = held + missing
+        self.changed = True
+        return True
+
+    def release(self, slot: int) -> None:
+        """Take all of a slot's pages back."""
+        held = int(self.held[slot])
+        if not held:
+            return
+        pages = self.table[slot, :held].tolist()
+        self._pages.release(pages)
+        self._returned += pages
+        self.table[slot] = ZERO_PAGE
+        self.held[slot] = 0
+        self.changed = True
+
+    def take_returned(self) -> list[int]:
+        """Pages that came back since the last call, whoever has them by now."""
+        pages, self._returned = sorted(set(self._returned)), []
+        return pages

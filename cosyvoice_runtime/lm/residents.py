@@ -1,0 +1,86 @@
+"""Which running sequences have room in the cache, and who makes room when there is none.
+
+A sequence takes pages as it grows, not for the most that it might say. When the pool is used up, a sequence
+that waits for text gives its pages back, and else the youngest: it keeps its slot and its draws, and all that
+it was fed and has said is fed again when there is room. So the oldest with something to do always goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from cosyvoice_runtime.lm.cache_slots import CacheSlots
+from cosyvoice_runtime.lm.generation import Generation
+
+
+class Residents:
+    """Takes and gives pages. Running sequences are given in the order in which they came."""
+
+    def __init__(self, cache: CacheSlots) -> None:
+        self._cache = cache
+        self._pages = cache.pages
+
+    def holds(self, sequence: Generation) -> bool:
+        """Whether what a sequence was fed is in the cache."""
+        return bool(self._pages.held[sequence.slot])
+
+    def going_on(
+        self, sequences: Sequence[Generation], running: Sequence[Generation]
+    ) -> Sequence[Generation]:
+        """Those of the sequences, in order, that have room for one more position."""
+        if not sequences or self._have_room(sequences):
+            return sequences
+        return [each for each in sequences if self.holds(each) and self._grown(each, running)]
+
+    def extend(self, sequence: Generation, positions: int, running: Sequence[Generation]) -> bool:
+        """Room for so many positions in all for one that has some; if there is none, it loses what it has."""
+        return self._make_room(sequence, positions, self._waiting(running))
+
+    def admit(self, sequence: Generation, positions: int, running: Sequence[Generation]) -> bool:
+        """Room for so many positions, and for the next, for one that has none.
+
+        A page stays free for each that may need another soon, so that who comes in does not soon put
+        somebody out. Only sequences that wait for text lose their pages for it.
+        """
+        pages, waiting = self._pages, self._waiting(running)
+        needed = pages.needed(min(positions + 1, self._cache.max_len))
+        given = sum(int(pages.held[each.slot]) for each in waiting)
+        may_grow = sum(int(pages.held[each.slot]) < pages.table.shape[1] for each in waiting)
+        if pages.free + given < needed + pages.can_grow - may_grow:
+            return False
+        while pages.free < needed + pages.can_grow:
+            self._evict(waiting.pop())
+        self._cache.recomputed += sequence.lost
+        sequence.lost = 0
+        return pages.reserve(sequence.slot, positions)
+
+    def _have_room(self, sequences: Sequence[Generation]) -> bool:
+        slots = [each.slot for each in sequences]
+        wanted = np.minimum(self._cache.lengths[slots] + 1, self._cache.max_len)
+        return bool((self._pages.held[slots] * self._pages.page >= wanted).all())
+
+    def _grown(self, sequence: Generation, running: Sequence[Generation]) -> bool:
+        positions = min(int(self._cache.lengths[sequence.slot]) + 1, self._cache.max_len)
+        if self._pages.reserve(sequence.slot, positions):
+            return True
+        younger = [each for each in running[running.index(sequence) + 1 :] if self.holds(each)]
+        speaking = [each for each in younger if not each.waiting]
+        return self._make_room(sequence, positions, [*speaking, *self._waiting(running)])
+
+    def _make_room(self, sequence: Generation, positions: int, others: list[Generation]) -> bool:
+        """``others`` lose their pages, the last one first, and after them the sequence itself."""
+        while not self._pages.reserve(sequence.slot, positions):
+            loser = others.pop() if others else sequence
+            self._evict(loser)
+            if loser is sequence:
+                return False
+        return True
+
+    def _waiting(self, running: Iterable[Generation]) -> list[Generation]:
+        """Those that hold pages and wait for text."""
+        return [each for each in running if each.waiting and self.holds(each)]
+
+    def _evict(self, sequence: Generation) -> None:
+        sequence.lost = self._cache.evict(sequence.slot)
