@@ -115,6 +115,7 @@ class FusedStep:
         """As :meth:`SpeechLM.decode_step`."""
         batch, epsilon = len(tokens), self._lm.config.rms_norm_eps
         tiles = tiles or step_tiles(batch, self._on_part())
+        tiles = tiles.fitted(self._lm.config.hidden_size, self._lm.config.intermediate_size)
         memory = StepMemory(self._lm, batch, tiles.splits(batch, span), tiles)
         chained = tiles.trigger if self._chained else NOT_CHAINED
         norms = [layer.attention_norm for layer in self._layers] + [self._norm]

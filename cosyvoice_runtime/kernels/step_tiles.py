@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.kernels.tiles import up_to
@@ -31,6 +32,10 @@ class StepTile:
     ahead: int = 8
     stages: int = 0
 
+    def dividing(self, size: int) -> StepTile:
+        """With as many rows as divide an output of this size."""
+        return replace(self, rows=math.gcd(self.rows, size))
+
 
 @dataclass(frozen=True)
 class StepTiles:
@@ -53,6 +58,15 @@ class StepTiles:
     split_programs: int = 32
     max_splits: int = 16
     trigger: int = FIRST
+
+    def fitted(self, hidden: int, inner: int) -> StepTiles:
+        """With as many rows as divide the sizes of the network, of at least 16 channels and more."""
+        return replace(
+            self,
+            out=self.out.dividing(hidden),
+            gated=self.gated.dividing(inner),
+            down=self.down.dividing(hidden),
+        )
 
     def splits(self, batch: int, span: int) -> int:
         """Number of parts, a power of two, that the ``span`` keys of each sequence are divided into."""

@@ -54,7 +54,9 @@ def test_first_chunks_beside_turns_change_nothing(runtime):
                     last=done[row] + LATER == count,
                 )
                 done[row] += LATER
-            turn = main.launch([states[row] for row in active]) if active else None
+            going_on = [states[row] for row in active]
+            with main.all_or_nothing(going_on) as held:  # what the turn reads, until it has ended
+                turn = main.launch(going_on) if active else None
             beside = None
             if len(states) < UTTERANCES:
                 row = len(states)
@@ -68,6 +70,7 @@ def test_first_chunks_beside_turns_change_nothing(runtime):
             if turn is not None:
                 for active_row, wave in zip(active, turn(), strict=True):
                     waves[active_row].append(torch.from_numpy(wave))
+            del held
         for state in states:
             main.close(state)
     assert all(len(each) == CHUNKS for each in waves)

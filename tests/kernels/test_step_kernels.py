@@ -313,6 +313,20 @@ def test_fused_steps_are_steps_of_the_network(positions, tiles, opened_cache):
     same(caches[0].data, caches[1].data)
 
 
+@pytest.mark.parametrize("on_part", [False, True])
+@pytest.mark.parametrize("batch", [17, 33])
+@torch.inference_mode()
+def test_tiles_of_every_batch_compute_all_of_a_small_network(batch, on_part):
+    config = TINY.speech_lm
+    lm = SpeechLM(config).requires_grad_(False)
+    caches = [KVCache(config, batch, MAX_LEN) for _ in range(2)]
+    tokens, places = torch.randint(config.speech_tokens, (batch,)), torch.arange(batch) % 40
+    tiles = dataclasses.replace(step_tiles(batch, on_part), keys=16)
+    fused = FusedStep(lm, MAX_LEN, chained=False)
+    views = [cache.view(0, batch) for cache in caches]
+    same(fused(tokens, places, views[0], 48, tiles), lm.decode_step(tokens, places, views[1], 48))
+
+
 @torch.inference_mode()
 def test_head_without_a_bias():
     config = TINY.speech_lm
