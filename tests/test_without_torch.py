@@ -12,6 +12,7 @@ import pytest
 import soundfile
 
 from cosyvoice_runtime.checkpoint import Layout
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 
@@ -231,8 +232,12 @@ np.save("wave.npy", np.concatenate(waves))
 """
 
 
-def test_token2wav_is_converted_and_speaks(tmp_path: Path) -> None:
-    run_without_torch(f"VOICE = {str(DEMO_VOICE)!r}\n{TOKEN2WAV}", tmp_path)
+@pytest.mark.parametrize("family", ["cosyvoice2", "cosyvoice3"])
+def test_token2wav_is_converted_and_speaks(tmp_path: Path, family: str) -> None:
+    voice = DEMO_VOICE
+    if family == "cosyvoice3":
+        voice = make_checkpoint(tmp_path / "tiny", "tiny", seed=0, family=family)
+    run_without_torch(f"VOICE = {str(voice)!r}\n{TOKEN2WAV}", tmp_path)
     wave = np.load(tmp_path / "wave.npy")
     assert wave.shape == (40 * 960,)
     assert wave.std() > 1e-3

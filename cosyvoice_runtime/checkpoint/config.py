@@ -263,6 +263,11 @@ class VocoderConfig:
         return 3
 
     @property
+    def f0_lookaheads(self) -> tuple[int, ...]:
+        """Frames that each of the F0 predictor's convolutions looks ahead."""
+        return (1, 1, 1, 1, 1)
+
+    @property
     def transposed_upsampling(self) -> bool:
         """Whether stages begin with transposed convolutions."""
         return True

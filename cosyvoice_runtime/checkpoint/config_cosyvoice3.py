@@ -98,6 +98,10 @@ class CausalVocoderConfig(VocoderConfig):
         return 4
 
     @property
+    def f0_lookaheads(self) -> tuple[int, ...]:
+        return (self.first_f0_kernel - 1, 0, 0, 0, 0)
+
+    @property
     def transposed_upsampling(self) -> bool:
         return False
 

@@ -107,7 +107,7 @@ COSYVOICE3 = Family(
     usual_instruction=f"You are a helpful assistant.{END_OF_PROMPT}",
     silent_tokens=frozenset({1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323}),
     engines=("torch", "onnx", "tensorrt_llm", "vllm"),
-    backends=("torch", "tensorrt"),
+    backends=("torch", "onnx", "tensorrt"),
 )
 COSYVOICE_300M = Family(
     name="cosyvoice300m",

@@ -11,9 +11,9 @@ from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.onnx_cpu import flow_encoder_graph, flow_estimator_graph, flow_times_graph
 from cosyvoice_runtime.onnx_cpu.flow_call import FlowCall
-from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, PortSizes
+from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, PastSizes
 from cosyvoice_runtime.onnx_cpu.flow_recompute import recomputed
-from cosyvoice_runtime.onnx_cpu.session import open_session
+from cosyvoice_runtime.onnx_cpu.session import NamedSession, open_session
 from cosyvoice_runtime.onnx_cpu.solver import CpuSolver
 from cosyvoice_runtime.onnx_cpu.torch_random import TorchRandom
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
@@ -42,7 +42,7 @@ class OnnxFlow(FlowInputs):
     ) -> None:
         super().__init__(config)
         self.encoder, self.estimator = (
-            open_session(graph_path(directory, name), threads)
+            NamedSession(open_session(graph_path(directory, name), threads))
             for name in (flow_encoder_graph.NAME, flow_estimator_graph.NAME)
         )
         self.solver = CpuSolver(solver, num_steps)
@@ -50,7 +50,7 @@ class OnnxFlow(FlowInputs):
         [self.time_biases] = times.run(None, {"times": self.solver.times})
         noise = TorchRandom(0).normal(config.mel_bins * MAX_FRAMES)
         self.start_noise = np.ascontiguousarray(noise.reshape(config.mel_bins, MAX_FRAMES).T)
-        self.ports = PortSizes.of(self.encoder, self.estimator)
+        self.past_sizes = PastSizes.of(self.encoder, self.estimator)
 
     @property
     def num_steps(self) -> int:
@@ -71,7 +71,7 @@ class OnnxFlowStream(PagedFlow):
     """
 
     def __init__(self, flow: OnnxFlow, num_pages: int) -> None:
-        self._pool = CpuPages(flow.config, flow.num_steps, flow.ports, num_pages)
+        self._pool = CpuPages(flow.config, flow.num_steps, flow.past_sizes, num_pages)
         super().__init__(flow, self._pool)
         self._flow = flow
 

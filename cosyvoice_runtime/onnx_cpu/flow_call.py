@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.arrays import Array, Floats, Halves
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import TAIL
 from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, CpuTails, stacked_past
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.wave.prompt import TokenSpan
@@ -78,12 +77,14 @@ class FlowCall:
         for prefix, pages in (("token_", pool.tokens), ("frame_", pool.frames)):
             keys, values = stacked_past(pages, self.held, self.before)
             inputs |= {f"{prefix}keys": keys, f"{prefix}values": values}
-        names = ["mu", "voice", "new_token_tails", "new_frame_tails"]
-        stores = ["new_token_keys", "new_token_values", "new_frame_keys", "new_frame_values"]
-        mu, voice, *stacks, one, two, three, four = self.flow.encoder.run([*names, *stores], inputs)
-        self._store(pool.tokens, (one, two), pool.block)
-        self._store(pool.frames, (three, four), pool.block_frames)
-        return self._conditions(mu, voice), *stacks
+        made = self.flow.encoder.run(inputs)
+        for prefix, pages, frames in (
+            ("token_", pool.tokens, pool.block), ("frame_", pool.frames, pool.block_frames)
+        ):  # fmt: skip
+            if f"new_{prefix}keys" in made:
+                self._store(pages, (made[f"new_{prefix}keys"], made[f"new_{prefix}values"]), frames)
+        conditions = self._conditions(made["mu"], made["voice"])
+        return conditions, made["new_token_tails"], made.get("new_frame_tails", frame_tails)
 
     def _store(self, pages: Floats, new: Sequence[Floats], frames: int) -> None:
         """Keep keys and values ``[A, B, T, H, D]``."""
@@ -140,14 +141,20 @@ class CallSteps:
         self._frames, self._past = call.pool.block_frames, self._room()
         visible = call.visible(self._frames)
         bias = np.where(visible, np.float32(0), HIDDEN_SCORE)
-        self._inputs = {"conditions": conditions, "bias": np.concatenate([bias, bias]), "last": self._last()}
+        starts = np.array([call.rate * span.start for span in call.spans], np.int64)
+        self._inputs = {
+            "conditions": conditions,
+            "bias": np.concatenate([bias, bias]),
+            "last": self._last(),
+            "starts": np.tile(starts, GUIDANCE_ROWS),
+        }
         for index, values in enumerate(self._past):
             self._inputs[f"{('keys', 'values')[index % 2]}.{index // 2}"] = values
 
     def take(
         self, mel: Floats, step: int, before: Floats | None, tails: Floats, place: int
     ) -> tuple[Floats, Floats, Floats]:
-        """The solution ``[B, frames, mel]`` after a step, its velocity, and new tails ``[2B, 2, N]``.
+        """The solution ``[B, frames, mel]`` after a step, its velocity, and new tails.
 
         Args:
             before: velocity of the step before; None at the first.
@@ -156,17 +163,19 @@ class CallSteps:
         flow, rows, rate = self._call.flow, self._call.rows, np.float32(self._call.flow.config.cfg_rate)
         self._gather(place)
         own = {"x": np.concatenate([mel, mel]), "time_biases": flow.time_biases[step], "tails": tails}
-        velocity, new_tails, new = flow.estimator.run(None, self._inputs | own)
-        self._keep(new, place)
+        made = flow.estimator.run(self._inputs | own)
+        self._keep(made["new"], place)
+        velocity, new_tails = made["velocity"], made["new_tails"]
         conditioned, unconditioned = velocity[:rows], velocity[rows:]
         guided = (1 + rate) * conditioned - rate * unconditioned
         return flow.solver.moved(mel, guided, before, step), guided, new_tails
 
     def _last(self) -> Array:
-        """Row and place of each row's last two frames, counted from the two before the new ones."""
+        """Row and place of the last frames of each that a tail holds, counted from those before the new."""
         ends = np.tile(self._call.rate * self._call.counts, GUIDANCE_ROWS)
-        rows = np.arange(len(ends))[:, None] + np.zeros((1, TAIL), np.int64)
-        return np.stack([rows, ends[:, None] + np.arange(TAIL)], axis=2).astype(np.int64)
+        tail, _ = self._call.flow.past_sizes.estimator_tail
+        rows = np.arange(len(ends))[:, None] + np.zeros((1, tail), np.int64)
+        return np.stack([rows, ends[:, None] + np.arange(tail)], axis=2).astype(np.int64)
 
     def _room(self) -> Array:
         """For keys and values of a step, ``[2A, 2B, H, S, D]``; zeros where a row has none."""

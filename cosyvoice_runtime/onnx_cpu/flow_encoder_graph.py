@@ -9,8 +9,10 @@ import onnx
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.compiled.export import layers
-from cosyvoice_runtime.compiled.export.encoder import Conformer
-from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, Graph, Value
+from cosyvoice_runtime.compiled.export.carried import CarriedTails
+from cosyvoice_runtime.compiled.export.encoder import Conformer, look_ahead
+from cosyvoice_runtime.compiled.export.graph import BOOL, FLOAT, INT64, Graph, Value
+from cosyvoice_runtime.wave.past_layout import PastLayout
 
 NAME = "flow_encoder_cpu"
 SMALLEST_NORM = 1e-12
@@ -28,15 +30,42 @@ def encoder_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.Mode
     graph = Graph(NAME, "float32", weights)
     tokens = graph.input("tokens", INT64, ("batch", "padded"))
     speaker = graph.input("speaker", FLOAT, ("batch", config.speaker_dim))
-    table = graph.weight("token_embedding.weight")
     network = Conformer(graph, config, "encoder.")
-    hidden = network.hidden(graph.node("Gather", table, tokens, axis=0))
+    hidden = network.hidden(_embedded(graph, tokens))
     mu = layers.linear(graph, "encoder_projection", hidden)
+    _conditions(graph, config, mu, speaker)
+    network.ports()
+    return graph.model()
+
+
+def lookahead_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.ModelProto:
+    """As :func:`encoder_graph`, of CosyVoice3's look-ahead layer, of whose inputs it has ``tokens``,
+    ``speaker``, ``present``, ``ends`` and ``token_tails``."""
+    graph = Graph(NAME, "float32", weights)
+    tokens = graph.input("tokens", INT64, ("batch", "padded"))
+    speaker = graph.input("speaker", FLOAT, ("batch", config.speaker_dim))
+    present = graph.input("present", BOOL, ("batch", "padded"))
+    ends = graph.input("ends", INT64, ("batch",))
+    past = CarriedTails(graph, PastLayout(1, 1), "token_", "batch", ends)
+    embedded = _embedded(graph, tokens) * graph.unsqueeze(graph.cast(present, FLOAT), 2)
+    channels = len(weights["encoder.look_ahead.right.bias"])
+    mixed = look_ahead(graph, "encoder.look_ahead", embedded, config.lookahead_tokens, channels, past)
+    repeated = graph.concat([mixed] * config.frames_per_token, 2)
+    _conditions(graph, config, graph.reshape(repeated, (0, -1, config.mel_bins)), speaker)
+    past.ports()
+    return graph.model()
+
+
+def _embedded(graph: Graph, tokens: Value) -> Value:
+    embedded: Value = graph.node("Gather", graph.weight("token_embedding.weight"), tokens, axis=0)
+    return embedded
+
+
+def _conditions(graph: Graph, config: FlowConfig, mu: Value, speaker: Value) -> None:
+    """Outputs ``mu`` and ``voice``."""
     graph.output("mu", mu, ("batch", "new_frames", config.mel_bins))
     voice = layers.linear(graph, "speaker", _normalised(graph, speaker))
     graph.output("voice", voice, ("batch", config.mel_bins))
-    network.ports()
-    return graph.model()
 
 
 def _normalised(graph: Graph, x: Value) -> Value:

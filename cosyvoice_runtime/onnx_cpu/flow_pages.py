@@ -2,21 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnxruntime import InferenceSession
 
 from cosyvoice_runtime.arrays import Floats, Halves
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.free_pages import FIRST_PAGE
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import TAIL, tail_channels
+from cosyvoice_runtime.onnx_cpu.session import NamedSession
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS, PageStore
 
 SIDES = 2
 """Keys and values."""
+HALF = "tensor(float16)"
+NO_STACK = (0, "batch", "past", 1, 1)
+"""Shape of the keys of a stack that a graph does not have."""
+
+
+class PastSizes(NamedTuple):
+    """What the graphs of a flow look back on, read from their inputs.
+
+    Attributes:
+        tokens, frames: layers of attention, heads and their size in each of the encoder's stacks.
+        token_tail, frame_tail: sizes of these stacks' tails.
+        estimator_tail: frames and channels of the estimator's tails.
+        pages: type of the estimator's keys and values.
+    """
+
+    tokens: tuple[int, int, int]
+    frames: tuple[int, int, int]
+    token_tail: int
+    frame_tail: int
+    estimator_tail: tuple[int, int]
+    pages: np.dtype[Any]
+
+    @classmethod
+    def of(cls, encoder: NamedSession, estimator: NamedSession) -> PastSizes:
+        shapes: Mapping[str, Any] = encoder.shapes
+        tail: Any = estimator.shapes["tails"]
+
+        def stack(name: str) -> tuple[int, int, int]:
+            attentions, _, _, heads, size = shapes.get(name, NO_STACK)
+            return attentions, heads, size
+
+        return cls(
+            stack("token_keys"),
+            stack("frame_keys"),
+            shapes["token_tails"][-1],
+            shapes["frame_tails"][-1] if "frame_tails" in shapes else 0,
+            (tail[1], tail[2]),
+            np.dtype(np.float16 if estimator.types["keys.0"] == HALF else np.float32),
+        )
 
 
 @dataclass(frozen=True)
@@ -25,32 +63,12 @@ class CpuTails:
 
     Attributes:
         tokens, frames: ``[N]`` of the encoder's stacks.
-        estimator: ``[steps, guidance rows, 2, N]``.
+        estimator: ``[steps, guidance rows, frames, N]``.
     """
 
     tokens: Floats
     frames: Floats
     estimator: Floats
-
-
-class PortSizes(NamedTuple):
-    """What the graphs' ports tell.
-
-    Attributes:
-        token_tails, frame_tails: values of an utterance that the encoder's stacks keep.
-        pages: float32 or float16, of keys and values that the estimator reads.
-    """
-
-    token_tails: int
-    frame_tails: int
-    pages: np.dtype[Any]
-
-    @classmethod
-    def of(cls, encoder: InferenceSession, estimator: InferenceSession) -> PortSizes:
-        sizes = {port.name: port.shape[-1] for port in encoder.get_inputs()}
-        types = {port.name: port.type for port in estimator.get_inputs()}
-        pages = "float16" if types["keys.0"] == "tensor(float16)" else "float32"
-        return cls(sizes["token_tails"], sizes["frame_tails"], np.dtype(pages))
 
 
 class CpuPages(PageStore):
@@ -62,21 +80,21 @@ class CpuPages(PageStore):
             turns: all but a hundredth of the memory.
     """
 
-    def __init__(self, config: FlowConfig, num_steps: int, ports: PortSizes, num_pages: int) -> None:
+    def __init__(self, config: FlowConfig, num_steps: int, sizes: PastSizes, num_pages: int) -> None:
         super().__init__(num_pages)
-        encoder, estimator = config.conformer, config.unet
-        self.block, self.block_frames = encoder.chunk_tokens, config.frames_per_token * encoder.chunk_tokens
-        heads = encoder.num_heads, encoder.head_dim
-        attentions = SIDES * estimator.num_stages * estimator.blocks_per_stage
-        self._shapes = (
-            (SIDES, encoder.num_layers, self.block, *heads),
-            (SIDES, encoder.num_up_layers, self.block_frames, *heads),
-            (
-                num_steps, GUIDANCE_ROWS, attentions,
-                estimator.num_heads, self.block_frames, estimator.head_dim,
-            ),
-        )  # fmt: skip
-        self._types = np.dtype(np.float32), np.dtype(np.float32), ports.pages
+        estimator, block = config.blockwise, config.encoder.chunk_tokens
+        self.block, self.block_frames = block, config.frames_per_token * block
+        of_tokens, of_frames = (
+            (SIDES, attentions, frames, *heads)
+            for (attentions, *heads), frames in (
+                (sizes.tokens, self.block),
+                (sizes.frames, self.block_frames),
+            )
+        )
+        heads = estimator.num_heads, self.block_frames, estimator.head_dim
+        of_steps = (num_steps, GUIDANCE_ROWS, SIDES * estimator.attentions, *heads)
+        self._shapes: tuple[tuple[int, ...], ...] = (of_tokens, of_frames, of_steps)
+        self._types = np.dtype(np.float32), np.dtype(np.float32), sizes.pages
         total = FIRST_PAGE + num_pages
         self.tokens: Floats
         self.frames: Floats
@@ -84,9 +102,9 @@ class CpuPages(PageStore):
         self.tokens, self.frames, self.estimator = (
             np.zeros((total, *shape), dtype) for shape, dtype in zip(self._shapes, self._types, strict=True)
         )
-        tails = num_steps, GUIDANCE_ROWS, TAIL, sum(tail_channels(estimator))
-        of_tokens, of_frames = (np.zeros(size, np.float32) for size in ports[:2])
-        self._empty = CpuTails(of_tokens, of_frames, np.zeros(tails, np.float32))
+        tails = num_steps, GUIDANCE_ROWS, *sizes.estimator_tail
+        shapes = sizes.token_tail, sizes.frame_tail, tails
+        self._empty = CpuTails(*(np.zeros(shape, np.float32) for shape in shapes))
 
     @property
     def page_bytes(self) -> int:

@@ -46,7 +46,7 @@ def recomputed(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> Floats:
 def _calls(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> list[FlowCall]:
     """Of the parts, over pages of their own, each with room for one step."""
     block = flow.config.encoder.chunk_tokens
-    pool = CpuPages(flow.config, 1, flow.ports, -(-span.count // block))
+    pool = CpuPages(flow.config, 1, flow.past_sizes, -(-span.count // block))
     pages = pool.acquire(pool.num_pages) or []
     edges = [*range(0, len(pages), most_blocks), len(pages)]
     parts = _parts(span, most_blocks * block, flow.lookahead_tokens)

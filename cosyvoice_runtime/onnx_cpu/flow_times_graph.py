@@ -11,7 +11,7 @@ import onnx
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig
 from cosyvoice_runtime.compiled.export import layers
-from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph
+from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph, Value
 
 NAME = "flow_times_cpu"
 TIME_SCALE = 1000.0
@@ -24,14 +24,18 @@ def times_graph(weights: Mapping[str, Array], config: EstimatorConfig) -> onnx.M
         weights: of the estimator, by their names in it.
     """
     graph = Graph(NAME, "float32", weights)
-    times = graph.input("times", FLOAT, ("n",))
-    half = config.in_channels // 2
-    frequency = np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10000.0) / (half - 1)))
-    angle = graph.unsqueeze(times * TIME_SCALE, 1) * graph.constant(frequency, FLOAT)
-    sinusoid = graph.concat([graph.node("Sin", angle), graph.node("Cos", angle)], 1)
-    hidden = layers.silu(graph, layers.linear(graph, "time_in", sinusoid))
+    hidden = layers.silu(graph, layers.linear(graph, "time_in", sinusoid(graph, config.in_channels)))
     embedding = layers.mish(graph, layers.linear(graph, "time_out", hidden))
     names = ["down", *(f"mid.{index}" for index in range(config.num_mid_stages)), "up"]
     stages = [graph.unsqueeze(layers.linear(graph, f"{name}.resnet.time", embedding), 1) for name in names]
     graph.output("biases", graph.concat(stages, 1), ("n", config.num_stages, config.channels))
     return graph.model()
+
+
+def sinusoid(graph: Graph, width: int) -> Value:
+    """Input ``times`` ``[n]`` as sines, then cosines, ``[n, width]``."""
+    times = graph.input("times", FLOAT, ("n",))
+    half = width // 2
+    frequency = np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10000.0) / (half - 1)))
+    angle = graph.unsqueeze(times * TIME_SCALE, 1) * graph.constant(frequency, FLOAT)
+    return graph.concat([graph.node("Sin", angle), graph.node("Cos", angle)], 1)

@@ -19,14 +19,13 @@ from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph, Value
 from cosyvoice_runtime.compiled.export.vocoder import HEAD_SLOPE, MAX_MAGNITUDE, MIN_ENVELOPE, FourierBases
 from cosyvoice_runtime.onnx_cpu.streamed_graph import TIME, Kernel, Signal, StreamedGraph, spread_reach
-from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, stages
+from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, UpsamplingStage, stages
 
 NAME = "hift_decoder_cpu"
 SMALLEST_ALPHA = np.float32(1e-9)
-EDGE = Kernel(EDGE_KERNEL, EDGE_KERNEL // 2)
 
 
-def decoder_graph(weights: Mapping[str, Array], config: VocoderConfig) -> onnx.ModelProto:
+class StreamedDecoder:
     """The next ``mel`` ``[1, bins, T]`` and ``source`` ``[1, hop * T]`` to ``wave`` ``[1, n]``.
 
     Other ports are those of :mod:`cosyvoice_runtime.onnx_cpu.streamed_graph`. An utterance's first piece has
@@ -35,10 +34,7 @@ def decoder_graph(weights: Mapping[str, Array], config: VocoderConfig) -> onnx.M
     Args:
         weights: of the decoder, by their names in it.
     """
-    return _StreamedDecoder(weights, config).build()
 
-
-class _StreamedDecoder:
     def __init__(self, weights: Mapping[str, Array], config: VocoderConfig) -> None:
         self.config, self.stages = config, stages(config)
         self.graph = Graph(NAME, "float32", weights)
@@ -51,11 +47,12 @@ class _StreamedDecoder:
         source = graph.input("source", FLOAT, ("batch", "samples"))
         self.layers = StreamedGraph(graph)
         spectrum = self._transform(Signal(graph.unsqueeze(source, 1, 2), 1, config.hop, 0))
-        hidden = self._conv("conv_pre", Signal(graph.unsqueeze(mel, 2), config.mel_bins, 1, 0), EDGE)
+        first = Signal(graph.unsqueeze(mel, 2), config.mel_bins, 1, 0)
+        hidden = self._conv("conv_pre", first, self._first_kernel())
         for index in range(len(self.stages)):
             hidden = self._stage(index, hidden, spectrum)
         hidden = hidden.of(graph.node("LeakyRelu", hidden.value, alpha=HEAD_SLOPE))
-        wave = self._inverted(self._polar(self._conv("conv_post", hidden, EDGE)))
+        wave = self._inverted(self._polar(self._conv("conv_post", hidden, self._kernel(EDGE_KERNEL))))
         limit = config.audio_limit
         clipped = graph.node("Clip", wave.value, graph.constant(-limit, FLOAT), graph.constant(limit, FLOAT))
         graph.output("wave", graph.reshape(clipped, (1, -1)), ("batch", "written"))
@@ -64,12 +61,10 @@ class _StreamedDecoder:
     def _stage(self, index: int, hidden: Signal, spectrum: Signal) -> Signal:
         graph, config, stage = self.graph, self.config, self.stages[index]
         hidden = hidden.of(graph.node("LeakyRelu", hidden.value, alpha=config.leaky_slope))
-        name = f"ups.{index}"
-        hidden = self.layers.spread(name, *self._of(name), hidden, stage.rate, stage.padding)
+        hidden = self._upsampled(f"ups.{index}", hidden, stage)
         if stage.is_last:
             hidden = self._begun(hidden)
-        down = Kernel(stage.source_kernel, stage.source_padding, stage.source_stride)
-        source = self._conv(f"source_downs.{index}", spectrum, down)
+        source = self._conv(f"source_downs.{index}", spectrum, self._source_kernel(stage))
         kernel, dilations = config.source_kernels[index], config.source_dilations[index]
         source = self._resblock(f"source_resblocks.{index}", kernel, dilations, source)
         hidden = self._sum([hidden, source])
@@ -81,6 +76,19 @@ class _StreamedDecoder:
             ]
         )
         return total.of(total.value * (1 / len(kinds)))
+
+    def _first_kernel(self) -> Kernel:
+        return self._kernel(EDGE_KERNEL)
+
+    def _upsampled(self, name: str, hidden: Signal, stage: UpsamplingStage) -> Signal:
+        return self.layers.spread(name, *self._of(name), hidden, stage.rate, stage.padding)
+
+    def _source_kernel(self, stage: UpsamplingStage) -> Kernel:
+        return Kernel(stage.source_kernel, stage.source_padding, stage.source_stride)
+
+    def _kernel(self, taps: int, dilation: int = 1) -> Kernel:
+        """One that keeps the length."""
+        return Kernel(taps, dilation * (taps - 1) // 2, dilation=dilation)
 
     def _begun(self, hidden: Signal) -> Signal:
         """With one step more at the utterance's start, its second one."""
@@ -106,8 +114,7 @@ class _StreamedDecoder:
                 graph.weights[f"{name}.activations{n}.{index}.alpha"] + SMALLEST_ALPHA for n in (1, 2)
             )
             (first, bias), (second, last_bias) = (self._of(f"{name}.convs{n}.{index}") for n in (1, 2))
-            wide = Kernel(kernel, dilation * (kernel - 1) // 2, dilation=dilation)
-            plain = Kernel(kernel, (kernel - 1) // 2)
+            wide, plain = self._kernel(kernel, dilation), self._kernel(kernel)
             read = layers.read(signal, wide)
             waved = self._waved(read * graph.weight(f"{name}.alpha.{index}", one[:, None, None], FLOAT))
             scaled = first * two[:, None, None] / one[None, :, None]

@@ -10,7 +10,6 @@ from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.compiled.export import layers
 from cosyvoice_runtime.compiled.export.graph import DOUBLE, FLOAT, Graph, Value
-from cosyvoice_runtime.wave.geometry import F0_KERNEL, F0_LAYERS
 
 NAME = "hift_f0_cpu"
 
@@ -26,10 +25,8 @@ def f0_graph(weights: Mapping[str, Array], config: VocoderConfig) -> onnx.ModelP
     graph = Graph(NAME, "float64", weights)
     mel = graph.input("mel", FLOAT, ("frames", config.mel_bins))
     hidden = graph.cast(mel, DOUBLE)
-    width = config.mel_bins
-    for layer in range(F0_LAYERS):
-        hidden = _elu(graph, _conv(graph, f"f0_predictor.condnet.{2 * layer}", hidden, width))
-        width = config.f0_channels
+    for layer, ahead in enumerate(config.f0_lookaheads):
+        hidden = _elu(graph, _conv(graph, f"f0_predictor.condnet.{2 * layer}", hidden, ahead))
     f0 = graph.node("Abs", layers.linear(graph, "f0_predictor.classifier", hidden))
     graph.output("f0", graph.reshape(f0, (-1,)), ("frames",))
     weight = graph.weight("m_source.l_linear.weight", weights["m_source.l_linear.weight"][0], FLOAT)
@@ -38,13 +35,15 @@ def f0_graph(weights: Mapping[str, Array], config: VocoderConfig) -> onnx.ModelP
     return graph.model()
 
 
-def _conv(graph: Graph, name: str, x: Value, channels: int) -> Value:
+def _conv(graph: Graph, name: str, x: Value, ahead: int) -> Value:
     """Length-keeping convolution over ``x [T, channels]`` as one matrix product."""
-    edge = F0_KERNEL // 2
-    padded = graph.node("Pad", x, graph.integers(edge, 0, edge, 0))
-    taps = [graph.slice(padded, 0, tap, tap - 2 * edge) for tap in range(2 * edge)]
-    windows = graph.concat([*taps, graph.slice(padded, 0, 2 * edge, 2**31)], 1)
-    weight = graph.weights[f"{name}.weight"].swapaxes(1, 2).reshape(-1, F0_KERNEL * channels)
+    weight = graph.weights[f"{name}.weight"]
+    outputs, _, kernel = weight.shape
+    last = kernel - 1
+    padded = graph.node("Pad", x, graph.integers(last - ahead, 0, ahead, 0))
+    taps = [graph.slice(padded, 0, tap, tap - last) for tap in range(last)]
+    windows = graph.concat([*taps, graph.slice(padded, 0, last, 2**31)], 1)
+    weight = weight.swapaxes(1, 2).reshape(outputs, -1)
     return layers.affine(graph, name, weight, graph.weights[f"{name}.bias"], windows)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnxruntime
 
+from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.errors import EngineFileError
 
 CPU_INFO = Path("/proc/cpuinfo")
@@ -54,3 +56,22 @@ def adds_in_32_bits(cpu_info: str) -> bool:
     """
     flags = re.findall(r"^flags\s*:(.*)$", cpu_info, re.MULTILINE)
     return not flags or bool({"avx512_vnni", "avx_vnni"}.intersection(flags[0].split()))
+
+
+class NamedSession:
+    """A session whose inputs and outputs go by their names.
+
+    Attributes:
+        shapes, types: of the inputs; a size that is free has a name.
+    """
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self._session = session
+        self.shapes: dict[str, list[int | str]] = {port.name: port.shape for port in session.get_inputs()}
+        self.types: dict[str, str] = {port.name: port.type for port in session.get_inputs()}
+        self._outputs = [port.name for port in session.get_outputs()]
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Floats]:
+        """All outputs, of those inputs that the graph has."""
+        known = {name: inputs[name] for name in self.shapes}
+        return dict(zip(self._outputs, self._session.run(self._outputs, known), strict=True))

@@ -1,11 +1,15 @@
-"""The noise in the source of CosyVoice2's vocoder; the same numbers as on torch."""
+"""The noise in the source of each family's vocoder; the same numbers as on torch."""
 
 from __future__ import annotations
+
+from math import prod
+from threading import Lock
 
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.onnx_cpu.torch_random import BLOCK, TorchRandom
+from cosyvoice_runtime.wave.fixed_noise import LAYERS, SOLVER_NOISE, STEP, TOKEN_TABLE
 from cosyvoice_runtime.wave.vocoder_state import NoiseMark
 
 
@@ -46,3 +50,29 @@ class CpuSourceNoise:
     def _fresh(self, frames: int) -> Floats:
         whole_blocks = -(-self.hop // BLOCK) * BLOCK
         return self._random.normal(frames * whole_blocks).reshape(frames, whole_blocks)[:, : self.hop]
+
+
+class CpuNoiseTable:
+    """One value for each sample: a row of uniform numbers, weighed as the source merges them.
+
+    Safe for threads.
+
+    Args:
+        weight: ``[harmonics]`` float32, of the source's linear layer.
+    """
+
+    def __init__(self, weight: Floats) -> None:
+        self._weight = weight
+        self._random = TorchRandom(0)
+        before = prod(SOLVER_NOISE) + prod(TOKEN_TABLE) + sum(out * (fan_in + 1) for out, fan_in in LAYERS)
+        self._random.uniform(before + len(weight))  # at the end an initial phase, which changes nothing
+        self._values = np.zeros(0, np.float32)
+        self._lock = Lock()
+
+    def __getitem__(self, samples: slice) -> Floats:
+        """Values of a range of samples, float32."""
+        with self._lock:
+            while len(self._values) < samples.stop:
+                rows = self._random.uniform(STEP * len(self._weight)).reshape(STEP, -1)
+                self._values = np.concatenate([self._values, rows @ self._weight])
+        return self._values[samples]

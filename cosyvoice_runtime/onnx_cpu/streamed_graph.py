@@ -49,7 +49,7 @@ class Kernel:
 
     Attributes:
         taps: how many steps it reads at once.
-        padding: zeros at both ends of the whole signal.
+        padding: zeros before the whole signal.
         stride: from a step that is written to the next.
         dilation: from a step that is read to the next.
     """
@@ -58,6 +58,11 @@ class Kernel:
     padding: int
     stride: int = 1
     dilation: int = 1
+
+    @property
+    def ahead(self) -> int:
+        """Of a kernel that keeps the length: steps that it looks ahead, and zeros after the whole signal."""
+        return (self.taps - 1) * self.dilation - self.padding
 
     def delay(self, before: int) -> int:
         """Delay of what comes out, given that of what goes in."""
@@ -89,8 +94,12 @@ class StreamedGraph:
         return self.graph.model()
 
     def read(self, signal: Signal, kernel: Kernel) -> Value:
-        """What a convolution reads: steps that it kept, the signal's, and padding."""
-        return self.continued(signal, kernel.kept(signal.delay), kernel.padding, kernel.padding)
+        """What a convolution reads: steps that it kept, the signal's, and padding.
+
+        A signal of which one takes strides has a step more than whole strides; it needs no zeros of its own.
+        """
+        after = kernel.ahead if kernel.stride == 1 else kernel.ahead - kernel.stride
+        return self.continued(signal, kernel.kept(signal.delay), kernel.padding, after)
 
     def convolved(
         self, name: str, weight: Array, bias: Array | None, signal: Signal, kernel: Kernel, read: Value
@@ -105,6 +114,13 @@ class StreamedGraph:
             strides=[1, kernel.stride], dilations=[1, kernel.dilation],
         )  # fmt: skip
         return Signal(flat, len(weight), signal.rate // kernel.stride, kernel.delay(signal.delay))
+
+    def repeated(self, signal: Signal, rate: int) -> Signal:
+        """Each step so many times."""
+        graph = self.graph
+        copies = graph.concat([graph.unsqueeze(signal.value, TIME + 1)] * rate, TIME + 1)
+        flat = graph.reshape(copies, (0, 0, 1, -1))
+        return Signal(flat, signal.channels, signal.rate * rate, signal.delay * rate)
 
     def spread(
         self, name: str, weight: Array, bias: Array | None, signal: Signal, rate: int, padding: int,
@@ -139,8 +155,9 @@ class StreamedGraph:
 
     def residual(self, read: Value, first: Kernel, second: Kernel) -> Value:
         """Of what the first of two convolutions reads, the steps that the second one writes."""
-        start = self.place(self.starts, first.padding - second.padding, second.padding)
-        end = self.place(self.ends, -first.padding - second.padding, second.padding)
+        start = self.place(self.starts, first.padding - second.ahead, second.ahead)
+        waiting = first.ahead + second.ahead
+        end = self.place(self.ends, -waiting, second.ahead) if waiting else FAR
         return self.graph.slice(read, TIME, start, end)
 
     def place(self, flag: Value, number: int, more: int) -> Value:

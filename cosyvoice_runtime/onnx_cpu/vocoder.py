@@ -15,16 +15,11 @@ from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.onnx_cpu import hift_decoder_graph, hift_f0_graph
 from cosyvoice_runtime.onnx_cpu.hift_decoder import CpuDecoder, Taken
 from cosyvoice_runtime.onnx_cpu.session import open_session
-from cosyvoice_runtime.onnx_cpu.source import CpuSource, Doubles, Phase
-from cosyvoice_runtime.onnx_cpu.source_noise import CpuSourceNoise
+from cosyvoice_runtime.onnx_cpu.source import Doubles, Phase, source_of
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
 from cosyvoice_runtime.wave.context import context
-from cosyvoice_runtime.wave.geometry import F0_KERNEL, F0_LAYERS
-from cosyvoice_runtime.wave.vocoder_state import Carry, VocoderState, Window
+from cosyvoice_runtime.wave.vocoder_state import Carry, UtteranceNoise, VocoderState, Window
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, WindowedVocoder, WindowWave
-
-F0_RADIUS = F0_LAYERS * (F0_KERNEL // 2)
-"""Frames that the F0 predictor looks around."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +92,14 @@ class OnnxVocoder(WindowedVocoder):
     def __init__(self, config: VocoderConfig, directory: Path, threads: int) -> None:
         super().__init__(config)
         self._context = context(config)
+        # Of frames taken in for good, the next one's F0 is known as well: the phase goes on from there.
+        self._f0_known = sum(config.f0_lookaheads) + 1
         self._f0 = open_session(graph_path(directory, hift_f0_graph.NAME), threads)
         self._decoder = CpuDecoder(graph_path(directory, hift_decoder_graph.NAME), threads)
         weights = self._f0.run(
             ["source_weight", "source_bias"], {"mel": np.zeros((1, config.mel_bins), np.float32)}
         )
-        self._source = CpuSource(config, *weights)
+        self._source = source_of(config, *weights)
 
     def advance(
         self, states: Sequence[VocoderState], mels: Sequence[Floats], last: Sequence[bool]
@@ -113,8 +110,8 @@ class OnnxVocoder(WindowedVocoder):
         mel, none = np.zeros((self.config.mel_bins, 0), np.float32), np.zeros(0, np.float32)
         return CpuCarry(0, mel, 0, none, None, 0, none, self._decoder.start)
 
-    def utterance_noise(self, seed: int) -> CpuSourceNoise:
-        return CpuSourceNoise(seed, self.config.hop)
+    def utterance_noise(self, seed: int) -> UtteranceNoise:
+        return self._source.utterance_noise(seed)
 
     def here(self, mel: Floats) -> Floats:
         return mel
@@ -163,7 +160,7 @@ class OnnxVocoder(WindowedVocoder):
         sourced = carry.fed + len(carry.source) // self.config.hop
         if state.is_last:
             return Reach(sourced, end, decoded, decoded, frames)
-        certain = end if window.guessed else min(decoded, frames - self._context.f0_lookahead)
+        certain = end if window.guessed else min(decoded, frames - self._f0_known)
         # The first piece must be long enough for the decoder's graph.
         long_enough = carry.fed or certain > self._context.right
         return Reach(sourced, end, max(carry.fed, certain) if long_enough else 0, decoded, frames)
@@ -171,7 +168,7 @@ class OnnxVocoder(WindowedVocoder):
     def _pitch(self, mel: Floats, carry: CpuCarry, reach: Reach) -> Pitch:
         """Of the frames from the first without a source on."""
         place = reach.sourced - carry.first
-        first = max(0, place - F0_RADIUS)
+        first = max(0, place - self._context.f0_past)
         [f0] = self._f0.run(["f0"], {"mel": np.ascontiguousarray(mel[:, first:].T)})
         own: Doubles = f0[place - first :]
         if carry.phase is not None:
@@ -217,7 +214,7 @@ class OnnxVocoder(WindowedVocoder):
     ) -> CpuCarry:
         """What the next window takes over."""
         hop, sourced = self.config.hop, max(reach.sourced, reach.settled, reach.end)
-        first = max(0, min(reach.settled, sourced - F0_RADIUS))
+        first = max(0, min(reach.settled, sourced - self._context.f0_past))
         following = min(sourced - reach.sourced, len(pitch.f0) - 1)
         return CpuCarry(
             first=first,

@@ -13,16 +13,10 @@ from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
-from cosyvoice_runtime.onnx_cpu import (
-    flow_encoder_graph,
-    flow_estimator_graph,
-    flow_times_graph,
-    hift_decoder_graph,
-    hift_f0_graph,
-)
+from cosyvoice_runtime.onnx_cpu import hift_f0_graph
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path, wanted_manifest, wave_directory, why_not_usable
-from cosyvoice_runtime.wave import flow_weights
+from cosyvoice_runtime.onnx_cpu.wave_parts import decoder_graph, flow_parts
 from cosyvoice_runtime.wave.stored_arrays import as_arrays, within
 from cosyvoice_runtime.wave.vocoder_weights import plain_weights
 
@@ -35,6 +29,7 @@ def export_wave(checkpoint_dir: Path, backend_dir: Path, formats: EstimatorForma
 
     Raises:
         CheckpointError: the checkpoint is incomplete, damaged, or of a family whose networks have no graphs.
+        InvalidInput: the family's estimator has no such formats.
     """
     wanted, directory = wanted_manifest(checkpoint_dir, formats), wave_directory(backend_dir)
 
@@ -48,12 +43,12 @@ def export_wave(checkpoint_dir: Path, backend_dir: Path, formats: EstimatorForma
 
 
 def _graphs(layout: Layout, config: ModelConfig, formats: EstimatorFormats) -> Iterator[onnx.ModelProto]:
-    flow, unet = config.flow, config.flow.unet  # refuses another family
-    weights = flow_weights.from_published(as_arrays(load_tensors(layout, "flow", config)))
-    yield flow_encoder_graph.encoder_graph(weights, flow)
+    flow, parts = config.flow, flow_parts(config.flow)
+    weights = parts.from_published(as_arrays(load_tensors(layout, "flow", config)))
+    yield parts.encoder(weights, flow)
     estimator = within(weights, "estimator.")
-    yield flow_estimator_graph.estimator_graph(estimator, unet, flow.mel_bins, formats)
-    yield flow_times_graph.times_graph(estimator, unet)
+    yield parts.estimator(estimator, flow.estimator, flow.mel_bins, formats)
+    yield parts.times(estimator, flow.estimator)
     weights = plain_weights(config.vocoder, load_tensors(layout, "hift", config))
     yield hift_f0_graph.f0_graph(weights, config.vocoder)
-    yield hift_decoder_graph.decoder_graph(within(weights, "decoder."), config.vocoder)
+    yield decoder_graph(within(weights, "decoder."), config.vocoder)

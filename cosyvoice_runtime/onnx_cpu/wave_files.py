@@ -29,7 +29,12 @@ GRAPHS = tuple(
         hift_decoder_graph,
     )
 )
-WRITERS = ("compiled/export/*.py", "onnx_cpu/*_graph.py", "onnx_cpu/wave_export.py", "wave/*_weights*.py")
+WRITERS = (
+    "compiled/export/*.py",
+    "onnx_cpu/*_graph.py",
+    "onnx_cpu/wave_[ep]*.py",
+    "wave/*_weights*.py",
+)
 """Modules that say what the files hold."""
 
 

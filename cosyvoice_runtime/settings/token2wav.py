@@ -125,9 +125,9 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     )
     backend: Literal["auto", "torch", "onnx", "tensorrt"] = Field(
         AUTO,
-        description="What runs the networks; onnx is ONNX Runtime on a CPU, with graphs from stage 1, "
-        "for CosyVoice2 alone; tensorrt needs engines from it. auto is torch on a GPU; on a CPU onnx, or "
-        "torch for other families and for settings that onnx doesn't take.",
+        description="What runs the networks; onnx is ONNX Runtime on a CPU, with graphs from stage 1; "
+        "tensorrt needs engines from it. auto is torch on a GPU; on a CPU onnx, or torch for CosyVoice-300M "
+        "and for settings that onnx doesn't take.",
     )
     weight_format: Literal["float32", "int8"] = Field(
         "float32",

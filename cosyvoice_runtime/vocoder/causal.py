@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
-from cosyvoice_runtime.vocoder.fixed_noise import FixedNoise, NoiseTable
+from cosyvoice_runtime.vocoder.fixed_noise import NoiseTable
 from cosyvoice_runtime.vocoder.hift import Decoder, F0Predictor, FrameConv, ResBlock, parts_of
 from cosyvoice_runtime.vocoder.source import HarmonicSource
+from cosyvoice_runtime.wave.fixed_noise import FixedNoise
 from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, F0_KERNEL, UpsamplingStage
 
 

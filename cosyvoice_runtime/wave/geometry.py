@@ -46,6 +46,8 @@ class VocoderContext:
     """Frames to the right whose mel and source samples the decoder reads."""
     lookahead: int
     """Frames to the right whose mel is read at all, by the decoder or by the F0 of its source."""
+    f0_past: int
+    """Frames to the left that the F0 of a frame depends on."""
     f0_lookahead: int
     """Frames to the right that fix the phase of a frame's last sample; with fewer the pitch is guessed."""
 
@@ -155,6 +157,7 @@ def reaching(
         left=max(-left_mel.first, -(left_source.first // hop), f0_past),
         right=max(right_mel.last + 1, source_right),
         lookahead=max(right_mel.last + 1, source_right + f0_lookahead),
+        f0_past=f0_past,
         f0_lookahead=f0_lookahead,
     )
 

@@ -53,36 +53,40 @@ def load(settings: Settings) -> object:
 @pytest.mark.parametrize(
     ("setting", "value", "load"),
     [
+        ("tensorrt_llm.engine", "onnx", prepare),
+        ("tensorrt_llm.engine", "vllm", prepare),
         ("token2wav.backend", "onnx", load),
     ],
 )
 def test_model_refuses_what_cannot_run_the_family(
-    checkpoint: Path, setting: str, value: str, load: Callable[[Settings], object]
+    cosyvoice300m: Path, setting: str, value: str, load: Callable[[Settings], object]
 ) -> None:
     # Engines that are no torch one are for a GPU; the checkpoint is looked at before they are.
-    settings = Settings.read([f"checkpoint_dir={checkpoint}", f"{setting}={value}"])
-    with pytest.raises(
-        InvalidInput,
-        match=rf"{setting}: '{value}' is not accepted; torch.* with a checkpoint of cosyvoice3, .*\.yaml",
-    ):
+    settings = Settings.read([f"checkpoint_dir={cosyvoice300m}", f"{setting}={value}"])
+    refusal = rf"{setting}: '{value}' is not accepted; torch with a checkpoint of cosyvoice300m, .*\.yaml"
+    with pytest.raises(InvalidInput, match=refusal):
         load(settings)
 
 
-def test_backend_tensorrt_takes_the_family(checkpoint: Path) -> None:
-    require_served(
-        Settings.read([f"checkpoint_dir={checkpoint}", "token2wav.backend=tensorrt"]).resolved(GPU)
-    )
+@pytest.mark.parametrize("family", ["tiny_checkpoint", "checkpoint"])
+@pytest.mark.parametrize("backend", ["torch", "onnx", "tensorrt"])
+def test_every_backend_serves_what_has_blocks(
+    request: pytest.FixtureRequest, family: str, backend: str
+) -> None:
+    directory = request.getfixturevalue(family)
+    device = "cpu" if backend == "onnx" else "cuda"
+    settings = [f"checkpoint_dir={directory}", f"token2wav.backend={backend}", f"token2wav.device={device}"]
+    require_served(Settings.read(settings).resolved(GPU))
 
 
 @pytest.mark.parametrize("script", [["render_model_repo.py", "--output", "out"], ["build_engines.py"]])
-def test_stage_says_so(checkpoint: Path, tmp_path: Path, script: list[str]) -> None:
-    command = [sys.executable, ROOT / "scripts" / script[0], *script[1:], f"checkpoint_dir={checkpoint}"]
+def test_stage_says_so(cosyvoice300m: Path, tmp_path: Path, script: list[str]) -> None:
+    command = [sys.executable, ROOT / "scripts" / script[0], *script[1:], f"checkpoint_dir={cosyvoice300m}"]
     command += ["device=cpu", "token2wav.backend=onnx"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert (
-        "token2wav.backend: 'onnx' is not accepted; torch or tensorrt with a checkpoint of cosyvoice3"
-        in done.stderr
+        "token2wav.backend: 'onnx' is not accepted; torch with a checkpoint of cosyvoice300m" in done.stderr
     )
     assert not (tmp_path / "out").exists()
 

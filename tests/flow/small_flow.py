@@ -47,12 +47,16 @@ def random_flow(
     config: FlowConfig = CONFIG,
     solver: str = EULER,
 ) -> Flow:
+    return Flow(config, random_network(dtype, config), num_steps, compiled, solver)
+
+
+def random_network(dtype: torch.dtype = torch.float32, config: FlowConfig = CONFIG) -> FlowNetwork:
     torch.manual_seed(3)
     network = FlowNetwork(config).to(dtype).eval().requires_grad_(False)
     for parameter in network.parameters():
         if parameter.dim() > 1:
             parameter *= 1.5
-    return Flow(config, network, num_steps, compiled, solver)
+    return network
 
 
 def random_prompt(length: int, seed: int) -> FlowPrompt:

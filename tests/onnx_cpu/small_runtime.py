@@ -6,44 +6,43 @@ from pathlib import Path
 
 import onnx
 import torch
-from small_flow import CONFIG, random_flow
+from small_flow import CONFIG, COSYVOICE3, random_network
 from small_hift import small_hift
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.onnx_cpu import (
-    flow_encoder_graph,
-    flow_estimator_graph,
-    flow_times_graph,
-    hift_decoder_graph,
-    hift_f0_graph,
-)
+from cosyvoice_runtime.onnx_cpu import hift_f0_graph
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
+from cosyvoice_runtime.onnx_cpu.wave_parts import decoder_graph, flow_parts
 from cosyvoice_runtime.vocoder import HiFT
 from cosyvoice_runtime.wave.solvers import EULER
 from cosyvoice_runtime.wave.stored_arrays import within
 from module_weights import weights_of
 
 FLOAT32 = EstimatorFormats()
+FLOWS = {"cosyvoice2": CONFIG, "cosyvoice3": COSYVOICE3}
 
 
 def flows(
-    directory: Path, num_steps: int = 4, formats: EstimatorFormats = FLOAT32, solver: str = EULER
+    directory: Path,
+    family: str = "cosyvoice2",
+    num_steps: int = 4,
+    formats: EstimatorFormats = FLOAT32,
+    solver: str = EULER,
 ) -> tuple[Flow, OnnxFlow]:
     """The same weights on torch and on ONNX Runtime."""
-    flow = random_flow(num_steps=num_steps, solver=solver)
-    weights = weights_of(flow.network)
-    estimator = within(weights, "estimator.")
-    write(directory, flow_encoder_graph.encoder_graph(weights, CONFIG))
-    write(
-        directory,
-        flow_estimator_graph.estimator_graph(estimator, CONFIG.unet, CONFIG.mel_bins, formats),
-    )
-    write(directory, flow_times_graph.times_graph(estimator, CONFIG.unet))
-    return flow, OnnxFlow(CONFIG, directory, num_steps, 1, solver)
+    config = FLOWS[family]
+    network = random_network(config=config)
+    weights = weights_of(network)  # before the flow drops some
+    flow = Flow(config, network, num_steps, solver=solver)
+    estimator, parts = within(weights, "estimator."), flow_parts(config)
+    write(directory, parts.encoder(weights, config))
+    write(directory, parts.estimator(estimator, config.estimator, config.mel_bins, formats))
+    write(directory, parts.times(estimator, config.estimator))
+    return flow, OnnxFlow(config, directory, num_steps, 1, solver)
 
 
 def vocoders(directory: Path, config: VocoderConfig) -> tuple[HiFT, OnnxVocoder]:
@@ -51,7 +50,7 @@ def vocoders(directory: Path, config: VocoderConfig) -> tuple[HiFT, OnnxVocoder]
     hift = small_hift(config, torch.float32)
     weights = weights_of(hift)
     write(directory, hift_f0_graph.f0_graph(weights, config))
-    write(directory, hift_decoder_graph.decoder_graph(within(weights, "decoder."), config))
+    write(directory, decoder_graph(within(weights, "decoder."), config))
     return hift, OnnxVocoder(config, directory, threads=1)
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from small_flow import CONFIG, random_prompt, random_tokens
-from small_runtime import flows
+from small_runtime import FLOWS, flows
 from streams import UTTERANCES, pieces_of, spoken
 
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.estimator import _accumulated, time_steps
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.onnx_cpu.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStream
@@ -24,8 +25,13 @@ HALF_TOLERANCE = 5e-4
 Both = tuple[Flow, OnnxFlow]
 
 
+@pytest.fixture(scope="module", params=FLOWS)
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    return flows(tmp_path_factory.mktemp("flow"), request.param)
+
+
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
+def both_of_cosyvoice2(tmp_path_factory: pytest.TempPathFactory) -> Both:
     return flows(tmp_path_factory.mktemp("flow"))
 
 
@@ -50,7 +56,7 @@ def test_a_call_sees_of_its_own_blocks_what_later_calls_see(both_with_half_pages
     _, flow = both_with_half_pages
     session, random = flow.estimator, np.random.default_rng(0)
     frames = CONFIG.blockwise.chunk_frames
-    shapes = {port.name: port.shape for port in session.get_inputs()}
+    shapes = session.shapes
     past = {name: shape for name, shape in shapes.items() if name.startswith(("keys", "values"))}
     x = random.standard_normal((1, 2 * frames, CONFIG.mel_bins)).astype(np.float32)
     conditions = random.standard_normal((1, 2 * frames, shapes["conditions"][2])).astype(np.float32)
@@ -67,7 +73,8 @@ def test_a_call_sees_of_its_own_blocks_what_later_calls_see(both_with_half_pages
             "last": np.array([[[0, count], [0, count + 1]]]),
             "tails": tails,
         }
-        return session.run(None, inputs | held)
+        made = session.run(inputs | held)
+        return made["velocity"], made["new_tails"], made["new"]
 
     none = {name: np.zeros((1, shape[1], 0, shape[3]), np.float16) for name, shape in past.items()}
     start = np.zeros((1, *shapes["tails"][1:]), np.float32)
@@ -98,9 +105,17 @@ def test_adams_bashforth_gives_torchs_mel_from_pages_and_without(tmp_path):
         assert_mels_of_torch(flows(tmp_path)[0], prompts, tokens, mels)
 
 
-def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(both, both_with_half_pages):
+@pytest.mark.parametrize("formats", [EstimatorFormats("int8"), EstimatorFormats(pages="float16")], ids=str)
+def test_formats_that_the_transformer_does_not_have_are_refused(tmp_path, formats):
+    with pytest.raises(InvalidInput, match=r"_format: .* is not accepted; float32 with CosyVoice3"):
+        flows(tmp_path, "cosyvoice3", formats=formats)
+
+
+def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(
+    both_of_cosyvoice2, both_with_half_pages
+):
     flow, onnx_flow = both_with_half_pages
-    streams = OnnxFlowStream(both[1], num_pages=60), OnnxFlowStream(onnx_flow, num_pages=60)
+    streams = OnnxFlowStream(both_of_cosyvoice2[1], num_pages=60), OnnxFlowStream(onnx_flow, num_pages=60)
     assert streams[1].pool.estimator.nbytes == streams[0].pool.estimator.nbytes / 2
     saved = (streams[0].pool.estimator.nbytes - streams[1].pool.estimator.nbytes) / len(
         streams[0].pool.estimator
@@ -164,7 +179,7 @@ def test_rows_that_recompute_side_by_side_give_what_each_gives_alone(both, monke
     monkeypatch.setattr(
         both[1],
         "estimator",
-        SimpleNamespace(run=lambda names, inputs: rows.append(len(inputs["x"])) or run(names, inputs)),
+        SimpleNamespace(run=lambda inputs: rows.append(len(inputs["x"])) or run(inputs)),
     )
     for mel, own in zip(stream.recomputed(spans), alone, strict=True):
         np.testing.assert_array_equal(mel, own)
@@ -214,7 +229,7 @@ def test_what_is_recomputed_goes_through_the_estimator_in_parts(both, monkeypatc
     monkeypatch.setattr(
         onnx_flow,
         "estimator",
-        SimpleNamespace(run=lambda names, inputs: frames.append(inputs["x"].shape[1]) or run(names, inputs)),
+        SimpleNamespace(run=lambda inputs: frames.append(inputs["x"].shape[1]) or run(inputs)),
     )
     assert_mels_of_torch(flow, [prompt], [tokens], stream.advance([state]))
     assert stream.recomputing == 1

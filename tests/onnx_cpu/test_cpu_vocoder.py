@@ -7,20 +7,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_hift import CONFIGS, random_mel
+from small_hift import CAUSAL, CONFIGS, OTHER_CAUSAL, random_mel
 from small_runtime import vocoders
 
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream, context
 from examples import examples
 
+ANY_CONFIG = {**CONFIGS, "causal": CAUSAL, "other causal": OTHER_CAUSAL}
 TOLERANCE = 1e-5
 Both = tuple[HiFT, OnnxVocoder]
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=ANY_CONFIG)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    return vocoders(tmp_path_factory.mktemp("hift"), CONFIGS[request.param])
+    return vocoders(tmp_path_factory.mktemp("hift"), ANY_CONFIG[request.param])
 
 
 def spoken(vocoder, mel: torch.Tensor, sizes: list[int], seed: int | None, lookahead=None) -> np.ndarray:

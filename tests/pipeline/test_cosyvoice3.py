@@ -62,6 +62,25 @@ def test_streamed_equals_offline(synthesizer):
     assert np.abs(samples).max() > 0.01
 
 
+def test_onnx_runtime_speaks_as_torch_does(checkpoint, synthesizer, tmp_path):
+    on_onnx = Synthesizer.from_checkpoint(checkpoint, runtime="onnx", exported=tmp_path)
+    short = SamplingOptions(max_tokens=30)  # the phase adds up what F0 makes of the mel's last digits
+    expected, spoken = (
+        np.concatenate([chunk.samples for chunk in speak(each, TEXT, sampling=short)])
+        for each in (synthesizer, on_onnx)
+    )
+    np.testing.assert_allclose(spoken, expected, atol=2e-3, rtol=0)
+
+
+def test_onnx_runtime_streams_what_it_speaks_at_once(checkpoint, tmp_path):
+    on_onnx = Synthesizer.from_checkpoint(checkpoint, runtime="onnx", exported=tmp_path)
+    streamed = speak(on_onnx, TEXT)
+    [offline] = speak(on_onnx, TEXT, streaming=False)
+    assert len(streamed) > 1
+    samples = np.concatenate([chunk.samples for chunk in streamed])
+    np.testing.assert_allclose(samples, offline.samples, atol=1e-5, rtol=0)
+
+
 @settings(max_examples=examples(5, fresh=30))
 @given(
     length=st.integers(1, 120),

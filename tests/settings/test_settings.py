@@ -196,7 +196,7 @@ ALONE = "stage 1 needs the package onnx"
         ("cosyvoice2.yaml", ["lookahead_tokens=1"], CPU, "onnx", "torch", "lookahead_tokens=1 needs it"),
         ("cosyvoice2.yaml", ["dtype=bfloat16"], CPU, "torch", "torch", "token2wav.dtype=bfloat16 needs it"),
         ("cosyvoice2.yaml", ["device=cuda:1"], GPU, "torch", "torch", "the device is cuda:1"),
-        ("cosyvoice3.yaml", [], CPU, "onnx", "torch", "nothing else runs cosyvoice3"),
+        ("cosyvoice3.yaml", [], CPU, "onnx", "onnx", "the faster one"),
         ("cosyvoice.yaml", [], CPU, "torch", "torch", "nothing else runs cosyvoice300m"),
         ("cosyvoice.yaml", [], NO_TORCH, "torch", "torch", "nothing else runs cosyvoice300m"),
         ("cosyvoice2.yaml", ["engine=torch", "token2wav.backend=torch"], NO_TORCH, "torch", "torch", ""),

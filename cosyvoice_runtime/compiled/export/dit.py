@@ -6,6 +6,7 @@ What runs through all blocks and is added up there stays float32, and so does wh
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 import onnx
@@ -22,7 +23,7 @@ from cosyvoice_runtime.wave.past_layout import PastLayout
 NORM_EPS = 1e-6
 ROTARY_BASE = 10_000.0
 POSITION_CONVS = 2
-BLOCK_MODULATIONS = 6
+BLOCK_MODULATIONS, FINAL_MODULATIONS = 6, 2
 STARTS = "starts"
 
 
@@ -41,7 +42,7 @@ def dit_graph(weights: Mapping[str, Array], config: DiTConfig, mel_bins: int, dt
     mel_shape = ("batch", "new", mel_bins)
     x, mu, condition = (graph.input(name, graph.type, mel_shape) for name in ("x", "mu", "condition"))
     speaker = graph.input("speaker", graph.type, ("batch", mel_bins))
-    modulations = BLOCK_MODULATIONS * config.depth + 2
+    modulations = BLOCK_MODULATIONS * config.depth + FINAL_MODULATIONS
     biases = graph.input("time_biases", graph.type, (modulations, config.width))
     visible = graph.input("visible", BOOL, ("batch", 1, "new", "all"))
     ends = graph.input("ends", INT64, ("batch",))
@@ -89,6 +90,16 @@ class HeadTurn:
         return graph.concat([turned, graph.slice(x, 2, 1, heads)], 2) if heads > 1 else turned
 
 
+class TransformerPast(Protocol):
+    """What a graph of the transformer asks for the frames before its input."""
+
+    def extend(self, x: Value, frames: int, channels: int) -> Value:
+        """Put the ``frames`` frames before ``x [B, T, C]`` in front of it."""
+
+    def attend_heads(self, queries: Value, new_keys: Value, new_values: Value, hidden: Value) -> Value:
+        """Attention of the next layer, of queries, keys and values ``[B, T, H, D]``: ``[B, T, H * D]``."""
+
+
 class Transformer:
     """Adds the network to a graph.
 
@@ -96,7 +107,9 @@ class Transformer:
         hidden: added to the scores of attention.
     """
 
-    def __init__(self, graph: Graph, config: DiTConfig, past: Carried, hidden: Value, turn: HeadTurn) -> None:
+    def __init__(
+        self, graph: Graph, config: DiTConfig, past: TransformerPast, hidden: Value, turn: HeadTurn
+    ) -> None:
         self.graph, self.config, self.past, self.hidden, self.turn = graph, config, past, hidden, turn
 
     def velocity(self, packed: Value, biases: Value) -> Value:

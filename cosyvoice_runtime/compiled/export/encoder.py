@@ -11,7 +11,7 @@ import onnx
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.compiled.export import layers
-from cosyvoice_runtime.compiled.export.carried import Carried
+from cosyvoice_runtime.compiled.export.carried import Carried, CarriedTails
 from cosyvoice_runtime.compiled.export.graph import BOOL, FLOAT, INT64, Graph, Value
 from cosyvoice_runtime.wave.past_layout import PastLayout
 
@@ -38,6 +38,19 @@ def encoder_graph(weights: Mapping[str, Array], config: FlowConfig, dtype: str) 
     graph.output("hidden", network.hidden(x), ("batch", "new_frames", config.conformer.width))
     network.ports()
     return graph.model()
+
+
+def look_ahead(graph: Graph, name: str, x: Value, lookahead: int, channels: int, past: CarriedTails) -> Value:
+    """``x [B, T + lookahead, C]`` to ``[B, T, C]``: the next tokens mixed into each.
+
+    Args:
+        name: of the layer; ``channels``: between its two convolutions.
+    """
+    ahead = layers.linear(graph, f"{name}.right", layers.windows(graph, x, lookahead + 1))
+    ahead = graph.node("LeakyRelu", ahead, alpha=LOOKAHEAD_SLOPE)
+    window = layers.windows(graph, past.extend(ahead, LEFT_TAPS - 1, channels), LEFT_TAPS)
+    left = layers.linear(graph, f"{name}.left.window", window)
+    return left + graph.slice(x, 1, 0, graph.size(ahead, 1))
 
 
 class Conformer:
@@ -69,7 +82,8 @@ class Conformer:
         self.tokens, self.frames = tokens, frames
         hidden = self._embed("embed", x)
         hidden = hidden * graph.unsqueeze(graph.cast(present, graph.type), 2)
-        hidden = self._look_ahead(hidden, tokens)
+        name, lookahead = f"{self.prefix}look_ahead", config.lookahead_tokens
+        hidden = look_ahead(graph, name, hidden, lookahead, width, tokens)
         hidden = self._stack("layers", encoder.num_layers, hidden, visible, tokens)
         hidden = graph.reshape(graph.concat([hidden] * rate, 2), (0, -1, width))
         window = layers.windows(graph, frames.extend(hidden, UPSAMPLE_TAPS - 1, width), UPSAMPLE_TAPS)
@@ -91,14 +105,6 @@ class Conformer:
     def _embed(self, name: str, x: Value) -> Value:
         normed = self._norm(f"{name}.norm", self._linear(f"{name}.linear", x))
         return normed * math.sqrt(self.encoder.width)
-
-    def _look_ahead(self, x: Value, past: Carried) -> Value:
-        graph, lookahead, width = self.graph, self.config.lookahead_tokens, self.encoder.width
-        ahead = self._linear("look_ahead.right", layers.windows(graph, x, lookahead + 1))
-        ahead = graph.node("LeakyRelu", ahead, alpha=LOOKAHEAD_SLOPE)
-        window = layers.windows(graph, past.extend(ahead, LEFT_TAPS - 1, width), LEFT_TAPS)
-        left = self._linear("look_ahead.left.window", window)
-        return left + graph.slice(x, 1, 0, graph.size(ahead, 1))
 
     def _stack(self, name: str, count: int, x: Value, visible: Value, past: Carried) -> Value:
         graph = self.graph
