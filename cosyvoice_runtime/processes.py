@@ -23,7 +23,8 @@ class Process:
         """The model whose code this process runs (``<repository>/<model>/<version>/model.py``)."""
         if not self.command or Path(self.command[0]).name != STUB:
             return None
-        return Path(self.command[1]).parts[-3]
+        parts = Path(*self.command[1:2]).parts  # none of a process that is just starting or ending
+        return parts[-3] if len(parts) >= 3 else None
 
 
 def living() -> list[Process]:
