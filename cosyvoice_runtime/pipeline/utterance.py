@@ -121,7 +121,7 @@ class HopPolicy:
             token_rate=flow.token_rate,
             cut_from_tokens=_cut_from_tokens(flow, settings.cut_prompts),
             fixed_chunks=flow.fixed_chunks,
-            early_blocks=settings.early_blocks == "true" and not flow.fixed_chunks,
+            early_blocks=settings.early_blocks and not flow.fixed_chunks,
         )
 
     def of_request(self, request: SpeechRequest) -> HopPolicy:

@@ -100,10 +100,10 @@ class CosyVoice2Settings(ModelSettings):
         description="Read what numbers are called in Chinese and English when the model starts "
         "(0.3 s, 41 MiB), not when the first one comes; auto does so with token2wav on a GPU.",
     )
-    early_blocks: FlagOrAuto = Field(
-        AUTO,
+    early_blocks: Flag = Field(
+        False,
         description="Where the first chunk takes two blocks of the flow, compute the first while the speech "
-        "LM still makes the tokens of the second; auto does so with token2wav on a CPU.",
+        "LM still makes the tokens of the second: on a CPU a single client may hear it sooner.",
     )
     head_start: Flag = Field(
         True,

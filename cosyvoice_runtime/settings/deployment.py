@@ -179,10 +179,7 @@ def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> Cosy
     at_start = cosyvoice2.grammars_at_start
     if at_start == AUTO:
         at_start = "true" if on_gpu else "false"
-    early = cosyvoice2.early_blocks
-    if early == AUTO:
-        early = "false" if on_gpu else "true"
-    return cosyvoice2.replace(first_hop_tokens=first_hop, grammars_at_start=at_start, early_blocks=early)
+    return cosyvoice2.replace(first_hop_tokens=first_hop, grammars_at_start=at_start)
 
 
 def _on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:

@@ -59,8 +59,12 @@ class RuntimeChooser(NamedTuple):
             return RuntimeChoice(TORCH, f"nothing else runs {self.family.name} on a CPU")
         if self.for_torch_alone:
             return RuntimeChoice(TORCH, f"{', '.join(self.for_torch_alone)} needs it")
-        if machine.onnx or (self.files / MANIFEST).is_file():
-            return RuntimeChoice(ONNX, "the faster one on a CPU, and stage 1 writes its files")
+        if (self.files / MANIFEST).is_file():
+            return RuntimeChoice(ONNX, "the faster one on a CPU")
+        if machine.onnx:
+            return RuntimeChoice(
+                ONNX, f"the faster one on a CPU; its files are not in {self.files} yet, stage 1 writes them"
+            )
         if machine.torch:
             reason = f"nothing is in {self.files}, and stage 1 needs the package onnx to write it"
             return RuntimeChoice(TORCH, reason)

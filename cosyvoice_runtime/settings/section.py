@@ -71,7 +71,9 @@ class Section(BaseModel):
         }
         missing = [key for key in cls.field_names() if key not in texts]
         if missing:
-            raise InvalidInput(f"{cls.name}.parameters", sorted(texts), f"{', '.join(missing)} missing")
+            raise InvalidInput(
+                f"{cls.name}.parameters", sorted(texts), f"{', '.join(missing)} missing; stage 2 renders them"
+            )
         return cls(**texts)
 
     def replace(self, **values: object) -> Self:

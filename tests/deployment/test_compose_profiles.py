@@ -125,13 +125,13 @@ def test_profiles_place_the_networks():
     assert {gpu.tensorrt_llm.device, gpu.token2wav.device} == {"cuda:0"}
     assert apart.tensorrt_llm.device == "cuda:0"
     assert "cuda:0" not in apart.token2wav.devices
-    assert {cpu.tensorrt_llm.device, cpu.token2wav.device} == {"cpu"}
+    assert (cpu.tensorrt_llm.device, cpu.token2wav.device) == ("cpu", "auto")
 
 
 @pytest.mark.parametrize("profile", GPU_PROFILES)
 @pytest.mark.parametrize("engine", ["torch", "tensorrt_llm", "vllm"])
 def test_engine_is_chosen_by_a_variable(profile, engine):
-    assert settings_of(profile).tensorrt_llm.engine == "torch"
+    assert settings_of(profile).tensorrt_llm.engine == "auto"
     assert settings_of(profile, ENGINE=engine).tensorrt_llm.engine == engine
 
 
@@ -141,7 +141,7 @@ def test_engine_in_a_setting_comes_before_the_variable(profile):
     chosen = server(profile, {name: "tensorrt_llm", "ENGINE": "vllm"})["environment"][name]
     assert chosen == "tensorrt_llm"
     assert server(profile, {"ENGINE": "vllm"})["environment"][name] == "vllm"
-    assert server(profile)["environment"][name] == "torch"
+    assert server(profile)["environment"][name] == "auto"
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -450,14 +450,11 @@ def test_speech_begins_sooner_and_turns_are_shorter_where_a_gpu_computes(
 ):
     resolved = Settings().resolved(machine)
     assert resolved.cosyvoice2.grammars_at_start == at_start
-    assert resolved.cosyvoice2.early_blocks == ("true" if machine is CPU else "false")
     assert resolved.cosyvoice2.first_hop_tokens == first_hop
     assert resolved.token2wav.max_turn_ms == turn_ms
 
 
 def test_first_chunk_and_turns_that_are_given_stay():
-    given = Settings.read(
-        ["first_hop_tokens=30", "max_turn_ms=70", "grammars_at_start=false", "early_blocks=true"]
-    ).resolved(GPU)
-    assert (given.cosyvoice2.grammars_at_start, given.cosyvoice2.early_blocks) == ("false", "true")
+    given = Settings.read(["first_hop_tokens=30", "max_turn_ms=70", "grammars_at_start=false"]).resolved(GPU)
+    assert given.cosyvoice2.grammars_at_start == "false"
     assert (given.cosyvoice2.first_hop_tokens, given.token2wav.max_turn_ms) == (30, 70.0)
