@@ -50,7 +50,7 @@ class PageLedger:
         self.held = np.zeros(slots, dtype=np.int64)
         self.changed = True
         self._pages = FreePages(pool.pages)
-        self._returned: list[int] = []
+        self._returned: set[int] = set()
 
     @property
     def total(self) -> int:
@@ -91,12 +91,12 @@ class PageLedger:
             return
         pages = self.table[slot, :held].tolist()
         self._pages.release(pages)
-        self._returned += pages
+        self._returned.update(pages)
         self.table[slot] = ZERO_PAGE
         self.held[slot] = 0
         self.changed = True
 
     def take_returned(self) -> list[int]:
         """Pages that came back since the last call, whoever has them by now."""
-        pages, self._returned = sorted(set(self._returned)), []
+        pages, self._returned = sorted(self._returned), set()
         return pages

@@ -60,7 +60,7 @@ class CachePlaces:
 
     def read(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values [B, kv_heads, span, D] of the first positions, copied from their pages."""
-        found = self._data[layer].transpose(1, 2).index_select(2, self._seen.flatten())
+        found = self._data[layer][:, :, :, : self._span].transpose(1, 2).index_select(2, self._seen.flatten())
         found = found.unflatten(2, self._seen.shape).flatten(3, 4)[:, :, :, : self._span]
         keys, values = found.transpose(1, 2)
         return keys, values

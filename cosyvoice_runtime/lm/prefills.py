@@ -74,7 +74,7 @@ class Prefills:
                 room = self._residents.extend(sequence, prefill.end, running)
             else:
                 room = self._residents.admit(sequence, prefill.end, running)
-                blocked = not room
+            blocked |= not room
             sequence.pending = not room
             if room:
                 sequence.unfed = False

@@ -174,7 +174,8 @@ class TensorrtLlmSettings(NetworkSettings):
     def resolved(self, machine: Machine) -> Self:
         network = NetworkSettings.resolved(self._with_an_engine(machine), machine)
         slots = self.max_slots or (16 if network.device == CPU else AUTO_SLOTS)
-        shares = network.engine == "torch" and network.device != CPU
+        # Plain steps would copy from pages what they read.
+        shares = network.engine == "torch" and network.device != CPU and self.kernels != "plain"
         longest = min(slots, AUTO_SLOTS) if shares else slots
         cache = self.kv_cache_tokens or longest * self.max_sequence_tokens
         return network.replace(max_slots=slots, kv_cache_tokens=cache, engine_dir=self.engine_dir.absolute())

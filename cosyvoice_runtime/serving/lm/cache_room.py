@@ -42,9 +42,10 @@ def shared_pool(settings: TensorrtLlmSettings, steps_read_pages: bool) -> CacheP
     """
     if _holds_all(settings) and not steps_read_pages:
         return None
-    pool = CachePool.of(settings.kv_cache_tokens)
-    whole = settings.max_slots * CachePool.of(settings.max_sequence_tokens).pages
-    return pool._replace(pages=max(pool.pages, whole)) if _holds_all(settings) else pool
+    if _holds_all(settings):  # more than that nobody could take
+        longest = CachePool.of(settings.max_sequence_tokens)
+        return longest._replace(pages=settings.max_slots * longest.pages)
+    return CachePool.of(settings.kv_cache_tokens)
 
 
 def _check_positions(settings: TensorrtLlmSettings, max_positions: int) -> None:
