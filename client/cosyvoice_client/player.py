@@ -11,6 +11,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -100,9 +101,13 @@ class Program(Output):
 
     def __init__(self, name: str, rate: int) -> None:
         self.name = name
-        command = PROGRAMS[name].format(rate=rate).split()
-        # In a session of its own: Ctrl-C is for this process, which decides what becomes of the player.
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
+        # By another thread: Ctrl-C interrupts the main one, perhaps before it knows that the program runs.
+        with ThreadPoolExecutor(1) as starter:
+            starter.submit(self._start, PROGRAMS[name].format(rate=rate).split()).result()
+
+    def _start(self, command: list[str]) -> None:
+        # In a session of its own: Ctrl-C is for this process, which decides what becomes of the player.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stderr=self._said, start_new_session=True
         )
