@@ -15,13 +15,10 @@ from cosyvoice_runtime.kernels.arithmetic import (
 )
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
 from cosyvoice_runtime.kernels.step_rows import (
-    added_up,
+    held_pair,
     inverse_norm,
-    load_inputs,
     load_pieces,
     load_squares,
-    no_sums,
-    product,
     streamed_pair,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
@@ -43,24 +40,13 @@ def _step_gated(
     if STAGES:
         wait_for_previous(CHAINED)
         parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
-        known = tl.minimum(s, batch - 1)
-        gate, up = streamed_pair(weight, n, n + INNER, scaled, known, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+        gate, up = streamed_pair(weight, n, n + INNER, scaled, s, batch, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
     else:
         gate_rows = load_pieces(weight, n, PIECES, WIDTH, PIECE, GROUPS)
         up_rows = load_pieces(weight, n + INNER, PIECES, WIDTH, PIECE, GROUPS)
         wait_for_previous(CHAINED)
-        a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
         parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
-        gates = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-        ups = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-        for piece in tl.static_range(PIECES):
-            following = a
-            if piece + 1 < PIECES:  # the next inputs are on their way while these are used
-                following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
-            gates = product(a, gate_rows[piece], gates, COLUMNS)
-            ups = product(a, up_rows[piece], ups, COLUMNS)
-            a = following
-        gate, up = added_up(gates, COLUMNS), added_up(ups, COLUMNS)
+        gate, up = held_pair(gate_rows, up_rows, scaled, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS)
     scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
     gate *= scale

@@ -15,13 +15,10 @@ from cosyvoice_runtime.kernels.arithmetic import (
 )
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
 from cosyvoice_runtime.kernels.step_rows import (
-    added_up,
+    held,
     inverse_norm,
-    load_inputs,
     load_pieces,
     load_squares,
-    no_sums,
-    product,
     streamed,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
@@ -45,21 +42,12 @@ def _step_head(
     if STAGES:
         wait_for_previous(CHAINED)
         parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
-        last = batch - 1
-        found = streamed(weight, known, scaled, tl.minimum(s, last), WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+        found = streamed(weight, known, scaled, s, batch, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
     else:
         rows = load_pieces(weight, known, PIECES, WIDTH, PIECE, GROUPS)
         wait_for_previous(CHAINED)
-        a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
         parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
-        sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-        for piece in tl.static_range(PIECES):
-            following = a
-            if piece + 1 < PIECES:  # the next inputs are on their way while these are used
-                following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
-            sums = product(a, rows[piece], sums, COLUMNS)
-            a = following
-        found = added_up(sums, COLUMNS)
+        found = held(weight, known, rows, scaled, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS, PIECES)
     scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
     at = logits + s[:, None] * TOKENS + n[None, :]

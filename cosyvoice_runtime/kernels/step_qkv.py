@@ -18,13 +18,10 @@ from cosyvoice_runtime.kernels.arithmetic import (
 )
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
 from cosyvoice_runtime.kernels.step_rows import (
-    added_up,
+    held_pair,
     inverse_norm,
-    load_inputs,
     load_pieces,
     load_squares,
-    no_sums,
-    product,
     streamed_pair,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
@@ -117,20 +114,9 @@ def _step_qkv(
     wait_for_previous(CHAINED)
     parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
     if STAGES:
-        known = tl.minimum(s, batch - 1)
-        x, y = streamed_pair(weight, n, n + HALF, scaled, known, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+        x, y = streamed_pair(weight, n, n + HALF, scaled, s, batch, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
     else:
-        a = load_inputs(scaled, s, inside, 0, WIDTH, PIECE, GROUPS)
-        left = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-        right = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-        for piece in tl.static_range(PIECES):
-            following = a
-            if piece + 1 < PIECES:  # the next inputs are on their way while these are used
-                following = load_inputs(scaled, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
-            left = product(a, first[piece], left, COLUMNS)
-            right = product(a, second[piece], right, COLUMNS)
-            a = following
-        x, y = added_up(left, COLUMNS), added_up(right, COLUMNS)
+        x, y = held_pair(first, second, scaled, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS)
     scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
     x = x * scale + first_bias[None, :]

@@ -17,9 +17,9 @@ from cosyvoice_runtime.kernels.arithmetic import (
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, store_scaled
 from cosyvoice_runtime.kernels.step_rows import (
     added_up,
+    held,
     load_inputs,
     load_pieces,
-    load_rows,
     no_sums,
     product,
     streamed,
@@ -58,7 +58,6 @@ def _step_residual(
     AHEAD: tl.constexpr, STAGES: tl.constexpr, SHRINK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start_at_once(CHAINED)
-    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
@@ -68,25 +67,14 @@ def _step_residual(
     wait_for_previous(CHAINED)
     old = tl.load(x + s[:, None] * CHANNELS + n[None, :], mask=inside[:, None], other=0.0)
     if STAGES:
-        last = batch - 1
-        found = streamed(weight, n, inputs, tl.minimum(s, last), WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+        found = streamed(weight, n, inputs, s, batch, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
     elif PARTS > 1:
         a = _joined(inputs, shares, s, inside, batch, WIDTH, HEADS, PARTS, PIECE, GROUPS)
         sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
         sums = product(a.to(inputs.dtype.element_ty), rows[0], sums, COLUMNS)
         found = added_up(sums, COLUMNS)
     else:
-        sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-        a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
-        for piece in tl.static_range(PIECES):
-            if piece + AHEAD < PIECES:
-                rows += (load_rows(weight, n, piece + AHEAD, WIDTH, PIECE, GROUPS),)
-            following = a
-            if piece + 1 < PIECES:  # the next inputs are on their way while these are used
-                following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
-            sums = product(a, rows[piece], sums, COLUMNS)
-            a = following
-        found = added_up(sums, COLUMNS)
+        found = held(weight, n, rows, inputs, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS, AHEAD)
     let_next_start(CHAINED)
     new = old + found / SHRINK
     PARTS_OUT: tl.constexpr = CHANNELS // ROWS

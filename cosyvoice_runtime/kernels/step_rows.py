@@ -18,10 +18,7 @@ import triton.language as tl
 
 
 @triton.jit
-def load_rows(
-    weight, n, piece,
-    WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-):  # fmt: skip
+def load_rows(weight, n, piece, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr):
     """One piece ``[GROUPS, K, N]`` of rows ``n`` of ``[*, WIDTH]``; zeros after their end."""
     SHARE: tl.constexpr = PIECE // GROUPS
     k = piece * PIECE + tl.arange(0, GROUPS)[:, None, None] * SHARE + tl.arange(0, SHARE)[None, :, None]
@@ -30,9 +27,8 @@ def load_rows(
 
 @triton.jit
 def load_pieces(
-    weight, n, PIECES: tl.constexpr,
-    WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-):  # fmt: skip
+    weight, n, PIECES: tl.constexpr, WIDTH: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr
+):
     """The first ``PIECES`` pieces of rows ``n``."""
     rows = ()
     for piece in tl.static_range(PIECES):
@@ -76,6 +72,50 @@ def added_up(sums, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def held(
+    weight, n, rows, inputs, s, inside,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    PIECE: tl.constexpr, GROUPS: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """Products ``[S, N]`` of inputs of sequences ``s`` and rows ``n`` of the weight.
+
+    ``AHEAD`` pieces of the weight are in ``rows``; the others are loaded on the way.
+    """
+    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
+    a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
+    sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+    for piece in tl.static_range(PIECES):
+        if piece + AHEAD < PIECES:
+            rows += (load_rows(weight, n, piece + AHEAD, WIDTH, PIECE, GROUPS),)
+        following = a
+        if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+            following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
+        sums = product(a, rows[piece], sums, COLUMNS)
+        a = following
+    return added_up(sums, COLUMNS)
+
+
+@triton.jit
+def held_pair(
+    first, second, inputs, s, inside,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    """Products ``[S, N]`` with all pieces of two times as many rows; the inputs are read once."""
+    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
+    a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
+    left = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+    right = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
+    for piece in tl.static_range(PIECES):
+        following = a
+        if piece + 1 < PIECES:  # as in `held`
+            following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
+        left = product(a, first[piece], left, COLUMNS)
+        right = product(a, second[piece], right, COLUMNS)
+        a = following
+    return added_up(left, COLUMNS), added_up(right, COLUMNS)
+
+
+@triton.jit
 def load_whole_piece(start, rows, PIECE: tl.constexpr, WIDTH: tl.constexpr):
     """``[N, PIECE]`` of rows that begin at the pointers ``rows [N]``; zeros after their end."""
     k = start + tl.arange(0, PIECE)
@@ -86,10 +126,11 @@ def load_whole_piece(start, rows, PIECE: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def streamed(
-    weight, n, inputs, s,
+    weight, n, inputs, s, batch,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Products ``[S, N]`` of inputs of sequences ``s`` and rows ``n`` of the weight, all of them there."""
+    s = tl.minimum(s, batch - 1)  # a copy of the last one in place of none: loads then need no mask
     sums = tl.zeros([ROWS, COLUMNS], tl.float32)
     for start in tl.range(0, WIDTH, PIECE, num_stages=STAGES):
         rows = load_whole_piece(start, weight + n * WIDTH, PIECE, WIDTH)
@@ -100,10 +141,11 @@ def streamed(
 
 @triton.jit
 def streamed_pair(
-    weight, n, m, inputs, s,
+    weight, n, m, inputs, s, batch,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """As :func:`streamed`, of rows ``n`` and of rows ``m``; the inputs are read once."""
+    s = tl.minimum(s, batch - 1)
     left = tl.zeros([ROWS, COLUMNS], tl.float32)
     right = tl.zeros([ROWS, COLUMNS], tl.float32)
     for start in tl.range(0, WIDTH, PIECE, num_stages=STAGES):
