@@ -220,6 +220,9 @@ class PagedSolver(Protocol):
     def solve(self, mel: Tensor, guided: Conditions, places: Places) -> None:
         """Take ``mel``, float32 ``[B, T, mel]``, from noise to the solution."""
 
+    def on(self, multiprocessors: int) -> PagedSolver:
+        """The same, with the same weights, for a part of the GPU that has so many multiprocessors."""
+
 
 class PagedCall:
     """The call's two parts, :meth:`start` and then every :meth:`step`, on memory that stays in place.

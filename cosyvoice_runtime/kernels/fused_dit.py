@@ -128,6 +128,10 @@ class FusedDiTSolver:
         assert isinstance(estimator, DiT)
         return cls(estimator, flow.solver, chained)
 
+    def on(self, multiprocessors: int) -> FusedDiTSolver:  # noqa: ARG002
+        """Itself: its tiles are the same for every part of a GPU."""
+        return self
+
     def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: DiTTiles | None = None) -> None:
         """Take ``mel`` through all steps.
 

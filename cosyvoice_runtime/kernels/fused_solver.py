@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -144,14 +145,11 @@ class FusedSolver:
     Args:
         chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
             compute capability 9.0 and later).
-        multiprocessors: that the kernels have; None: those of the whole GPU.
     """
 
-    def __init__(
-        self, estimator: Estimator, solver: FlowSolver, chained: bool, multiprocessors: int | None = None
-    ) -> None:
+    def __init__(self, estimator: Estimator, solver: FlowSolver, chained: bool) -> None:
         self._estimator, self._solver, self._chained = estimator, solver, chained
-        self._multiprocessors = multiprocessors or _multiprocessors(estimator.projection.weight.device)
+        self._multiprocessors = _multiprocessors(estimator.projection.weight.device)
         stages = (estimator.down, *estimator.mid, estimator.up)
         self._stages = [
             StageWeights.of(stage, added) for stage, added in zip(stages, solver.time_biases, strict=True)
@@ -161,8 +159,14 @@ class FusedSolver:
         self._projection = linear_of(estimator.projection)
 
     @classmethod
-    def of(cls, flow: Flow, chained: bool, multiprocessors: int | None = None) -> FusedSolver:
-        return cls(flow.network.unet, flow.solver, chained, multiprocessors)
+    def of(cls, flow: Flow, chained: bool) -> FusedSolver:
+        return cls(flow.network.unet, flow.solver, chained)
+
+    def on(self, multiprocessors: int) -> FusedSolver:
+        """The same weights, with tiles for a part of the GPU that has so many multiprocessors."""
+        other = copy.copy(self)
+        other._multiprocessors = multiprocessors
+        return other
 
     def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: Tiles | None = None) -> None:
         """Take ``mel`` through all steps.

@@ -11,17 +11,16 @@ from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.kernels.fused_dit import FusedDiTSolver
 from cosyvoice_runtime.kernels.fused_solver import FusedSolver
 
-_SOLVERS: dict[type, Callable[[Flow, bool, int | None], PagedSolver]] = {
+_SOLVERS: dict[type, Callable[[Flow, bool], PagedSolver]] = {
     EstimatorConfig: FusedSolver.of,
-    DiTConfig: lambda flow, chained, _: FusedDiTSolver.of(flow, chained),
+    DiTConfig: FusedDiTSolver.of,
 }
 
 
-def fused_solver(flow: Flow, chained: bool = True, multiprocessors: int | None = None) -> PagedSolver:
-    """Of a flow on a GPU that the kernels fit (``kernels/choice.py``).
+def fused_solver(flow: Flow, chained: bool = True) -> PagedSolver:
+    """Of a flow on a GPU that the kernels fit (``kernels/choice.py``); for the whole of that GPU.
 
     Args:
         chained: kernels start while the one before ends.
-        multiprocessors: that the kernels have; None: those of the whole GPU.
     """
-    return _SOLVERS[type(flow.config.estimator)](flow, chained, multiprocessors)
+    return _SOLVERS[type(flow.config.estimator)](flow, chained)

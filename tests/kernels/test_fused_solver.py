@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
+from small_places import random_places
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
@@ -18,7 +19,7 @@ from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.kernels.dit_tiles import DiTTiles
 from cosyvoice_runtime.kernels.solvers import fused_solver
-from cosyvoice_runtime.kernels.tiles import Tile, Tiles
+from cosyvoice_runtime.kernels.tiles import JOINT, LEAN, Tile, Tiles
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
 T = TypeVar("T")
@@ -137,6 +138,23 @@ def test_captured_calls_with_fused_steps_speak_a_whole_utterance(family):
     assert stream.eager.count == 0
     [whole] = flow.generate([prompt], [tokens])
     torch.testing.assert_close(mel, whole, atol=1e-4, rtol=1e-4)
+
+
+@FAMILIES
+def test_a_solver_for_a_part_of_the_gpu_packs_no_weights_of_its_own(family):
+    whole = family.fused(family.flow(num_steps=1))
+    part = whole.on(8)
+    kept = vars(whole).keys() - {"_multiprocessors"}
+    assert kept
+    assert {name for name in kept if vars(part)[name] is not vars(whole)[name]} == set()
+
+
+def test_a_solver_for_a_part_of_the_gpu_takes_the_tiles_of_that_part():
+    whole = COSYVOICE2_STEPS.fused(COSYVOICE2_STEPS.flow(num_steps=1)).on(1000)
+    part = whole.on(8)
+    places = random_places([1] * 16, [50] * 16, page_frames=50)
+    assert whole._tiles(places).joint == JOINT
+    assert part._tiles(places).joint == LEAN
 
 
 @torch.inference_mode()

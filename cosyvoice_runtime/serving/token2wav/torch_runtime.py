@@ -21,7 +21,7 @@ from cosyvoice_runtime.flow.graphed_calls import FEW_PASTS, CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
+from cosyvoice_runtime.gpu_parts import GpuParts
 from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
 from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
 from cosyvoice_runtime.pipeline.token2wav_families import require_own_schedule
@@ -121,8 +121,8 @@ def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuPart
     on_gpu = flow.device.type == "cuda"
     first = None
     if on_gpu and settings.backend == "torch":
-        capture_graphs(token2wav, settings, parts)
-        first = first_turns(token2wav, settings, parts)
+        solver = capture_graphs(token2wav, settings, parts)
+        first = first_turns(token2wav, settings, parts, solver)
     rows, turns_at_once = turn_rows(flow, settings), _turns_at_once(settings, on_gpu)
     return Opened(token2wav, rows, flow.device, turns_at_once, first)
 
@@ -198,11 +198,15 @@ def _open_engines(
 
 def capture_graphs(
     token2wav: TorchToken2Wav, settings: Token2WavSettings, parts: GpuParts | None = None
-) -> None:
-    """Capture what a GPU repeats, if the settings say so; on the large one of a GPU's parts."""
+) -> PagedSolver | None:
+    """Capture what a GPU repeats, if the settings say so; on the large one of a GPU's parts.
+
+    Returns:
+        what takes the captured steps; None where the plain modules do.
+    """
     if not settings.cuda_graphs:
         logger.info("backend torch: every kernel is launched")
-        return
+        return None
     started = time.monotonic()
     flow, vocoder = token2wav.torch_flow.flow, token2wav.torch_vocoder
     stream = None if parts is None else parts.large.stream
@@ -210,11 +214,14 @@ def capture_graphs(
         device: CudaGraphCapture(device, stream if device == flow.device else None)
         for device in {flow.device, vocoder.device}
     }
-    fused = _fused_solver(flow, settings, None if parts is None else parts.large)
+    fused = _fused_solver(flow, settings)
+    if fused is not None and parts is not None:
+        fused = fused.on(parts.large.multiprocessors)
     buckets = CallBuckets.up_to(turn_rows(flow, settings), any_past=fused is not None)
     _fuse_decoder(vocoder.hift, settings)
     calls = token2wav.capture(buckets, captures[flow.device], fused, captures[vocoder.device])
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
+    return fused
 
 
 FIRST_ROWS = 4
@@ -222,9 +229,16 @@ FIRST_ROWS = 4
 
 
 def first_turns(
-    token2wav: TorchToken2Wav, settings: Token2WavSettings, parts: GpuParts | None
+    token2wav: TorchToken2Wav,
+    settings: Token2WavSettings,
+    parts: GpuParts | None,
+    solver: PagedSolver | None,
 ) -> FirstTurns | None:
-    """What computes first chunks on the small one of a GPU's parts, if the settings say so."""
+    """What computes first chunks on the small one of a GPU's parts, if the settings say so.
+
+    Args:
+        solver: that :func:`capture_graphs` returned.
+    """
     if parts is None:
         return None
     one_device = token2wav.torch_flow.flow.device == token2wav.torch_vocoder.device
@@ -237,7 +251,8 @@ def first_turns(
         )
         return None
     flow, part, beside = token2wav.torch_flow.flow, parts.small_too, token2wav.beside()
-    solver = _fused_solver(flow, settings, part)
+    if solver is not None:
+        solver = solver.on(part.multiprocessors)
     before = FEW_PASTS if solver is not None else CallBuckets.before
     buckets = CallBuckets(batch_buckets(FIRST_ROWS), range(1, FIRST_BLOCKS + 1), before)
     calls = beside.capture(buckets, CudaGraphCapture(flow.device, part.stream), solver)
@@ -245,7 +260,7 @@ def first_turns(
     return FirstTurns(beside, FIRST_ROWS, partial(torch.cuda.stream, part.stream))
 
 
-def _fused_solver(flow: Flow, settings: Token2WavSettings, part: GpuPart | None) -> PagedSolver | None:
+def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
     """None where the plain modules take the steps."""
     obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise, flow.solver.name)
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
@@ -253,7 +268,7 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings, part: GpuPart | None)
     # defines Triton kernels, which only the CUDA build of torch brings
     from cosyvoice_runtime.kernels.solvers import fused_solver
 
-    return fused_solver(flow, multiprocessors=None if part is None else part.multiprocessors)
+    return fused_solver(flow)
 
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
