@@ -105,14 +105,16 @@ class WaveService:
 
         Returns:
             what waits for the outcomes; to be called once, that of the earliest launch first.
+
+        Raises:
+            ValueError: ``beside``, and this service has no networks for it.
         """
+        token2wav = self._networks(beside)
         with self._lock:
             self._utterances.touch(chunk.utterance_id for chunk in chunks)
             self._drop_idle()
             turn = frozenset(chunk.utterance_id for chunk in chunks)
-            rows = self._launch_batch(
-                chunks, turn, self._beside if beside and self._beside else self._token2wav
-            )
+            rows = self._launch_batch(chunks, turn, token2wav)
             self._turns.append(turn)
             return partial(self._finish, turn, rows)
 
@@ -165,13 +167,21 @@ class WaveService:
                 self._timer.cancel()
         self._changed()
 
+    def _networks(self, beside: bool) -> AnyToken2Wav:
+        if not beside:
+            return self._token2wav
+        if self._beside is None:
+            raise ValueError("beside: this service was made without networks for batches beside others")
+        return self._beside
+
     def _launch_batch(
         self, chunks: Sequence[WaveChunk], turn: frozenset[str], token2wav: AnyToken2Wav
     ) -> list[ComputedChunk]:
         taken = [self._take(chunk, turn, token2wav) for chunk in chunks]
-        waves = iter(self._advance([entry for entry in taken if isinstance(entry, OpenUtterance)], token2wav))
+        utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
+        waits = iter(self._advance(utterances, token2wav))
         return [
-            ComputedChunk(chunk, entry, next(waves))
+            ComputedChunk(chunk, entry, next(waits))
             if isinstance(entry, OpenUtterance)
             else ComputedChunk(chunk, None, partial(_known, entry))
             for chunk, entry in zip(chunks, taken, strict=True)

@@ -221,3 +221,12 @@ def test_voice_that_was_given_up_meanwhile_is_not_computed_beside(large, small):
     assert "try again" in str(outcome)
     assert large.open_states == set()
     service.close()
+
+
+def test_service_without_networks_beside_says_so_and_opens_nothing(large):
+    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    with pytest.raises(ValueError, match="without networks for batches beside"):
+        service.launch([chunk("a", [1])], beside=True)
+    assert "a" not in service
+    assert large.batches == []
+    service.close()
