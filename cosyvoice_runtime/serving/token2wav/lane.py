@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
-from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, TurnBudget, WaveJob, priority
+from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, WaveJob, priority
 
 
 @dataclass(eq=False)
@@ -26,7 +26,6 @@ class TurnLane:
     beside: bool
     rows: int
     pace: TurnPace
-    budget: TurnBudget
     at_launch: Callable[[], AbstractContextManager[object]] = nullcontext
     turns: SimpleQueue[LaunchedTurn | None] = field(default_factory=SimpleQueue)
     names: Counter[str] = field(default_factory=Counter)
@@ -36,13 +35,6 @@ class TurnLane:
         self.pace.launched(turn.size(unit_tokens), begun_s, now)
         self.names.update(turn.names())
         self.turns.put(turn)
-
-    def end(self, turn: LaunchedTurn, on_gpu: bool, now: float) -> float:
-        """The earliest turn has ended; the seconds it took."""
-        took_s = self.pace.ended(now)
-        if not turn.of_new_voice:
-            self.budget.learn(turn.tokens(on_gpu), took_s)
-        return took_s
 
     def let_go(self, turn: LaunchedTurn) -> None:
         """What came of a turn has been answered: its utterances may go on anywhere."""

@@ -90,12 +90,10 @@ class WaveScheduler:
         self._wake = threading.Condition()
         self._closed = False
         self._refusal: CosyVoiceError | None = None
-        least_tokens = unit_tokens * (GPU_BLOCKS if on_gpu else 1)
-        places = [(False, max_rows, nullcontext), *([(True, first.rows, first.at_launch)] if first else [])]
-        self._lanes = [
-            TurnLane(beside, rows, TurnPace(turns_at_once), TurnBudget(turn_s, least_tokens), at_launch)
-            for beside, rows, at_launch in places
-        ]
+        self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
+        self._lanes = [TurnLane(False, max_rows, TurnPace(turns_at_once))]
+        if first is not None:
+            self._lanes.append(TurnLane(True, first.rows, TurnPace(turns_at_once), first.at_launch))
         self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
         for lane in self._lanes:
             self._threads.append(
@@ -244,12 +242,12 @@ class WaveScheduler:
         return self._plan(lane, known) if known else []
 
     def _plan(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
-        if not self._on_gpu:
-            return plan_turn(jobs, lane.rows, lane.budget.tokens, self._unit_tokens)
         if lane.beside:
             return plan_first_turn(jobs, lane.rows, self._unit_tokens)
+        if not self._on_gpu:
+            return plan_turn(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
         jobs = urgent(jobs, self._clock())
-        return plan_turn_of_gpu(jobs, lane.rows, lane.budget.tokens, self._unit_tokens)
+        return plan_turn_of_gpu(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
 
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
         moments.note("a turn begins")
@@ -295,7 +293,9 @@ class WaveScheduler:
     def _note_end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
         turn.held.close()
         with self._wake:
-            took_s = lane.end(turn, self._on_gpu, self._clock())
+            took_s = lane.pace.ended(self._clock())
+            if not (lane.beside or turn.of_new_voice):
+                self._budget.learn(turn.tokens(self._on_gpu), took_s)
             self._wake.notify()
         self._on_turn(took_s, lane.beside)
 
