@@ -17,24 +17,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint import load_config
-from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.lm.single_utterance import generate_all
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 from cosyvoice_runtime.onnx_cpu.wave_files import wave_directory
-from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
-from cosyvoice_runtime.pipeline.request import lm_prompts
 from cosyvoice_runtime.wave.solvers import ADAMS_BASHFORTH, EULER
 from cosyvoice_runtime.wave.token2wav import Token2Wav
-from measuring.heard import RATE, Recogniser, distance, words
+from measuring.heard import RATE
 from measuring.paired import Row, Task, compared, measured, parser, tasks, tell
+from measuring.reader import Reader
 
 PAGES = 64
 FORMATS = {"float32": EstimatorFormats(), "int8": EstimatorFormats("int8", "float16")}
@@ -62,19 +57,16 @@ WAYS = (
 )
 
 
-class Listener:
-    """A checkpoint with a flow for each way, and a recogniser.
+class FlowListener:
+    """A checkpoint with a flow for each way.
 
     Args:
         files: has graphs of each of the formats.
     """
 
     def __init__(self, checkpoint: Path, files: Path) -> None:
-        torch.set_num_threads(1)
         config = load_config(checkpoint)
-        self._synthesizer = Synthesizer.from_checkpoint(checkpoint)
-        self._recognise = Recogniser()
-        self._voices = sorted(self._synthesizer.speakers.items())
+        self._reader = Reader(checkpoint)
         self._ways = {}
         for way in WAYS:
             directory = wave_directory(files / way.formats)
@@ -84,34 +76,17 @@ class Listener:
 
     def row(self, task: Task) -> Row:
         """Wrong words of each way, and how many there are."""
-        seed, text = task
-        name, voice = self._voices[seed % len(self._voices)]
-        [prompt] = lm_prompts(
-            SpeechRequest(text, voice), self._synthesizer.front_end, self._synthesizer.tokenizer
-        )
-        tokens, _ = generate_all(self._synthesizer.lm, prompt, SamplingOptions(seed=seed))
+        reading = self._reader.reading(task)
+        tokens = self._reader.tokens(reading)
         errors = {}
         for way, token2wav in self._ways.items():
-            state = token2wav.open(flow_prompt(voice), noise_seed=1)
+            state = token2wav.open(flow_prompt(reading.voice), noise_seed=1)
             token2wav.push(state, tokens, last=True)
             [wave] = token2wav.advance([state])
             token2wav.close(state)
-            heard = self._recognise(torch.from_numpy(resample(wave, token2wav.sample_rate, RATE)))
-            errors[way] = distance(words(text), heard)
-        return {"text": text, "voice": name, "words": len(words(text)), "errors": errors}
-
-
-_listener: Listener | None = None
-
-
-def begin(checkpoint: Path, files: Path) -> None:
-    global _listener
-    _listener = Listener(checkpoint, files)
-
-
-def listen(task: Task) -> Row:
-    assert _listener is not None
-    return _listener.row(task)
+            samples = resample(wave, token2wav.sample_rate, RATE)
+            errors[way] = self._reader.wrong_words(reading, samples)
+        return {**reading.row(), "errors": errors}
 
 
 def summary(rows: Sequence[Row]) -> Row:
@@ -125,7 +100,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, formats in FORMATS.items():
             export_wave(options.checkpoint, Path(folder) / name, formats)
-        for rows in measured(begin, (options.checkpoint, Path(folder)), listen, todo, options.processes):
+        for rows in measured(FlowListener, (options.checkpoint, Path(folder)), todo, options.processes):
             tell(summary(rows), rows, options.json)
 
 

@@ -16,12 +16,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
-
-from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.lm import Prompt, RunningBatch, SamplingOptions
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.host_steps import HostSteps
@@ -29,54 +24,31 @@ from cosyvoice_runtime.lm.prompt import num_positions
 from cosyvoice_runtime.onnx_cpu.lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM
 from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 from cosyvoice_runtime.onnx_cpu.lm_files import WEIGHT_FORMATS, LmFiles
-from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
-from cosyvoice_runtime.pipeline.request import lm_prompts
-from measuring.heard import RATE, Recogniser, distance, words
+from cosyvoice_runtime.pipeline import SpeechRequest
 from measuring.paired import Row, Task, compared, measured, parser, tasks, tell
+from measuring.reader import Reader, Reading
 
 
-class Listener:
-    """A checkpoint with both formats of its speech LM, and a recogniser."""
+class WeightListener:
+    """A checkpoint with both formats of its speech LM."""
 
     def __init__(self, checkpoint: Path, files: Path, ode_steps: int) -> None:
-        torch.set_num_threads(1)
-        self._synthesizer = Synthesizer.from_checkpoint(checkpoint, ode_steps=ode_steps)
-        self._recognise = Recogniser()
-        self._voices = sorted(self._synthesizer.speakers.items())
-        config = self._synthesizer.lm.config
+        self._reader = Reader(checkpoint, ode_steps)
+        config = self._reader.synthesizer.lm.config
         self._lms = {name: OnnxSpeechLM(config, LmFiles(files / name), 1) for name in WEIGHT_FORMATS}
 
     def row(self, task: Task) -> Row:
         """Wrong words of each format, and how many there are."""
-        seed, text = task
-        name, voice = self._voices[seed % len(self._voices)]
-        [prompt] = lm_prompts(
-            SpeechRequest(text, voice), self._synthesizer.front_end, self._synthesizer.tokenizer
-        )
-        tokens = {key: spoken(lm, prompt, SamplingOptions(seed=seed)) for key, lm in self._lms.items()}
-        heard = {key: self._heard(text, voice, each) for key, each in tokens.items()}
-        errors = {key: distance(words(text), each) for key, each in heard.items()}
+        reading = self._reader.reading(task)
+        options = SamplingOptions(seed=reading.seed)
+        tokens = {key: spoken(lm, reading.prompt, options) for key, lm in self._lms.items()}
+        errors = {key: self._wrong_words(reading, each) for key, each in tokens.items()}
         lengths = {key: len(each) for key, each in tokens.items()}
-        return {"text": text, "voice": name, "words": len(words(text)), "errors": errors, "tokens": lengths}
+        return {**reading.row(), "errors": errors, "tokens": lengths}
 
-    def _heard(self, text: str, voice: Any, tokens: Sequence[int]) -> list[str]:
-        request = SpeechRequest(text, voice, seed=1, streaming=False)
-        chunks = self._synthesizer.synthesize_tokens(tokens, request)
-        samples = np.concatenate([chunk.samples for chunk in chunks])
-        return self._recognise(torch.from_numpy(resample(samples, self._synthesizer.sample_rate, RATE)))
-
-
-_listener: Listener | None = None
-
-
-def begin(checkpoint: Path, files: Path, ode_steps: int) -> None:
-    global _listener
-    _listener = Listener(checkpoint, files, ode_steps)
-
-
-def listen(task: Task) -> Row:
-    assert _listener is not None
-    return _listener.row(task)
+    def _wrong_words(self, reading: Reading, tokens: Sequence[int]) -> int:
+        request = SpeechRequest(reading.text, reading.voice, seed=1, streaming=False)
+        return self._reader.wrong_words(reading, self._reader.spoken(tokens, request))
 
 
 def spoken(lm: OnnxSpeechLM, prompt: Prompt, options: SamplingOptions) -> list[int]:
@@ -106,8 +78,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in WEIGHT_FORMATS:
             export_lm(options.checkpoint, Path(folder) / name, name)
-        begun = options.checkpoint, Path(folder), options.ode_steps
-        for rows in measured(begin, begun, listen, todo, options.processes):
+        made_of = options.checkpoint, Path(folder), options.ode_steps
+        for rows in measured(WeightListener, made_of, todo, options.processes):
             tell(summary(rows), rows, options.json)
 
 

@@ -8,7 +8,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, Protocol
 
 from measuring.machine import ROOT, provenance
 
@@ -43,20 +43,42 @@ def tasks(script: Path, sentences: int, seeds: Sequence[int]) -> list[Task]:
     ]
 
 
+class Listener(Protocol):
+    """Has a sentence spoken in all ways and listens to each."""
+
+    def row(self, task: Task) -> Row:
+        """The sentence's words (``words``), of each way how many of them are wrong (``errors``), and more."""
+
+
 def measured(
-    begin: Callable[..., None],
-    begun: tuple[Any, ...],
-    listen: Callable[[Task], Row],
-    todo: Sequence[Task],
-    processes: int,
+    make: Callable[..., Listener], made_of: tuple[Any, ...], todo: Sequence[Task], processes: int
 ) -> Iterator[list[Row]]:
-    """The rows so far, now and then, and at the end."""
+    """The rows so far, now and then, and at the end.
+
+    Args:
+        make: a listener, once in each process.
+        made_of: its arguments.
+    """
     rows: list[Row] = []
-    with multiprocessing.get_context("spawn").Pool(processes, begin, begun) as pool:
-        for row in pool.imap_unordered(listen, todo):
+    with multiprocessing.get_context("spawn").Pool(processes, _begin, (make, *made_of)) as pool:
+        for row in pool.imap_unordered(_listen, todo):
             rows.append(row)
             if len(rows) % 20 == 0 or len(rows) == len(todo):
                 yield rows
+
+
+_listener: Listener | None = None
+"""This process's."""
+
+
+def _begin(make: Callable[..., Listener], *made_of: Any) -> None:
+    global _listener
+    _listener = make(*made_of)
+
+
+def _listen(task: Task) -> Row:
+    assert _listener is not None
+    return _listener.row(task)
 
 
 def compared(rows: Sequence[Row], before: str, after: str) -> Row:

@@ -10,6 +10,7 @@ import pytest
 
 import heard_weights
 import lm_runtimes
+from measuring.paired import measured
 
 
 def test_runtimes_are_measured_and_compared(tiny_checkpoint, tmp_path, monkeypatch, capsys):
@@ -31,6 +32,23 @@ def reading(words: int, float32: int, int8: int) -> dict:
         "errors": {"float32": float32, "int8": int8},
         "tokens": {"float32": 10, "int8": 11},
     }
+
+
+class Echo:
+    """A listener that hears as many wrong words as a sentence has letters, and some more."""
+
+    def __init__(self, more: int) -> None:
+        self._more = more
+
+    def row(self, task: tuple[int, str]) -> dict:
+        seed, text = task
+        return {"seed": seed, "errors": len(text) + self._more}
+
+
+def test_every_task_is_heard_once_in_processes_of_their_own():
+    *_, rows = measured(Echo, (3,), [(seed, "a" * seed) for seed in range(5)], processes=2)
+    assert sorted(row["seed"] for row in rows) == list(range(5))
+    assert all(row["errors"] == row["seed"] + 3 for row in rows)
 
 
 def test_difference_of_what_is_heard_comes_with_its_error():
