@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 import torch
+from lm_utterances import POISON
 
 from capture_fake import play_back
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
+from cosyvoice_runtime.lm import cached_lm
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.network import SpeechLM
+from counted_draws import counted_sample_batch
 
 CONFIG = SpeechLMConfig(
     hidden_size=48,
@@ -47,6 +50,23 @@ def published() -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="session")
 def lm(published: dict[str, torch.Tensor]) -> SpeechLM:
     return SpeechLM.from_tensors(CONFIG, published)
+
+
+@pytest.fixture(scope="session")
+def poisoned(published: dict[str, torch.Tensor]) -> SpeechLM:
+    """Whoever reads the text id POISON gets logits that are no numbers."""
+    name = "llm.model.model.embed_tokens.weight"
+    embedding = published[name].clone()
+    embedding[POISON] = float("nan")
+    return SpeechLM.from_tensors(CONFIG, {**published, name: embedding})
+
+
+@pytest.fixture(scope="module")
+def same_draws() -> Iterator[None]:
+    """The host draws what captured steps draw."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cached_lm, "sample_batch", counted_sample_batch)
+        yield
 
 
 @pytest.fixture(params=["host", "device"], scope="session")

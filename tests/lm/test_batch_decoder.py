@@ -3,96 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lm_utterances import (
+    POISON,
+    Joining,
+    MakeDecoder,
+    assert_said,
+    finish,
+    joining,
+    speak_alone,
+    speak_joining,
+)
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.cache_slots import CacheFullError
-from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from examples import examples
 
-MakeDecoder = Callable[..., BatchDecoder]
-POISON = 89
-"""Text id whose embedding is nan in `poisoned`."""
-
-
-@pytest.fixture
-def poisoned(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> SpeechLM:
-    embedding = published["llm.model.model.embed_tokens.weight"].clone()
-    embedding[POISON] = float("nan")
-    return SpeechLM.from_tensors(config, {**published, "llm.model.model.embed_tokens.weight": embedding})
-
 
 def options(seed: int = 0, **changes: Any) -> SamplingOptions:
     return SamplingOptions(seed=seed, **changes)
 
 
-def finish(decoder: BatchDecoder) -> None:
-    while decoder.busy:
-        decoder.step()
-
-
-def run_alone(
-    make: MakeDecoder, lm: SpeechLM, prompt: Prompt, options: SamplingOptions, max_len: int = 128
-) -> Generation:
-    decoder = make(lm, 1, max_len)
-    generation = decoder.add(prompt, options)
-    finish(decoder)
-    return generation
-
-
-utterances = st.lists(
-    st.tuples(
-        st.integers(0, 12),  # step at which it joins
-        st.integers(1, 6),  # text tokens
-        st.integers(0, 20),  # prompt speech tokens
-        st.sampled_from(["ras", "nucleus", "greedy"]),
-        st.one_of(st.none(), st.integers(1, 10)),  # steps until it is cancelled
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@given(utterances, st.sampled_from([1, 3]))
+@given(joining(most_text=6, most_steps=10), st.sampled_from([1, 3]))
 @settings(max_examples=examples(12, fresh=60))
 def test_tokens_do_not_depend_on_neighbours(
-    make: MakeDecoder,
-    lm: SpeechLM,
-    utterances: list[tuple[int, int, int, str, int | None]],
-    prefill_batch: int,
+    make: MakeDecoder, lm: SpeechLM, utterances: list[Joining], prefill_batch: int
 ) -> None:
     decoder = make(lm, len(utterances), 128, prefill_batch=prefill_batch)
     requests = [
         (Prompt(range(1, 1 + text), [5], range(speech)), options(seed, strategy=strategy, max_ratio=3))
         for seed, (_, text, speech, strategy, _) in enumerate(utterances)
     ]
-    generations: dict[int, Generation] = {}
-    for now in range(13):
-        for index, (joins, *_, leaves) in enumerate(utterances):
-            if now == joins:
-                generations[index] = decoder.add(*requests[index])
-            elif leaves is not None and now == joins + leaves:
-                decoder.cancel(generations[index])
-        decoder.step()
-    finish(decoder)
+    generations = speak_joining(decoder, utterances, requests, steps=13)
     assert decoder.free_slots == len(utterances)
     for index, generation in generations.items():
-        alone = run_alone(make, lm, *requests[index])
-        if generation.finish_reason is FinishReason.CANCELLED:
-            assert generation.tokens == alone.tokens[: len(generation.tokens)]
-        else:
-            assert (generation.tokens, generation.finish_reason) == (alone.tokens, alone.finish_reason)
+        assert_said(generation, speak_alone(make, lm, *requests[index]))
 
 
 def test_emissions_are_the_tokens_in_order(make: MakeDecoder, lm: SpeechLM) -> None:
@@ -116,7 +71,7 @@ def test_add_without_a_free_slot_fails_and_disturbs_nothing(make: MakeDecoder, l
     with pytest.raises(CacheFullError):
         decoder.add(Prompt([4, 2]), options())
     finish(decoder)
-    assert generation.tokens == run_alone(make, lm, Prompt([4, 2]), options(max_tokens=9)).tokens
+    assert generation.tokens == speak_alone(make, lm, Prompt([4, 2]), options(max_tokens=9)).tokens
 
 
 def test_cancel_frees_the_slot_at_once(make: MakeDecoder, lm: SpeechLM) -> None:
@@ -149,7 +104,7 @@ def test_non_finite_logits_end_that_utterance_alone(make: MakeDecoder, poisoned:
     assert "not finite" in str(generations[1].error)
     assert generations[1].tokens == []
     for index in (0, 2):
-        alone = run_alone(make, poisoned, prompts[index], options(max_tokens=9))
+        alone = speak_alone(make, poisoned, prompts[index], options(max_tokens=9))
         assert generations[index].tokens == alone.tokens
 
 
@@ -159,7 +114,7 @@ def test_slot_of_a_failed_utterance_serves_the_next(make: MakeDecoder, poisoned:
     finish(decoder)
     generation = decoder.add(Prompt([4, 2]), options(max_tokens=9))
     finish(decoder)
-    assert generation.tokens == run_alone(make, poisoned, Prompt([4, 2]), options(max_tokens=9)).tokens
+    assert generation.tokens == speak_alone(make, poisoned, Prompt([4, 2]), options(max_tokens=9)).tokens
 
 
 @pytest.mark.parametrize(
@@ -206,9 +161,9 @@ def test_no_stop_below_the_minimum(
     bias = published["llm_decoder.bias"].clone()
     bias[-3:] += 100
     eager_to_stop = SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
-    correct = run_alone(make, eager_to_stop, Prompt([1, 2, 3]), options(min_ratio=3.0))
+    correct = speak_alone(make, eager_to_stop, Prompt([1, 2, 3]), options(min_ratio=3.0))
     assert (len(correct.tokens), correct.finish_reason) == (9, FinishReason.STOP)
-    upstream = run_alone(make, eager_to_stop, Prompt([1, 2, 3]), options(upstream_min_length_mask=True))
+    upstream = speak_alone(make, eager_to_stop, Prompt([1, 2, 3]), options(upstream_min_length_mask=True))
     assert (len(upstream.tokens), upstream.finish_reason) == (0, FinishReason.STOP)
 
 
@@ -218,14 +173,16 @@ def test_runaway_is_ended(
     bias = published["llm_decoder.bias"].clone()
     bias[33] += 100
     stuck = SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
-    generation = run_alone(make, stuck, Prompt([1] * 10), options(strategy="greedy"), max_len=256)
+    generation = speak_alone(make, stuck, Prompt([1] * 10), options(strategy="greedy"), max_len=256)
     assert (generation.tokens, generation.finish_reason) == ([33] * 100, FinishReason.REPETITION)
 
 
 def test_seed_of_an_unseeded_utterance_repeats_it(make: MakeDecoder, lm: SpeechLM) -> None:
     prompt, unseeded = Prompt([4, 2]), SamplingOptions(max_tokens=20, min_tokens=20)
-    first = run_alone(make, lm, prompt, unseeded)
-    assert run_alone(make, lm, prompt, dataclasses.replace(unseeded, seed=first.seed)).tokens == first.tokens
+    first = speak_alone(make, lm, prompt, unseeded)
+    assert (
+        speak_alone(make, lm, prompt, dataclasses.replace(unseeded, seed=first.seed)).tokens == first.tokens
+    )
 
 
 def test_idle_decoder_has_nothing_to_do(make: MakeDecoder, lm: SpeechLM) -> None:

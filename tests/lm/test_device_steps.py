@@ -8,32 +8,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lm_utterances import TEXT, finish, said, speak_alone, speak_pieces
 
 from capture_fake import TracingCapture, play_back
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm import cached_lm, device_steps
+from cosyvoice_runtime.lm import device_steps
 from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.generation import FinishReason, Generation
+from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.transfer import Fetch
-from counted_draws import counted_sample_batch
 from examples import examples
 
 ahead = partial(BatchDecoder, capture=play_back)
-TEXT = [(7 * i) % 80 + 1 for i in range(60)]
-
-
-def finish(decoder: BatchDecoder) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cached_lm, "sample_batch", counted_sample_batch)
-        while decoder.busy:
-            decoder.step()
-
-
-def said(generation: Generation) -> tuple[list[int], FinishReason | None]:
-    return generation.tokens, generation.finish_reason
+pytestmark = pytest.mark.usefixtures("same_draws")
 
 
 requests = st.builds(
@@ -60,9 +49,7 @@ def test_utterances_are_those_of_the_host(
     prompts = [Prompt(TEXT[:text], [5], range(speech)) for _, text, speech in utterances]
     expected = []
     for prompt, (options, *_) in zip(prompts, utterances, strict=True):
-        decoder = BatchDecoder(lm, 1, 48)
-        expected.append(decoder.add(prompt, options))
-        finish(decoder)
+        expected.append(speak_alone(BatchDecoder, lm, prompt, options, 48))
     together = ahead(lm, len(utterances), 48, prefill_batch=2)
     found = []
     for prompt, (options, *_) in zip(prompts, utterances, strict=True):
@@ -86,22 +73,10 @@ def test_streams_of_text_are_those_of_the_host(
 ) -> None:
     """The text comes in pieces, each when the one before is spoken or the cache is full."""
 
-    def run(decoder: BatchDecoder) -> Generation:
-        generation = decoder.add_stream(options, TEXT[:6], range(num_speech), upstream_feeding=upstream)
-        text = list(TEXT)
-        for size in sizes:
-            decoder.push_text(generation, text[:size])
-            text = text[size:]
-            finish(decoder)
-        if generation.finish_reason is None:
-            decoder.end_text(generation)
-        finish(decoder)
-        return generation
-
-    alone = run(BatchDecoder(lm, 1, max_len))
+    alone = speak_pieces(BatchDecoder(lm, 1, max_len), sizes, num_speech, options, upstream)
     crowd = ahead(lm, 2, max_len)
     crowd.add(Prompt([4, 2]), SamplingOptions(seed=1, min_tokens=9, max_tokens=9))
-    assert said(run(crowd)) == said(alone)
+    assert said(speak_pieces(crowd, sizes, num_speech, options, upstream)) == said(alone)
 
 
 def test_a_step_is_launched_before_the_ids_of_the_last_are_read(
@@ -149,10 +124,7 @@ def test_captured_steps_read_nothing_on_the_host(lm: SpeechLM) -> None:
 def test_a_slot_is_taken_again_while_a_step_of_its_last_owner_is_under_way(lm: SpeechLM) -> None:
     decoder = ahead(lm, 1, 64)
     options = SamplingOptions(seed=3, min_tokens=12, max_tokens=12)
-    alone = ahead(lm, 1, 64).add(Prompt([7]), options)
-    expected = ahead(lm, 1, 64)
-    alone = expected.add(Prompt([7]), options)
-    finish(expected)
+    alone = speak_alone(ahead, lm, Prompt([7]), options, 64)
     first = decoder.add(Prompt(TEXT[:9]), SamplingOptions(seed=1, repetition_penalty=1.3))
     for _ in range(4):
         decoder.step()
@@ -171,9 +143,7 @@ def test_a_text_stream_that_leaves_while_it_waits_takes_nothing_from_the_next_in
 ) -> None:
     """A stream that has drawn a fill marker by itself waits with a step under way."""
     options = SamplingOptions(seed=3, min_tokens=12, max_tokens=12)
-    expected = ahead(lm, 1, 64)
-    alone = expected.add(Prompt([7]), options)
-    finish(expected)
+    alone = speak_alone(ahead, lm, Prompt([7]), options, 64)
     waited = 0
     for seed in range(40):
         decoder = ahead(lm, 1, 64)

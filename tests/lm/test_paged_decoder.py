@@ -2,59 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lm_utterances import (
+    POISON,
+    TEXT,
+    Joining,
+    MakeDecoder,
+    assert_said,
+    finish,
+    joining,
+    said,
+    speak_alone,
+    speak_joining,
+    speak_pieces,
+)
 
 from capture_fake import TracingCapture, play_back
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm import cached_lm, device_steps
+from cosyvoice_runtime.lm import device_steps
 from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from counted_draws import counted_sample_batch
 from examples import examples
 
-MakeDecoder = Callable[..., BatchDecoder]
 MAX_LEN = 64
-POISON = 89
 PLENTY = CachePool(8, 80)
 SCARCE = CachePool(8, 8)
 """One utterance of 64 positions fills it."""
-TEXT = [(7 * i) % 80 + 1 for i in range(60)]
-
-
-@pytest.fixture(autouse=True)
-def _same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host draws what captured steps draw."""
-    monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
-
-
-def said(generation: Generation) -> tuple[list[int], FinishReason | None]:
-    return generation.tokens, generation.finish_reason
-
-
-def finish(decoder: BatchDecoder, steps: int = 3000) -> None:
-    """Within so many steps, or it goes nowhere."""
-    for _ in range(steps):
-        if not decoder.busy:
-            return
-        decoder.step()
-    pytest.fail("it makes no headway")
+pytestmark = pytest.mark.usefixtures("same_draws")
 
 
 def alone(lm: SpeechLM, prompt: Prompt, options: SamplingOptions) -> tuple[list[int], FinishReason | None]:
     """With a slot of its own, drawn on the host."""
-    decoder = BatchDecoder(lm, 1, MAX_LEN)
-    generation = decoder.add(prompt, options)
-    finish(decoder)
-    return said(generation)
+    return said(speak_alone(BatchDecoder, lm, prompt, options, MAX_LEN))
 
 
 def nothing_is_held(decoder: BatchDecoder) -> bool:
@@ -62,28 +48,11 @@ def nothing_is_held(decoder: BatchDecoder) -> bool:
     return (use.held, use.without) == (0, 0)
 
 
-utterances = st.lists(
-    st.tuples(
-        st.integers(0, 12),  # step at which it joins
-        st.integers(1, 20),  # text tokens
-        st.integers(0, 20),  # prompt speech tokens
-        st.sampled_from(["ras", "nucleus", "greedy"]),
-        st.one_of(st.none(), st.integers(1, 30)),  # steps until it is cancelled
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
 @pytest.mark.parametrize("pool", [PLENTY, SCARCE], ids=["plenty", "scarce"])
-@given(utterances, st.sampled_from([1, 3]))
+@given(joining(most_text=20, most_steps=30), st.sampled_from([1, 3]))
 @settings(max_examples=examples(10, fresh=60))
 def test_pages_change_no_token(
-    make: MakeDecoder,
-    lm: SpeechLM,
-    pool: CachePool,
-    utterances: list[tuple[int, int, int, str, int | None]],
-    prefill_batch: int,
+    make: MakeDecoder, lm: SpeechLM, pool: CachePool, utterances: list[Joining], prefill_batch: int
 ) -> None:
     decoder = make(lm, len(utterances), MAX_LEN, prefill_batch=prefill_batch, pool=pool)
     requests = [
@@ -93,22 +62,10 @@ def test_pages_change_no_token(
         )
         for seed, (_, text, speech, strategy, _) in enumerate(utterances)
     ]
-    generations: dict[int, Generation] = {}
-    for now in range(45):
-        for index, (joins, *_, leaves) in enumerate(utterances):
-            if now == joins:
-                generations[index] = decoder.add(*requests[index])
-            elif leaves is not None and now == joins + leaves:
-                decoder.cancel(generations[index])
-        decoder.step()
-    finish(decoder)
+    generations = speak_joining(decoder, utterances, requests, steps=45)
     assert nothing_is_held(decoder)
     for index, generation in generations.items():
-        tokens, reason = alone(lm, *requests[index])
-        if generation.finish_reason is FinishReason.CANCELLED:
-            assert generation.tokens == tokens[: len(generation.tokens)]
-        else:
-            assert said(generation) == (tokens, reason)
+        assert_said(generation, speak_alone(BatchDecoder, lm, *requests[index], MAX_LEN))
 
 
 def wants(tokens: int, seed: int = 0) -> SamplingOptions:
@@ -181,37 +138,17 @@ def test_an_utterance_without_pages_can_be_cancelled(make: MakeDecoder, lm: Spee
     assert said(waiting[1]) == said(speaking) == alone(lm, Prompt(TEXT[:40]), wants(15))
 
 
-def test_what_a_failed_utterance_left_reaches_nobody(
-    make: MakeDecoder, config: SpeechLMConfig, published: dict[str, torch.Tensor]
-) -> None:
+def test_what_a_failed_utterance_left_reaches_nobody(make: MakeDecoder, poisoned: SpeechLM) -> None:
     """Not in pages of its own that others take, nor in the page where padding is written."""
-    embedding = published["llm.model.model.embed_tokens.weight"].clone()
-    embedding[POISON] = float("nan")
-    lm = SpeechLM.from_tensors(config, {**published, "llm.model.model.embed_tokens.weight": embedding})
-    decoder = make(lm, 3, MAX_LEN, pool=SCARCE, prefill_batch=3)
+    decoder = make(poisoned, 3, MAX_LEN, pool=SCARCE, prefill_batch=3)
     for round_ in range(3):
         prompts = [Prompt([POISON] * 20), Prompt([4, 2]), Prompt([6] * (3 + round_))]
         generations = [decoder.add(prompt, wants(9)) for prompt in prompts]
         finish(decoder)
         assert generations[0].finish_reason is FinishReason.ERROR
-        assert list(map(said, generations[1:])) == [alone(lm, prompt, wants(9)) for prompt in prompts[1:]]
-
-
-def run_stream(
-    decoder: BatchDecoder, sizes: Sequence[int], num_speech: int, seed: int, upstream: bool
-) -> Generation:
-    """A text in pieces, each when all that can be said before it is said."""
-    options = SamplingOptions(seed=seed, max_ratio=4)
-    generation = decoder.add_stream(options, TEXT[:6], range(num_speech), upstream_feeding=upstream)
-    text = list(TEXT)
-    for size in sizes:
-        decoder.push_text(generation, text[:size])
-        text = text[size:]
-        finish(decoder)
-    if generation.finish_reason is None:
-        decoder.end_text(generation)
-    finish(decoder)
-    return generation
+        assert list(map(said, generations[1:])) == [
+            alone(poisoned, prompt, wants(9)) for prompt in prompts[1:]
+        ]
 
 
 @given(
@@ -232,7 +169,8 @@ def test_streams_of_text_lose_pages_and_say_the_same(
     crowd: list[int],
 ) -> None:
     """Others come before and between its pieces, and take its pages while it waits."""
-    expected = run_stream(BatchDecoder(lm, 1, MAX_LEN), sizes, num_speech, seed, upstream)
+    options = SamplingOptions(seed=seed, max_ratio=4)
+    expected = speak_pieces(BatchDecoder(lm, 1, MAX_LEN), sizes, num_speech, options, upstream)
     decoder = make(lm, 1 + 2 * len(crowd), MAX_LEN, pool=SCARCE)
     others = [decoder.add(Prompt(TEXT[:3]), wants(tokens, tokens)) for tokens in crowd]
     push = decoder.push_text
@@ -243,7 +181,7 @@ def test_streams_of_text_lose_pages_and_say_the_same(
             others.append(decoder.add(Prompt(TEXT[:30]), wants(20, len(others))))
 
     decoder.push_text = push_in_company  # type: ignore[method-assign]
-    assert said(run_stream(decoder, sizes, num_speech, seed, upstream)) == said(expected)
+    assert said(speak_pieces(decoder, sizes, num_speech, options, upstream)) == said(expected)
     for tokens, other in zip(crowd, others, strict=False):
         assert said(other) == alone(lm, Prompt(TEXT[:3]), wants(tokens, tokens))
     assert nothing_is_held(decoder)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lm_utterances import TEXT, MakeDecoder, finish
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
@@ -19,9 +19,6 @@ from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from examples import examples
-
-MakeDecoder = Callable[..., BatchDecoder]
-TEXT = [(7 * i) % 80 + 1 for i in range(40)]
 
 
 def run_stream(
@@ -64,8 +61,7 @@ def test_waiting_stream_does_not_hold_up_others(make: MakeDecoder, lm: SpeechLM)
     decoder.push_text(waiting, TEXT[:6])
     assert decoder.busy
     decoder.end_text(waiting)
-    while decoder.busy:
-        decoder.step()
+    finish(decoder)
     assert waiting.finish_reason is not None
 
 
@@ -96,8 +92,7 @@ def test_less_than_a_block_of_text_equals_a_whole_prompt(make: MakeDecoder, lm: 
     decoder.push_text(streamed, TEXT[:4])
     decoder.end_text(streamed)
     whole = decoder.add(Prompt(TEXT[:4]), options)
-    while decoder.busy:
-        decoder.step()
+    finish(decoder)
     assert (streamed.tokens, streamed.finish_reason) == (whole.tokens, whole.finish_reason)
 
 
@@ -223,6 +218,5 @@ def test_bad_piece_is_named_and_the_stream_goes_on(make: MakeDecoder, lm: Speech
         decoder.push_text(generation, [1, 90])
     decoder.push_text(generation, [1])
     decoder.end_text(generation)
-    while decoder.busy:
-        decoder.step()
+    finish(decoder)
     assert generation.tokens
