@@ -1,8 +1,9 @@
-"""Small networks for tests of the wave service, on both runtimes."""
+"""Small networks for tests of the wave service, on both runtimes; what its clients get."""
 
 from __future__ import annotations
 
 import pytest
+from outcomes import Outcomes
 
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
@@ -48,3 +49,8 @@ def token2wav(shared_token2wav) -> Token2Wav:
     shared_token2wav.flow.recomputing = 0
     yield shared_token2wav
     assert shared_token2wav.flow.pool.free_pages == PAGES
+
+
+@pytest.fixture
+def outcomes() -> Outcomes:
+    return Outcomes()

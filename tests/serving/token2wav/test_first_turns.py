@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from coded_gpu import BLOCK, Gpu
 from coded_waves import LOST_GPU_TOKEN, PROMPT, CodedWaves, FakeClock, OneVoice, chunk
-from test_turns_at_once import BLOCK, Gpu, Outcomes
 
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
 from cosyvoice_runtime.serving.token2wav.runtime import FirstTurns
@@ -45,11 +45,6 @@ def large() -> Gpu:
 @pytest.fixture
 def small(large) -> Part:
     return Part(large)
-
-
-@pytest.fixture
-def outcomes() -> Outcomes:
-    return Outcomes()
 
 
 @pytest.fixture

@@ -2,97 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import pytest
-from coded_waves import LOST_GPU_TOKEN, NAN_TOKEN, CodedWaves, FakeClock, OneVoice, chunk
+from coded_gpu import BLOCK, Gpu
+from coded_waves import LOST_GPU_TOKEN, NAN_TOKEN, FakeClock, OneVoice, chunk
 
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import GPU_BLOCKS
 
-BLOCK = 25
-TIMEOUT_S = 120.0
 WITHDRAWN = "the utterance was cancelled before this was computed"
-
-
-class Gpu(CodedWaves):
-    """Takes turns at once and computes each when it may.
-
-    Attributes:
-        most: turns that were under way together.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.turns: list[threading.Event] = []
-        self.lost: set[int] = set()
-        self.free = False
-        self.most = self._ended = 0
-        self._changed = threading.Condition()
-
-    def launch(self, states):
-        waves, end, number = super().launch(states), threading.Event(), len(self.turns)
-        with self._changed:
-            self.turns.append(end)
-            self.most = max(self.most, len(self.turns) - self._ended)
-            if self.free:
-                end.set()
-            self._changed.notify_all()
-
-        def wait() -> list[np.ndarray]:
-            assert end.wait(TIMEOUT_S)
-            with self._changed:
-                self._ended += 1
-            if number in self.lost:
-                raise RuntimeError("CUDA error: an illegal memory access was encountered")
-            return waves()
-
-        return wait
-
-    def launched(self, turns: int) -> bool:
-        """Whether so many turns were launched, soon."""
-        with self._changed:
-            return self._changed.wait_for(lambda: len(self.turns) >= turns, TIMEOUT_S)
-
-    def finish_all(self) -> None:
-        with self._changed:
-            self.free = True
-            for end in self.turns:
-                end.set()
-
-
-class Outcomes:
-    """What was delivered, in order."""
-
-    def __init__(self) -> None:
-        self.delivered: list[tuple[str, object]] = []
-        self._changed = threading.Condition()
-
-    def of(self, name: str):
-        def deliver(outcome: object) -> None:
-            text = str(outcome) if isinstance(outcome, Exception) else outcome.tolist()
-            with self._changed:
-                self.delivered.append((name, text))
-                self._changed.notify_all()
-
-        return deliver
-
-    def wait(self, number: int) -> bool:
-        with self._changed:
-            return self._changed.wait_for(lambda: len(self.delivered) >= number, TIMEOUT_S)
 
 
 @pytest.fixture
 def gpu() -> Gpu:
     return Gpu()
-
-
-@pytest.fixture
-def outcomes() -> Outcomes:
-    return Outcomes()
 
 
 @pytest.fixture

@@ -39,32 +39,9 @@ class HeldWaves(CodedWaves):
         return super().advance(states)
 
 
-class Outcomes:
-    """What was delivered, in order."""
-
-    def __init__(self) -> None:
-        self.delivered: list[tuple[str, object]] = []
-
-    def of(self, name: str):
-        def deliver(outcome: object) -> None:
-            text = str(outcome) if isinstance(outcome, Exception) else outcome.tolist()
-            self.delivered.append((name, text))
-
-        return deliver
-
-    @property
-    def names(self) -> list[str]:
-        return [name for name, _ in self.delivered]
-
-
 @pytest.fixture
 def waves() -> HeldWaves:
     return HeldWaves()
-
-
-@pytest.fixture
-def outcomes() -> Outcomes:
-    return Outcomes()
 
 
 @pytest.fixture
