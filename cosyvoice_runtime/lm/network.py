@@ -13,30 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.checkpoint.tensors import published_names, schema_problems
-from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.kv_cache import CachePlaces, CacheView
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
-from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder, store_by_columns
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.transfer import integers
-
-
-def check_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> None:
-    """Raise `CheckpointError` naming the first missing, unknown or misshapen tensor."""
-    problems = schema_problems(published_names("llm", dict(tensors)), llm_schema(config))
-    if problems:
-        raise CheckpointError(f"llm: {problems[0]}")
-
-
-def fused_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """State of `SpeechLM` from published tensors."""
-    state = outer_tensors(config, tensors)
-    for index in range(config.num_layers):
-        for name, tensor in layer_tensors(tensors, index, torch.cat).items():
-            state[f"layers.{index}.{name}"] = tensor
-    return state
 
 
 class Placement(NamedTuple):
@@ -127,8 +108,7 @@ class SpeechLM(SpeechDecoder):
     can_be_captured = True
 
     def __init__(self, config: SpeechLMConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.text_embedding = nn.Embedding(config.text_vocab_size, config.hidden_size)
         self.control_embedding = nn.Embedding(2, config.hidden_size)
         self.speech_embedding = nn.Embedding(config.speech_rows, config.hidden_size)
@@ -136,27 +116,14 @@ class SpeechLM(SpeechDecoder):
         self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.head = nn.Linear(config.hidden_size, config.speech_rows, bias=config.head_bias)
 
-    @classmethod
-    def from_tensors(
-        cls,
-        config: SpeechLMConfig,
-        tensors: Mapping[str, Tensor],
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> SpeechLM:
-        """Network with the weights of ``llm.pt``, given under their published names.
-
-        Raises:
-            CheckpointError: a tensor is missing, unknown or has another shape.
-        """
-        check_tensors(config, tensors)
-        with torch.device("meta"):
-            model = cls(config)
-        state = fused_tensors(config, tensors)
-        model.load_state_dict({name: t.to(device, dtype) for name, t in state.items()}, assign=True)
-        if model.device.type == "cpu":
-            store_by_columns(model)
-        return model.eval().requires_grad_(False)
+    @staticmethod
+    def own_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Projections that lie apart in ``llm.pt`` are one."""
+        state = outer_tensors(config, tensors)
+        for index in range(config.num_layers):
+            for name, tensor in layer_tensors(tensors, index, torch.cat).items():
+                state[f"layers.{index}.{name}"] = tensor
+        return state
 
     def embed(self, parts: Sequence[PromptPart]) -> Tensor:
         """Embeddings [T, hidden] of parts, in order."""

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.schema import llm_schema
+from cosyvoice_runtime.checkpoint.tensors import published_names, schema_problems
+from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.kv_cache import CacheView
 from cosyvoice_runtime.lm.prompt import PromptPart
 from cosyvoice_runtime.transfer import integers
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class SpeechDecoder(nn.Module):
@@ -32,6 +38,37 @@ class SpeechDecoder(nn.Module):
     config: SpeechLMConfig
     speech_embedding: nn.Embedding
     head: nn.Linear
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    @classmethod
+    def from_tensors(
+        cls,
+        config: SpeechLMConfig,
+        tensors: Mapping[str, Tensor],
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Self:
+        """Network with the weights of ``llm.pt``, given under their published names.
+
+        Raises:
+            CheckpointError: a tensor is missing, unknown or has another shape.
+        """
+        check_tensors(config, tensors)
+        with torch.device("meta"):
+            model = cls(config)
+        state = cls.own_tensors(config, tensors)
+        model.load_state_dict({name: t.to(device, dtype) for name, t in state.items()}, assign=True)
+        if model.device.type == "cpu":
+            store_by_columns(model)
+        return model.eval().requires_grad_(False)
+
+    @staticmethod
+    @abstractmethod
+    def own_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """State of this network from published tensors, which fit the configuration."""
 
     @property
     def device(self) -> torch.device:
@@ -95,6 +132,13 @@ class SpeechDecoder(nn.Module):
         """
         embeddings = self.speech_embedding(tokens)[:, None]
         return self.logits(self(embeddings, positions[:, None], cache, span)[:, 0])
+
+
+def check_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Raise `CheckpointError` naming the first missing, unknown or misshapen tensor."""
+    problems = schema_problems(published_names("llm", dict(tensors)), llm_schema(config))
+    if problems:
+        raise CheckpointError(f"llm: {problems[0]}")
 
 
 def store_by_columns(model: nn.Module) -> None:

@@ -16,14 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import LAYER_NORM_EPS, TransformerLMConfig
 from cosyvoice_runtime.flow.encoder import ScaledEmbedding, relative_positions
 from cosyvoice_runtime.flow.relative_encoder import RelativeEncoder
 from cosyvoice_runtime.lm.kv_cache import CachePlaces, CacheView
-from cosyvoice_runtime.lm.network import check_tensors
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
-from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder, store_by_columns
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.transfer import integers
 from cosyvoice_runtime.wave.flow_weights import fused_projections, renamed
 from cosyvoice_runtime.wave.flow_weights_cosyvoice300m import ENCODER_RENAMES
@@ -123,8 +122,7 @@ class TransformerLM(SpeechDecoder):
     config: TransformerLMConfig
 
     def __init__(self, config: TransformerLMConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         width = config.input_width
         self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_width)
         self.text_encoder = RelativeEncoder(config.text_encoder)
@@ -137,28 +135,11 @@ class TransformerLM(SpeechDecoder):
         self.norm = nn.LayerNorm(config.hidden_size, eps=1e-5)
         self.head = nn.Linear(config.hidden_size, config.speech_rows)
 
-    @classmethod
-    def from_tensors(
-        cls,
-        config: TransformerLMConfig,
-        tensors: Mapping[str, Tensor],
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> TransformerLM:
-        """Network with the weights of ``llm.pt``, given under their published names.
-
-        Raises:
-            CheckpointError: a tensor is missing, unknown or has another shape.
-        """
-        check_tensors(config, tensors)
-        with torch.device("meta"):
-            model = cls(config)
-        arrays = own_arrays(as_arrays(tensors))
-        state = {name: torch.from_numpy(array).to(device, dtype) for name, array in arrays.items()}
-        model.load_state_dict(state, assign=True)
-        if model.device.type == "cpu":
-            store_by_columns(model)
-        return model.eval().requires_grad_(False)
+    @staticmethod
+    def own_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG004
+        """Of the same shapes under other names; projections that lie apart in ``llm.pt`` are one."""
+        state = fused_projections(renamed(as_arrays(tensors), _RENAMES))
+        return {_of_layer(name): torch.from_numpy(array) for name, array in state.items()}
 
     def embed(self, parts: Sequence[PromptPart]) -> Tensor:
         """Embeddings [T, input width] of parts, in order; the text of one part is encoded together."""
@@ -198,12 +179,6 @@ class TransformerLM(SpeechDecoder):
         table = self.control_embedding if part.table is Table.CONTROL else self.speech_embedding
         embedded: Tensor = table(ids)
         return embedded
-
-
-def own_arrays(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """State of `TransformerLM` from published tensors."""
-    state = fused_projections(renamed(tensors, _RENAMES))
-    return {_of_layer(name): tensor for name, tensor in state.items()}
 
 
 def _of_layer(name: str) -> str:

@@ -8,7 +8,7 @@ import torch
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.lm.network import SpeechLM, fused_tensors
+from cosyvoice_runtime.lm.network import SpeechLM
 
 Tensors = dict[str, torch.Tensor]
 NAME = "llm.model.model.layers.1.self_attn.k_proj.bias"
@@ -38,13 +38,13 @@ def test_text_head_of_the_backbone_is_optional_and_unused(config: SpeechLMConfig
 
 
 def test_fused_projection_stacks_its_parts(config: SpeechLMConfig, published: Tensors) -> None:
-    fused = fused_tensors(config, published)["layers.2.attention.qkv.weight"]
+    fused = SpeechLM.own_tensors(config, published)["layers.2.attention.qkv.weight"]
     parts = [published[f"llm.model.model.layers.2.self_attn.{x}_proj.weight"] for x in "qkv"]
     assert torch.equal(fused, torch.cat(parts))
 
 
 def test_every_other_published_value_is_used_once(config: SpeechLMConfig, published: Tensors) -> None:
-    used = sum(tensor.numel() for tensor in fused_tensors(config, published).values())
+    used = sum(tensor.numel() for tensor in SpeechLM.own_tensors(config, published).values())
     assert used + published[TEXT_HEAD].numel() == sum(tensor.numel() for tensor in published.values())
 
 
