@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cosyvoice_runtime.checkpoint.config import (
-    FlowConfig,
-    ModelConfig,
+from cosyvoice_runtime.checkpoint.config import FlowConfig, ModelConfig, SpeechLMConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.published_sizes import (
     Section,
-    SpeechLMConfig,
-    VocoderConfig,
     flow_sizes,
     require,
     speech_lm_sizes,

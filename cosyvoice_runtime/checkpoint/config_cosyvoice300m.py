@@ -13,12 +13,10 @@ from cosyvoice_runtime.checkpoint.config import (
     WHOLE_TEXTS,
     FlowConfig,
     ModelConfig,
-    Section,
     SpeechLMConfig,
     VocoderConfig,
-    require,
-    vocoder_sizes,
 )
+from cosyvoice_runtime.checkpoint.published_sizes import Section, require, vocoder_sizes
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 
 MOST_POSITIONS = 5000

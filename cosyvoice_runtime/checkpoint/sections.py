@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.checkpoint import config_cosyvoice300m, hyperpyyaml
-from cosyvoice_runtime.checkpoint.config import WHOLE_TEXTS, ModelConfig, Section
+from cosyvoice_runtime.checkpoint.config import WHOLE_TEXTS, ModelConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import config_from_sections
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.published_sizes import Section
 from cosyvoice_runtime.errors import CheckpointError, shorten
 
 PUBLISHED_UP_LAYERS = 4
