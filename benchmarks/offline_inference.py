@@ -19,7 +19,7 @@ import json
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,19 +32,13 @@ from torch import Tensor
 from cosyvoice_client.writer import audio_writer
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.read import read_audio
-from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.pipeline import SpeechRequest
-from cosyvoice_runtime.pipeline.request import derived_seed, lm_prompts
+from cosyvoice_runtime.lm import SamplingOptions
+from cosyvoice_runtime.pipeline.request import derived_seed
 from cosyvoice_runtime.settings import Machine, Settings
-from cosyvoice_runtime.text import TextFrontEnd, read_tokenizer
 from cosyvoice_runtime.voice import Voice
-from cosyvoice_runtime.voice.extractors import Extractors
-from cosyvoice_runtime.voice.speakers import import_speakers
 from measuring.batches import Speech
+from measuring.front_end import FrontEnd
 from measuring.machine import provenance
 from measuring.progress import Progress
 from measuring.scheduled_stages import ScheduledStages, TextSegment
@@ -65,36 +59,6 @@ COPY = "@"
 """Between the name of an utterance and the number of its copy."""
 UNHURRIED = {"token2wav.max_turn_ms": "60000", "tensorrt_llm.idle_timeout_s": "3600"}
 """Nobody waits for a first chunk: batches may be as large as they can."""
-
-
-class FrontEnd:
-    """What comes before the speech LM: voices and prompts.
-
-    Attributes:
-        sample_rate: of what is spoken.
-        family: of the checkpoint.
-        speakers: voices that the checkpoint brings, by name.
-        make_voice: the voice of a reference and what it says.
-    """
-
-    def __init__(self, checkpoint: Path, threads: int) -> None:
-        layout = Layout(checkpoint)
-        extractors = Extractors(layout, threads)
-        self.sample_rate = load_config(checkpoint).vocoder.sample_rate
-        self.family = layout.family
-        self._tokenizer = read_tokenizer(layout)
-        self._text = TextFrontEnd(self._tokenizer, family=self.family)
-        self.make_voice: Callable[[Audio, str], Voice] = extractors.voice
-        self.speakers: Mapping[str, Voice] = import_speakers(
-            load_speakers(layout),
-            self._tokenizer.decode,
-            extractors.checkpoint_id,
-            self.family.prompt_frames_per_token,
-        )
-
-    def prompts(self, text: str, voice: Voice) -> Sequence[Prompt]:
-        """One for each segment of the text."""
-        return lm_prompts(SpeechRequest(text, voice), self._text, self._tokenizer)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
