@@ -29,6 +29,7 @@ from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
 from cosyvoice_runtime.flow.pages import FlowTails, PagePool
 from cosyvoice_runtime.kernels.dit_tiles import DiTTiles, dit_tiles_for
+from cosyvoice_runtime.kernels.fused_solver import multiprocessors_of
 from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles, tiles_for
 from cosyvoice_runtime.wave.prompt import FlowPrompt, TokenSpan
@@ -253,9 +254,10 @@ def dit_candidates(frames: int) -> Candidates:
 
 def start_of(config: ModelConfig, frames: int) -> tuple[AnyTiles, Candidates]:
     """The tiles that are tuned, and what is tried in the place of each."""
+    multiprocessors = multiprocessors_of(torch.device("cuda"))
     if isinstance(config.flow.estimator, DiTConfig):
-        return dit_tiles_for(frames), dit_candidates(frames)
-    return dataclasses.replace(tiles_for(frames), joint=None), CANDIDATES
+        return dit_tiles_for(frames, multiprocessors), dit_candidates(frames)
+    return dataclasses.replace(tiles_for(frames, multiprocessors), joint=None), CANDIDATES
 
 
 def tune(config: ModelConfig, utterances: int, past: int, chained: bool) -> AnyTiles:

@@ -330,7 +330,7 @@ def main() -> None:
     config, chained = with_few_words(FAMILIES[options.family][options.size]), not options.not_chained
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False
-    part = None if options.share is None else divide(torch.device("cuda", 0), options.share).small
+    part = None if options.share is None else divide(torch.device("cuda", 0), options.share).steps
     if part is not None:
         print("on", part.multiprocessors, "multiprocessors")
     on_part = part is not None or options.streamed

@@ -22,8 +22,9 @@ import torch
 
 from cosyvoice_runtime.cuda_graphs import CapturedGraph, CudaGraphCapture
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
-from cosyvoice_runtime.gpu_parts import divide
+from cosyvoice_runtime.gpu_parts import GpuPart, divide
 from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
+from cosyvoice_runtime.kernels.fused_solver import multiprocessors_of
 from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw
 from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
@@ -131,14 +132,18 @@ def shown(times: Sequence[float]) -> str:
 def measure(
     token2wav: TorchToken2Wav,
     pairs: Sequence[tuple[int, int]],
-    streams: tuple[torch.cuda.Stream, torch.cuda.Stream],
-    place: str,
+    parts: tuple[GpuPart, GpuPart],
     seconds: float,
 ) -> None:
-    for_steps, for_turns = streams
+    """
+    Args:
+        parts: of steps and of turns.
+    """
+    for_steps, for_turns = (part.stream for part in parts)
+    place = "; ".join(str(part.multiprocessors) for part in parts)
     rows = sorted({utterances for _, utterances in pairs})
     with torch.inference_mode(), torch.cuda.stream(for_turns):
-        solver = fused_solver(token2wav.torch_flow.flow)
+        solver = fused_solver(token2wav.torch_flow.flow).on(parts[1].multiprocessors)
         token2wav.capture(CallBuckets(rows, (1,), (16,)), CudaGraphCapture(DEVICE, for_turns), solver)
     for sequences, utterances in pairs:
         steps, turns = Steps(sequences, for_steps), Turns(token2wav, utterances, for_turns)
@@ -159,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--share", type=float, nargs="+", default=[0.25], help="of the small part (0.25)")
+    parser.add_argument("--share", type=float, nargs="+", default=[0.25, 0.125], help="of steps (0.25 0.125)")
     parser.add_argument(
         "--pairs",
         type=pair,
@@ -178,13 +183,12 @@ def main() -> None:
     hift.fuse(FusedDecoder.of(hift.decoder))
     print(f"{machine('cuda')}\n\n| multiprocessors of steps; turns | sequences; utterances", end="")
     print(" | step alone | turn alone | step beside | turn beside |\n|---|---|---|---|---|---|")
-    whole = torch.cuda.Stream(DEVICE), torch.cuda.Stream(DEVICE)
-    measure(token2wav, options.pairs, whole, "all; all", options.seconds)
+    count = multiprocessors_of(DEVICE)
+    whole = (GpuPart(torch.cuda.Stream(DEVICE), count), GpuPart(torch.cuda.Stream(DEVICE), count))
+    measure(token2wav, options.pairs, whole, options.seconds)
     for share in options.share:
         parts = divide(DEVICE, share)
-        place = f"{parts.small.multiprocessors}; {parts.large.multiprocessors}"
-        streams = parts.small.stream, parts.large.stream
-        measure(token2wav, options.pairs, streams, place, options.seconds)
+        measure(token2wav, options.pairs, (parts.steps, parts.turns[0]), options.seconds)
 
 
 if __name__ == "__main__":

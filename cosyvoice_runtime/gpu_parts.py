@@ -1,7 +1,7 @@
-"""A GPU's multiprocessors in two parts: what is launched into a part's stream runs there and nowhere else.
+"""A GPU's multiprocessors in parts: what is launched into a part's stream runs there and nowhere else.
 
-Two kinds of work side by side on a whole GPU wait for each other's kernels; in parts neither notices the
-other. The parts are green contexts of the CUDA driver, from 12.5 on:
+Kinds of work side by side on a whole GPU wait for each other's kernels; in parts none notices the others. The
+parts are green contexts of the CUDA driver, from 12.5 on:
 https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html
 """
 
@@ -37,27 +37,35 @@ class GpuPart:
 
 @dataclass(frozen=True, eq=False)
 class GpuParts:
-    """Both parts; together they are the GPU.
+    """All parts; together they are the GPU.
 
     Attributes:
-        small_too: the small one once more, for work that neither waits for that of ``small`` nor makes it
-            wait, but shares multiprocessors with it.
+        steps: for steps of the speech LM.
+        turns: for turns of token2wav, each part in a lane of its own.
+        first: that for steps once more, for first chunks that neither wait for steps nor make them wait, but
+            share multiprocessors with them.
     """
 
-    small: GpuPart
-    large: GpuPart
-    small_too: GpuPart
+    steps: GpuPart
+    turns: tuple[GpuPart, ...]
+    first: GpuPart
 
 
-def small_part(multiprocessors: int, share: float) -> int:
-    """Multiprocessors of the small part: at most ``share`` of all, and as many as a part can have."""
-    return max(FEWEST, int(multiprocessors * share) // FEWEST * FEWEST)
+def steps_part(multiprocessors: int, share: float) -> int:
+    """Multiprocessors of the part for steps beside one for turns: at most ``share`` of all."""
+    return _rounded(multiprocessors * share)
 
 
-def divide(device: torch.device, share: float) -> GpuParts:
+def turns_part(multiprocessors: int, share: float, lanes: int) -> int:
+    """Multiprocessors of each of several parts for turns, which leave at least ``share`` of all for steps."""
+    return _rounded(multiprocessors * (1 - share) / lanes)
+
+
+def divide(device: torch.device, share: float, lanes: int = 1) -> GpuParts:
     """
     Args:
-        share: of the multiprocessors that the small part has at most.
+        share: of the multiprocessors, for steps: at most beside one part for turns, at least beside several.
+        lanes: parts for turns.
 
     Raises:
         GpuPartsError: the GPU, its driver or the installed packages can't do it.
@@ -70,28 +78,44 @@ def divide(device: torch.device, share: float) -> GpuParts:
     if properties.major < 9:
         raise GpuPartsError(f"{properties.name} has compute capability below 9.0")
     torch.cuda.synchronize(device)  # the driver's context has to be there
-    count = small_part(properties.multi_processor_count, share)
+    count = properties.multi_processor_count
     try:
-        return _divide(driver, device, count)
+        if lanes == 1:
+            [steps], turns = _divide(driver, device, 1, steps_part(count, share))
+            parts = [turns]
+        else:
+            parts, steps = _divide(driver, device, lanes, turns_part(count, share, lanes))
+        of_steps, of_first = _part(driver, device, steps, streams=2)
+        of_turns = [part for resource in parts for part in _part(driver, device, resource, streams=1)]
     except (
         AttributeError,
         RuntimeError,
     ) as error:  # a function that one of the two lacks
         raise GpuPartsError(f"the driver or the package cuda-bindings is too old ({error})") from error
+    return GpuParts(of_steps, tuple(of_turns), of_first)
 
 
-def _divide(driver: Any, device: torch.device, count: int) -> GpuParts:
+def _rounded(multiprocessors: float) -> int:
+    return max(FEWEST, int(multiprocessors) // FEWEST * FEWEST)
+
+
+def _divide(driver: Any, device: torch.device, parts: int, each: int) -> tuple[list[Any], Any]:
+    """Equal parts and what is left of the GPU."""
     (ordinal,) = _checked(driver.cuDeviceGet(device.index or 0))
     kind = driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
     (whole,) = _checked(driver.cuDeviceGetDevResource(ordinal, kind))
-    groups, _, rest = _checked(driver.cuDevSmResourceSplitByCount(1, whole, 0, count))
-    small, small_too = _part(driver, ordinal, device, groups[0], streams=2)
-    [large] = _part(driver, ordinal, device, rest, streams=1)
-    return GpuParts(small, large, small_too)
+    equal, count, rest = _checked(driver.cuDevSmResourceSplitByCount(parts, whole, 0, each))
+    if count < parts or not rest.sm.smCount:
+        raise GpuPartsError(
+            f"of {whole.sm.smCount} multiprocessors the driver gives {count} parts of {each}, not {parts} "
+            "and a rest"
+        )
+    return list(equal)[:parts], rest
 
 
-def _part(driver: Any, ordinal: Any, device: torch.device, resource: Any, streams: int) -> list[GpuPart]:
+def _part(driver: Any, device: torch.device, resource: Any, streams: int) -> list[GpuPart]:
     """A part, once for each of its streams."""
+    (ordinal,) = _checked(driver.cuDeviceGet(device.index or 0))
     (description,) = _checked(driver.cuDevResourceGenerateDesc([resource], 1))
     flags = driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM
     (context,) = _checked(driver.cuGreenCtxCreate(description, ordinal, flags))

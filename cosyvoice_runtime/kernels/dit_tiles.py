@@ -68,11 +68,12 @@ MANY = DiTTiles(
     leave=Tile(64, 32, 128),
     early=True,
 )
-BY_FRAMES = {250: FEW, 600: SOME, 1200: UNSPLIT}
-"""Tiles by the most frames of all rows of a call; more take :data:`MANY`. Not tuned: sizes as CosyVoice2's
-kernels like them; ``benchmarks/fused_kernels.py --family cosyvoice3 --tune`` finds better ones on a GPU."""
+BY_FRAMES = {1.9: FEW, 4.6: SOME, 9.1: UNSPLIT}
+"""Tiles by the most frames of all rows of a call for each multiprocessor; more take :data:`MANY`. Not tuned:
+sizes as CosyVoice2's kernels like them; ``benchmarks/fused_kernels.py --family cosyvoice3 --tune`` finds
+better ones on a GPU."""
 
 
-def dit_tiles_for(frames: int) -> DiTTiles:
+def dit_tiles_for(frames: int, multiprocessors: int) -> DiTTiles:
     """Those for a call with this number of frames, both guidance rows counted."""
-    return up_to(BY_FRAMES, frames, MANY)
+    return up_to(BY_FRAMES, frames / multiprocessors, MANY)

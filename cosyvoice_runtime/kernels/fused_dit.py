@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
 from cosyvoice_runtime.kernels.dense import dense
 from cosyvoice_runtime.kernels.dit_tiles import DiTTiles, dit_tiles_for
+from cosyvoice_runtime.kernels.fused_solver import multiprocessors_of
 from cosyvoice_runtime.kernels.grouped_conv import GroupedConvWeights, grouped_conv
 from cosyvoice_runtime.kernels.linear_euler import linear_euler
 from cosyvoice_runtime.kernels.modulated_norm import modulated_norm
@@ -114,6 +116,7 @@ class FusedDiTSolver:
     def __init__(self, estimator: DiT, solver: FlowSolver, chained: bool) -> None:
         self._estimator, self._solver, self._chained = estimator, solver, chained
         device = estimator.input.weight.device
+        self._multiprocessors = multiprocessors_of(device)
         self._input, self._projection = linear_of(estimator.input), linear_of(estimator.projection)
         self._convs = [_conv_weights(conv) for conv in estimator.positions]
         self._blocks = [DiTBlockWeights.of(block, estimator.head_dim) for block in estimator.blocks]
@@ -128,9 +131,11 @@ class FusedDiTSolver:
         assert isinstance(estimator, DiT)
         return cls(estimator, flow.solver, chained)
 
-    def on(self, multiprocessors: int) -> FusedDiTSolver:  # noqa: ARG002
-        """Itself: its tiles are the same for every part of a GPU."""
-        return self
+    def on(self, multiprocessors: int) -> FusedDiTSolver:
+        """The same weights, with tiles for a part of the GPU that has so many multiprocessors."""
+        other = copy.copy(self)
+        other._multiprocessors = multiprocessors
+        return other
 
     def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: DiTTiles | None = None) -> None:
         """Take ``mel`` through all steps.
@@ -142,7 +147,7 @@ class FusedDiTSolver:
             guided: from :meth:`FlowSolver.guided`, for ``2 B`` rows.
         """
         rows, frames = places.rows, places.new_frames
-        tiles = tiles or dit_tiles_for(rows * frames)
+        tiles = tiles or dit_tiles_for(rows * frames, self._multiprocessors)
         chained = (EARLY if tiles.early else LATE) if self._chained else NOT_CHAINED
         memory = DiTMemory(self._estimator, rows * frames, tiles.splits(places.table.shape[1]))
         speaker = guided.speaker[:, None, :].expand(-1, frames, -1)

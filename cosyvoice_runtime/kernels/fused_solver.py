@@ -149,7 +149,7 @@ class FusedSolver:
 
     def __init__(self, estimator: Estimator, solver: FlowSolver, chained: bool) -> None:
         self._estimator, self._solver, self._chained = estimator, solver, chained
-        self._multiprocessors = _multiprocessors(estimator.projection.weight.device)
+        self._multiprocessors = multiprocessors_of(estimator.projection.weight.device)
         stages = (estimator.down, *estimator.mid, estimator.up)
         self._stages = [
             StageWeights.of(stage, added) for stage, added in zip(stages, solver.time_biases, strict=True)
@@ -194,7 +194,7 @@ class FusedSolver:
             )  # fmt: skip
 
     def _tiles(self, places: Places) -> Tiles:
-        tiles = tiles_for(places.rows * places.new_frames)
+        tiles = tiles_for(places.rows * places.new_frames, self._multiprocessors)
         parts = places.rows * self._estimator.layout.heads * tiles.splits(places.table.shape[1])
         return tiles.crowded(parts, self._multiprocessors)
 
@@ -212,7 +212,7 @@ class FusedSolver:
         call.conv(work.first[:, : work.second.shape[1]], self._final, step, work.second)
 
 
-def _multiprocessors(device: torch.device) -> int:
+def multiprocessors_of(device: torch.device) -> int:
     """Of the whole GPU; the interpreter on a CPU has room for everything."""
     return (
         torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1 << 20

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,10 @@ class Tiles(AttentionParts):
     apart: bool = False
 
     def crowded(self, programs: int, multiprocessors: int) -> Tiles:
-        """With lean attention, if two programs on each multiprocessor are not all of them."""
-        if self.joint is None or programs <= JOINT_RESIDENT * multiprocessors:
+        """With lean attention, if its programs take turns on the multiprocessors and lean ones fewer."""
+        rounds = -(-programs // (JOINT_RESIDENT * multiprocessors))
+        lean_rounds = -(-programs // (LEAN_RESIDENT * multiprocessors))
+        if self.joint is None or lean_rounds >= rounds:
             return self
         return replace(self, joint=LEAN)
 
@@ -84,8 +87,9 @@ JOINT = Tile(64, 64, stages=2, repeat=2)
 JOINT_RESIDENT = 2
 """Programs of it on a multiprocessor: it has as many registers as a thread can have."""
 LEAN = replace(JOINT, registers=168)
-"""Three on a multiprocessor, each a tenth slower by itself. Attention of 16 utterances is 256 programs, which
-were two rounds on 100 multiprocessors: ten steps after 500 frames take 35 ms there instead of 45."""
+LEAN_RESIDENT = 3
+"""On a multiprocessor, each program a tenth slower by itself. Attention of 16 utterances is 256 programs,
+which were two rounds on 100 multiprocessors: ten steps after 500 frames take 35 ms there instead of 45."""
 
 SMALL = Tiles(
     qkv=Tile(16, 64),
@@ -127,17 +131,19 @@ LARGE = Tiles(
     apart=True,
     pages_per_split=32,
 )
-BY_FRAMES = {250: SMALL, 800: MEDIUM, 1600: UNSPLIT}
-"""Tiles by the most frames of all rows of a call; more take :data:`LARGE`. Found on an H200 by
-``benchmarks/fused_kernels.py --tune`` for calls of 100, 800 and 3200 frames after 200 frames of past."""
+ALONE = replace(MEDIUM, early=True)
+BY_FRAMES = {1.9: SMALL, 3.5: ALONE, 7.5: MEDIUM, 20.0: UNSPLIT}
+"""Tiles by the most frames of all rows of a call for each multiprocessor; more take :data:`LARGE`. Found on
+an H200 by ``benchmarks/fused_kernels.py --tune`` for 1 to 32 utterances on the whole of it, and for 1 to 16
+on parts of 8 to 104 multiprocessors, where as many frames a multiprocessor want the same tiles."""
 
 
-def tiles_for(frames: int) -> Tiles:
+def tiles_for(frames: int, multiprocessors: int) -> Tiles:
     """Those for a call with this number of frames, both guidance rows counted."""
-    return up_to(BY_FRAMES, frames, LARGE)
+    return up_to(BY_FRAMES, frames / multiprocessors, LARGE)
 
 
-def up_to(limits: Mapping[int, T], amount: int, more: T) -> T:
+def up_to(limits: Mapping[N, T], amount: float, more: T) -> T:
     """What belongs to the least limit that an amount does not exceed; ``more`` beyond all of them."""
     return next((limits[limit] for limit in sorted(limits) if amount <= limit), more)
 

@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 
 
 class GpuDivision:
-    """Turns of token2wav on the large part, steps of the speech LM beside them on the small one.
+    """Turns of token2wav and steps of the speech LM side by side, each on a part of its own.
 
     A step is 150 small kernels in a row, launched so that each waits on the multiprocessors for the one
     before. On a whole GPU that makes a turn take two to four times as long; within a quarter of it, a turn
-    of three quarters does not notice, and sixteen sequences still step in 2 ms (benchmarks/gpu_parts.py).
+    beside does not notice, and sixteen sequences still step in a millisecond (benchmarks/gpu_parts.py).
     While no turn is under way the speech LM has the whole GPU.
     """
 
@@ -58,23 +58,25 @@ class GpuDivision:
         """Nobody waits for that."""
 
 
-def share_gpu(gpu: int, lm_share: float) -> SharedGpu:
+def share_gpu(gpu: int, lm_share: float, lanes: int = 1) -> SharedGpu:
     """Divided if the GPU can be, else in shifts; the log says which.
 
     Args:
         gpu: its number.
         lm_share: of the multiprocessors, the speech LM's while token2wav computes; 0 for shifts.
+        lanes: parts for turns side by side.
     """
     if not lm_share:
         logger.info("the speech LM and token2wav compute in shifts, as tensorrt_llm.gpu_share = 0 says")
         return GpuShifts()
     try:
-        parts = divide(torch.device("cuda", gpu), lm_share)
+        parts = divide(torch.device("cuda", gpu), lm_share, lanes)
     except GpuPartsError as error:
         logger.warning("the speech LM and token2wav compute in shifts: the GPU can't be divided: %s", error)
         return GpuShifts()
-    small, large = parts.small.multiprocessors, parts.large.multiprocessors
     logger.info(
-        "while token2wav computes, on %d of the GPU's multiprocessors, the speech LM has %d", large, small
+        "the GPU's multiprocessors while token2wav computes: %d for the speech LM, %s for turns",
+        parts.steps.multiprocessors,
+        " and ".join(str(part.multiprocessors) for part in parts.turns),
     )
     return GpuDivision(parts)

@@ -34,7 +34,7 @@ def load(checkpoint: Path, dtype: str, kernels: str) -> FlowStream:
         max_flow_pages=PAGES,
     ).resolved(Machine(cores=1, gpu=True))
     token2wav: Token2Wav = load_token2wav(settings)
-    capture_graphs(token2wav, settings)
+    capture_graphs(token2wav, settings, settings.most_batch)
     return token2wav.flow
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, divide, small_part
+from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, divide, steps_part
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.serving.gpu_division import GpuDivision
 from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
@@ -81,8 +81,19 @@ def spoken(engine: LmEngine) -> list[list[int]]:
 
 def test_parts_are_the_whole_gpu(parts):
     count = torch.cuda.get_device_properties(DEVICE).multi_processor_count
-    assert parts.small.multiprocessors == small_part(count, 0.25)
-    assert parts.small.multiprocessors + parts.large.multiprocessors == count
+    assert parts.steps.multiprocessors == parts.first.multiprocessors == steps_part(count, 0.25)
+    assert parts.steps.multiprocessors + parts.turns[0].multiprocessors == count
+
+
+@pytest.mark.parametrize("lanes", [2, 3])
+def test_several_parts_for_turns_leave_as_much_for_steps_as_is_wanted(parts, lanes):
+    count = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+    several = divide(DEVICE, 0.15, lanes)
+    turns = [part.multiprocessors for part in several.turns]
+    assert len(turns) == lanes
+    assert len(set(turns)) == 1
+    assert several.steps.multiprocessors + sum(turns) == count
+    assert several.steps.multiprocessors >= 0.15 * count - 8
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

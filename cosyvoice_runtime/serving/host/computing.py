@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.serving.host.batches import Batches
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.serving.triton.load import limit_torch, read_settings
-from cosyvoice_runtime.settings import AudioTokenizerSettings, SpeakerEmbeddingSettings, TensorrtLlmSettings
+from cosyvoice_runtime.settings import (
+    AudioTokenizerSettings,
+    SpeakerEmbeddingSettings,
+    TensorrtLlmSettings,
+    Token2WavSettings,
+)
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings, gpu_number
 from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
+from cosyvoice_runtime.settings.runtime_choice import TORCH
+
+logger = logging.getLogger(__name__)
 
 
 def open_alone(name: str, arguments: dict[str, str]) -> Any:
@@ -24,14 +35,18 @@ def open_alone(name: str, arguments: dict[str, str]) -> Any:
     return kind.open(settings)
 
 
-def open_guests(repository: Path) -> tuple[dict[str, Any], SharedGpus]:
-    """The models that compute in token2wav's process beside it, by name, and the GPU that it shares."""
+def open_guests(repository: Path, wave: Token2WavSettings) -> tuple[dict[str, Any], SharedGpus]:
+    """The models that compute in token2wav's process beside it, by name, and the GPU that it shares.
+
+    Args:
+        wave: of token2wav.
+    """
     guests: dict[str, Any] = {}
     shared: SharedGpus = NOT_SHARED
     for name in guests_of(repository):
         settings = KINDS[name].section.from_parameters(read_parameters(repository / name))
         if isinstance(settings, TensorrtLlmSettings):
-            shared = _shared(settings)
+            shared = _shared(settings, wave)
             guests[name] = _speech_lm(settings, *shared.values())
         elif isinstance(settings, BatchedSettings):
             guests[name] = Batches(KINDS[name].open(settings), settings)
@@ -49,14 +64,28 @@ class Kind(NamedTuple):
 # Imported where it is opened: a model alone needs no other's libraries.
 
 
-def _shared(settings: TensorrtLlmSettings) -> SharedGpus:
+def _shared(settings: TensorrtLlmSettings, wave: Token2WavSettings) -> SharedGpus:
     """The GPU of the speech LM, which is token2wav's as well."""
     gpu = gpu_number(settings.device)
     if gpu is None:
         return NOT_SHARED
     from cosyvoice_runtime.serving.gpu_division import share_gpu
 
-    return {gpu: share_gpu(gpu, settings.gpu_share)}
+    return {gpu: share_gpu(gpu, settings.gpu_share, _turn_lanes(wave))}
+
+
+def _turn_lanes(wave: Token2WavSettings) -> int:
+    """As many as the settings say, where turns can be computed side by side."""
+    captured = wave.backend == TORCH and wave.cuda_graphs and wave.vocoder_devices == wave.devices
+    if captured and isinstance(load_config(wave.checkpoint_dir).flow, FlowConfig):
+        return wave.turn_lanes
+    if wave.turn_lanes > 1:
+        logger.warning(
+            "turn_lanes=%d needs backend torch with CUDA graphs, the vocoder on the flow's device and "
+            "a checkpoint of CosyVoice2 or CosyVoice3: turns are computed one after another",
+            wave.turn_lanes,
+        )
+    return 1
 
 
 def _speech_lm(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> Any:

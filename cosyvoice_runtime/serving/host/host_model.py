@@ -33,7 +33,9 @@ class Token2WavModel:
             limit_torch(settings.threads)
         url = socket_url()
         self._guests, shared = (
-            ({}, NOT_SHARED) if url is None else open_guests(Path(arguments["model_repository"]).parent)
+            ({}, NOT_SHARED)
+            if url is None
+            else open_guests(Path(arguments["model_repository"]).parent, settings)
         )
         if shared:
             sys.setswitchinterval(SWITCH_S)

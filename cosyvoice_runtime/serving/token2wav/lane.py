@@ -16,17 +16,19 @@ from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, WaveJob, prio
 class TurnLane:
     """
     Attributes:
-        beside: for first chunks alone, on another part of the GPU than other turns.
+        number: 0 for the one that also computes new voices.
         rows: utterances in a turn.
         at_launch: context in which its turns are launched.
+        first_only: its turns are of first chunks.
         turns: that are under way, for the thread that waits for them; None at the end.
         names: utterances in them.
     """
 
-    beside: bool
+    number: int
     rows: int
     pace: TurnPace
     at_launch: Callable[[], AbstractContextManager[object]] = nullcontext
+    first_only: bool = False
     turns: SimpleQueue[LaunchedTurn | None] = field(default_factory=SimpleQueue)
     names: Counter[str] = field(default_factory=Counter)
 
@@ -49,29 +51,45 @@ LaneJobs = list[tuple[TurnLane, list[WaveJob]]]
 
 
 def by_lane(jobs: Sequence[WaveJob], lanes: Sequence[TurnLane], now: float) -> LaneJobs:
-    """Whose jobs are whose, each with those that its next turn may have.
+    """Those that the next turn of each lane may have; one job may be several lanes', whichever is first.
 
-    A first chunk waits for no turn of others: a lane beside takes it, unless nothing else is to be done on
-    the larger part, where it takes less time, or that is free while nobody knows when the lane beside will
-    be. Parts of an utterance are never under way in two lanes.
+    Parts of an utterance are never under way in two lanes. A first chunk waits for no turn of others: a lane
+    for first chunks takes it, unless a larger one is free and has nothing else to do, or nobody knows when
+    that for first chunks will be.
 
     Args:
         jobs: at most one of each utterance.
-        lanes: that of all turns, and perhaps one beside.
+        lanes: by their numbers.
     """
-    main, *beside = lanes
-    if not beside:
-        return [(main, list(jobs))]
-    [first] = beside
-    new = (job for job in jobs if job.is_first(now) and not (first.holds(job) or main.holds(job)))
+    shared = [lane for lane in lanes if not lane.first_only]
+    first = next((lane for lane in lanes if lane.first_only), None)
+    if first is None:
+        return [(lane, _open_to(lane, jobs, lanes)) for lane in shared]
+    new = (job for job in jobs if job.is_first(now) and not any(lane.holds(job) for lane in lanes))
     opening = sorted(new, key=priority)
-    others = (job for job in jobs if job not in opening)
-    rest = [job for job in others if job.chunk.cancel or not first.holds(job)]
-    if not rest and not main.pace.busy:
-        return [(main, opening)]
+    others = [job for job in jobs if job not in opening]
+    idle = next((lane for lane in shared if not lane.pace.busy), None)
+    if idle is not None and not _open_to(idle, others, lanes):
+        return [
+            (lane, [*_open_to(lane, others, lanes), *(opening if lane is idle else ())]) for lane in shared
+        ]
     if first.pace.delay(now) is None:
-        return [(main, [*rest, *opening])]
-    return [(first, opening), (main, [*rest, *opening[first.rows :]])]
+        return [(lane, _open_to(lane, [*others, *opening], lanes)) for lane in shared]
+    later = [*others, *opening[first.rows :]]
+    return [(first, opening), *((lane, _open_to(lane, later, lanes)) for lane in shared)]
+
+
+def _open_to(lane: TurnLane, jobs: Sequence[WaveJob], lanes: Sequence[TurnLane]) -> list[WaveJob]:
+    """Jobs whose utterances are under way in no other lane; new voices are lane 0's."""
+    return [
+        job
+        for job in jobs
+        if job.chunk.cancel
+        or (
+            not (job.needs_voice and lane.number)
+            and not any(other.holds(job) for other in lanes if other is not lane)
+        )
+    ]
 
 
 def jobs_of(lane: TurnLane, divided: LaneJobs) -> list[WaveJob]:
@@ -86,5 +104,8 @@ def soonest(divided: LaneJobs, now: float) -> tuple[float | None, TurnLane | Non
     """
     waits = [(lane.pace.delay(now), lane) for lane, jobs in divided if jobs]
     known = [(delay_s, lane) for delay_s, lane in waits if delay_s is not None]
-    # Of lanes that are free, the one beside: its launch is short, and somebody waits for a first sound.
-    return min(known, key=lambda each: (max(each[0], 0.0), not each[1].beside), default=(None, None))
+    # Of lanes that are free, that of first chunks: its launch is short, and somebody waits for a first sound.
+    order = min(
+        known, key=lambda each: (max(each[0], 0.0), not each[1].first_only, each[1].number), default=None
+    )
+    return (None, None) if order is None else order

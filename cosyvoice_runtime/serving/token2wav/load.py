@@ -68,7 +68,7 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
     """The networks on the one device of the settings, ready to be fast; not of backend ``onnx``.
 
     Args:
-        parts: of the device, which is a GPU, if turns have only the large one.
+        parts: of the device, which is a GPU, if turns have only theirs.
     """
     from cosyvoice_runtime.serving.token2wav import torch_runtime  # a CPU's deployment has no torch
 
@@ -90,7 +90,7 @@ def start_scheduler(
         settings.max_states,
         settings.idle_timeout_s,
         metrics.show,
-        beside=None if runtime.first is None else runtime.first.token2wav,
+        beside=[turns.token2wav for turns in runtime.beside],
     )
     return WaveScheduler(
         service,
@@ -104,7 +104,7 @@ def start_scheduler(
         runtime.at_work,
         runtime.turns_at_once if shared is None else min(shared.turns_at_once, runtime.turns_at_once),
         nullcontext if shared is None else shared.turn,
-        runtime.first,
+        runtime.beside,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -17,18 +17,20 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class FirstTurns:
-    """What computes first chunks beside turns, on another part of the GPU.
+class TurnsBeside:
+    """What computes turns beside others, on another part of the GPU.
 
     Attributes:
         token2wav: the same networks and pages, in the part's stream.
         rows: most utterances in a turn.
         at_launch: context in which its turns are launched.
+        first_only: they are of first chunks.
     """
 
     token2wav: AnyToken2Wav
     rows: int
     at_launch: Callable[[], AbstractContextManager[object]]
+    first_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class WaveRuntime:
         on_gpu: many short rows cost little more than a few.
         at_work: context that the thread which launches turns works in.
         turns_at_once: turns that may be under way: the device computes them by itself, in their order.
-        first: for first chunks, where they do not wait for turns.
+        beside: for turns at the same time.
     """
 
     name: str
@@ -50,7 +52,7 @@ class WaveRuntime:
     on_gpu: bool = False
     at_work: Callable[[], AbstractContextManager[object]] = nullcontext
     turns_at_once: int = 1
-    first: FirstTurns | None = None
+    beside: Sequence[TurnsBeside] = ()
 
 
 def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:

@@ -16,7 +16,7 @@ from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.lane import TurnLane, by_lane, jobs_of, soonest
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
-from cosyvoice_runtime.serving.token2wav.runtime import FirstTurns
+from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import (
     GPU_BLOCKS,
@@ -38,10 +38,10 @@ class WaveScheduler:
     """Threads that run the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
 
     One launches the turns, another waits for what comes of them, so that a GPU may have the next turn before
-    it has done the last. First chunks may have turns beside, and a thread that waits for those. Chunks of one
-    utterance are computed in the order they came; a cancel withdraws those that came before it. Every chunk
-    that was taken gets an outcome, whatever goes wrong; if the GPU is lost, all get an error and the process
-    ends.
+    it has done the last. There may be turns beside, in lanes of their own, each with a thread that waits.
+    Chunks of one utterance are computed in the order they came; a cancel withdraws those that came before it.
+    Every chunk that was taken gets an outcome, whatever goes wrong; if the GPU is lost, all get an error and
+    the process ends.
 
     Args:
         max_rows: utterances in a turn.
@@ -49,12 +49,12 @@ class WaveScheduler:
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         unit_tokens: at whose multiples a chunk may be cut.
         on_waiting: told the number of chunks that wait, whenever it has changed.
-        on_turn: told the seconds that a turn took, and whether it was beside others.
+        on_turn: told the seconds that a turn took, and whether it was in a lane for first chunks.
         on_gpu: many short rows cost little more than a few.
         at_work: context that the thread which launches works in.
         turns_at_once: turns that may be under way, for a GPU that computes them by itself one after another.
         at_turn: context of a turn from its launch to its end, on a GPU that others compute on.
-        first: what computes first chunks beside turns.
+        beside: what computes turns at the same time, by the numbers of the service's lanes from 1 on.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -72,7 +72,7 @@ class WaveScheduler:
         at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
         turns_at_once: int = 1,
         at_turn: Callable[[], AbstractContextManager[object]] = nullcontext,
-        first: FirstTurns | None = None,
+        beside: Sequence[TurnsBeside] = (),
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -91,9 +91,13 @@ class WaveScheduler:
         self._closed = False
         self._refusal: CosyVoiceError | None = None
         self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
-        self._lanes = [TurnLane(False, max_rows, TurnPace(turns_at_once))]
-        if first is not None:
-            self._lanes.append(TurnLane(True, first.rows, TurnPace(turns_at_once), first.at_launch))
+        self._lanes = [
+            TurnLane(0, max_rows, TurnPace(turns_at_once)),
+            *(
+                TurnLane(number, turns.rows, TurnPace(turns_at_once), turns.at_launch, turns.first_only)
+                for number, turns in enumerate(beside, 1)
+            ),
+        ]
         self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
         for lane in self._lanes:
             self._threads.append(
@@ -235,14 +239,14 @@ class WaveScheduler:
         return sorted(known, key=priority)
 
     def _shares(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
-        """What the next turn computes; a new voice is computed in a turn of its own, never beside others."""
-        if jobs and jobs[0].needs_voice and not lane.beside:
+        """What the next turn computes; a new voice is computed in a turn of its own, in lane 0."""
+        if jobs and jobs[0].needs_voice and not lane.number:
             return self._plan(lane, jobs[:1])
         known = [job for job in jobs if not job.needs_voice]
         return self._plan(lane, known) if known else []
 
     def _plan(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
-        if lane.beside:
+        if lane.first_only:
             return plan_first_turn(jobs, lane.rows, self._unit_tokens)
         if not self._on_gpu:
             return plan_turn(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
@@ -253,7 +257,7 @@ class WaveScheduler:
         moments.note("a turn begins")
         begun_s = self._clock()
         with lane.at_launch():
-            outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares], lane.beside)
+            outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares], lane.number)
         turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
         with self._wake:
             lane.begin(turn, self._unit_tokens, begun_s, self._clock())
@@ -294,10 +298,10 @@ class WaveScheduler:
         turn.held.close()
         with self._wake:
             took_s = lane.pace.ended(self._clock())
-            if not (lane.beside or turn.of_new_voice):
+            if not (lane.first_only or turn.of_new_voice):
                 self._budget.learn(turn.tokens(self._on_gpu), took_s)
             self._wake.notify()
-        self._on_turn(took_s, lane.beside)
+        self._on_turn(took_s, lane.first_only)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:

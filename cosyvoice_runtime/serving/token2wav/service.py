@@ -53,7 +53,7 @@ class WaveService:
         idle_timeout_s: after which an utterance that nobody calls for is dropped.
         on_change: told the usage now and after every change, from whichever thread made it.
         clock: monotonic seconds.
-        beside: the same networks and pages, for batches that a GPU computes beside others.
+        beside: the same networks and pages, for batches that a GPU computes at the same time.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class WaveService:
         idle_timeout_s: float,
         on_change: Callable[[Usage], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
-        beside: AnyToken2Wav | None = None,
+        beside: Sequence[AnyToken2Wav] = (),
     ) -> None:
-        self._token2wav, self._beside = token2wav, beside
+        self._token2wav, self._lanes = token2wav, (token2wav, *beside)
         self._leaving: list[tuple[str, OpenUtterance]] = []
         self._voices = voices
         self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
@@ -96,20 +96,21 @@ class WaveService:
         """
         return self.launch(chunks)()
 
-    def launch(self, chunks: Sequence[WaveChunk], beside: bool = False) -> WaveOutcomes:
+    def launch(self, chunks: Sequence[WaveChunk], lane: int = 0) -> WaveOutcomes:
         """Begin to :meth:`run`: a GPU goes on by itself, and the next chunks may be launched meanwhile.
 
         Args:
-            beside: let the GPU compute them beside others. None of their utterances may be launched the
-                other way before the outcomes are there.
+            lane: 0, or the number of networks beside that compute them. None of their utterances may be
+                launched in another one before the outcomes are there, and none may need a voice that only
+                lane 0 computes.
 
         Returns:
             what waits for the outcomes; to be called once, that of the earliest launch first.
 
         Raises:
-            ValueError: ``beside``, and this service has no networks for it.
+            IndexError: this service has no such lane.
         """
-        token2wav = self._networks(beside)
+        token2wav = self._lanes[lane]
         with self._lock:
             self._utterances.touch(chunk.utterance_id for chunk in chunks)
             self._drop_idle()
@@ -141,7 +142,7 @@ class WaveService:
     def usage(self) -> Usage:
         with self._lock:
             flow = self._token2wav.flow
-            flows = [flow] if self._beside is None else [flow, self._beside.flow]
+            flows = [lane.flow for lane in self._lanes]
             return Usage(
                 utterances=len(self._utterances),
                 voices=len(self._voices),
@@ -166,13 +167,6 @@ class WaveService:
             if self._timer is not None:
                 self._timer.cancel()
         self._changed()
-
-    def _networks(self, beside: bool) -> AnyToken2Wav:
-        if not beside:
-            return self._token2wav
-        if self._beside is None:
-            raise ValueError("beside: this service was made without networks for batches beside others")
-        return self._beside
 
     def _launch_batch(
         self, chunks: Sequence[WaveChunk], turn: frozenset[str], token2wav: AnyToken2Wav
@@ -217,7 +211,11 @@ class WaveService:
         try:
             chunk.check()
             opens = self._opens(chunk)
-            if opens and token2wav is self._beside and self._voices.computes(chunk.voice_key, chunk.prompt):
+            if (
+                opens
+                and token2wav is not self._token2wav
+                and self._voices.computes(chunk.voice_key, chunk.prompt)
+            ):
                 raise OverloadedError("its voice is given up or not computed yet; try again")
             utterance = self._open(chunk, turn) if opens else self._utterances.get(chunk.utterance_id)
             if chunk.position != utterance.received:
@@ -265,8 +263,7 @@ class WaveService:
     def _waves(self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav) -> Waveforms:
         """The next samples of each, on their way; none of them has moved if there is an error."""
         states = [utterance.state for utterance in utterances]
-        if token2wav is self._token2wav:
-            self._batches[len(states)] += 1
+        self._batches[len(states)] += 1
         with token2wav.all_or_nothing(states) as before:
             self._voices.make_room_for(token2wav.next_pages(states))
             return partial(_with_inputs, token2wav.launch(states), before)

@@ -23,24 +23,29 @@ OWN_BYTES = 2 * GIB
 """What this process holds of a GPU when it plans: the driver's context, weights, and what loading left."""
 
 
-def work_bytes(rows: int) -> int:
-    """Of a GPU, what captured calls of up to so many utterances take, and what runs beside them."""
+def work_bytes(rows: int, lanes: int = 1) -> int:
+    """Of a GPU, what captured calls of up to so many utterances take, and what runs beside them.
+
+    Args:
+        lanes: of turns at the same time, each with calls of its own.
+    """
     if rows <= SMALL_BATCH:
-        return WORK_BYTES
-    return MEDIUM_WORK_BYTES if rows <= MEDIUM_BATCH else LARGE_WORK_BYTES
+        return WORK_BYTES * lanes
+    return (MEDIUM_WORK_BYTES if rows <= MEDIUM_BATCH else LARGE_WORK_BYTES) * lanes
 
 
-def turn_rows(flow: Flow, settings: Token2WavSettings) -> int:
+def turn_rows(flow: Flow, settings: Token2WavSettings, lanes: int = 1) -> int:
     """Most utterances in a turn: fewer than ``max_batch`` where the memory is better spent on pages.
 
-    Plain modules gain little from more than 16, and take more memory for them.
+    Plain modules gain little from more than 16, and take more memory for them; so do several lanes, of which
+    each has a part of the GPU.
     """
     rows = settings.most_batch
     if flow.device.type != "cuda" or settings.backend != "torch":
         return rows
     if torch.cuda.mem_get_info(flow.device)[1] < LARGE_GPU_BYTES:
         rows = min(rows, SMALL_BATCH)
-    if not settings.cuda_graphs or settings.kernels == "plain" or _plain_alone(flow):
+    if lanes > 1 or not settings.cuda_graphs or settings.kernels == "plain" or _plain_alone(flow):
         rows = min(rows, MEDIUM_BATCH)
     return rows
 

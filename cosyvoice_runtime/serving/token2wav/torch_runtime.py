@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,17 +17,17 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture, batch_buckets
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.graphed_calls import FEW_PASTS, CallBuckets
+from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.gpu_parts import GpuParts
+from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
 from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
 from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
 from cosyvoice_runtime.pipeline.token2wav_families import require_own_schedule
 from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
 from cosyvoice_runtime.serving.token2wav.memory import page_count
-from cosyvoice_runtime.serving.token2wav.runtime import FirstTurns, WaveRuntime, warm_up
+from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside, WaveRuntime, warm_up
 from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows, work_bytes
 from cosyvoice_runtime.serving.token2wav.turn import FIRST_BLOCKS
 from cosyvoice_runtime.settings import Token2WavSettings
@@ -83,48 +83,51 @@ class Opened(NamedTuple):
     Attributes:
         rows: most utterances in a turn.
         turns_at_once: turns that may be under way.
-        first: for first chunks beside turns.
+        beside: for turns at the same time.
     """
 
     token2wav: AnyToken2Wav
     rows: int
     device: torch.device
     turns_at_once: int
-    first: FirstTurns | None = None
+    beside: Sequence[TurnsBeside] = ()
 
 
 def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
     """The networks on the one device of the settings, ready to be fast.
 
     Args:
-        parts: of the device, which is a GPU, if turns have only the large one.
+        parts: of the device, which is a GPU, if turns have only theirs.
     """
-    stream = None if parts is None else parts.large.stream
+    stream = None if parts is None else parts.turns[0].stream
     with as_current(torch.device(settings.device)):
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
         torch.backends.cudnn.deterministic = True
         config = load_config(settings.checkpoint_dir)
-        token2wav, rows, device, turns_at_once, first = _OPENERS[type(config.flow)](settings, config, parts)
+        token2wav, rows, device, turns_at_once, beside = _OPENERS[type(config.flow)](settings, config, parts)
         on_gpu = device.type == "cuda"
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
-        if first is not None:
-            with first.at_launch():
-                warm_up(first.token2wav, first.rows)
+        for turns in beside:
+            with turns.at_launch():
+                warm_up(turns.token2wav, turns.rows)
     at_work = partial(on_own_stream, device, stream)
-    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once, first)
+    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once, beside)
 
 
 def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
-    token2wav = load_token2wav(settings)
+    lanes = 1 if parts is None else len(parts.turns)
+    token2wav = load_token2wav(settings, lanes)
     flow = token2wav.torch_flow.flow
+    rows = turn_rows(flow, settings, lanes)
     on_gpu = flow.device.type == "cuda"
-    first = None
+    beside: list[TurnsBeside] = []
     if on_gpu and settings.backend == "torch":
-        solver = capture_graphs(token2wav, settings, parts)
-        first = first_turns(token2wav, settings, parts, solver)
-    rows, turns_at_once = turn_rows(flow, settings), _turns_at_once(settings, on_gpu)
-    return Opened(token2wav, rows, flow.device, turns_at_once, first)
+        part = None if parts is None else parts.turns[0]
+        solver = capture_graphs(token2wav, settings, rows, part)
+        if parts is not None:
+            beside = turns_beside(token2wav, settings, rows, parts, solver)
+    return Opened(token2wav, rows, flow.device, _turns_at_once(settings, on_gpu), beside)
 
 
 def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
@@ -156,8 +159,8 @@ def _turns_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:
     return 2 if on_gpu and settings.backend == "torch" else 1
 
 
-def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
-    """The networks on the one device of the settings."""
+def load_token2wav(settings: Token2WavSettings, lanes: int = 1) -> TorchToken2Wav:
+    """The networks on the one device of the settings, and pages beside so many lanes of turns."""
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     device, dtype = settings.device, getattr(torch, settings.dtype)
     eager = EagerCalls()
@@ -173,13 +176,13 @@ def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
     if flow.device != vocoder.device:
         logger.info("flow on %s, vocoder on %s", flow.device, vocoder.device)
     return TorchToken2Wav(
-        FlowStream(flow, _pages(flow, settings), eager), HiFTStream(vocoder), settings.lookahead
+        FlowStream(flow, _pages(flow, settings, lanes), eager), HiFTStream(vocoder), settings.lookahead
     )
 
 
-def _pages(flow: Flow, settings: Token2WavSettings) -> int:
+def _pages(flow: Flow, settings: Token2WavSettings, lanes: int) -> int:
     """Pages that the settings allow and the flow's device has room for."""
-    work = work_bytes(turn_rows(flow, settings))
+    work = work_bytes(turn_rows(flow, settings, lanes), lanes)
     bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
     return page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)
 
@@ -197,9 +200,9 @@ def _open_engines(
 
 
 def capture_graphs(
-    token2wav: TorchToken2Wav, settings: Token2WavSettings, parts: GpuParts | None = None
+    token2wav: TorchToken2Wav, settings: Token2WavSettings, rows: int, part: GpuPart | None = None
 ) -> PagedSolver | None:
-    """Capture what a GPU repeats, if the settings say so; on the large one of a GPU's parts.
+    """Capture what a GPU repeats, if the settings say so; on a part of the GPU, if one is given.
 
     Returns:
         what takes the captured steps; None where the plain modules do.
@@ -209,15 +212,15 @@ def capture_graphs(
         return None
     started = time.monotonic()
     flow, vocoder = token2wav.torch_flow.flow, token2wav.torch_vocoder
-    stream = None if parts is None else parts.large.stream
+    stream = None if part is None else part.stream
     captures = {
         device: CudaGraphCapture(device, stream if device == flow.device else None)
         for device in {flow.device, vocoder.device}
     }
     fused = _fused_solver(flow, settings)
-    if fused is not None and parts is not None:
-        fused = fused.on(parts.large.multiprocessors)
-    buckets = CallBuckets.up_to(turn_rows(flow, settings), any_past=fused is not None)
+    if fused is not None and part is not None:
+        fused = fused.on(part.multiprocessors)
+    buckets = CallBuckets.up_to(rows, any_past=fused is not None)
     _fuse_decoder(vocoder.hift, settings)
     calls = token2wav.capture(buckets, captures[flow.device], fused, captures[vocoder.device])
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
@@ -225,39 +228,56 @@ def capture_graphs(
 
 
 FIRST_ROWS = 4
-"""First chunks in a turn beside others; more of them wait for each other no longer than for a turn."""
+"""First chunks in a turn of them alone; more of them wait for each other no longer than for a turn."""
 
 
-def first_turns(
+def turns_beside(
     token2wav: TorchToken2Wav,
     settings: Token2WavSettings,
-    parts: GpuParts | None,
+    rows: int,
+    parts: GpuParts,
     solver: PagedSolver | None,
-) -> FirstTurns | None:
-    """What computes first chunks on the small one of a GPU's parts, if the settings say so.
+) -> list[TurnsBeside]:
+    """What computes turns on the other parts of a GPU, and first chunks on that for steps.
 
     Args:
+        rows: most utterances in a turn.
         solver: that :func:`capture_graphs` returned.
     """
-    if parts is None:
-        return None
     one_device = token2wav.torch_flow.flow.device == token2wav.torch_vocoder.device
-    if not (settings.first_chunks_beside and settings.cuda_graphs and one_device):
+    if not (settings.cuda_graphs and one_device):
         logger.info(
-            "first chunks wait for turns: first_chunks_beside=%s, cuda_graphs=%s, vocoder_device=%s",
-            settings.first_chunks_beside,
+            "first chunks wait for turns: cuda_graphs=%s, vocoder_device=%s",
             settings.cuda_graphs,
             settings.vocoder_device,
         )
-        return None
-    flow, part, beside = token2wav.torch_flow.flow, parts.small_too, token2wav.beside()
-    if solver is not None:
-        solver = solver.on(part.multiprocessors)
-    before = FEW_PASTS if solver is not None else CallBuckets.before
-    buckets = CallBuckets(batch_buckets(FIRST_ROWS), range(1, FIRST_BLOCKS + 1), before)
-    calls = beside.capture(buckets, CudaGraphCapture(flow.device, part.stream), solver)
-    logger.info("first chunks beside turns: CUDA graphs of %d calls", calls)
-    return FirstTurns(beside, FIRST_ROWS, partial(torch.cuda.stream, part.stream))
+        return []
+    started = time.monotonic()
+    buckets = CallBuckets.up_to(rows, any_past=solver is not None)
+    beside = [_on_part(token2wav, part, buckets, solver) for part in parts.turns[1:]]
+    if settings.first_chunks_beside:
+        few = CallBuckets(batch_buckets(FIRST_ROWS), range(1, FIRST_BLOCKS + 1), buckets.before)
+        beside.append(_on_part(token2wav, parts.first, few, solver, first_only=True))
+    logger.info(
+        "beside turns: %d lanes of turns more, first chunks %s; captured in %.1f s",
+        len(parts.turns) - 1,
+        "too" if settings.first_chunks_beside else "wait, as first_chunks_beside says",
+        time.monotonic() - started,
+    )
+    return beside
+
+
+def _on_part(
+    token2wav: TorchToken2Wav,
+    part: GpuPart,
+    buckets: CallBuckets,
+    solver: PagedSolver | None,
+    first_only: bool = False,
+) -> TurnsBeside:
+    beside = token2wav.beside()
+    capture = CudaGraphCapture(token2wav.torch_flow.flow.device, part.stream)
+    beside.capture(buckets, capture, None if solver is None else solver.on(part.multiprocessors))
+    return TurnsBeside(beside, buckets.rows[-1], partial(torch.cuda.stream, part.stream), first_only)
 
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:

@@ -23,7 +23,7 @@ class Usage:
         flow_calls: calls of the flow so far.
         eager_calls: calls of the flow and of TensorRT engines so far that no CUDA graph held, where there
             are graphs.
-        batches: calls of the networks so far, by number of utterances, those beside others apart.
+        batches: calls of the networks so far, by number of utterances.
         voice_hits: utterances so far whose voice had been computed before.
         voice_misses: utterances so far whose voice had not.
     """
@@ -77,7 +77,7 @@ class WaveMetrics:
         )
         self._first_turn_s = metrics.histogram(
             "cosyvoice_token2wav_first_turn_seconds",
-            "Time of a turn of first chunks beside others.",
+            "Time of a turn in the lane for first chunks.",
             TURN_S,
             device=device,
         )
@@ -91,9 +91,9 @@ class WaveMetrics:
                 self._rows.observe(rows)
         self._observed = Counter(usage.batches)
 
-    def show_turn(self, seconds: float, beside: bool = False) -> None:
-        """A turn has ended; ``beside``: of first chunks, while others may have been under way."""
-        (self._first_turn_s if beside else self._turn_s).observe(seconds)
+    def show_turn(self, seconds: float, of_first: bool = False) -> None:
+        """A turn has ended; ``of_first``: in the lane for first chunks."""
+        (self._first_turn_s if of_first else self._turn_s).observe(seconds)
 
     def show_waiting(self, chunks: int) -> None:
         self._waiting.set(chunks)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime import gpu_parts
-from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, small_part
+from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, steps_part, turns_part
 from cosyvoice_runtime.serving import gpu_division
 from cosyvoice_runtime.serving.gpu_division import GpuDivision, share_gpu
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
@@ -40,15 +40,15 @@ def test_turn_may_begin_before_another_ends():
 
 
 def test_divided_gpu_is_shared_at_the_same_time(monkeypatch):
-    monkeypatch.setattr(gpu_division, "divide", lambda device, share: _Parts)
-    shared = share_gpu(1, 0.25)
+    monkeypatch.setattr(gpu_division, "divide", lambda device, share, lanes: _Parts)
+    shared = share_gpu(1, 0.25, lanes=2)
     assert isinstance(shared, GpuDivision)
     assert shared.parts is _Parts
 
 
 @pytest.mark.parametrize(("share", "level"), [(0.0, logging.INFO), (0.25, logging.WARNING)])
 def test_gpu_that_is_not_divided_is_shared_in_shifts_and_the_log_says_why(monkeypatch, caplog, share, level):
-    def refuse(device: torch.device, share: float) -> GpuParts:
+    def refuse(device: torch.device, share: float, lanes: int) -> GpuParts:
         raise GpuPartsError("too old")
 
     monkeypatch.setattr(gpu_division, "divide", refuse)
@@ -85,8 +85,16 @@ def test_driver_without_a_function_is_too_old(monkeypatch):
 @pytest.mark.parametrize(
     ("multiprocessors", "share", "part"), [(132, 0.25, 32), (132, 0.4, 48), (142, 0.25, 32), (114, 0.01, 8)]
 )
-def test_small_part_has_a_number_that_a_gpu_can_give(multiprocessors, share, part):
-    assert small_part(multiprocessors, share) == part
+def test_part_for_steps_has_a_number_that_a_gpu_can_give(multiprocessors, share, part):
+    assert steps_part(multiprocessors, share) == part
+
+
+@pytest.mark.parametrize(
+    ("multiprocessors", "share", "lanes", "part"),
+    [(132, 0.15, 2, 56), (132, 0.25, 2, 48), (132, 0.1, 3, 32), (114, 0.25, 8, 8), (16, 0.5, 4, 8)],
+)
+def test_parts_for_turns_leave_their_share_for_steps(multiprocessors, share, lanes, part):
+    assert turns_part(multiprocessors, share, lanes) == part
 
 
 class _Part:
@@ -94,4 +102,5 @@ class _Part:
 
 
 class _Parts:
-    small = large = _Part
+    steps = first = _Part
+    turns = (_Part, _Part)

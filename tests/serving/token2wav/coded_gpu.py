@@ -56,3 +56,26 @@ class Gpu(CodedWaves):
             self.free = True
             for end in self.turns:
                 end.set()
+
+
+class Part(Gpu):
+    """Another part of the same GPU: its utterances are the whole one's.
+
+    Attributes:
+        inside: contexts of its launches that are open.
+    """
+
+    def __init__(self, whole: CodedWaves) -> None:
+        super().__init__()
+        self.open_states = whole.open_states
+        self.inside = 0
+
+    def launch(self, states):
+        assert self.inside == 1
+        return super().launch(states)
+
+    def __enter__(self) -> None:
+        self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.inside -= 1

@@ -5,36 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from coded_gpu import BLOCK, Gpu
-from coded_waves import LOST_GPU_TOKEN, PROMPT, CodedWaves, FakeClock, OneVoice, chunk
+from coded_gpu import BLOCK, Gpu, Part
+from coded_waves import LOST_GPU_TOKEN, PROMPT, FakeClock, OneVoice, chunk
 
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
-from cosyvoice_runtime.serving.token2wav.runtime import FirstTurns
+from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 
 ROWS = 2
-
-
-class Part(Gpu):
-    """Another part of the same GPU: its utterances are the whole one's.
-
-    Attributes:
-        inside: contexts of its launches that are open.
-    """
-
-    def __init__(self, whole: CodedWaves) -> None:
-        super().__init__()
-        self.open_states = whole.open_states
-        self.inside = 0
-
-    def launch(self, states):
-        assert self.inside == 1
-        return super().launch(states)
-
-    def __enter__(self) -> None:
-        self.inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.inside -= 1
 
 
 @pytest.fixture
@@ -54,10 +31,10 @@ def ended() -> list[str]:
 
 @pytest.fixture
 def scheduler(large, small, ended) -> Iterator[WaveScheduler]:
-    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=small)
-    first = FirstTurns(small, ROWS, lambda: small)
+    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[small])
+    first = TurnsBeside(small, ROWS, lambda: small, first_only=True)
     scheduler = WaveScheduler(
-        service, 4, 16, 1.0, BLOCK, on_gpu=True, first=first, clock=FakeClock(), end_process=ended.append
+        service, 4, 16, 1.0, BLOCK, on_gpu=True, beside=[first], clock=FakeClock(), end_process=ended.append
     )
     yield scheduler
     large.finish_all()
@@ -210,18 +187,18 @@ def test_who_has_sound_for_a_while_waits_for_a_turn(busy, large, small, outcomes
 
 
 def test_voice_that_was_given_up_meanwhile_is_not_computed_beside(large, small):
-    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=small)
+    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[small])
     with small:
-        [outcome] = service.launch([chunk("a", [1], voice_key="new", prompt=PROMPT)], beside=True)()
+        [outcome] = service.launch([chunk("a", [1], voice_key="new", prompt=PROMPT)], lane=1)()
     assert "try again" in str(outcome)
     assert large.open_states == set()
     service.close()
 
 
-def test_service_without_networks_beside_says_so_and_opens_nothing(large):
+def test_service_without_such_a_lane_opens_nothing(large):
     service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
-    with pytest.raises(ValueError, match="without networks for batches beside"):
-        service.launch([chunk("a", [1])], beside=True)
+    with pytest.raises(IndexError):
+        service.launch([chunk("a", [1])], lane=1)
     assert "a" not in service
     assert large.batches == []
     service.close()

@@ -72,9 +72,9 @@ def test_graphs_are_captured_where_the_settings_want_them(torch_settings, monkey
     monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows, any_past: CallBuckets((rows,), **few))
     caplog.set_level(logging.INFO)
     token2wav = load.load_token2wav(torch_settings)
-    load.capture_graphs(token2wav, torch_settings.replace(cuda_graphs=False))
+    load.capture_graphs(token2wav, torch_settings.replace(cuda_graphs=False), 1)
     assert "every kernel is launched" in caplog.text
-    load.capture_graphs(token2wav, torch_settings.replace(max_batch=1))
+    load.capture_graphs(token2wav, torch_settings, 1)
     assert "CUDA graphs of 2 calls" in caplog.text
 
 

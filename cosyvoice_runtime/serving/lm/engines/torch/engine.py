@@ -152,7 +152,7 @@ def _fused_step(
     # defines Triton kernels, which only the CUDA build of torch brings
     from cosyvoice_runtime.kernels.fused_step import FusedStep
 
-    part = None if parts is None else parts.small
+    part = None if parts is None else parts.steps
     return FusedStep(lm, settings.max_sequence_tokens, chained=True, part=part)
 
 

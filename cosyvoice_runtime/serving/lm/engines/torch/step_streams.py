@@ -20,7 +20,7 @@ class StepStreams:
     def __init__(self, device: torch.device, shared: SharedGpu | None) -> None:
         self._device, self._shared = device, shared
         parts = None if shared is None else shared.parts
-        self._part = None if parts is None else parts.small.stream
+        self._part = None if parts is None else parts.steps.stream
         # Of its own: in one process token2wav's thread works on the same GPU.
         self._whole = self._last = torch.cuda.Stream(device)
 

@@ -1,7 +1,9 @@
-"""First chunks on the small part of a GPU while a turn is under way on the large one."""
+"""Turns in lanes of their own, on parts of a GPU, at the same time."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ def parts() -> GpuParts:
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
     try:
-        return divide(torch.device("cuda", 0), 0.25)
+        return divide(torch.device("cuda", 0), share=0.15, lanes=2)
     except GpuPartsError as error:
         pytest.skip(str(error))
 
@@ -36,9 +38,10 @@ def runtime(checkpoint: Path, parts: GpuParts) -> WaveRuntime:
 
 
 @torch.inference_mode()
-def test_first_chunks_beside_turns_change_nothing(runtime):
-    main, first = runtime.token2wav, runtime.first
-    assert first is not None
+@pytest.mark.parametrize("lane", [0, 1], ids=["another lane of turns", "first chunks"])
+def test_first_chunks_beside_turns_change_nothing(runtime, lane):
+    main, beside = runtime.token2wav, runtime.beside[lane]
+    assert beside.first_only == (lane == 1)
     count = FIRST + (CHUNKS - 1) * LATER
     with runtime.at_work():
         alone = [spoken_alone(main, seed, count) for seed in range(UTTERANCES)]
@@ -57,16 +60,16 @@ def test_first_chunks_beside_turns_change_nothing(runtime):
             going_on = [states[row] for row in active]
             with main.all_or_nothing(going_on) as held:  # what the turn reads, until it has ended
                 turn = main.launch(going_on) if active else None
-            beside = None
+            opened = None
             if len(states) < UTTERANCES:
                 row = len(states)
-                with first.at_launch():
+                with beside.at_launch():
                     states.append(main.open(prompt(main, PROMPT, row), row))
                     main.push(states[row], speech(count, row)[:FIRST])
-                    beside = first.token2wav.launch([states[row]])
+                    opened = beside.token2wav.launch([states[row]])
                 done[row] = FIRST
-            if beside is not None:
-                waves[row].append(torch.from_numpy(beside()[0]))
+            if opened is not None:
+                waves[row].append(torch.from_numpy(opened()[0]))
             if turn is not None:
                 for active_row, wave in zip(active, turn(), strict=True):
                     waves[active_row].append(torch.from_numpy(wave))
@@ -74,6 +77,36 @@ def test_first_chunks_beside_turns_change_nothing(runtime):
         for state in states:
             main.close(state)
     assert all(len(each) == CHUNKS for each in waves)
+    assert_equal([torch.cat(each) for each in waves], alone)
+
+
+@torch.inference_mode()
+def test_utterances_that_change_lanes_with_every_chunk_sound_as_alone(runtime):
+    """Turns of both lanes are under way together, each of half of the utterances."""
+    main, other = runtime.token2wav, runtime.beside[0]
+    count = FIRST + (CHUNKS - 1) * LATER
+    edges = [0, *(FIRST + LATER * chunk for chunk in range(CHUNKS - 1)), count]
+    with runtime.at_work():
+        alone = [spoken_alone(main, seed, count) for seed in range(UTTERANCES)]
+        states = [main.open(prompt(main, PROMPT, row), row) for row in range(UTTERANCES)]
+        torch.cuda.synchronize()  # voices that lane 0 computed are there
+        waves: list[list[torch.Tensor]] = [[] for _ in range(UTTERANCES)]
+        for chunk, (start, end) in enumerate(pairwise(edges)):
+            turns = []
+            for half, (networks, context) in enumerate(
+                ((main, nullcontext()), (other.token2wav, other.at_launch()))
+            ):
+                rows = [row for row in range(UTTERANCES) if (row + chunk) % 2 == half]
+                with context:
+                    for row in rows:
+                        main.push(states[row], speech(count, row)[start:end], last=end == count)
+                    with networks.all_or_nothing([states[row] for row in rows]) as held:
+                        turns.append((rows, networks.launch([states[row] for row in rows]), held))
+            for rows, turn, _ in turns:
+                for row, wave in zip(rows, turn(), strict=True):
+                    waves[row].append(torch.from_numpy(wave))
+        for state in states:
+            main.close(state)
     assert_equal([torch.cat(each) for each in waves], alone)
 
 
