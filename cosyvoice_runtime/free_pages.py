@@ -12,7 +12,11 @@ FIRST_PAGE = 2
 
 
 class FreePages:
-    """A fixed number of pages; a page is free when nobody holds it."""
+    """A fixed number of pages; several may hold one, and it is free when nobody does.
+
+    Args:
+        num_pages: beside the two that nobody holds.
+    """
 
     def __init__(self, num_pages: int) -> None:
         self.num_pages = num_pages
@@ -24,7 +28,7 @@ class FreePages:
         return len(self._free)
 
     def acquire(self, count: int) -> list[int] | None:
-        """Take ``count`` pages, or None if there are not as many. What others left is still in them."""
+        """Take ``count`` free pages, with what was left in them; if there are fewer, none, and give None."""
         if count > len(self._free):
             return None
         pages = [self._free.pop() for _ in range(count)]
@@ -39,6 +43,7 @@ class FreePages:
         return list(pages)
 
     def release(self, pages: Sequence[int]) -> None:
+        """Hold these no longer: to be called once by each holder."""
         for page in pages:
             self._holders[page] -= 1
             if not self._holders[page]:

@@ -1,4 +1,4 @@
-"""Which pages of a key-value cache each slot holds."""
+"""Which pages of a key-value cache each slot holds: numbers on the host, without the keys and values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PageLedger:
         table: [slots, most pages of a slot] int32, each slot's pages in the order of its positions;
             `ZERO_PAGE` where it has none.
         held: [slots] int64, how many each has.
-        changed: whether the table is another than when this was last set to False.
+        changed: whether the table has changed since whoever reads it last set this to False.
 
     Raises:
         ValueError: the pool does not hold one slot of ``max_len`` positions.
@@ -63,7 +63,7 @@ class PageLedger:
 
     @property
     def can_grow(self) -> int:
-        """Slots that hold pages, and not yet as many as a slot may."""
+        """How many slots hold pages, and not yet as many as a slot may."""
         return int(np.count_nonzero((self.held > 0) & (self.held < self.table.shape[1])))
 
     def needed(self, positions: int) -> int:
@@ -97,6 +97,6 @@ class PageLedger:
         self.changed = True
 
     def take_returned(self) -> list[int]:
-        """Pages that came back since the last call, whoever has them by now."""
+        """Pages that were released since the last call, those included that others have taken since."""
         pages, self._returned = sorted(self._returned), set()
         return pages

@@ -40,7 +40,7 @@ class PageTables(NamedTuple):
 
 
 class CachePlaces:
-    """Where a pass writes and reads; the same for all layers.
+    """Where a pass writes and reads keys and values; the same for all layers.
 
     Args:
         data: as `KVCache.data`.
@@ -114,7 +114,7 @@ class WholeView(CacheView):
 
 
 class KVCache(CacheSlots):
-    """Slots on a device, with a page of ``max_len`` positions each.
+    """Slots on a device, each with a page of ``max_len`` positions that is its own.
 
     On a CPU it takes memory as it is first written: the system has pages of its own.
 
@@ -140,7 +140,10 @@ class KVCache(CacheSlots):
         return self.data.nbytes
 
     def prepare(self) -> None:
-        """Let the device know the pages that slots hold; to be called before each pass, in order with it."""
+        """Let the device know the pages that slots hold; to be called before each pass, in order with it.
+
+        Nothing to be done where they never change.
+        """
 
     def wipe(self, slot: int) -> None:
         self.data[:, :, slot].zero_()
@@ -174,7 +177,7 @@ class KVCache(CacheSlots):
 
 
 class PagedKVCache(KVCache):
-    """Slots on a device that share pages. A page that nobody holds is zeros when it is taken."""
+    """Slots on a device that share pages. A page that was given back is zeros before a pass sees it again."""
 
     def __init__(
         self,
@@ -185,7 +188,7 @@ class PagedKVCache(KVCache):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        CacheSlots.__init__(self, slots, max_len, pool)
+        CacheSlots.__init__(self, slots, max_len, pool)  # not KVCache's, which gives each slot its own page
         self._both = torch.empty(2, *self.pages.table.shape, dtype=torch.int32, device=device)
         self._allocate(config, FIRST_PAGE + pool.pages, device, dtype, PageTables(*self._both))
         self.prepare()
@@ -193,6 +196,7 @@ class PagedKVCache(KVCache):
     def prepare(self) -> None:
         returned = self.pages.take_returned()
         if returned:
+            # Behind a mask, too, a value that is no number would reach who takes the page.
             self.data.index_fill_(2, integers(returned, self.data.device), 0)
         if self.pages.changed:
             self.pages.changed = False

@@ -16,7 +16,10 @@ from cosyvoice_runtime.lm.generation import Generation
 
 
 class Residents:
-    """Takes and gives pages. Running sequences are given in the order in which they came."""
+    """Gives sequences pages, and takes them from others.
+
+    ``running`` are all sequences with a slot, in the order in which they came.
+    """
 
     def __init__(self, cache: CacheSlots) -> None:
         self._cache = cache
@@ -29,23 +32,36 @@ class Residents:
     def going_on(
         self, sequences: Sequence[Generation], running: Sequence[Generation]
     ) -> Sequence[Generation]:
-        """Those of the sequences, in order, that have room for one more position."""
+        """Those of the sequences, in order, that have room for one more position.
+
+        One that needs a page and finds none free takes others' pages; who has lost its own is left out.
+        """
         if not sequences or self._have_room(sequences):
             return sequences
         return [each for each in sequences if self.holds(each) and self._grown(each, running)]
 
     def extend(self, sequence: Generation, positions: int, running: Sequence[Generation]) -> bool:
-        """Room for so many positions in all for one that has some; if there is none, it loses what it has."""
+        """Room for so many positions in all, for a sequence that has pages.
+
+        Sequences that wait for text lose theirs for it.
+
+        Returns:
+            False if that was not enough: then it has lost its own as well.
+        """
         return self._make_room(sequence, positions, self._waiting(running))
 
     def admit(self, sequence: Generation, positions: int, running: Sequence[Generation]) -> bool:
-        """Room for so many positions, and for the next, for one that has none.
+        """Room for so many positions, and for the next, for a sequence without pages.
 
         A page stays free for each that may need another soon, so that who comes in does not soon put
         somebody out. Only sequences that wait for text lose their pages for it.
+
+        Returns:
+            False, and nobody loses anything, if even that were not enough.
         """
         pages, waiting = self._pages, self._waiting(running)
         needed = pages.needed(min(positions + 1, self._cache.max_len))
+        # If all that wait for text lost their pages: so many more were free, and so many need no other.
         given = sum(int(pages.held[each.slot]) for each in waiting)
         may_grow = sum(int(pages.held[each.slot]) < pages.table.shape[1] for each in waiting)
         if pages.free + given < needed + pages.can_grow - may_grow:

@@ -14,14 +14,15 @@ from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, WaveJob, prio
 
 @dataclass(eq=False)
 class TurnLane:
-    """
+    """A device or a part of it that computes one turn after the other.
+
     Attributes:
         number: 0 for the one that also computes new voices.
         rows: utterances in a turn.
         at_launch: context in which its turns are launched.
         first_only: its turns are of first chunks.
         turns: that are under way, for the thread that waits for them; None at the end.
-        names: utterances in them.
+        names: ids of the utterances in them, each as often as it has turns there.
     """
 
     number: int
@@ -33,7 +34,7 @@ class TurnLane:
     names: Counter[str] = field(default_factory=Counter)
 
     def begin(self, turn: LaunchedTurn, unit_tokens: int, begun_s: float, now: float) -> None:
-        """A turn's launch began and is done."""
+        """Take in a turn that is launched now, and whose launch began before."""
         self.pace.launched(turn.size(unit_tokens), begun_s, now)
         self.names.update(turn.names())
         self.turns.put(turn)
@@ -48,6 +49,7 @@ class TurnLane:
 
 
 LaneJobs = list[tuple[TurnLane, list[WaveJob]]]
+"""Each lane with the jobs of which its next turn may have some; a job may be there more than once."""
 
 
 def by_lane(jobs: Sequence[WaveJob], lanes: Sequence[TurnLane], now: float) -> LaneJobs:

@@ -32,7 +32,8 @@ class TurnSize(NamedTuple):
 
 @dataclass
 class TurnUnderWay:
-    """
+    """What the time that it takes depends on, and from when that counts.
+
     Attributes:
         begun_s: when its launch began, or the turn before it ended.
         ahead: it was launched while that one was under way.
@@ -65,7 +66,7 @@ class TurnPace:
         return bool(self._turns)
 
     def delay(self, now: float) -> float | None:
-        """Seconds until a turn may be launched, 0 or less for now; None until one has ended."""
+        """Seconds until a turn may be launched, 0 or less for now; None: not before one has ended."""
         if not self._turns:
             return 0.0
         turn = self._turns[0]
@@ -78,6 +79,7 @@ class TurnPace:
         """A turn's launch began and is done; without a size, nobody knows how long the turn takes."""
         if size is not None:
             spent_s = now - begun_s
+            # A longer one counts at once: a launch that comes too late leaves the GPU idle.
             self._launch_s = max(spent_s, _averaged(self._launch_s, spent_s))
         self._turns.append(TurnUnderWay(size, begun_s, ahead=bool(self._turns)))
 
@@ -88,7 +90,7 @@ class TurnPace:
         if turn.size is not None:
             key = turn.size, turn.ahead
             self._took_s[key] = _averaged(self._took_s.get(key, took_s), took_s)
-        for later in self._turns:
+        for later in self._turns:  # which the device computes from now on
             later.begun_s = max(later.begun_s, now)
         return took_s
 

@@ -103,7 +103,7 @@ class WaveScheduler:
             self._threads.append(
                 threading.Thread(target=self._finish_turns, args=[lane], name="token2wav-ends")
             )
-        service.queued_in(self._waiting)
+        service.queued_in(self._queued)
         for thread in self._threads:
             thread.start()
 
@@ -161,7 +161,7 @@ class WaveScheduler:
     def _launch_turns(self) -> None:
         try:
             with self._at_work():
-                while (lane := self._wait()) is not None:
+                while (lane := self._next_lane()) is not None:
                     self._serve(lane)
         except BaseException as error:
             self._give_up(error)
@@ -169,8 +169,8 @@ class WaveScheduler:
             for each in self._lanes:
                 each.turns.put(None)
 
-    def _wait(self) -> TurnLane | None:
-        """The lane whose next turn may be launched, once there is one; None at the end."""
+    def _next_lane(self) -> TurnLane | None:
+        """Wait until a turn may be launched; its lane, or None at the end."""
         with self._wake:
             while True:
                 jobs = self._first_jobs()
@@ -183,7 +183,7 @@ class WaveScheduler:
                     return lane
                 self._wake.wait(delay_s)
 
-    def _waiting(self) -> set[str]:
+    def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""
         with self._wake:
             return {job.chunk.utterance_id for job in self._jobs}

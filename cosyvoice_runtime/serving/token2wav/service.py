@@ -71,6 +71,7 @@ class WaveService:
         self._voices = voices
         self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
         self._on_change = on_change
+        # Ids of the utterances of each batch under way.
         self._turns: list[frozenset[str]] = []
         self._waiting: Callable[[], Iterable[str]] = tuple
         self._batches: Counter[int] = Counter()

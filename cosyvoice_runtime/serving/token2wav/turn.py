@@ -17,11 +17,14 @@ from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, W
 
 @dataclass(eq=False)
 class WaveJob:
-    """
+    """A chunk on its way, which several turns may compute part by part.
+
     Attributes:
         deliver: takes the outcome, once.
         deadline: when the listener runs dry, by the scheduler's clock.
         needs_voice: the networks have to run over the prompt of its voice first.
+        _launched, _parts: tokens that are launched, and in how many parts.
+        _waves: samples of the parts that have ended.
     """
 
     chunk: WaveChunk
@@ -38,13 +41,16 @@ class WaveJob:
         return len(self.chunk.tokens) - self._launched
 
     def is_first(self, now: float) -> bool:
-        """Whether somebody waits for the first sound of an utterance in a voice that is known."""
+        """Whether somebody waits for this, the first sound of an utterance in a voice that is known.
+
+        Not so the first chunk of a text's later segment: its listener has sound left to play.
+        """
         opens = not (self.chunk.position or self.chunk.cancel or self._parts or self.needs_voice)
         return opens and self.deadline < now + DUE_S
 
     @property
     def waits(self) -> bool:
-        """Whether a part of it is still to be launched."""
+        """Whether a part of it is still to be launched; a chunk without tokens has one, too."""
         return not self._parts or self.tokens_left > 0
 
     def launch(self, tokens: int) -> WaveChunk:
@@ -79,7 +85,8 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LaunchedTurn:
-    """
+    """A turn under way.
+
     Attributes:
         outcomes: waits for them.
         of_new_voice: it computes a voice first, so it says nothing about how long turns are.
@@ -175,7 +182,7 @@ def plan_first_turn(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -
 def plan_turn_of_gpu(
     jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int
 ) -> list[Share]:
-    """The same where many short rows cost little more than a few, and a long one goes on by itself.
+    """As :func:`plan_turn`, where many short rows cost little more than a few, and a long one goes on alone.
 
     As many of the most urgent jobs as the budget has blocks, and equal parts of it for all; the first gets
     what a first chunk needs.
