@@ -19,7 +19,7 @@ from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.kernels.dit_tiles import DiTTiles
 from cosyvoice_runtime.kernels.solvers import fused_solver
-from cosyvoice_runtime.kernels.tiles import JOINT, LEAN, Tile, Tiles
+from cosyvoice_runtime.kernels.tiles import LEAN, UNSPLIT, Tile, Tiles, tiles_for
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
 T = TypeVar("T")
@@ -150,11 +150,12 @@ def test_a_solver_for_a_part_of_the_gpu_packs_no_weights_of_its_own(family):
 
 
 def test_a_solver_for_a_part_of_the_gpu_takes_the_tiles_of_that_part():
-    whole = COSYVOICE2_STEPS.fused(COSYVOICE2_STEPS.flow(num_steps=1)).on(1000)
-    part = whole.on(8)
+    solver = COSYVOICE2_STEPS.fused(COSYVOICE2_STEPS.flow(num_steps=1))
     places = random_places([1] * 16, [50] * 16, page_frames=50)
-    assert whole._tiles(places).joint == JOINT
-    assert part._tiles(places).joint == LEAN
+    programs = places.rows * solver._estimator.layout.heads
+    assert solver.on(132)._tiles(places) is UNSPLIT
+    assert solver.on(programs // 2)._tiles(places) is tiles_for(32 * 50, programs // 2)
+    assert solver.on(programs // 3)._tiles(places).joint == LEAN
 
 
 @torch.inference_mode()
