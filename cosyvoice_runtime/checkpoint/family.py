@@ -6,7 +6,7 @@ family's own; the class of a part's configuration picks its network.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cosyvoice_runtime.audio.mel import MelFormat
 from cosyvoice_runtime.checkpoint.pronunciation import UNITS
@@ -67,6 +67,12 @@ class Family:
     def reads_units(self) -> bool:
         """Whether the speech LM reads units of pronunciation."""
         return set(UNITS).issubset(self.special_tokens)
+
+    def with_published_prompts(self) -> Family:
+        """The family with prompts read at the rate at which the published code reads them, right or wrong."""
+        if self.mel.sample_rate == PUBLISHED_PROMPT_RATE:
+            return self
+        return replace(self, mel=replace(self.mel, read_at=PUBLISHED_PROMPT_RATE))
 
     def instructed(self, text: str) -> str:
         """The text behind the usual instruction, where one is needed and the text has none."""

@@ -59,6 +59,16 @@ class CosyVoice2Settings(ModelSettings):
         description="Tell a CosyVoice3 checkpoint in units of pronunciation how Chinese characters are read "
         "that have several readings.",
     )
+    add_instruction: Flag = Field(
+        False,
+        description="Put CosyVoice3's usual instruction before words that come without one, as from clients "
+        "that can't send any; false refuses them.",
+    )
+    published_prompt_rate: Flag = Field(
+        False,
+        description="Read references for CosyVoice-300M at 24 kHz and take them for 22.05 kHz, as the "
+        "published code does by mistake: for comparison with it. Other families are read at their rate.",
+    )
     max_inflight_utterances: Annotated[int, Field(ge=1, le=4096), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Utterances spoken at once, by both entry models together; one more is refused with "

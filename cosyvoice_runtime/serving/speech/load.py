@@ -108,7 +108,13 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
     if settings.lexicon != "none":
         lexicon = Lexicon.read(Path(settings.lexicon), family.special_tokens)
         logger.info("%s has %d words that are spoken as something else is", settings.lexicon, len(lexicon))
-    front_end = TextFrontEnd(tokenizer, family=family, lexicon=lexicon, polyphones=settings.polyphones)
+    front_end = TextFrontEnd(
+        tokenizer,
+        family=family,
+        lexicon=lexicon,
+        polyphones=settings.polyphones,
+        adds_instruction=settings.add_instruction,
+    )
     if settings.grammars_at_start == "true":
         front_end.read_grammars(("zh", "en"))
     return front_end
@@ -201,6 +207,8 @@ def _voices(
         max_bytes=settings.max_voices_mib << 20,
     )
     family = layout.family
+    if settings.published_prompt_rate:
+        family = family.with_published_prompts()
     frames_per_token = family.prompt_frames_per_token
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity, frames_per_token)
     list_speakers(settings.voices_dir, speakers)

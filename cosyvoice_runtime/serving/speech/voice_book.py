@@ -101,7 +101,7 @@ class VoiceBook:
         return await self.of(reference, transcript or "")
 
     def _find(self, reference: Audio, transcript: str) -> Voice | None:
-        return self._store.find(voice_key(reference, transcript, self._checkpoint_id))
+        return self._store.find(voice_key(reference, transcript, self._checkpoint_id, self._family.mel))
 
     async def _analysed(self, reference: Audio, transcript: str) -> Voice:
         """Run the three extractors side by side."""
@@ -111,7 +111,6 @@ class VoiceBook:
             self._extractors.speaker_embedding(samples),
             asyncio.to_thread(prompt_mel, reference, self._family.mel),
         )
-        frames_per_token = self._family.prompt_frames_per_token
         return assemble_voice(
-            reference, transcript, mel, tokens, embedding, self._checkpoint_id, frames_per_token
+            reference, transcript, mel, tokens, embedding, self._checkpoint_id, self._family
         )
