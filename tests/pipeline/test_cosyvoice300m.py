@@ -81,6 +81,16 @@ def test_published_prompt_rate_makes_the_published_prompt(
     assert published.key != Extractors(Layout(checkpoint)).voice(recording, "").key
 
 
+@pytest.mark.parametrize("published", [False, True])
+def test_the_longest_reference_is_a_prompt_at_either_rate(
+    checkpoint: Path, synthesizer: Synthesizer, recording: Audio, published: bool
+) -> None:
+    longest = Audio(np.tile(recording.samples, 15), recording.rate)
+    voice = Extractors(Layout(checkpoint), published_prompt_rate=published).voice(longest, "")
+    assert len(voice.prompt_mel) == 30 * (24_000 if published else 22_050) // 256
+    assert len(joined(spoken(synthesizer, SpeechRequest("-", voice, seed=1), TOKENS[:9]))) == 256 * 15
+
+
 def test_command_line_writes_the_familys_rate_and_reads_references_as_published_if_told(
     checkpoint: Path, recording: Audio, tmp_path: Path
 ) -> None:
