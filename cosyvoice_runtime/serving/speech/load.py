@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config import FlowConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.family import Family
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
@@ -30,7 +30,7 @@ from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.settings.rendered import HOST, guests_of
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.text.frontend import TokenCounter
-from cosyvoice_runtime.voice import VoiceStore
+from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import checkpoint_id
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
@@ -82,7 +82,7 @@ def load_speech_service(
     tokenizer = read_tokenizer(layout)
     return SpeechService(
         stages,
-        _voices(settings, layout, tokenizer, stages, metrics),
+        _voices(settings, layout, config.flow, tokenizer, stages, metrics),
         front_end_of(settings, tokenizer, layout.family),
         tokenizer,
         HopPolicy.of(config.flow, settings),
@@ -195,6 +195,7 @@ def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:
 def _voices(
     settings: CosyVoice2Settings,
     layout: Layout,
+    flow: FlowConfig,
     tokenizer: TextTokenizer,
     stages: StageClient,
     metrics: SpeechMetrics,
@@ -212,6 +213,7 @@ def _voices(
     frames_per_token = family.prompt_frames_per_token
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity, frames_per_token)
     list_speakers(settings.voices_dir, speakers)
+    nobody = Voice.of_nobody(flow.mel_bins, flow.speaker_dim, identity)
     return VoiceBook(
-        store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, family
+        store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, family, nobody
     )
