@@ -214,6 +214,11 @@ def _voices(
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity, frames_per_token)
     list_speakers(settings.voices_dir, speakers)
     nobody = Voice.of_nobody(flow.mel_bins, flow.speaker_dim, identity)
-    return VoiceBook(
+    book = VoiceBook(
         store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, family, nobody
     )
+    try:
+        book.default()
+    except CosyVoiceError as error:
+        logger.warning("requests have to bring a reference or to name a voice: %s", error)
+    return book
