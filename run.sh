@@ -63,6 +63,14 @@ find_instruction() { # what a checkpoint that is here needs before each text; em
   [[ ! -e "$CHECKPOINT/cosyvoice3.yaml" ]] || INSTRUCTION="$("$PYTHON" scripts/usual_instruction.py "$CHECKPOINT")"
 }
 
+find_voice() { # find_voice FILE_OPTION TEXT_OPTION: a recording to speak like, where a checkpoint brings no voice
+  SPEAKER=()
+  [[ -d "$CHECKPOINT" && ! -e "$CHECKPOINT/spk2info.pt" ]] || return 0
+  [[ ! " ${OPTIONS[*]}" =~ " --"(voice|reference|manifest|split-name|prompt-speech) ]] || return 0
+  echo "run.sh: $CHECKPOINT brings no voice; demo_voice/reference.flac is spoken like" >&2
+  SPEAKER=("$1" demo_voice/reference.flac "$2" "$(< demo_voice/reference.txt)")
+}
+
 refuse() { echo "run.sh: $*" >&2; exit 2; }
 
 environment() { # environment [--test]
@@ -96,23 +104,26 @@ stage_4() {
   [[ "$MODE" == offline ]] && client=client/http_client.py port=http
   find_server "$port"
   find_instruction
+  find_voice --reference --reference-text
   "$PYTHON" "$client" "${SERVER[@]}" --text "${INSTRUCTION}Hello, this is a voice out of a Triton server." \
-    --output speech.wav "${OPTIONS[@]}"
+    --output speech.wav "${SPEAKER[@]}" "${OPTIONS[@]}"
 }
 
 stage_5() {
   say "benchmark ($MODE)"
   find_server grpc
   find_instruction
+  find_voice --reference --reference-text
   "$PYTHON" benchmarks/client_server.py "${SERVER[@]}" --mode "$MODE" --concurrency 1,2,4,8 \
-    ${INSTRUCTION:+--instruction "$INSTRUCTION"} "${OPTIONS[@]}"
+    ${INSTRUCTION:+--instruction "$INSTRUCTION"} "${SPEAKER[@]}" "${OPTIONS[@]}"
 }
 
 stage_6() {
   say "offline benchmark"
   [[ "$TORCH" != no ]] || refuse "stage 6 needs torch: leave TORCH away, or set it to yes"
   need_checkpoint
-  "$PYTHON" benchmarks/offline_inference.py --checkpoint "$CHECKPOINT" "${OPTIONS[@]}"
+  find_voice --prompt-speech-path --prompt-text
+  "$PYTHON" benchmarks/offline_inference.py --checkpoint "$CHECKPOINT" "${SPEAKER[@]}" "${OPTIONS[@]}"
 }
 
 stages() { # stages START STOP [MODE [OPTIONS]]

@@ -160,7 +160,8 @@ def serve(directory: Path, assignments: list[str]) -> Iterator[Server]:
     write(render(templates, settings), repository)
     ports = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "model_metrics_port": 0}
     log = directory / "tritonserver.log"
-    with Server(repository, ServerSettings(**ports, log_file=log, probe_interval_s=0.0)) as server:
+    own = ServerSettings(**ports, log_file=log, probe_interval_s=0.0, open_models=("*",))
+    with Server(repository, own) as server:
         yield server
 
 

@@ -56,7 +56,7 @@ def serve(folder: Path, candidates: int) -> Server:
     write(files, folder / "repository")
     settings = ServerSettings(
         http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0, entry_models=("driver",),
-        log_file=folder / "tritonserver.log", probe_interval_s=0.0,
+        open_models=("*",), log_file=folder / "tritonserver.log", probe_interval_s=0.0,
     )  # fmt: skip
     return Server(folder / "repository", settings, probes={})
 

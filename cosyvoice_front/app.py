@@ -40,7 +40,7 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
             yield
 
     # No pages of documentation: they load programs from elsewhere.
-    app = FastAPI(title="CosyVoice2", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="CosyVoice", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     _add_speech(app)
     _add_voices(app)
     _add_lists(app)

@@ -1,3 +1,3 @@
-"""CosyVoice2 speech synthesis: text and a voice in, 24 kHz waveform chunks out."""
+"""CosyVoice speech synthesis, all families: text and a voice in, waveform chunks out."""
 
 __version__ = "0.1.0"

@@ -94,6 +94,11 @@ class SpeechLMConfig:
         return 0
 
     @property
+    def rotary(self) -> bool:
+        """Whether positions turn queries and keys."""
+        return True
+
+    @property
     def head_bias(self) -> bool:
         """Whether the output head has a bias."""
         return True

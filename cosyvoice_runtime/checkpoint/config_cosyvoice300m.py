@@ -67,6 +67,10 @@ class TransformerLMConfig(SpeechLMConfig):
         return TOKEN_RATE
 
     @property
+    def rotary(self) -> bool:
+        return False
+
+    @property
     def speaker_values(self) -> int:
         return self.speaker_dim
 

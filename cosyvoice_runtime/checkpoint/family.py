@@ -6,7 +6,7 @@ family's own; the class of a part's configuration picks its network.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cosyvoice_runtime.audio.mel import MelFormat
 from cosyvoice_runtime.checkpoint.pronunciation import UNITS
@@ -14,6 +14,33 @@ from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, END_O
 from cosyvoice_runtime.checkpoint.whisper_tokens import LANGUAGE_TAGS, WHISPER_TOKENS
 
 QWEN2_VOCABULARY = "CosyVoice-BlankEN/vocab.json"
+
+
+@dataclass(frozen=True)
+class SpeechLmNeeds:
+    """What the published speech LM takes, for settings that leave it open.
+
+    Attributes:
+        positions: of a request with 1,240 ids of text and transcript, a reference of 30 s and 2,048 new
+            tokens, rounded.
+        slots: requests decoded together on a GPU.
+        position_bytes: keys and values of a position in 16 bits.
+        network_gib: weights in 16 bits, CUDA graphs and the driver's context, without the cache.
+        fused_steps: whether there are fused kernels, which read a cache in pages.
+    """
+
+    positions: int
+    slots: int
+    position_bytes: int
+    network_gib: float
+    fused_steps: bool
+
+
+QWEN2_NEEDS = SpeechLmNeeds(4096, 64, 24 * 2 * 2 * 64 * 2, 2.7, fused_steps=True)
+"""24 layers, two heads of 64 that keep something; the network as measured in bfloat16 on an H200."""
+TRANSFORMER_NEEDS = SpeechLmNeeds(5000, 16, 14 * 2 * 16 * 64 * 2, 1.7, fused_steps=False)
+"""14 layers, 16 heads of 64; all positions that it knows. The network is estimated from its 311 million
+parameters; chunks are computed one after another, so that a GPU keeps up with few requests."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +64,7 @@ class Family:
         usual_instruction: for words that are spoken as usual, where every prompt of the speech LM must hold
             an instruction; empty where none is needed.
         silent_tokens: speech codes without sound, of which only the first few of a run are spoken.
+        speech_lm: what it takes.
         engines: values of ``tensorrt_llm.engine`` that can run the speech LM.
         backends: values of ``token2wav.backend`` that can run flow and vocoder; alike.
     """
@@ -55,6 +83,7 @@ class Family:
     reads_speaker: bool
     usual_instruction: str
     silent_tokens: frozenset[int]
+    speech_lm: SpeechLmNeeds
     engines: tuple[str, ...]
     backends: tuple[str, ...]
 
@@ -67,6 +96,12 @@ class Family:
     def reads_units(self) -> bool:
         """Whether the speech LM reads units of pronunciation."""
         return set(UNITS).issubset(self.special_tokens)
+
+    def with_published_prompts(self) -> Family:
+        """The family with prompts read at the rate at which the published code reads them, right or wrong."""
+        if self.mel.sample_rate == PUBLISHED_PROMPT_RATE:
+            return self
+        return replace(self, mel=replace(self.mel, read_at=PUBLISHED_PROMPT_RATE))
 
     def instructed(self, text: str) -> str:
         """The text behind the usual instruction, where one is needed and the text has none."""
@@ -88,6 +123,7 @@ COSYVOICE2 = Family(
     reads_speaker=False,
     usual_instruction="",
     silent_tokens=frozenset(),
+    speech_lm=QWEN2_NEEDS,
     engines=("torch", "onnx", "tensorrt_llm", "vllm"),
     backends=("torch", "onnx", "tensorrt"),
 )
@@ -106,6 +142,7 @@ COSYVOICE3 = Family(
     reads_speaker=False,
     usual_instruction=f"You are a helpful assistant.{END_OF_PROMPT}",
     silent_tokens=frozenset({1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323}),
+    speech_lm=QWEN2_NEEDS,
     engines=("torch", "onnx", "tensorrt_llm", "vllm"),
     backends=("torch", "onnx", "tensorrt"),
 )
@@ -124,6 +161,7 @@ COSYVOICE_300M = Family(
     reads_speaker=True,
     usual_instruction="",
     silent_tokens=frozenset(),
+    speech_lm=TRANSFORMER_NEEDS,
     engines=("torch",),
     backends=("torch",),
 )

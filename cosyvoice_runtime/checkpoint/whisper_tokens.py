@@ -116,6 +116,8 @@ LANGUAGES = [
 ]
 """Codes of the 100 languages."""
 TASKS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
+EMPTY = "="
+"""How the published file writes the token without bytes that it has."""
 MOMENTS = 1501
 """Of the time stamps, 0.02 s apart."""
 LANGUAGE_TAGS = tuple(f"<|{code}|>" for code in LANGUAGES)
@@ -143,13 +145,12 @@ def read_ranks(path: Path) -> dict[bytes, int]:
 
 def write_ranks(path: Path, ranks: dict[bytes, int]) -> None:
     """A file for :func:`read_ranks`."""
-    lines = [f"{base64.b64encode(token).decode()} {rank}" for token, rank in ranks.items()]
+    lines = [f"{base64.b64encode(token).decode() or EMPTY} {rank}" for token, rank in ranks.items()]
     path.write_text("\n".join([*lines, ""]), "ascii")
 
 
 def _bytes(encoded: str) -> bytes:
-    """The published file has an empty token, written as a single sign of padding."""
-    return b"" if encoded == "=" else base64.b64decode(encoded, validate=True)
+    return b"" if encoded == EMPTY else base64.b64decode(encoded, validate=True)
 
 
 def byte_signs() -> list[str]:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
+from cosyvoice_runtime.checkpoint.family import PUBLISHED_PROMPT_RATE
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.estimator import NUM_STEPS, Conditions, FlowSolver
 from cosyvoice_runtime.flow.length_regulator import LengthRegulator
@@ -158,8 +159,10 @@ class RegulatedFlow(FlowInputs):
         if bool(len(prompt.tokens)) != bool(len(prompt.mel)):
             limit = "a prompt has both tokens and mel, or neither"
             raise InvalidInput("prompt_mel", f"{len(prompt.mel)} frames", limit)
-        if len(prompt.mel) > config.frames(most):
-            limit = f"a prompt has at most {config.frames(most)} frames ({MAX_PROMPT_S} s)"
+        # Of a recording that is read as the published code does, which makes it longer.
+        frames = MAX_PROMPT_S * PUBLISHED_PROMPT_RATE // config.mel_hop
+        if len(prompt.mel) > frames:
+            limit = f"a prompt has at most {frames} frames ({MAX_PROMPT_S} s)"
             raise InvalidInput("prompt_mel", f"{len(prompt.mel)} frames", limit)
         if prompt.speaker.shape != (config.speaker_dim,):
             limit = f"its shape must be ({config.speaker_dim},)"

@@ -11,7 +11,6 @@ from cosyvoice_runtime.lm.device_steps import DeviceSteps, StepDraws
 from cosyvoice_runtime.lm.generation import Emission
 from cosyvoice_runtime.lm.host_steps import HostSteps
 from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache
-from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.running_batch import RunningBatch, Steps
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
@@ -25,7 +24,8 @@ class BatchDecoder(RunningBatch):
         lm: the network; cache and decoding take its device and dtype.
         slots: utterances at a time.
         max_len: positions per utterance, prompt and generated tokens together.
-        capture: steps and prompts are captured with it and replayed, on a GPU with `CudaGraphCapture`. They
+        capture: steps, and prompts of ids alone, are captured with it and replayed, on a GPU with
+            `CudaGraphCapture`. They
             come in few sizes, so this changes logits as much as neighbours do. Draws are captured with them,
             from other random numbers than the host's, and a token is emitted by the step after its own.
         prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
@@ -35,9 +35,6 @@ class BatchDecoder(RunningBatch):
         step_draw: draws in captured steps; None takes ``draw``.
         pool: pages that all utterances share; None: each has ``max_len`` positions of its own, which plain
             steps read without a copy.
-
-    Raises:
-        ValueError: a network whose steps can't be captured.
     """
 
     def __init__(
@@ -61,10 +58,6 @@ class BatchDecoder(RunningBatch):
         if capture is None:
             steps = HostSteps(CachedLM(lm, cache), cache, prefill_batch, lm.config.fill_id)
         else:
-            if not isinstance(lm, SpeechLM):
-                raise ValueError(
-                    f"only the steps of a SpeechLM are captured, not those of a {type(lm).__name__}"
-                )
             step = captured_step or lm.decode_step
             draws = StepDraws(draw, step_draw or draw)
             steps = DeviceSteps(lm, cache, prefill_batch, capture, step, draws)

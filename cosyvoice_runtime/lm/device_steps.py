@@ -19,10 +19,11 @@ from cosyvoice_runtime.lm.cached_lm import CachedLM
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
-from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills
+from cosyvoice_runtime.lm.prefill_graphs import CapturedPrefills, GraphedPrefills, NoPrefills
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, grouped
 from cosyvoice_runtime.lm.residents import Residents
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn, turn_after_feed
+from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, LogitsStep
 from cosyvoice_runtime.transfer import Fetch, integers
 
@@ -78,20 +79,23 @@ class DeviceSteps:
 
     def __init__(
         self,
-        lm: SpeechLM,
+        lm: SpeechDecoder,
         cache: KVCache,
         prefill_batch: int,
         capture: GraphCapture,
         step: LogitsStep,
         draws: StepDraws,
     ) -> None:
+        lm.prepare(cache.max_len)
         self._cache = cache
         self._residents = Residents(cache)
         self._waiting = Prefills(cache, self._residents, prefill_batch)
         self._eager = CachedLM(lm, cache)
         self._draw = draws.prompt
         self._tables = SlotTables(lm.config, cache.slots, cache.max_len, lm.device)
-        self._prefills = GraphedPrefills(lm, cache, prefill_batch, draws.prompt, self._tables, capture)
+        self._prefills: CapturedPrefills = NoPrefills()
+        if isinstance(lm, SpeechLM):  # reads ids alone
+            self._prefills = GraphedPrefills(lm, cache, prefill_batch, draws.prompt, self._tables, capture)
         self._graphs = GraphedSteps(step, cache, draws.step, self._tables, capture)
         self._uncaptured = EagerCalls()
         self._under_way: list[UnderWay] = []
@@ -172,7 +176,8 @@ class DeviceSteps:
 
     def _fed(self, group: list[Prefill]) -> Tensor:
         """Ids [sequences] drawn after a pass that is launched operation by operation."""
-        self._uncaptured.add(f"{max(prefill.positions for prefill in group)} positions of a prompt")
+        if self._prefills.any:
+            self._uncaptured.add(f"{max(prefill.positions for prefill in group)} positions of a prompt")
         sequences = [prefill.sequence for prefill in group]
         logits = self._eager.prefill(group)
         slots = integers([sequence.slot for sequence in sequences], logits.device)

@@ -105,8 +105,6 @@ class DecoderLayer(nn.Module):
 class SpeechLM(SpeechDecoder):
     """Text and speech tokens in, logits over the speech rows out."""
 
-    can_be_captured = True
-
     def __init__(self, config: SpeechLMConfig) -> None:
         super().__init__(config)
         self.text_embedding = nn.Embedding(config.text_vocab_size, config.hidden_size)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +89,31 @@ class Need(NamedTuple):
         return self.start == 0
 
 
+class CapturedPrefills(Protocol):
+    """Which passes over prompts are captured, and how they run."""
+
+    any: bool
+    """Whether there are such passes."""
+
+    def fits(self, group: Sequence[Prefill]) -> bool:
+        """Whether one of them may take these together."""
+
+    def run(self, group: Sequence[Prefill]) -> Tensor:
+        """As :meth:`GraphedPrefills.run`."""
+
+
+class NoPrefills:
+    """Of a speech LM that reads more than ids: its prompts are launched operation by operation."""
+
+    any = False
+
+    def fits(self, group: Sequence[Prefill]) -> bool:  # noqa: ARG002
+        return False
+
+    def run(self, group: Sequence[Prefill]) -> Tensor:
+        raise NotImplementedError(f"{len(group)} prompts fit no graph")
+
+
 class GraphedPrefills:
     """Passes over whole prompts, and over short texts that follow in sequences that have begun.
 
@@ -101,6 +126,8 @@ class GraphedPrefills:
         draw: draws from the logits.
         tables: of the cache's slots.
     """
+
+    any = True
 
     def __init__(
         self,

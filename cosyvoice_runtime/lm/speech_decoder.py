@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -31,10 +31,8 @@ class SpeechDecoder(nn.Module):
         config: of its sizes.
         speech_embedding: of the ids that are fed.
         head: to the rows that are drawn from.
-        can_be_captured: whether a CUDA graph may hold its steps.
     """
 
-    can_be_captured: ClassVar[bool] = False
     config: SpeechLMConfig
     speech_embedding: nn.Embedding
     head: nn.Linear
@@ -81,6 +79,9 @@ class SpeechDecoder(nn.Module):
     @abstractmethod
     def embed(self, parts: Sequence[PromptPart]) -> Tensor:
         """Embeddings [T, input width] of parts, in order."""
+
+    def prepare(self, max_len: int) -> None:
+        """Keep what passes over sequences of up to ``max_len`` positions share, before any is captured."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 logits [..., speech_rows] of hidden states [..., hidden]."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -84,12 +84,12 @@ class DistanceAttention(nn.Module):
 
     def _bias(self, queries: Tensor, place: Distances) -> Tensor:
         """[B, heads, T, span], added to scaled scores."""
-        table = self._distances(place.mask.shape[-1])
+        table = self.distances(place.mask.shape[-1])
         by_distance = torch.einsum("bthd,rhd->bhtr", queries + self.position_bias, table)
         scores = by_distance.gather(-1, place.behind.expand(-1, self.heads, -1, -1))
         return scores / math.sqrt(self.head_dim) + place.mask
 
-    def _distances(self, span: int) -> Tensor:
+    def distances(self, span: int) -> Tensor:
         """Projected sinusoids of distances 0 to ``span - 1``, [span, heads, D]."""
         if self._table is None or len(self._table) < span:
             rows = -(-span // TABLE_STEP) * TABLE_STEP
@@ -140,6 +140,15 @@ class TransformerLM(SpeechDecoder):
         """Of the same shapes under other names; projections that lie apart in ``llm.pt`` are one."""
         state = fused_projections(renamed(as_arrays(tensors), _RENAMES))
         return {_of_layer(name): torch.from_numpy(array) for name, array in state.items()}
+
+    def prepare(self, max_len: int) -> None:
+        """Project the distances of all layers, whose tables captured passes read where they are."""
+        for layer in self.layers:
+            cast(DistanceLayer, layer).attention.distances(max_len)
+
+    def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
+        """As every decoder's. A sequence that has drawn the end may be fed it, for which there is no row."""
+        return super().decode_step(tokens.clamp(max=self.config.speech_tokens - 1), positions, cache, span)
 
     def embed(self, parts: Sequence[PromptPart]) -> Tensor:
         """Embeddings [T, input width] of parts, in order; the text of one part is encoded together."""

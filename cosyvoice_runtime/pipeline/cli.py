@@ -67,6 +67,11 @@ def _add_common(command: argparse.ArgumentParser, *, inner: bool = False) -> Non
 def _add_checkpoint(command: argparse.ArgumentParser) -> None:
     command.add_argument("--checkpoint", type=Path, required=True, help="directory of the checkpoint")
     command.add_argument("--threads", type=int, default=1, help="CPU threads (default %(default)s)")
+    command.add_argument(
+        "--published-prompt-rate",
+        action="store_true",
+        help="read references for CosyVoice-300M at 24 kHz, by the published code's mistake",
+    )
 
 
 def _add_speak(command: argparse.ArgumentParser) -> None:
@@ -154,7 +159,8 @@ def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> I
     try:
         for chunk in synthesizer.synthesize(request()):
             reason = chunk.finish_reason.value if chunk.finish_reason else ""
-            yield AudioChunk(chunk.samples, time.perf_counter() - start, reason)
+            arrived_s = time.perf_counter() - start
+            yield AudioChunk(chunk.samples, arrived_s, reason, sample_rate=chunk.sample_rate)
     except CosyVoiceError as error:
         raise ClientError(str(error)) from error
 
@@ -168,7 +174,7 @@ def list_voices(options: argparse.Namespace) -> None:
 def add_voice(options: argparse.Namespace) -> None:
     """Keep a voice under a name."""
     checked_name(options.name)  # before anything is loaded
-    extractors = Extractors(Layout(options.checkpoint), options.threads)
+    extractors = Extractors(Layout(options.checkpoint), options.threads, options.published_prompt_rate)
     voice = extractors.voice(read_audio(options.file), options.text)
     _store(options).register(options.name, voice)
     print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
@@ -197,6 +203,7 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         first_hop=options.first_hop,
         lexicon=options.lexicon,
         polyphones=options.polyphones,
+        published_prompt_rate=options.published_prompt_rate,
     )
 
 

@@ -121,10 +121,12 @@ def prompt_layout(
         return lambda segment: _prompt(instruct(tokenizer, request.instruct_text or "", segment), marker)
     speaker = request.voice.speaker_embedding.tolist() if front_end.family.reads_speaker else ()
     if request.cross_lingual or not request.voice.transcript:
-        front_end.require_end_of_prompt("target_text", request.text)
+        lead = front_end.missing_instruction("target_text", request.text)
+        if lead:
+            return lambda segment: _prompt(instruct(tokenizer, lead, segment), marker, speaker=speaker)
         return lambda segment: _prompt(cross_lingual(tokenizer, segment), marker, speaker=speaker)
-    front_end.require_end_of_prompt("reference_text", request.voice.transcript, request.text)
-    transcript = front_end.transcript(request.voice.transcript, request.language)
+    lead = front_end.missing_instruction("reference_text", request.voice.transcript, request.text)
+    transcript = lead + front_end.transcript(request.voice.transcript, request.language)
     speech = request.voice.speech_tokens.tolist()
     return lambda segment: _prompt(zero_shot(tokenizer, transcript, segment), marker, speech, speaker)
 

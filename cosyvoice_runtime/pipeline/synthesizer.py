@@ -91,6 +91,7 @@ class Synthesizer:
         exported: Path = EXPORTED,
         lexicon: Path | None = None,
         polyphones: bool = False,
+        published_prompt_rate: bool = False,
     ) -> Synthesizer:
         """Load a directory laid out like a published one; what it holds tells the family.
 
@@ -108,6 +109,7 @@ class Synthesizer:
             lexicon: file of words that are spoken as something else is, see :class:`Lexicon`.
             polyphones: tell the speech LM how Chinese characters are read that have several readings, where
                 it reads units of pronunciation.
+            published_prompt_rate: of :class:`Extractors`, for comparison with the published code.
 
         Raises:
             InvalidInput: ``lexicon`` or ``polyphones`` can't be served; the runtime is unknown or not
@@ -122,7 +124,7 @@ class Synthesizer:
         )  # fmt: skip
         tokenizer = read_tokenizer(layout)
         words = Lexicon.read(lexicon, family.special_tokens) if lexicon else None
-        extractors = Extractors(layout, threads)
+        extractors = Extractors(layout, threads, published_prompt_rate)
         return cls(
             tokenizer,
             TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones),

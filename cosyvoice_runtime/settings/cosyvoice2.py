@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 GPU_FIRST_HOP, CPU_FIRST_HOP = 12, 18
-"""Speech tokens; CosyVoice2's vocoder holds 10.5 of them back."""
+"""Speech tokens; CosyVoice2's vocoder holds 10.5 of them back, CosyVoice3's 2.5."""
 WatermarkName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
 
 
@@ -59,6 +59,16 @@ class CosyVoice2Settings(ModelSettings):
         description="Tell a CosyVoice3 checkpoint in units of pronunciation how Chinese characters are read "
         "that have several readings.",
     )
+    add_instruction: Flag = Field(
+        False,
+        description="Put CosyVoice3's usual instruction before words that come without one, as from clients "
+        "that can't send any; false refuses them.",
+    )
+    published_prompt_rate: Flag = Field(
+        False,
+        description="Read references for CosyVoice-300M at 24 kHz and take them for 22.05 kHz, as the "
+        "published code does by mistake: for comparison with it. Other families are read at their rate.",
+    )
     max_inflight_utterances: Annotated[int, Field(ge=1, le=4096), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Utterances spoken at once, by both entry models together; one more is refused with "
@@ -87,8 +97,9 @@ class CosyVoice2Settings(ModelSettings):
     )
     first_hop_tokens: Annotated[int, Field(ge=1, le=100), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Fewest speech tokens of the first chunk, of which the vocoder holds 0.42 s back; "
-        "auto is 12 with token2wav on a GPU, 0.06 s heard, and 18, 0.3 s, on a CPU.",
+        description="Fewest speech tokens of the first chunk, of which CosyVoice2's vocoder holds 0.42 s "
+        "back and CosyVoice3's 0.1 s; auto is 12 with token2wav on a GPU, 0.06 or 0.38 s heard, and 18, 0.3 "
+        "or 0.62 s, on a CPU. CosyVoice-300M's chunks are as published.",
     )
     cut_prompts: FlagOrAuto = Field(
         AUTO,
@@ -110,7 +121,9 @@ class CosyVoice2Settings(ModelSettings):
         description="Hold the first chunk back while the second would otherwise come too late: "
         "on a slow or crowded machine speech begins later and has no gap.",
     )
-    hop_tokens: int = Field(25, ge=1, le=1000, description="Speech tokens of a chunk (25 a second).")
+    hop_tokens: int = Field(
+        25, ge=1, le=1000, description="Speech tokens of a chunk (25 a second); not of CosyVoice-300M's."
+    )
     max_hop_tokens: int = Field(
         100, ge=1, le=1000, description="Speech tokens of the longest chunk that the hop may grow to."
     )
@@ -119,7 +132,7 @@ class CosyVoice2Settings(ModelSettings):
         2048,
         ge=1,
         le=100_000,
-        description="Most speech tokens of a segment of text; "
+        description="Most speech tokens of a segment of text, 82 s of them or 41 s with CosyVoice-300M; "
         "no more than tensorrt_llm's setting of this name.",
     )
     sampling: Literal["ras", "nucleus"] = Field(

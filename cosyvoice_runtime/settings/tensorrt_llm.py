@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.model import (
     CPU,
@@ -23,17 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
+    from cosyvoice_runtime.checkpoint.family import SpeechLmNeeds
     from cosyvoice_runtime.settings.machine import Machine
 
 
-NETWORK_GIB = 2.7
-"""Weights, CUDA graphs and the driver's context of engine torch in bfloat16 on an H200, without the cache."""
-POSITION_BYTES = 12_288
-"""Keys and values of a position in 16 bits: 24 layers of two heads of 64."""
-
-
-AUTO_SLOTS = 64
-"""On a GPU."""
+CPU_SLOTS = 16
 
 
 class TensorrtLlmSettings(NetworkSettings):
@@ -80,21 +75,24 @@ class TensorrtLlmSettings(NetworkSettings):
         "with fp8, for GPUs from Ada and Hopper on, also of what they are multiplied with.",
     )
     max_slots: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
-        AUTO_NUMBER, description="Requests decoded together; auto is 16 on a CPU and 64 on a GPU."
+        AUTO_NUMBER,
+        description="Requests decoded together; auto is 16 on a CPU and 64 on a GPU, 16 with CosyVoice-300M.",
     )
     max_tokens: int = Field(
-        2048, ge=1, le=100_000, description="Most speech tokens of one request (25 a second)."
+        2048,
+        ge=1,
+        le=100_000,
+        description="Most speech tokens of one request (25 a second, 50 with CosyVoice-300M).",
     )
-    max_sequence_tokens: int = Field(
-        4096,
-        ge=16,
-        le=1_000_000,
-        description="Most positions of one request: text, prompt speech and new speech.",
+    max_sequence_tokens: Annotated[int, Field(ge=16, le=1_000_000), OR_AUTO] = Field(
+        AUTO_NUMBER,
+        description="Most positions of one request: text, prompt speech and new speech; auto is 4096, and "
+        "with CosyVoice-300M the 5000 that it knows.",
     )
     kv_cache_tokens: Annotated[int, Field(ge=16, le=100_000_000), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Positions that all requests share; auto: max_slots of the longest request, with engine "
-        "torch on a GPU 64 at most, because requests take what they need.",
+        "torch and fused kernels on a GPU 64 at most, because requests take what they need.",
     )
     cuda_graphs: Flag = Field(
         True,
@@ -162,23 +160,34 @@ class TensorrtLlmSettings(NetworkSettings):
 
     @model_validator(mode="after")
     def _request_fits_a_sequence(self) -> Self:
-        require_order(self, "max_tokens", "max_sequence_tokens")
+        if self.max_sequence_tokens != AUTO_NUMBER:
+            require_order(self, "max_tokens", "max_sequence_tokens")
         return self
 
     @property
     def gpu_gib(self) -> float:
         """About what the published model takes of its GPU, once ``auto`` is resolved."""
-        wide = 2 if self.dtype == "float32" else 1
-        return round(wide * (NETWORK_GIB + self.kv_cache_tokens * POSITION_BYTES / 2**30), 1)
+        wide, needs = 2 if self.dtype == "float32" else 1, self._needs
+        return round(wide * (needs.network_gib + self.kv_cache_tokens * needs.position_bytes / 2**30), 1)
 
     def resolved(self, machine: Machine) -> Self:
-        network = NetworkSettings.resolved(self._with_an_engine(machine), machine)
-        slots = self.max_slots or (16 if network.device == CPU else AUTO_SLOTS)
+        network, needs = NetworkSettings.resolved(self._with_an_engine(machine), machine), self._needs
+        slots = self.max_slots or (CPU_SLOTS if network.device == CPU else needs.slots)
+        longest = self.max_sequence_tokens or needs.positions
         # Plain steps would copy from pages what they read.
-        shares = network.engine == "torch" and network.device != CPU and self.kernels != "plain"
-        longest = min(slots, AUTO_SLOTS) if shares else slots
-        cache = self.kv_cache_tokens or longest * self.max_sequence_tokens
-        return network.replace(max_slots=slots, kv_cache_tokens=cache, engine_dir=self.engine_dir.absolute())
+        fused = needs.fused_steps and self.kernels != "plain"
+        shares = network.engine == "torch" and network.device != CPU and fused
+        cache = self.kv_cache_tokens or (min(slots, needs.slots) if shares else slots) * longest
+        return network.replace(
+            max_slots=slots,
+            max_sequence_tokens=longest,
+            kv_cache_tokens=cache,
+            engine_dir=self.engine_dir.absolute(),
+        )
+
+    @property
+    def _needs(self) -> SpeechLmNeeds:
+        return Layout(self.checkpoint_dir).family.speech_lm
 
     def why(self, machine: Machine) -> Mapping[str, str]:
         return {"engine": self._choice(machine).reason} if self.engine == AUTO else {}

@@ -94,7 +94,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     lookahead_frames: Lookahead = Field(
         EXACT,
         description="Mel frames that the vocoder holds back; "
-        "exact (21 as published) leaves no join, fewer speak sooner.",
+        "exact (CosyVoice2's needs 21, CosyVoice3's 5) leaves no join, fewer speak sooner.",
     )
     lookahead_tokens: FlowLookahead = EXACT
     max_states: int = Field(128, ge=1, le=4096, description="Utterances whose state is kept between chunks.")
@@ -116,7 +116,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     flow_memory_share: Annotated[float, Field(ge=0.01, le=1.0), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Share of the device's memory that they may take (115 MiB a second as published in "
-        "float16); auto is 0.4 on a CPU and 0.8 on a GPU, less what others need there.",
+        "float16, 86 with CosyVoice3); auto is 0.4 on a CPU and 0.8 on a GPU, less what others need there.",
     )
     gpu_reserve_gib: Annotated[float, Field(ge=0.5, le=1000.0), OR_AUTO] = Field(
         AUTO_NUMBER,
@@ -138,7 +138,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     page_format: Literal["float32", "float16"] = Field(
         "float32",
         description="Backend onnx: format of finished speech that later chunks read; float16 takes half the "
-        "memory, 110 MiB a second as published, and changes the mel by 1e-5.",
+        "memory, 110 MiB a second with CosyVoice2 as published, and changes the mel by 1e-5.",
     )
     cuda_graphs: Flag = Field(
         True,

@@ -52,6 +52,8 @@ class TextFrontEnd:
         lexicon: words that are spoken as something else is.
         polyphones: tell the speech LM in units of pronunciation how Chinese characters are read that have
             several readings; for a family that reads such units.
+        adds_instruction: words without the instruction that the family needs get its usual one; otherwise
+            they are refused.
 
     Raises:
         InvalidInput: ``polyphones`` with a family that reads no units.
@@ -66,6 +68,7 @@ class TextFrontEnd:
         family: Family = COSYVOICE2,
         lexicon: Lexicon | None = None,
         polyphones: bool = False,
+        adds_instruction: bool = False,
     ) -> None:
         if polyphones and not family.reads_units:
             limit = (
@@ -75,6 +78,7 @@ class TextFrontEnd:
         self._tokenizer = tokenizer
         self._limits = limits or SplitLimits()
         self.family = family
+        self._adds_instruction = adds_instruction
         self._normaliser = Normaliser(normaliser, special_pattern(family.special_tokens), lexicon)
         self._pronounced = pronounced if polyphones else as_it_is
         self._tags = LanguageTags(family.language_tags)
@@ -117,20 +121,23 @@ class TextFrontEnd:
             self._normaliser, self._rules, limits or self._limits, language, self._pronounced
         )
 
-    def require_end_of_prompt(self, field: str, *texts: str) -> None:
-        """Refuse a prompt of these texts if the checkpoint needs ``<|endofprompt|>`` and none has it.
+    def missing_instruction(self, field: str, *texts: str) -> str:
+        """What a prompt of these texts lacks before them: empty where none is needed or one of them has it.
 
         Raises:
-            InvalidInput: naming ``field``, in which the first text was.
+            InvalidInput: naming ``field``, in which the first text was: it lacks one, and none is added.
         """
         shown = map(self._normaliser.visible, texts)
-        if self.family.needs_end_of_prompt and not any(END_OF_PROMPT in text for text in shown):
+        if not self.family.needs_end_of_prompt or any(END_OF_PROMPT in text for text in shown):
+            return ""
+        if not self._adds_instruction:
             raise InvalidInput(
                 field,
                 texts[0],
                 f"{self.family.name} needs an instruction before the words that ends with {END_OF_PROMPT}, "
                 f"such as {self.family.usual_instruction}",
             )
+        return self.family.usual_instruction
 
     def clauses(self, language: str = AUTO) -> ClauseStream:
         """A splitter for text whose speech begins before it ends; see :class:`ClauseStream`.

@@ -33,9 +33,10 @@ EAST_ASIAN_NUMERALS = str.maketrans(
 def visible(text: str) -> str:
     """The text without characters that show nothing: soft hyphens, spaces of no width, marks of direction.
 
-    Joiners stay, which letters of some scripts need.
+    Joiners stay, which letters of some scripts need. Letters and the marks on them are one character, as in
+    special tokens.
     """
-    return _INVISIBLE.sub("", text)
+    return unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
 
 
 def plain(text: str) -> str:

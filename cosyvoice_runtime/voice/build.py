@@ -14,7 +14,7 @@ from cosyvoice_runtime.audio.reference import check_reference
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.voice.digest import content_hash
-from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
+from cosyvoice_runtime.voice.voice import Voice
 
 RECIPE = 1
 """Raised when the features made from the same audio change, so that stored voices don't outlive them."""
@@ -22,10 +22,15 @@ RECIPE = 1
 Extractor = Callable[[Floats], Array]
 
 
-def voice_key(audio: Audio, transcript: str, checkpoint_id: str) -> str:
+def voice_key(
+    audio: Audio,
+    transcript: str,
+    checkpoint_id: str,
+    mel: MelFormat = MelFormat(),  # noqa: B008 (frozen)
+) -> str:
     """Key of the voice that :func:`build_voice` makes of the same arguments, without making it."""
-    text = _canonical(transcript)
-    return content_hash("reference", RECIPE, audio.rate, audio.samples, text, checkpoint_id)
+    text, misread = _canonical(transcript), [mel.read_at] if mel.read_at else []
+    return content_hash("reference", RECIPE, audio.rate, audio.samples, text, checkpoint_id, *misread)
 
 
 def build_voice(
@@ -42,7 +47,7 @@ def build_voice(
         audio: 0.5 to 30 s at 16 kHz or more. The mel is made from it at its own rate, so audio above
             16 kHz keeps the treble that the other two don't hear.
         transcript: what the audio says; may be empty.
-        speech_tokenizer: 16 kHz samples [n] float32 -> speech tokens int32 at 25 Hz.
+        speech_tokenizer: 16 kHz samples [n] float32 -> speech tokens int32 at the family's rate.
         speaker_encoder: 16 kHz samples [n] float32 -> embedding [D] float32.
         checkpoint_id: the checkpoint that both belong to.
         family: of the checkpoint.
@@ -56,8 +61,7 @@ def build_voice(
         embedding_to_come = pool.submit(speaker_encoder, low_rate)
         mel = prompt_mel(audio, family.mel)
         tokens, embedding = tokens_to_come.result(), embedding_to_come.result()
-    ratio = family.prompt_frames_per_token
-    return assemble_voice(audio, transcript, mel, tokens, embedding, checkpoint_id, ratio)
+    return assemble_voice(audio, transcript, mel, tokens, embedding, checkpoint_id, family)
 
 
 def extractor_samples(audio: Audio) -> Floats:
@@ -82,18 +86,19 @@ def assemble_voice(
     tokens: Ids,
     embedding: Floats,
     checkpoint_id: str,
-    frames_per_token: int | None = FLOW_FRAMES_PER_TOKEN,
+    family: Family = COSYVOICE2,
 ) -> Voice:
     """The voice of what the three extractors made of a reference.
 
     Args:
-        frames_per_token: to which mel and tokens are cut; None leaves them as they are.
+        family: of the checkpoint, which says whether mel and tokens are cut to each other.
     """
+    frames_per_token = family.prompt_frames_per_token
     if frames_per_token is not None:
         count = min(mel.shape[0] // frames_per_token, tokens.shape[0])
         mel, tokens = mel[: frames_per_token * count], tokens[:count]
     return Voice(
-        key=voice_key(audio, transcript, checkpoint_id),
+        key=voice_key(audio, transcript, checkpoint_id, family.mel),
         transcript=_canonical(transcript),
         speech_tokens=tokens.copy(),
         prompt_mel=mel.copy(),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.checkpoint.family import PUBLISHED_PROMPT_RATE
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.voice import Voice, build_voice
 from cosyvoice_runtime.voice.digest import file_hash
@@ -29,10 +26,7 @@ class Extractors:
         self.speech_tokenizer = SpeechTokenizer.of(layout, threads)
         self.speaker_encoder = SpeakerEncoder(layout.speaker_encoder, threads)
         self.checkpoint_id = checkpoint_id(layout)
-        self._family = layout.family
-        if published_prompt_rate:
-            mel = dataclasses.replace(self._family.mel, read_at=PUBLISHED_PROMPT_RATE)
-            self._family = dataclasses.replace(self._family, mel=mel)
+        self._family = layout.family.with_published_prompts() if published_prompt_rate else layout.family
 
     def voice(self, audio: Audio, transcript: str) -> Voice:
         """The voice of reference audio.

@@ -62,6 +62,15 @@ class Voice:
             )
             raise InvalidInput("voice", name, limit)
 
+    @classmethod
+    def of_nobody(cls, mel_bins: int, speaker_dim: int, checkpoint_id: str) -> Voice:
+        """One to try a checkpoint with that brings none: an embedding alone, which is nobody's."""
+        nobody = np.ones(speaker_dim, np.float32)
+        no_tokens, no_mel = np.zeros(0, np.int32), np.zeros((0, mel_bins), np.float32)
+        return cls(
+            content_hash("nobody", nobody, checkpoint_id), "", no_tokens, no_mel, nobody, checkpoint_id
+        )
+
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key):
             raise InvalidInput("key", self.key, "expected 64 hexadecimal digits")

@@ -5,15 +5,21 @@ from __future__ import annotations
 import pytest
 import torch
 
-from capture_fake import TracingCapture
+from capture_fake import TracingCapture, play_back
 from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice300m import TINY
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
+from cosyvoice_runtime.cuda_graphs import GraphCapture
+from cosyvoice_runtime.kernels.choice import step_obstacle
+from cosyvoice_runtime.lm import cached_lm
 from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.decoder import BatchDecoder
+from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.single_utterance import generate_all
 from cosyvoice_runtime.lm.transformer_lm import TransformerLM
+from counted_draws import counted_sample_batch
 
 SPEAKER = torch.randn(TINY.speech_lm.speaker_dim, generator=torch.Generator().manual_seed(1)).tolist()
 PROMPTS = [
@@ -53,7 +59,43 @@ def test_speaker_is_heard(lm: TransformerLM) -> None:
     assert first == third  # only the direction counts
 
 
-def test_its_steps_are_not_captured(lm: TransformerLM) -> None:
-    assert not lm.can_be_captured
-    with pytest.raises(ValueError, match="not those of a TransformerLM"):
-        BatchDecoder(lm, slots=1, max_len=60, capture=TracingCapture())
+@pytest.fixture(scope="module")
+def ending() -> TransformerLM:
+    """One that ends an utterance now and then."""
+    tensors = dict(random_tensors("llm", TINY, 0))
+    bias = tensors["llm_decoder.bias"].clone()
+    bias[TINY.speech_lm.eos_id] += 3
+    return TransformerLM.from_tensors(TINY.speech_lm, {**tensors, "llm_decoder.bias": bias})
+
+
+@pytest.mark.parametrize("pool", [None, CachePool(16, 12)], ids=["slots", "few pages"])
+@pytest.mark.parametrize("capture", [TracingCapture(), play_back], ids=["traced", "played back"])
+def test_captured_steps_draw_the_tokens_of_eager_ones(
+    ending: TransformerLM, capture: GraphCapture, pool: CachePool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the same random numbers; utterances end at different steps and others take their slots."""
+    monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
+    spoken = []
+    for options in ({}, {"capture": capture, "prefill_batch": 3, "pool": pool}):
+        decoder = BatchDecoder(ending, slots=2, max_len=120, **options)
+        waiting = [*enumerate(PROMPTS * 2)]
+        running = []
+        while waiting or decoder.busy:
+            while waiting and decoder.free_slots:
+                seed, prompt = waiting.pop(0)
+                running.append(decoder.add(prompt, SamplingOptions(seed=seed, max_tokens=10 + 9 * seed)))
+            decoder.step()
+        spoken.append([(generation.tokens, generation.finish_reason) for generation in running])
+    assert spoken[0] == spoken[1]
+    assert {reason for _, reason in spoken[0]} == {FinishReason.LENGTH, FinishReason.STOP}
+
+
+def test_a_sequence_that_has_ended_may_be_fed_its_end(lm: TransformerLM) -> None:
+    """As captured steps do, which are launched before the host knows."""
+    end = torch.tensor([lm.config.eos_id])
+    logits = lm.decode_step(end, torch.tensor([3]), KVCache(lm.config, 1, 8).view(0, 1), 8)
+    assert logits.isfinite().all()
+
+
+def test_fused_kernels_are_not_for_it(lm: TransformerLM) -> None:
+    assert "by distance" in str(step_obstacle(torch.device("cuda"), torch.bfloat16, lm.config))

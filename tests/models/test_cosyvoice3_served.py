@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +78,18 @@ def test_streamed_offline_and_library_say_the_same(server, synthesizer, mode):
     assert_same_audio(streamed, whole.samples)
     assert_same_audio(streamed, in_process(synthesizer, text, options))
     assert np.abs(streamed).max() > 0.01
+
+
+def test_a_checkpoint_without_speakers_is_served(serve_all, checkpoint, tmp_path):
+    """As some are published: whoever speaks with it brings a reference."""
+    shutil.copytree(checkpoint, tmp_path / "bare")
+    for file in ("spk2info.pt", "SHA256SUMS"):
+        (tmp_path / "bare" / file).unlink()
+    with serve_all(checkpoint_dir=tmp_path / "bare", **{"cosyvoice2.voices_dir": tmp_path / "v"}) as server:
+        reference = Reference(recording(150), text=f"{PREFIX}a short reference")
+        assert len(spoken(server, SpeechRequest(WORDS, reference, seed=SEED, max_tokens=20)))
+        with pytest.raises(RefusedError, match="voice: 'default'"):
+            spoken(server, SpeechRequest(PREFIX + WORDS))
 
 
 def test_words_without_an_instruction_are_refused_by_field(server):

@@ -22,6 +22,8 @@ from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.cli import main
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
+from cosyvoice_runtime.pipeline.request import lm_prompts
+from cosyvoice_runtime.text import TextFrontEnd
 from examples import examples
 
 PREFIX = "You are a helpful assistant.<|endofprompt|>"
@@ -124,6 +126,37 @@ def test_reference_text_without_the_end_of_an_instruction_is_refused_by_name(syn
         synthesizer.synthesize(SpeechRequest("Hello.", voice))
     told = synthesizer.voice(recording, PREFIX + "some words")
     assert list(synthesizer.synthesize(SpeechRequest("Hello.", told, sampling=SamplingOptions(max_tokens=9))))
+
+
+def test_an_added_instruction_is_what_a_client_would_have_sent(synthesizer, recording):
+    adding = TextFrontEnd(synthesizer.tokenizer, family=COSYVOICE3, adds_instruction=True)
+    told, untold = (synthesizer.voice(recording, lead + "some words") for lead in (PREFIX, ""))
+
+    def laid_out(front_end, text, voice, **options):
+        request = SpeechRequest(text, voice, **options)
+        return [
+            [(part.table, list(part.ids)) for part in prompt.parts()]
+            for prompt in lm_prompts(request, front_end, synthesizer.tokenizer)
+        ]
+
+    spoken = "Hello there. How are you?"
+    sent, own = synthesizer.front_end, "<|endofprompt|>"
+    assert laid_out(adding, spoken, untold) == laid_out(sent, spoken, told)
+    assert laid_out(adding, spoken, told) == laid_out(sent, spoken, told)
+    sound = {"cross_lingual": True}
+    assert flattened(laid_out(adding, spoken, untold, **sound)) == flattened(
+        laid_out(sent, PREFIX + spoken, untold, **sound)
+    )
+    calm = {"instruct_text": "Be calm."}
+    assert laid_out(adding, spoken, untold, **calm) == laid_out(sent, spoken, untold, **calm)
+    assert laid_out(adding, "Shout." + own + spoken, untold) == laid_out(
+        sent, "Shout." + own + spoken, untold
+    )
+
+
+def flattened(prompts):
+    """Ids of each prompt, whatever part they stand in."""
+    return [[number for _, ids in parts for number in ids] for parts in prompts]
 
 
 def test_an_instruction_needs_no_marker_of_its_own(synthesizer):

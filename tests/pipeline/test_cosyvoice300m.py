@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import Audio
@@ -17,6 +18,7 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.pipeline.cli import main
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.synthesizer import Synthesizer
 from cosyvoice_runtime.voice import Voice
@@ -76,6 +78,33 @@ def test_published_prompt_rate_makes_the_published_prompt(
     assert np.array_equal(published.prompt_mel, mel_spectrogram(samples, COSYVOICE_300M.mel))
     assert len(published.prompt_mel) == 2 * 24_000 // 256 > len(voice.prompt_mel)
     assert np.array_equal(published.speech_tokens, voice.speech_tokens)
+    assert published.key != Extractors(Layout(checkpoint)).voice(recording, "").key
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_the_longest_reference_is_a_prompt_at_either_rate(
+    checkpoint: Path, synthesizer: Synthesizer, recording: Audio, published: bool
+) -> None:
+    longest = Audio(np.tile(recording.samples, 15), recording.rate)
+    voice = Extractors(Layout(checkpoint), published_prompt_rate=published).voice(longest, "")
+    assert len(voice.prompt_mel) == 30 * (24_000 if published else 22_050) // 256
+    assert len(joined(spoken(synthesizer, SpeechRequest("-", voice, seed=1), TOKENS[:9]))) == 256 * 15
+
+
+def test_command_line_writes_the_familys_rate_and_reads_references_as_published_if_told(
+    checkpoint: Path, recording: Audio, tmp_path: Path
+) -> None:
+    soundfile.write(tmp_path / "me.wav", recording.samples, recording.rate)
+    spoken = ["speak", "--checkpoint", str(checkpoint), "Hello.", "--seed", "1"]
+    spoken += ["--reference", str(tmp_path / "me.wav"), "--reference-text", "what the recording says"]
+    heard = []
+    for more in ([], ["--published-prompt-rate"]):
+        assert main([*spoken, "-o", str(tmp_path / "speech.wav"), *more]) == 0
+        samples, rate = soundfile.read(tmp_path / "speech.wav")
+        assert rate == 22_050
+        heard.append(samples)
+    assert len(heard[0]) == len(heard[1])  # the speech LM reads tokens, which are the same
+    assert not np.array_equal(*heard)
 
 
 def test_stream_comes_in_the_published_chunks(synthesizer: Synthesizer, voice: Voice) -> None:

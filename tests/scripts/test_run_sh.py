@@ -32,6 +32,9 @@ def checkout(tmp_path: Path) -> Path:
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text(PYTHON)
     (tmp_path / "bin/python3").chmod(0o755)
+    (tmp_path / "checkpoint/spk2info.pt").touch()
+    (tmp_path / "demo_voice").mkdir()
+    (tmp_path / "demo_voice/reference.txt").write_text("The boat sailed.\n")
     return tmp_path
 
 
@@ -88,6 +91,24 @@ def test_clients_and_benchmarks_run_alone(checkout, arguments, program):
 )
 def test_what_cosyvoice3_needs_stands_before_the_texts(checkout, arguments, said):
     (checkout / "checkpoint/cosyvoice2.yaml").rename(checkout / "checkpoint/cosyvoice3.yaml")
+    [line] = called(checkout, *arguments)
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["4"], "--reference demo_voice/reference.flac --reference-text The boat sailed."),
+        (["4", "4", "offline"], "--reference demo_voice/reference.flac --reference-text The boat sailed."),
+        (["5"], "--reference demo_voice/reference.flac --reference-text The boat sailed."),
+        (["6"], "--prompt-speech-path demo_voice/reference.flac --prompt-text The boat sailed."),
+        (["4", "4", "streaming", "--voice", "anna"], "speech.wav --voice anna"),
+        (["5", "5", "streaming", "--manifest", "set.txt"], "1,2,4,8 --manifest set.txt"),
+    ],
+)
+def test_where_a_checkpoint_brings_no_voice_a_recording_is_spoken_like(checkout, arguments, said):
+    assert not any("demo_voice" in line for line in called(checkout, *arguments))
+    (checkout / "checkpoint/spk2info.pt").unlink()
     [line] = called(checkout, *arguments)
     assert said in line
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 from pydantic import ValidationError
 
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
+from cosyvoice_runtime.checkpoint.making import architecture_cosyvoice300m
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.kv_cache import cache_bytes
 from cosyvoice_runtime.settings import (
     Machine,
     ServerSettings,
@@ -68,6 +72,34 @@ def test_auto_follows_the_machine():
     on_cpu = Settings().resolved(CPU).tensorrt_llm
     assert (on_cpu.device, on_cpu.dtype, on_cpu.threads, on_cpu.max_slots) == ("cpu", "float32", 4, 16)
     assert on_cpu.kv_cache_tokens == 16 * on_cpu.max_sequence_tokens
+
+
+def test_the_longest_request_of_each_family_has_room(tmp_path):
+    """1,000 ids of a transcript, 240 of text, a reference of 30 s, all new tokens and three marks."""
+    for family, rate, positions in (
+        (COSYVOICE2, 25, 4096),
+        (COSYVOICE3, 25, 4096),
+        (COSYVOICE_300M, 50, 5000),
+    ):
+        directory = tmp_path / family.name
+        directory.mkdir()
+        (directory / family.config_file).touch()
+        for machine in (CPU, GPU):
+            given = [f"checkpoint_dir={directory}", "tensorrt_llm.engine=torch"]
+            resolved = Settings.read(given).resolved(machine).tensorrt_llm
+            assert resolved.max_sequence_tokens == positions
+            assert 1000 + 240 + 30 * rate + resolved.max_tokens + 3 <= positions
+
+
+def test_cosyvoice300ms_cache_fits_small_gpus(tmp_path):
+    (tmp_path / COSYVOICE_300M.config_file).touch()
+    resolved = Settings.read([f"checkpoint_dir={tmp_path}"]).resolved(GPU)
+    assert resolved.tensorrt_llm.max_slots == 16
+    assert resolved.tensorrt_llm.kv_cache_tokens == 16 * 5000
+    speech_lm = architecture_cosyvoice300m.FULL.speech_lm
+    cache_gib = cache_bytes(speech_lm, 16, 5000, torch.bfloat16) / 2**30
+    assert cache_gib == pytest.approx(resolved.tensorrt_llm.gpu_gib - 1.7, abs=0.1)
+    assert resolved.token2wav.gpu_reserve_gib == pytest.approx(1 + 1.7 + cache_gib, abs=0.1)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,19 @@ def test_transcript_keeps_its_instruction() -> None:
 
 def test_marker_is_demanded_in_one_of_the_texts() -> None:
     with pytest.raises(InvalidInput, match=r"reference_text: 'words' .*You are a helpful assistant"):
-        FRONT_END.require_end_of_prompt("reference_text", "words", "more words")
-    FRONT_END.require_end_of_prompt("reference_text", "words", PREFIX + "more words")
-    FRONT_END.require_end_of_prompt("reference_text", PREFIX.replace("<|", "<\u200b|"))
-    TextFrontEnd(WordCounter()).require_end_of_prompt("reference_text", "words")
+        FRONT_END.missing_instruction("reference_text", "words", "more words")
+    FRONT_END.missing_instruction("reference_text", "words", PREFIX + "more words")
+    FRONT_END.missing_instruction("reference_text", PREFIX.replace("<|", "<\u200b|"))
+    TextFrontEnd(WordCounter()).missing_instruction("reference_text", "words")
+
+
+def test_units_are_told_however_their_accents_are_written() -> None:
+    composed = "报道[j][ǐ]予好评。"
+    decomposed = unicodedata.normalize("NFD", composed)
+    assert decomposed != composed
+    assert FRONT_END.segments(decomposed) == [composed]
+    stream = FRONT_END.clauses()
+    assert [clause.text for clause in [*stream.push(decomposed), *stream.flush()]] == [composed]
 
 
 def test_units_survive_in_text_that_arrives_over_time() -> None:

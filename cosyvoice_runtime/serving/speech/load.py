@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config import FlowConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.family import Family
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
@@ -30,7 +30,7 @@ from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.settings.rendered import HOST, guests_of
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.text.frontend import TokenCounter
-from cosyvoice_runtime.voice import VoiceStore
+from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import checkpoint_id
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
@@ -82,7 +82,7 @@ def load_speech_service(
     tokenizer = read_tokenizer(layout)
     return SpeechService(
         stages,
-        _voices(settings, layout, tokenizer, stages, metrics),
+        _voices(settings, layout, config.flow, tokenizer, stages, metrics),
         front_end_of(settings, tokenizer, layout.family),
         tokenizer,
         HopPolicy.of(config.flow, settings),
@@ -108,7 +108,13 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
     if settings.lexicon != "none":
         lexicon = Lexicon.read(Path(settings.lexicon), family.special_tokens)
         logger.info("%s has %d words that are spoken as something else is", settings.lexicon, len(lexicon))
-    front_end = TextFrontEnd(tokenizer, family=family, lexicon=lexicon, polyphones=settings.polyphones)
+    front_end = TextFrontEnd(
+        tokenizer,
+        family=family,
+        lexicon=lexicon,
+        polyphones=settings.polyphones,
+        adds_instruction=settings.add_instruction,
+    )
     if settings.grammars_at_start == "true":
         front_end.read_grammars(("zh", "en"))
     return front_end
@@ -189,6 +195,7 @@ def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:
 def _voices(
     settings: CosyVoice2Settings,
     layout: Layout,
+    flow: FlowConfig,
     tokenizer: TextTokenizer,
     stages: StageClient,
     metrics: SpeechMetrics,
@@ -201,9 +208,17 @@ def _voices(
         max_bytes=settings.max_voices_mib << 20,
     )
     family = layout.family
+    if settings.published_prompt_rate:
+        family = family.with_published_prompts()
     frames_per_token = family.prompt_frames_per_token
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity, frames_per_token)
     list_speakers(settings.voices_dir, speakers)
-    return VoiceBook(
-        store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, family
+    nobody = Voice.of_nobody(flow.mel_bins, flow.speaker_dim, identity)
+    book = VoiceBook(
+        store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, family, nobody
     )
+    try:
+        book.default()
+    except CosyVoiceError as error:
+        logger.warning("requests have to bring a reference or to name a voice: %s", error)
+    return book

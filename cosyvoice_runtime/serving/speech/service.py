@@ -178,9 +178,9 @@ class SpeechService:
         """Seconds of speech a second, of one utterance when nobody else is spoken to.
 
         Raises:
-            CosyVoiceError: a stage fails, or there is no voice to speak with.
+            CosyVoiceError: a stage fails.
         """
-        voice = await asyncio.to_thread(self._voices.default)
+        voice = await asyncio.to_thread(self._voices.any)
         most = MEASURED_S * self._hop.token_rate
         most = min(most, self._sampling.ceiling or most)
         sampling = dataclasses.replace(self._sampling, max_tokens=most)
@@ -284,7 +284,9 @@ class SpeechService:
             InvalidInput: naming the input that can't be served.
         """
         asked = await asyncio.to_thread(SpeechInputs.read, inputs, self._sampling, self._max_characters)
-        voice = await self._voices.resolve(asked.voice, asked.reference, asked.reference_text)
+        voice = await self._voices.resolve(
+            asked.voice, asked.reference, asked.reference_text, probed=inputs.is_probe
+        )
         return asked.request(voice, self._streaming)
 
     async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:

@@ -34,6 +34,7 @@ class VoiceBook:
             no voice of this name.
         on_lookup: told of each reference whether its voice was known.
         family: of the checkpoint, which says what a prompt is.
+        nobody: speaks in probes and measurements where there is no default voice.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class VoiceBook:
         checkpoint_id: str,
         on_lookup: Callable[[bool], None] = lambda _: None,
         family: Family = COSYVOICE2,
+        nobody: Voice | None = None,
     ) -> None:
         self._store = store
         self._speakers = speakers
@@ -53,6 +55,7 @@ class VoiceBook:
         self._checkpoint_id = checkpoint_id
         self._on_lookup = on_lookup
         self._family = family
+        self._nobody = nobody
 
     def named(self, name: str) -> Voice:
         """A registered voice or a speaker of the checkpoint.
@@ -72,6 +75,19 @@ class VoiceBook:
             return self.named(self._default)
         return next(iter(self._speakers.values()))
 
+    def any(self) -> Voice:
+        """The default voice or, without one, nobody's.
+
+        Raises:
+            InvalidInput: field ``voice``: there is none, and nobody stands in.
+        """
+        try:
+            return self.default()
+        except InvalidInput:
+            if self._nobody is None:
+                raise
+            return self._nobody
+
     async def of(self, reference: Audio, transcript: str) -> Voice:
         """The voice of a reference.
 
@@ -86,8 +102,13 @@ class VoiceBook:
         await asyncio.to_thread(self._store.put, voice)
         return voice
 
-    async def resolve(self, name: str | None, reference: Audio | None, transcript: str | None) -> Voice:
+    async def resolve(
+        self, name: str | None, reference: Audio | None, transcript: str | None, *, probed: bool = False
+    ) -> Voice:
         """The voice of a request.
+
+        Args:
+            probed: any voice will do.
 
         Raises:
             InvalidInput: it names a voice and brings a reference as well, or one of them can't be used.
@@ -95,13 +116,14 @@ class VoiceBook:
         if reference is None:
             if transcript is not None:
                 raise InvalidInput("reference_text", transcript, "it goes with reference_wav only")
-            return await asyncio.to_thread(self.default if name is None else partial(self.named, name))
+            unnamed = self.any if probed else self.default
+            return await asyncio.to_thread(unnamed if name is None else partial(self.named, name))
         if name is not None:
             raise InvalidInput("voice", name, "it can't be combined with reference_wav")
         return await self.of(reference, transcript or "")
 
     def _find(self, reference: Audio, transcript: str) -> Voice | None:
-        return self._store.find(voice_key(reference, transcript, self._checkpoint_id))
+        return self._store.find(voice_key(reference, transcript, self._checkpoint_id, self._family.mel))
 
     async def _analysed(self, reference: Audio, transcript: str) -> Voice:
         """Run the three extractors side by side."""
@@ -111,7 +133,6 @@ class VoiceBook:
             self._extractors.speaker_embedding(samples),
             asyncio.to_thread(prompt_mel, reference, self._family.mel),
         )
-        frames_per_token = self._family.prompt_frames_per_token
         return assemble_voice(
-            reference, transcript, mel, tokens, embedding, self._checkpoint_id, frames_per_token
+            reference, transcript, mel, tokens, embedding, self._checkpoint_id, self._family
         )

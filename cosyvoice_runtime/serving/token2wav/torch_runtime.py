@@ -144,8 +144,10 @@ def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuPa
         settings.ode_steps,
         settings.solver,
     )
+    device = token2wav.regulated.device
+    fused_chosen(settings.kernels, "flow and vocoder", device, "this checkpoint's chunks are wholes")
     logger.info("backend torch: whole chunks, one after another; every kernel is launched")
-    return Opened(token2wav, 1, token2wav.regulated.device, turns_at_once=1)
+    return Opened(token2wav, 1, device, turns_at_once=1)
 
 
 _OPENERS: dict[type, Callable[[Token2WavSettings, ModelConfig, GpuParts | None], Opened]] = {

@@ -51,6 +51,17 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         front_end_of(settings(f"lexicon={tmp_path}/words.txt"), Characters(), COSYVOICE2)
 
 
+def test_words_without_an_instruction_get_the_usual_one_where_the_settings_say_so() -> None:
+    with pytest.raises(InvalidInput, match="cosyvoice3 needs an instruction"):
+        front_end_of(settings(), Characters(), COSYVOICE3).missing_instruction("target_text", "Hi.")
+    adds = front_end_of(settings("add_instruction=true"), Characters(), COSYVOICE3)
+    usual = COSYVOICE3.usual_instruction
+    assert adds.missing_instruction("target_text", "Hi.") == usual
+    assert adds.missing_instruction("reference_text", "Hi.", usual + "Ho.") == ""
+    other = front_end_of(settings("add_instruction=true"), Characters(), COSYVOICE2)
+    assert other.missing_instruction("target_text", "Hi.") == ""
+
+
 def test_readings_are_told_to_cosyvoice3_alone() -> None:
     read = settings("polyphones=true")
     assert front_end_of(read, Characters(), COSYVOICE3).segments("我在银行。") == ["我在银[h][áng]。"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -74,14 +76,19 @@ def make(tokenizer, tmp_path: Path):
     """Makes a service over coded stages with ``places`` places; only chunks advance its clock."""
 
     def service(
-        groups, places: int = 4, chunk_s: float = 0.0, family: Family = COSYVOICE2
+        groups,
+        places: int = 4,
+        chunk_s: float = 0.0,
+        family: Family = COSYVOICE2,
+        speakers: Mapping[str, Voice] = MappingProxyType({"one": VOICE}),
     ) -> tuple[CodedStages, SpeechService]:
         stages = CodedStages(groups)
         metrics = Metrics("cosyvoice2", tmp_path)
         speech_metrics = SpeechMetrics(metrics, lambda: chunk_s * len(stages.calls))
         voices = VoiceBook(
-            VoiceStore(tmp_path / "voices", "checkpoint"), {"one": VOICE}, "one", stages, "checkpoint"
-        )
+            VoiceStore(tmp_path / "voices", "checkpoint"), speakers, "one", stages, "checkpoint",
+            nobody=Voice.of_nobody(80, 192, "checkpoint"),
+        )  # fmt: skip
         hop = HopPolicy(25, 3, 10, 25, 100, 25)
         return stages, SpeechService(
             stages, voices, TextFrontEnd(tokenizer, family=family), tokenizer, hop, 24_000, speech_metrics,
@@ -166,6 +173,24 @@ def test_probe_with_the_runs_key_takes_no_place(make, monkeypatch, said, answere
     assert first.tokens == list(range(60))
     assert (probe.errors == [None]) == answered
     assert bool(probe.chunks) == answered
+
+
+def test_a_checkpoint_without_voices_answers_probes_and_is_measured(make, monkeypatch):
+    """A client has to bring a reference."""
+    monkeypatch.setenv(PROBE_KEY_VARIABLE, "secret")
+
+    async def run() -> tuple[Ear, Ear, float]:
+        _, service = make(groups(60), speakers={})
+        client, probe = Ear(), Ear()
+        request = InferenceRequest(TEXT, parameters=json.dumps({PROBE_HEADER: "secret"}))
+        await service.answer(Inputs(request), probe)
+        await service.answer(asked(), client)
+        return client, probe, await service.speed()
+
+    client, probe, speed = asyncio.run(run())
+    assert probe.tokens == list(range(60))
+    assert [str(error).split(":")[0] for error in client.errors] == ["voice"]
+    assert speed > 0
 
 
 def test_client_that_leaves_frees_its_place_and_all_stages(make):

@@ -149,3 +149,8 @@ def test_token_of_another_checkpoint_ends_its_utterance_alone(scheduler, voice):
     refused, spoken = outcomes(scheduler, [chunk("bad", voice, [4096]), chunk("good", voice, TOKENS[:30])])
     assert isinstance(refused, InvalidInput)
     assert len(spoken) == FRAME * int(30 / 50 * 22_050 / 256)
+
+
+def test_fused_kernels_are_refused_by_name(settings: Token2WavSettings) -> None:
+    with pytest.raises(InvalidInput, match=r"kernels: 'fused' .*chunks are wholes"):
+        open_runtime(settings.replace(kernels="fused"))

@@ -97,7 +97,8 @@ class TorchEngine(BatchEngine):
             decoder.cache_bytes / 2**20,
             "eager steps, draws on the host"
             if capture is None
-            else f"steps and prompts captured in {time.monotonic() - started:.1f} s, "
+            else f"{'steps and prompts' if isinstance(lm, SpeechLM) else 'steps'} captured in "
+            f"{time.monotonic() - started:.1f} s, "
             f"draws in {'plain operations' if draw is draw_plain else 'one kernel'} among them",
         )
 
@@ -129,7 +130,6 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
     dtype = getattr(torch, settings.dtype)
     lm = load_speech_lm(config.speech_lm, tensors, settings.device, dtype)
-    graphs = settings.cuda_graphs and lm.can_be_captured
     step = _fused_step(lm, settings, None if shared is None else shared.parts)
     Metrics(settings.name).gauge("cosyvoice_lm_fused_kernels", FUSED_HELP).set(step is not None)
     size = settings.max_slots, settings.max_sequence_tokens
@@ -137,15 +137,14 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     step_draw = None if step is None or draw is draw_plain else _draw_behind_fused_step()
     pool = shared_pool(settings, steps_read_pages=step is not None)
     watch = CacheMetrics(Metrics(settings.name))
-    return partial(TorchEngine, lm, *size, graphs, step, draw, step_draw, shared, pool, watch)
+    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step, draw, step_draw, shared, pool, watch)
 
 
 def _fused_step(
     lm: SpeechDecoder, settings: TensorrtLlmSettings, parts: GpuParts | None
 ) -> LogitsStep | None:
     """None where the plain modules take the steps."""
-    captured = settings.cuda_graphs and lm.can_be_captured
-    obstacle = step_obstacle(lm.device, lm.dtype, lm.config) if captured else NOT_CAPTURED
+    obstacle = step_obstacle(lm.device, lm.dtype, lm.config) if settings.cuda_graphs else NOT_CAPTURED
     chosen = fused_chosen(settings.kernels, "the speech LM's steps", lm.device, obstacle)
     if not chosen or not isinstance(lm, SpeechLM):
         return None
