@@ -155,7 +155,7 @@ def test_a_solver_for_a_part_of_the_gpu_takes_the_tiles_of_that_part():
     programs = places.rows * solver._estimator.layout.heads
     assert solver.on(132)._tiles(places) is UNSPLIT
     assert solver.on(programs // 2)._tiles(places) is tiles_for(32 * 50, programs // 2)
-    assert solver.on(programs // 3)._tiles(places).joint == LEAN
+    assert solver.on(-(-programs // 3))._tiles(places).joint == LEAN
 
 
 @torch.inference_mode()
