@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -170,6 +170,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="of an utterance (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--alone", action="store_true", help="end each variant before the next one begins")
+    parser.add_argument("--files", type=Path, help="keep checkpoint and networks there, for further runs")
     parser.add_argument("--json", type=Path, help="file for the figures")
     return parser.parse_args(arguments)
 
@@ -177,8 +178,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     variants = options.variant or DEFAULT
-    with tempfile.TemporaryDirectory(prefix="utterances-") as name:
-        folder = Path(name)
+    with ExitStack() as stack:
+        made = options.files or stack.enter_context(tempfile.TemporaryDirectory(prefix="utterances-"))
+        folder = Path(made).absolute()
         prepared = {one.name: prepare(one, checkpoint_of(options, folder), folder) for one in variants}
         groups = [[one.name] for one in variants] if options.alone else [list(prepared)]
         figures: dict[str, Any] = {}

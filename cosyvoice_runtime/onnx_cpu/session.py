@@ -10,6 +10,7 @@ import onnxruntime
 
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.onnx_memory import give_back_heap, share_arena
 
 CPU_INFO = Path("/proc/cpuinfo")
 
@@ -37,12 +38,15 @@ def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxrun
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Packed weights lie in memory of their own, and not in an arena that grows by powers of two.
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
+    share_arena(options)
     if not adds_in_32_bits(CPU_INFO.read_text() if CPU_INFO.exists() else ""):
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
-        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's own errors share no narrower base
         raise EngineFileError(f"{path}: not a readable ONNX model ({error})") from error
+    give_back_heap()
+    return session
 
 
 def adds_in_32_bits(cpu_info: str) -> bool:
