@@ -68,9 +68,10 @@ class Heard:
 
 @dataclass(frozen=True)
 class Level:
-    """Utterances at once."""
+    """Utterances at once: seconds of wall time and of all cores together."""
 
     wall_s: float
+    cpu_s: float
     heard: list[Heard]
 
     @property
@@ -80,6 +81,7 @@ class Level:
             "first audio ms": 1e3 * median(each.first_s for each in self.heard),
             "RTF": median(each.total_s / each.audio_s for each in self.heard),
             "audio s a minute": 60 * audio_s / self.wall_s,
+            "CPU s for a second of audio": self.cpu_s / audio_s,
             "continuous %": 100 * sum(not each.underruns for each in self.heard) / len(self.heard),
         }
 
@@ -100,9 +102,9 @@ class Speakers:
         self._prompt = Prompt(range(int(TEXT_RATE * seconds)), (), self._voice.speech_tokens.tolist())
 
     async def speak(self, utterances: int) -> Level:
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         heard = await asyncio.gather(*(self._listen(number) for number in range(utterances)))
-        return Level(time.perf_counter() - begun, heard)
+        return Level(time.perf_counter() - begun, time.process_time() - used, heard)
 
     async def _listen(self, seed: int) -> Heard:
         begun, first_s = time.perf_counter(), 0.0

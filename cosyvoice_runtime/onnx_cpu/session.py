@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,9 +9,8 @@ import onnxruntime
 
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.onnx_cpu.cpu_features import adds_in_32_bits, cpu_flags
 from cosyvoice_runtime.onnx_memory import give_back_heap, share_arena
-
-CPU_INFO = Path("/proc/cpuinfo")
 
 
 def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxruntime.InferenceSession:
@@ -39,7 +37,7 @@ def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxrun
     # Packed weights lie in memory of their own, and not in an arena that grows by powers of two.
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     share_arena(options)
-    if not adds_in_32_bits(CPU_INFO.read_text() if CPU_INFO.exists() else ""):
+    if not adds_in_32_bits(cpu_flags()):
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -47,19 +45,6 @@ def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxrun
         raise EngineFileError(f"{path}: not a readable ONNX model ({error})") from error
     give_back_heap()
     return session
-
-
-def adds_in_32_bits(cpu_info: str) -> bool:
-    """Whether the CPU adds products of 8 bits in 32 at once; else two are added in 16, and saturate.
-
-    The runtime then multiplies exactly when it is told to, several times slower. It must not be told where
-    there is no need: it would give up AMX.
-
-    Args:
-        cpu_info: ``/proc/cpuinfo``.
-    """
-    flags = re.findall(r"^flags\s*:(.*)$", cpu_info, re.MULTILINE)
-    return not flags or bool({"avx512_vnni", "avx_vnni"}.intersection(flags[0].split()))
 
 
 class NamedSession:
