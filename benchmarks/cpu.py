@@ -33,6 +33,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import client_server
+from cosyvoice_runtime.onnx_cpu.measured_threads import with_measured_threads
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from measuring.machine import ROOT, provenance
@@ -101,7 +102,7 @@ class CpuServer:
             *variant.settings,
         ]
         subprocess.run([sys.executable, ROOT / "scripts" / "build_engines.py", *given], check=True)
-        settings = Settings.read([*PLACES, *given]).resolved(Machine.here())
+        settings = with_measured_threads(Settings.read([*PLACES, *given]), Machine.here())
         write(render(ROOT / "model_repo", settings), repository)
         self._command = [sys.executable, "-m", "cosyvoice_runtime.supervisor", str(repository), *QUIET]
         self._command += [f"log_file={folder / 'tritonserver.log'}"]

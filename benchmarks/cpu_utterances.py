@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -68,9 +68,10 @@ class Heard:
 
 @dataclass(frozen=True)
 class Level:
-    """Utterances at once."""
+    """Utterances at once: seconds of wall time and of all cores together."""
 
     wall_s: float
+    cpu_s: float
     heard: list[Heard]
 
     @property
@@ -80,6 +81,7 @@ class Level:
             "first audio ms": 1e3 * median(each.first_s for each in self.heard),
             "RTF": median(each.total_s / each.audio_s for each in self.heard),
             "audio s a minute": 60 * audio_s / self.wall_s,
+            "CPU s for a second of audio": self.cpu_s / audio_s,
             "continuous %": 100 * sum(not each.underruns for each in self.heard) / len(self.heard),
         }
 
@@ -100,9 +102,9 @@ class Speakers:
         self._prompt = Prompt(range(int(TEXT_RATE * seconds)), (), self._voice.speech_tokens.tolist())
 
     async def speak(self, utterances: int) -> Level:
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         heard = await asyncio.gather(*(self._listen(number) for number in range(utterances)))
-        return Level(time.perf_counter() - begun, heard)
+        return Level(time.perf_counter() - begun, time.process_time() - used, heard)
 
     async def _listen(self, seed: int) -> Heard:
         begun, first_s = time.perf_counter(), 0.0
@@ -170,6 +172,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="of an utterance (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--alone", action="store_true", help="end each variant before the next one begins")
+    parser.add_argument("--files", type=Path, help="keep checkpoint and networks there, for further runs")
     parser.add_argument("--json", type=Path, help="file for the figures")
     return parser.parse_args(arguments)
 
@@ -177,8 +180,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     variants = options.variant or DEFAULT
-    with tempfile.TemporaryDirectory(prefix="utterances-") as name:
-        folder = Path(name)
+    with ExitStack() as stack:
+        made = options.files or stack.enter_context(tempfile.TemporaryDirectory(prefix="utterances-"))
+        folder = Path(made).absolute()
         prepared = {one.name: prepare(one, checkpoint_of(options, folder), folder) for one in variants}
         groups = [[one.name] for one in variants] if options.alone else [list(prepared)]
         figures: dict[str, Any] = {}

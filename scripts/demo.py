@@ -20,6 +20,7 @@ from pathlib import Path
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, read_reference, recorded
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.onnx_cpu.measured_threads import with_measured_threads
 from cosyvoice_runtime.settings import (
     FrontSettings,
     Machine,
@@ -93,13 +94,14 @@ def make_repository(checkpoint: Path) -> Path:
         texts.append(f"tensorrt_llm.engine_dir={BUILD / 'speech_lm'}")
     if wave_on_onnx:
         texts.append(f"token2wav.backend_dir={BUILD / 'networks'}")
-    settings = Settings.read(texts, os.environ).resolved(machine)
+    given = Settings.read(texts, os.environ)
+    settings = given.resolved(machine)
     if lm_on_onnx:
         export_speech_lm(settings.tensorrt_llm)
     if wave_on_onnx:
         export_wave_graphs(settings.token2wav)
     repository = BUILD / "model_repo"
-    write(render(ROOT / "model_repo", settings), repository)
+    write(render(ROOT / "model_repo", with_measured_threads(given, machine)), repository)
     return repository
 
 

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.onnx_cpu.measured_threads import with_measured_threads
 from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        settings = Settings.read(options.settings, os.environ).resolved(Machine.here())
+        settings = with_measured_threads(Settings.read(options.settings, os.environ), Machine.here())
         require_served(settings)
         files = render(options.templates, settings)
         changed = write(files, options.output)

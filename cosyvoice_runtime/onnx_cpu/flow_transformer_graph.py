@@ -22,7 +22,7 @@ from cosyvoice_runtime.compiled.export.dit import (
     HeadTurn,
     Transformer,
 )
-from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, Graph, Value
+from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, ONNX_TYPES, Graph, Value
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.onnx_cpu import flow_times_graph
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import NAME, EstimatorFormats
@@ -43,11 +43,10 @@ def transformer_graph(
         weights: of the estimator, by their names in it.
 
     Raises:
-        InvalidInput: other formats than float32.
+        InvalidInput: weights in another format than float32.
     """
-    for field, given in (("weight_format", formats.weights), ("page_format", formats.pages)):
-        if given != "float32":
-            raise InvalidInput(f"token2wav.{field}", given, "float32 with CosyVoice3")
+    if formats.weights != "float32":
+        raise InvalidInput("token2wav.weight_format", formats.weights, "float32 with CosyVoice3")
     graph = Graph(NAME, "float32", weights)
     x = graph.input("x", FLOAT, ("batch", "new", mel_bins))
     conditions = graph.input("conditions", FLOAT, ("batch", "new", 3 * mel_bins))
@@ -55,7 +54,7 @@ def transformer_graph(
     time_biases = graph.input("time_biases", FLOAT, (modulations, config.width))
     bias = graph.input("bias", FLOAT, ("batch", 1, "new", "all"))
     starts = graph.input(STARTS, INT64, ("batch",))
-    past = _LayerPast(graph, config)
+    past = _LayerPast(graph, config, ONNX_TYPES[formats.pages])
     mu, voice, prompt = graph.node("Split", conditions, outputs=3, axis=2, num_outputs=3)
     network = Transformer(graph, config, past, bias, HeadTurn.of(graph, starts, x, config.head_dim))
     velocity = network.velocity(graph.concat([x, prompt, mu, voice], 2), time_biases)
@@ -66,10 +65,14 @@ def transformer_graph(
 
 class _LayerPast:
     """Tails in one input, keys and values in one for each layer; see :class:`TransformerPast
-    <cosyvoice_runtime.compiled.export.dit.TransformerPast>`."""
+    <cosyvoice_runtime.compiled.export.dit.TransformerPast>`.
 
-    def __init__(self, graph: Graph, config: DiTConfig) -> None:
-        self.graph, self.config = graph, config
+    Args:
+        page_type: of keys and values that later calls read.
+    """
+
+    def __init__(self, graph: Graph, config: DiTConfig, page_type: int) -> None:
+        self.graph, self.config, self.page_type = graph, config, page_type
         self.last = graph.input("last", INT64, ("batch", TAIL, 2))
         sizes = POSITION_CONVS * config.width
         tails = graph.input("tails", FLOAT, ("batch", TAIL, sizes))
@@ -86,9 +89,13 @@ class _LayerPast:
         graph, config = self.graph, self.config
         inputs = [graph.reshape(each, (0, 0, config.inner_width)) for each in (queries, new_keys, new_values)]
         index = len(self.new) // 2
-        self.new += inputs[1:]
+        rounded = [graph.cast(side, self.page_type) for side in inputs[1:]]
+        self.new += rounded
+        inputs[1:] = map(graph.wide, rounded)
         sizes = ("batch", config.num_heads, "past", config.head_dim)
-        past = [graph.input(f"{side}.{index}", FLOAT, sizes) for side in ("keys", "values")]
+        past = [
+            graph.wide(graph.input(f"{side}.{index}", self.page_type, sizes)) for side in ("keys", "values")
+        ]
         mixed, _, _ = graph.node(
             "MultiHeadAttention", *inputs, None, None, hidden, *past,
             outputs=3, domain=FUSED, num_heads=config.num_heads,

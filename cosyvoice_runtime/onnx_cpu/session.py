@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import onnxruntime
 
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.errors import EngineFileError
-
-CPU_INFO = Path("/proc/cpuinfo")
+from cosyvoice_runtime.onnx_cpu.cpu_features import adds_in_32_bits, cpu_flags
+from cosyvoice_runtime.onnx_memory import give_back_heap, share_arena
 
 
 def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxruntime.InferenceSession:
@@ -37,25 +36,15 @@ def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxrun
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Packed weights lie in memory of their own, and not in an arena that grows by powers of two.
     options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
-    if not adds_in_32_bits(CPU_INFO.read_text() if CPU_INFO.exists() else ""):
+    share_arena(options)
+    if not adds_in_32_bits(cpu_flags()):
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
-        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's own errors share no narrower base
         raise EngineFileError(f"{path}: not a readable ONNX model ({error})") from error
-
-
-def adds_in_32_bits(cpu_info: str) -> bool:
-    """Whether the CPU adds products of 8 bits in 32 at once; else two are added in 16, and saturate.
-
-    The runtime then multiplies exactly when it is told to, several times slower. It must not be told where
-    there is no need: it would give up AMX.
-
-    Args:
-        cpu_info: ``/proc/cpuinfo``.
-    """
-    flags = re.findall(r"^flags\s*:(.*)$", cpu_info, re.MULTILINE)
-    return not flags or bool({"avx512_vnni", "avx_vnni"}.intersection(flags[0].split()))
+    give_back_heap()
+    return session
 
 
 class NamedSession:

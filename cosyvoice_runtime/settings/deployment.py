@@ -151,8 +151,8 @@ def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavS
 def _housed(section: Section, token2wav: Token2WavSettings) -> Section:
     """The section with its process chosen.
 
-    Two processes on one GPU would take turns. On a CPU one process saves memory, but the speech LM and
-    token2wav compute at the same time and would wait for each other's Python.
+    Two processes on one GPU would take turns. On a CPU one process saves memory. On torch the speech LM and
+    token2wav would wait for each other's Python there; ONNX Runtime needs little of it.
     """
     if not isinstance(section, TensorrtLlmSettings | ExtractorSettings) or section.process != AUTO:
         return section
@@ -162,9 +162,9 @@ def _housed(section: Section, token2wav: Token2WavSettings) -> Section:
 def _shares(section: TensorrtLlmSettings | ExtractorSettings, token2wav: Token2WavSettings) -> bool:
     if isinstance(section, ExtractorSettings):
         return section.backend == "onnx" and token2wav.device.startswith(CPU)
-    if token2wav.backend != "torch":
-        return False
-    return section.engine == "torch" and _on_one_gpu(token2wav, section)
+    if section.engine == "onnx":
+        return token2wav.backend == "onnx"
+    return section.engine == token2wav.backend == "torch" and _on_one_gpu(token2wav, section)
 
 
 def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> CosyVoice2Settings:

@@ -44,9 +44,9 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     process: Process = Field(
         AUTO,
-        description="Engines torch and onnx: the process that computes. shared is token2wav's, with "
-        "token2wav.threads: on a GPU both work at the same time and not in turns, on a CPU it saves memory "
-        "and costs time with several clients; auto takes it where they have a GPU in common.",
+        description="Engines torch and onnx: the process that computes. shared is token2wav's: "
+        "on a GPU both work at the same time and not in turns, on a CPU it saves memory, and on torch costs "
+        "time with several clients; auto takes it where they have a GPU in common or are both on onnx.",
     )
     gpu_share: float = Field(
         0.25,

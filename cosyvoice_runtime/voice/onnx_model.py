@@ -12,6 +12,7 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.onnx_memory import give_back_heap, share_arena
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -79,6 +80,7 @@ class OnnxModel(ExtractorModel):
     def __init__(self, path: str | Path, inputs: Sequence[Port], output: Port, threads: int) -> None:
         self.path = Path(path)
         self._session = _open(self.path, threads)
+        give_back_heap()
         given, given_outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(given) != len(inputs):
             raise CheckpointError(f"{self.path}: {len(given)} inputs, expected {len(inputs)}")
@@ -108,6 +110,7 @@ def _open(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = threads
     # Waiting threads would otherwise burn the cores that the other models of the process need.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    share_arena(options)
     try:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's own errors share no narrower base

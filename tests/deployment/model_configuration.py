@@ -17,7 +17,7 @@ from cosyvoice_runtime.settings.repository import render
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "model_repo"
 MODELS = sorted(path.parent.name for path in TEMPLATES.glob("*/config.pbtxt"))
-MACHINE = Machine(cores=8, gpu=True)
+GPU_MACHINE, CPU_MACHINE = Machine(cores=8, gpu=True), Machine(cores=8, gpu=False)
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -25,7 +25,8 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 def settings_of(file: str, **variables: str) -> Settings:
     """Of a file of deploy/, and of variables beside it."""
     environment = {"COSYVOICE_SETTINGS": str(ROOT / "deploy" / file), **variables}
-    return Settings.read(environment=environment).resolved(MACHINE)
+    machine = CPU_MACHINE if file.startswith("cpu") else GPU_MACHINE
+    return Settings.read(environment=environment).resolved(machine)
 
 
 def rendered(settings: Settings) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from cosyvoice_runtime import __version__
 from cosyvoice_runtime.settings import Machine, Settings
 
 GPU_PROFILES = ("gpu", "disaggregated")
-MACHINE = Machine(cores=8, gpu=True)
+MACHINES = {"cpu": Machine(cores=8, gpu=False)}
+GPU_MACHINE = Machine(cores=8, gpu=True)
 WORKDIR = "/opt/cosyvoice"
 VOLUMES = ("checkpoints", "engines", "voices", "cache")
 
@@ -27,7 +28,7 @@ def settings_of(profile: str, **variables: str) -> Settings:
         if name.startswith("COSYVOICE_")
     }
     environment["COSYVOICE_SETTINGS"] = str(ROOT / environment["COSYVOICE_SETTINGS"])
-    return Settings.read(environment=environment).resolved(MACHINE)
+    return Settings.read(environment=environment).resolved(MACHINES.get(profile, GPU_MACHINE))
 
 
 def test_file_is_valid_by_the_specification():
@@ -125,7 +126,7 @@ def test_profiles_place_the_networks():
     assert {gpu.tensorrt_llm.device, gpu.token2wav.device} == {"cuda:0"}
     assert apart.tensorrt_llm.device == "cuda:0"
     assert "cuda:0" not in apart.token2wav.devices
-    assert {cpu.tensorrt_llm.device, cpu.token2wav.device} == {"cpu"}
+    assert (cpu.tensorrt_llm.device, cpu.token2wav.device) == ("cpu", "cpu,cpu")
 
 
 @pytest.mark.parametrize("profile", GPU_PROFILES)

@@ -51,6 +51,7 @@ PROFILES: dict[str, Callable[[], Settings]] = {
         for engine, backends in (("torch", {}), ("vllm", {}), ("tensorrt_llm", TENSORRT))
     },
     "cpu": partial(settings_of, "cpu.toml"),
+    "cpu, fast": partial(settings_of, "cpu_fast.toml"),
     "cpu, onnx": partial(settings_of, "cpu.toml", COSYVOICE_TOKEN2WAV__BACKEND="onnx"),
 }
 RECORDING = 0.1 * np.sin(np.arange(16_000) / 20)

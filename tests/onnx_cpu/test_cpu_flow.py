@@ -36,8 +36,10 @@ def both_of_cosyvoice2(tmp_path_factory: pytest.TempPathFactory) -> Both:
 
 
 @pytest.fixture(scope="module")
-def both_with_half_pages(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    return flows(tmp_path_factory.mktemp("flow-half"), formats=EstimatorFormats(pages="float16"))
+def both_with_half_pages(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """Of the family of ``both``."""
+    [family] = (name for name, config in FLOWS.items() if config is both[1].config)
+    return flows(tmp_path_factory.mktemp("flow-half"), family, formats=EstimatorFormats(pages="float16"))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,7 @@ def test_a_call_sees_of_its_own_blocks_what_later_calls_see(both_with_half_pages
     _, flow = both_with_half_pages
     session, random = flow.estimator, np.random.default_rng(0)
     frames = CONFIG.blockwise.chunk_frames
-    shapes = session.shapes
+    shapes, kept = session.shapes, session.shapes["tails"][1]
     past = {name: shape for name, shape in shapes.items() if name.startswith(("keys", "values"))}
     x = random.standard_normal((1, 2 * frames, CONFIG.mel_bins)).astype(np.float32)
     conditions = random.standard_normal((1, 2 * frames, shapes["conditions"][2])).astype(np.float32)
@@ -70,7 +72,8 @@ def test_a_call_sees_of_its_own_blocks_what_later_calls_see(both_with_half_pages
             "conditions": conditions[:, own],
             "time_biases": flow.time_biases[0],
             "bias": np.where(hidden, np.float32(-30000), np.float32(0))[None, None],
-            "last": np.array([[[0, count], [0, count + 1]]]),
+            "last": np.stack([np.zeros(kept, np.int64), count + np.arange(kept)], axis=1)[None],
+            "starts": np.array([before], np.int64),
             "tails": tails,
         }
         made = session.run(inputs | held)
@@ -105,17 +108,14 @@ def test_adams_bashforth_gives_torchs_mel_from_pages_and_without(tmp_path):
         assert_mels_of_torch(flows(tmp_path)[0], prompts, tokens, mels)
 
 
-@pytest.mark.parametrize("formats", [EstimatorFormats("int8"), EstimatorFormats(pages="float16")], ids=str)
-def test_formats_that_the_transformer_does_not_have_are_refused(tmp_path, formats):
-    with pytest.raises(InvalidInput, match=r"_format: .* is not accepted; float32 with CosyVoice3"):
-        flows(tmp_path, "cosyvoice3", formats=formats)
+def test_weights_that_the_transformer_does_not_have_are_refused(tmp_path):
+    with pytest.raises(InvalidInput, match=r"weight_format: .* is not accepted; float32 with CosyVoice3"):
+        flows(tmp_path, "cosyvoice3", formats=EstimatorFormats("int8"))
 
 
-def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(
-    both_of_cosyvoice2, both_with_half_pages
-):
+def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(both, both_with_half_pages):
     flow, onnx_flow = both_with_half_pages
-    streams = OnnxFlowStream(both_of_cosyvoice2[1], num_pages=60), OnnxFlowStream(onnx_flow, num_pages=60)
+    streams = OnnxFlowStream(both[1], num_pages=60), OnnxFlowStream(onnx_flow, num_pages=60)
     assert streams[1].pool.estimator.nbytes == streams[0].pool.estimator.nbytes / 2
     saved = (streams[0].pool.estimator.nbytes - streams[1].pool.estimator.nbytes) / len(
         streams[0].pool.estimator

@@ -298,9 +298,13 @@ def processes(machine: Machine, *texts: str) -> dict[str, str]:
     }
 
 
-def test_extractors_of_a_cpu_share_a_process_unless_told_otherwise():
+def test_models_of_a_cpu_share_a_process_unless_told_otherwise():
     models = ("tensorrt_llm", "audio_tokenizer", "speaker_embedding")
-    assert processes(CPU) == dict.fromkeys(models, "shared") | {"tensorrt_llm": "own"}
+    apart = dict.fromkeys(models, "shared") | {"tensorrt_llm": "own"}
+    assert processes(CPU) == dict.fromkeys(models, "shared")
+    assert processes(CPU, "tensorrt_llm.engine=torch") == apart
+    assert processes(CPU, "token2wav.backend=torch") == apart
+    assert processes(CPU, "tensorrt_llm.engine=torch", "token2wav.backend=torch") == apart
     assert processes(CPU, "process=own") == dict.fromkeys(models, "own")
     assert processes(CPU, "process=shared") == dict.fromkeys(models, "shared")
     assert processes(CPU, "process=shared", "engine=onnx") == dict.fromkeys(models, "shared")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 
 from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.onnx_cpu.cpu_features import tell_cpu
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_files import require_wave
+from cosyvoice_runtime.onnx_memory import give_back_heap
 from cosyvoice_runtime.serving.token2wav.memory import host_room, page_count
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime, warm_up
 from cosyvoice_runtime.settings import Token2WavSettings
@@ -23,6 +25,7 @@ def open_runtimes(settings: Token2WavSettings) -> list[WaveRuntime]:
     schedulers = len(settings.devices)
     ready = [_token2wav(settings, flow, vocoder, schedulers) for _ in range(schedulers)]
     warm_up(ready[0], 1)
+    give_back_heap()
     return [WaveRuntime(settings.backend, token2wav, settings.most_batch) for token2wav in ready]
 
 
@@ -46,6 +49,7 @@ def _networks(settings: Token2WavSettings) -> tuple[OnnxFlow, OnnxVocoder]:
         *formats,
         settings.threads,
     )
+    tell_cpu(settings.name, settings.weight_format)
     return flow, vocoder
 
 

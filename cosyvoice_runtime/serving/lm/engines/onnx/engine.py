@@ -6,6 +6,7 @@ import logging
 from functools import partial
 
 from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.onnx_cpu.cpu_features import tell_cpu
 from cosyvoice_runtime.onnx_cpu.lm import PREFILL_BATCH, OnnxSpeechLM, open_batch
 from cosyvoice_runtime.onnx_cpu.lm_files import require_lm
 from cosyvoice_runtime.serving.lm.batch_engine import BatchEngine
@@ -33,6 +34,7 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
         "the same" if lm.prompt_session is lm.session else "in float32",
         settings.threads,
     )
+    tell_cpu(settings.name, settings.weight_format)
     return partial(_open, lm, settings.max_slots, settings.max_sequence_tokens)
 
 
