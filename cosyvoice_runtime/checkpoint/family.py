@@ -26,19 +26,20 @@ class SpeechLmNeeds:
         slots: requests decoded together on a GPU.
         position_bytes: keys and values of a position in 16 bits.
         network_gib: weights in 16 bits, CUDA graphs and the driver's context, without the cache.
-        fused_steps: whether there are fused kernels, which read a cache in pages.
+        fused_gib: weights of fused kernels, which have their own and read a cache in pages; 0: there are none.
     """
 
     positions: int
     slots: int
     position_bytes: int
     network_gib: float
-    fused_steps: bool
+    fused_gib: float = 0.0
 
 
-QWEN2_NEEDS = SpeechLmNeeds(4096, 64, 24 * 2 * 2 * 64 * 2, 2.7, fused_steps=True)
-"""24 layers, two heads of 64 that keep something; the network as measured in bfloat16 on an H200."""
-TRANSFORMER_NEEDS = SpeechLmNeeds(5000, 16, 14 * 2 * 16 * 64 * 2, 1.7, fused_steps=False)
+QWEN2_NEEDS = SpeechLmNeeds(4096, 64, 24 * 2 * 2 * 64 * 2, 2.7, fused_gib=0.7)
+"""24 layers, two heads of 64 that keep something; the network as measured in bfloat16 on an H200, and its 360
+million parameters of layers and head once more."""
+TRANSFORMER_NEEDS = SpeechLmNeeds(5000, 16, 14 * 2 * 16 * 64 * 2, 1.7)
 """14 layers, 16 heads of 64; all positions that it knows. The network is estimated from its 311 million
 parameters; chunks are computed one after another, so that a GPU keeps up with few requests."""
 

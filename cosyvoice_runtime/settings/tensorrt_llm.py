@@ -168,15 +168,16 @@ class TensorrtLlmSettings(NetworkSettings):
     def gpu_gib(self) -> float:
         """About what the published model takes of its GPU, once ``auto`` is resolved."""
         wide, needs = 2 if self.dtype == "float32" else 1, self._needs
-        return round(wide * (needs.network_gib + self.kv_cache_tokens * needs.position_bytes / 2**30), 1)
+        fused = needs.fused_gib if self._may_fuse else 0.0
+        cache_gib = self.kv_cache_tokens * needs.position_bytes / 2**30
+        return round(wide * (needs.network_gib + cache_gib) + fused, 1)
 
     def resolved(self, machine: Machine) -> Self:
         network, needs = NetworkSettings.resolved(self._with_an_engine(machine), machine), self._needs
         slots = self.max_slots or (CPU_SLOTS if network.device == CPU else needs.slots)
         longest = self.max_sequence_tokens or needs.positions
         # Plain steps would copy from pages what they read.
-        fused = needs.fused_steps and self.kernels != "plain"
-        shares = network.engine == "torch" and network.device != CPU and fused
+        shares = network.device != CPU and network._may_fuse
         cache = self.kv_cache_tokens or (min(slots, needs.slots) if shares else slots) * longest
         return network.replace(
             max_slots=slots,
@@ -184,6 +185,11 @@ class TensorrtLlmSettings(NetworkSettings):
             kv_cache_tokens=cache,
             engine_dir=self.engine_dir.absolute(),
         )
+
+    @property
+    def _may_fuse(self) -> bool:
+        """Whether fused kernels may take the steps, on a GPU that has what they need."""
+        return self.engine == "torch" and self.kernels != "plain" and self._needs.fused_gib > 0
 
     @property
     def _needs(self) -> SpeechLmNeeds:
