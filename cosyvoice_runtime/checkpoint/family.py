@@ -26,7 +26,7 @@ class SpeechLmNeeds:
         slots: requests decoded together on a GPU.
         position_bytes: keys and values of a position in 16 bits.
         network_gib: weights in 16 bits, CUDA graphs and the driver's context, without the cache.
-        fused_gib: weights of fused kernels, which have their own and read a cache in pages; 0: there are none.
+        fused_gib: weights of fused kernels, which have their own and read pages; 0: there are none.
     """
 
     positions: int
