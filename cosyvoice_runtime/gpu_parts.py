@@ -85,6 +85,10 @@ def divide(device: torch.device, share: float, lanes: int = 1) -> GpuParts:
             parts = [turns]
         else:
             parts, steps = _divide(driver, device, lanes, turns_part(count, share, lanes))
+            if steps.sm.smCount < max(FEWEST, count * share):
+                raise GpuPartsError(
+                    f"{lanes} parts for turns leave {steps.sm.smCount} of {count} multiprocessors for steps"
+                )
         of_steps, of_first = _part(driver, device, steps, streams=2)
         of_turns = [part for resource in parts for part in _part(driver, device, resource, streams=1)]
     except (

@@ -72,6 +72,9 @@ def share_gpu(gpu: int, lm_share: float, lanes: int = 1) -> SharedGpu:
     try:
         parts = divide(torch.device("cuda", gpu), lm_share, lanes)
     except GpuPartsError as error:
+        if lanes > 1:
+            logger.warning("one part for turns instead of %d: %s", lanes, error)
+            return share_gpu(gpu, lm_share)
         logger.warning("the speech LM and token2wav compute in shifts: the GPU can't be divided: %s", error)
         return GpuShifts()
     logger.info(

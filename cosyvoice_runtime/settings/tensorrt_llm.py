@@ -53,7 +53,8 @@ class TensorrtLlmSettings(NetworkSettings):
         ge=0.0,
         le=0.75,
         description="Engine torch in token2wav's process on a GPU: most of its multiprocessors that are the "
-        "speech LM's own while token2wav computes; 0: they take shifts, as on GPUs that can't be divided.",
+        "speech LM's own while token2wav computes, or with several token2wav.turn_lanes the least; 0: they "
+        "take shifts, as on GPUs that can't be divided.",
     )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),

@@ -85,7 +85,7 @@ def test_parts_are_the_whole_gpu(parts):
     assert parts.steps.multiprocessors + parts.turns[0].multiprocessors == count
 
 
-@pytest.mark.parametrize("lanes", [2, 3])
+@pytest.mark.parametrize("lanes", [2])
 def test_several_parts_for_turns_leave_as_much_for_steps_as_is_wanted(parts, lanes):
     count = torch.cuda.get_device_properties(DEVICE).multi_processor_count
     several = divide(DEVICE, 0.15, lanes)
@@ -93,7 +93,7 @@ def test_several_parts_for_turns_leave_as_much_for_steps_as_is_wanted(parts, lan
     assert len(turns) == lanes
     assert len(set(turns)) == 1
     assert several.steps.multiprocessors + sum(turns) == count
-    assert several.steps.multiprocessors >= 0.15 * count - 8
+    assert several.steps.multiprocessors >= 0.15 * count
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +21,6 @@ from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings, gpu_number
 from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
 from cosyvoice_runtime.settings.runtime_choice import TORCH
-
-logger = logging.getLogger(__name__)
 
 
 def open_alone(name: str, arguments: dict[str, str]) -> Any:
@@ -77,15 +74,8 @@ def _shared(settings: TensorrtLlmSettings, wave: Token2WavSettings) -> SharedGpu
 def _turn_lanes(wave: Token2WavSettings) -> int:
     """As many as the settings say, where turns can be computed side by side."""
     captured = wave.backend == TORCH and wave.cuda_graphs and wave.vocoder_devices == wave.devices
-    if captured and isinstance(load_config(wave.checkpoint_dir).flow, FlowConfig):
-        return wave.turn_lanes
-    if wave.turn_lanes > 1:
-        logger.warning(
-            "turn_lanes=%d needs backend torch with CUDA graphs, the vocoder on the flow's device and "
-            "a checkpoint of CosyVoice2 or CosyVoice3: turns are computed one after another",
-            wave.turn_lanes,
-        )
-    return 1
+    paged = captured and isinstance(load_config(wave.checkpoint_dir).flow, FlowConfig)
+    return wave.turn_lanes if paged else 1
 
 
 def _speech_lm(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> Any:

@@ -56,8 +56,8 @@ def by_lane(jobs: Sequence[WaveJob], lanes: Sequence[TurnLane], now: float) -> L
     """Those that the next turn of each lane may have; one job may be several lanes', whichever is first.
 
     Parts of an utterance are never under way in two lanes. A first chunk waits for no turn of others: a lane
-    for first chunks takes it, unless a larger one is free and has nothing else to do, or nobody knows when
-    that for first chunks will be.
+    for first chunks takes it, unless a larger one is free that has nothing else to do, or that others can do
+    without, or nobody knows when that for first chunks will be.
 
     Args:
         jobs: at most one of each utterance.
@@ -70,8 +70,10 @@ def by_lane(jobs: Sequence[WaveJob], lanes: Sequence[TurnLane], now: float) -> L
     new = (job for job in jobs if job.is_first(now) and not any(lane.holds(job) for lane in lanes))
     opening = sorted(new, key=priority)
     others = [job for job in jobs if job not in opening]
-    idle = next((lane for lane in shared if not lane.pace.busy), None)
-    if idle is not None and not _open_to(idle, others, lanes):
+    free = [lane for lane in shared if not lane.pace.busy]
+    # Of several, one is left for others.
+    idle = next((lane for lane in free[::-1] if len(free) > 1 or not _open_to(lane, others, lanes)), None)
+    if idle is not None:
         return [
             (lane, [*_open_to(lane, others, lanes), *(opening if lane is idle else ())]) for lane in shared
         ]
@@ -108,6 +110,8 @@ def soonest(divided: LaneJobs, now: float) -> tuple[float | None, TurnLane | Non
     known = [(delay_s, lane) for delay_s, lane in waits if delay_s is not None]
     # Of lanes that are free, that of first chunks: its launch is short, and somebody waits for a first sound.
     order = min(
-        known, key=lambda each: (max(each[0], 0.0), not each[1].first_only, each[1].number), default=None
+        known,
+        key=lambda each: (max(each[0], 0.0), not each[1].first_only, each[1].pace.busy, each[1].number),
+        default=None,
     )
     return (None, None) if order is None else order

@@ -47,6 +47,7 @@ def load_wave_service(
     labels = _labels(settings.devices)
     for runtime, label in zip(ready, labels, strict=True):
         _show(runtime, metrics, label)
+        _tell_lanes(runtime, settings.turn_lanes, label)
     return WaveRouter(
         [
             start_scheduler(runtime, settings, WaveMetrics(metrics, label), gpu)
@@ -106,6 +107,18 @@ def start_scheduler(
         nullcontext if shared is None else shared.turn,
         runtime.beside,
     )
+
+
+def _tell_lanes(runtime: WaveRuntime, wanted: int, device: str) -> None:
+    lanes = 1 + sum(not turns.first_only for turns in runtime.beside)
+    if lanes != wanted:
+        logger.warning(
+            "token2wav.turn_lanes=%d, but %s has %d: more take backend torch with CUDA graphs, the vocoder "
+            "on the same GPU, and a speech LM that has a part of it (tensorrt_llm.gpu_share)",
+            wanted,
+            device,
+            lanes,
+        )
 
 
 def _labels(devices: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfi
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture, batch_buckets
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
@@ -182,11 +183,19 @@ def load_token2wav(settings: Token2WavSettings, lanes: int = 1) -> TorchToken2Wa
     )
 
 
+LEAST_PAGES = 64
+"""Of a second each, that several lanes of turns must leave: fewer are used up by a few utterances."""
+
+
 def _pages(flow: Flow, settings: Token2WavSettings, lanes: int) -> int:
     """Pages that the settings allow and the flow's device has room for."""
     work = work_bytes(turn_rows(flow, settings, lanes), lanes)
     bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
-    return page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)
+    pages = page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)
+    if lanes > 1 and pages < min(LEAST_PAGES, settings.most_flow_pages):
+        limit = f"fewer: beside the CUDA graphs of so many lanes there is room for {pages} pages of speech"
+        raise InvalidInput("token2wav.turn_lanes", lanes, limit)
+    return pages
 
 
 def _open_engines(

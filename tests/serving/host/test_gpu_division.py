@@ -97,6 +97,80 @@ def test_parts_for_turns_leave_their_share_for_steps(multiprocessors, share, lan
     assert turns_part(multiprocessors, share, lanes) == part
 
 
+@pytest.mark.parametrize(
+    ("multiprocessors", "share", "lanes", "turns", "steps"),
+    [(132, 0.25, 1, [100], 32), (132, 0.15, 2, [56, 56], 20), (132, 0.15, 3, [32, 32, 32], 36)],
+)
+def test_parts_are_the_whole_gpu(dividing, multiprocessors, share, lanes, turns, steps):
+    parts = dividing(multiprocessors)(GPU, share, lanes)
+    assert [part.multiprocessors for part in parts.turns] == turns
+    assert parts.steps.multiprocessors == parts.first.multiprocessors == steps
+
+
+@pytest.mark.parametrize(("multiprocessors", "share"), [(66, 0.1), (48, 0.25), (84, 0.25)])
+def test_gpu_without_room_for_so_many_parts_has_one_for_turns_and_the_log_says_so(
+    dividing, caplog, multiprocessors, share
+):
+    dividing(multiprocessors)
+    shared = share_gpu(0, share, lanes=8)
+    assert len(shared.parts.turns) == 1
+    assert "one part for turns instead of 8" in caplog.text
+
+
+GPU = torch.device("cuda", 0)
+
+
+@pytest.fixture
+def dividing(monkeypatch):
+    """``divide`` on a GPU of so many multiprocessors, by a driver that gives multiples of 8."""
+
+    def on(multiprocessors: int):
+        bindings = types.ModuleType("cuda.bindings")
+        bindings.driver = Driver(multiprocessors)
+        monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
+        monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
+        gpu = types.SimpleNamespace(major=9, name="a GPU", multi_processor_count=multiprocessors)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+        monkeypatch.setattr(torch.cuda, "ExternalStream", lambda stream, device: stream)
+        return gpu_parts.divide
+
+    return on
+
+
+class Driver:
+    """Divides a GPU as CUDA's does."""
+
+    CUdevResourceType = types.SimpleNamespace(CU_DEV_RESOURCE_TYPE_SM=1)
+    CUgreenCtxCreate_flags = types.SimpleNamespace(CU_GREEN_CTX_DEFAULT_STREAM=1)
+    CUstream_flags = types.SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
+
+    def __init__(self, multiprocessors: int) -> None:
+        self.whole = _resource(multiprocessors)
+
+    def cuDeviceGet(self, number):  # noqa: N802
+        return 0, number
+
+    def cuDeviceGetDevResource(self, device, kind):  # noqa: N802
+        return 0, self.whole
+
+    def cuDevSmResourceSplitByCount(self, parts, whole, flags, each):  # noqa: N802
+        count = min(parts, whole.sm.smCount // each)
+        return 0, [_resource(each)] * count, count, _resource(whole.sm.smCount - count * each)
+
+    def cuDevResourceGenerateDesc(self, resources, count):  # noqa: N802
+        return 0, resources
+
+    def cuGreenCtxCreate(self, *_):  # noqa: N802
+        return 0, 1
+
+    cuGreenCtxStreamCreate = cuGreenCtxCreate  # noqa: N815
+
+
+def _resource(multiprocessors: int) -> types.SimpleNamespace:
+    return types.SimpleNamespace(sm=types.SimpleNamespace(smCount=multiprocessors))
+
+
 class _Part:
     multiprocessors = 8
 

@@ -10,7 +10,10 @@ from coded_waves import PROMPT, FakeClock, OneVoice, chunk
 from outcomes import Outcomes
 
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
+from cosyvoice_runtime.serving.token2wav.lane import TurnLane, by_lane, jobs_of, soonest
+from cosyvoice_runtime.serving.token2wav.pace import TurnPace, TurnSize
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
+from cosyvoice_runtime.serving.token2wav.turn import WaveJob
 
 
 @pytest.fixture
@@ -132,3 +135,39 @@ def test_what_a_cancelled_utterance_holds_in_the_other_lane_is_free_when_its_tur
     assert len(one.open_states & before) == 1  # its turn still writes there
     run(scheduler, one, two)
     assert one.open_states == set()
+
+
+def test_first_chunk_has_a_free_lane_while_another_free_one_has_others_to_do():
+    lanes = [lane(0), lane(1), lane(2, first_only=True)]
+    first, later = job("first", cushion_s=0.0), job("later", cushion_s=3.0)
+    divided = by_lane([later, first], lanes, now=0.0)
+    assert first in jobs_of(lanes[1], divided)
+    assert later in jobs_of(lanes[0], divided)
+    assert jobs_of(lanes[2], divided) == []
+
+
+def test_first_chunk_has_the_free_lane_that_may_not_do_what_is_left():
+    lanes = [lane(0), lane(1), lane(2, first_only=True)]
+    voice = job("new voice", cushion_s=0.0)
+    voice.needs_voice = True
+    first = job("first", cushion_s=0.0)
+    divided = by_lane([voice, first], lanes, now=0.0)
+    assert jobs_of(lanes[1], divided) == [first]
+    assert voice in jobs_of(lanes[0], divided)
+
+
+def test_free_lane_comes_before_one_whose_turn_should_have_ended():
+    lanes = [lane(0), lane(1)]
+    size = TurnSize.of([BLOCK], BLOCK)
+    lanes[0].pace.launched(size, 0.0, 0.0)
+    lanes[0].pace.ended(0.1)
+    lanes[0].pace.launched(size, 0.2, 0.2)
+    assert soonest([(each, [job("a", 0.0)]) for each in lanes], now=1.0)[1] is lanes[1]
+
+
+def lane(number: int, first_only: bool = False) -> TurnLane:
+    return TurnLane(number, 2, TurnPace(2), first_only=first_only)
+
+
+def job(name: str, cushion_s: float) -> WaveJob:
+    return WaveJob(chunk(name, [1], cushion_s=cushion_s), lambda _: None, cushion_s)
