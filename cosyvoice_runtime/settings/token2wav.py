@@ -155,9 +155,9 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         1,
         ge=1,
         le=8,
-        description="On the same GPU: turns that are computed side by side, of at most 16 utterances each, "
-        "on equal parts of what the speech LM leaves; every one takes 6 to 9 GiB from the pages. Not measured "
-        "in a server: docs/performance.md has what it may gain.",
+        description="On the same GPU: turns that are computed side by side, of at most 16 utterances "
+        "each, on equal parts of what the speech LM leaves; every one takes 6 to 9 GiB from the pages. Not "
+        "measured in a server: docs/performance.md has what it may gain.",
     )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
