@@ -50,6 +50,7 @@ class Trial(NamedTuple):
         most: threads to try.
         at_once: what is done side by side.
         work: opened for each number of threads.
+        require: raises :class:`EngineFileError` if the files are not of the checkpoint.
     """
 
     section: TensorrtLlmSettings | Token2WavSettings
@@ -57,6 +58,7 @@ class Trial(NamedTuple):
     most: int
     at_once: int
     work: Work
+    require: Callable[[], object]
 
 
 def with_measured_threads(given: Settings, machine: Machine) -> Settings:
@@ -75,9 +77,10 @@ def with_measured_threads(given: Settings, machine: Machine) -> Settings:
 def measured(trial: Trial, machine: Machine) -> int | None:
     """Threads that were found before on such a machine, or are found now; None if the files are no use."""
     file, wanted = trial.directory / FILE, _conditions(trial, machine)
-    found = _kept(file, wanted)
+    found = _kept(file, wanted, counts(trial.most))
     if found is None:
         try:
+            trial.require()
             times = {count: _milliseconds(trial, count) for count in counts(trial.most)}
         except EngineFileError as error:  # the server will say so, and stop
             logger.warning("%s.threads: nothing to measure: %s", trial.section.name, error)
@@ -110,11 +113,29 @@ def _trials(settings: Settings, machine: Machine) -> Sequence[Trial]:
     """The speech LM has half the cores at most: token2wav computes beside it."""
     lm, wave, found, cores = settings.tensorrt_llm, settings.token2wav, [], machine.cores
     if lm.engine == "onnx":
-        found.append(Trial(lm, lm.engine_dir, cores // 2, 1, partial(lm_step, lm)))
+        found.append(
+            Trial(lm, lm.engine_dir, cores // 2, 1, partial(lm_step, lm), partial(require_lm_files, lm))
+        )
     if wave.backend == "onnx":
         folder, at_once = wave.backend_dir / ONNX_GRAPHS, len(wave.devices)
-        found.append(Trial(wave, folder, cores, at_once, partial(flow_blocks, wave)))
+        found.append(
+            Trial(wave, folder, cores, at_once, partial(flow_blocks, wave), partial(require_graphs, wave))
+        )
     return [trial for trial in found if trial.most > 1]
+
+
+def require_lm_files(settings: TensorrtLlmSettings) -> None:
+    from cosyvoice_runtime.onnx_cpu.lm_files import require_lm
+
+    require_lm(settings.checkpoint_dir, settings.engine_dir, settings.weight_format)
+
+
+def require_graphs(settings: Token2WavSettings) -> None:
+    from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
+    from cosyvoice_runtime.onnx_cpu.wave_files import require_wave
+
+    formats = EstimatorFormats(settings.weight_format, settings.page_format)
+    require_wave(settings.checkpoint_dir, settings.backend_dir, formats)
 
 
 def lm_step(settings: TensorrtLlmSettings, threads: int) -> Callable[[], object]:
@@ -180,8 +201,8 @@ def cpu_model(cpu_info: str) -> str:
     return found[1] if found else platform.machine()
 
 
-def _kept(file: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the file says, if it is of such a machine."""
+def _kept(file: Path, wanted: Mapping[str, Any], wanted_counts: list[int]) -> dict[str, Any] | None:
+    """What the file says, if it is of such a machine and of these numbers of threads."""
     try:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         times = {int(count): float(ms) for count, ms in found["ms"].items()}
@@ -190,7 +211,10 @@ def _kept(file: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         logger.warning("%s: not readable, measured anew: %s", file, error)
         return None
-    return found if times and wanted == {key: found.get(key) for key in wanted} else None
+    if list(times) != wanted_counts:
+        logger.warning("%s: times with %s threads, not %s: measured anew", file, list(times), wanted_counts)
+        return None
+    return found if wanted == {key: found.get(key) for key in wanted} else None
 
 
 def _keep(file: Path, found: Mapping[str, Any]) -> None:

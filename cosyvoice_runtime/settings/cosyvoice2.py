@@ -62,7 +62,8 @@ class CosyVoice2Settings(ModelSettings):
     add_instruction: Flag = Field(
         False,
         description="Put CosyVoice3's usual instruction before words that come without one, as from clients "
-        "that can't send any; false refuses them.",
+        "that can't send any; false refuses them. Of text that comes in pieces, an instruction of one's "
+        "own must be in the first piece.",
     )
     published_prompt_rate: Flag = Field(
         False,

@@ -266,6 +266,11 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         if backend == "onnx" and device == AUTO:
             schedulers = CPU_SCHEDULERS if self.vocoder_device == SAME else 1
             device = ",".join([CPU] * min(schedulers, machine.cores))
+        if backend != "onnx":
+            for field in ("weight_format", "page_format"):
+                if getattr(self, field) != "float32":
+                    limit = f"float32 with backend {backend}; other formats are backend onnx's"
+                    raise InvalidInput(f"{self.name}.{field}", getattr(self, field), limit)
         return self.replace(backend=backend, device=device)
 
     def _choice(self, machine: Machine) -> RuntimeChoice:

@@ -101,6 +101,7 @@ class Lexicon:
 
 
 def _entry(place: str, line: str, unknown: set[str]) -> tuple[str, str]:
+    line = unicodedata.normalize("NFC", line)  # as text is, before words are looked for
     if found := [
         character for character in line.replace("\t", "") if unicodedata.category(character) == "Cc"
     ]:

@@ -45,7 +45,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
-    return Trial(Token2WavSettings(), tmp_path, 4, 2, lambda _: lambda: None)
+    return Trial(Token2WavSettings(), tmp_path, 4, 2, lambda _: lambda: None, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,10 @@ def test_measurement_is_kept_and_told(
         lambda file: file.write_text('{"ms": {"one": 1}}'),
         lambda file: file.write_text(json.dumps(json.loads(file.read_text()) | {"cpu": "another"})),
         lambda file: file.write_text(json.dumps(json.loads(file.read_text()) | {"cores": 8})),
-        lambda file: file.write_text(json.dumps(json.loads(file.read_text()) | {"ms": {}})),
+        *(
+            lambda file, ms=ms: file.write_text(json.dumps(json.loads(file.read_text()) | {"ms": ms}))
+            for ms in ({}, {"0": 1}, {"1": 5, "4096": 1}, {"1": 5, "2": 4})
+        ),
         lambda file: file.unlink(),
     ],
 )
@@ -100,6 +103,17 @@ def test_what_is_damaged_or_of_another_machine_is_measured_anew(
     spoil(trial.directory / FILE)
     assert measured(trial, FOUR) == 2
     assert opened == [1, 2, 4] * 2
+
+
+def test_files_of_another_checkpoint_are_not_measured(
+    trial: Trial, opened: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise EngineFileError("made from another checkpoint; stage 1 makes it")
+
+    assert measured(trial._replace(require=refuse), FOUR) is None
+    assert opened == []
+    assert "made from another checkpoint" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(

@@ -159,6 +159,18 @@ def flattened(prompts):
     return [[number for _, ids in parts for number in ids] for parts in prompts]
 
 
+def test_every_segment_of_a_long_text_has_the_instruction_that_the_text_begins_with(synthesizer):
+    instruction, sentence = (
+        "Be happy.<|endofprompt|>",
+        "This is a sentence of some length that has many words. ",
+    )
+    request = SpeechRequest(instruction + 12 * sentence, synthesizer.speakers["default"])
+    prompts = lm_prompts(request, synthesizer.front_end, synthesizer.tokenizer)
+    assert len(prompts) > 1
+    texts = [synthesizer.tokenizer.decode(prompt.text) for prompt in prompts]
+    assert all(text.startswith(instruction) and text.count(instruction) == 1 for text in texts)
+
+
 def test_an_instruction_needs_no_marker_of_its_own(synthesizer):
     sampling = SamplingOptions(max_tokens=9)
     assert speak(synthesizer, "Hello.", instruct_text="Please speak slowly.", sampling=sampling)

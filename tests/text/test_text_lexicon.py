@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,10 @@ def test_missing_or_binary_file_is_refused_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidInput, match="binary"):
         Lexicon.read(tmp_path / "binary", SPECIAL_TOKENS)
+
+
+def test_words_of_a_decomposed_file_are_found(tmp_path: Path) -> None:
+    """As some systems and editors write letters with marks: the letter and the mark apart."""
+    file = write(tmp_path, unicodedata.normalize("NFD", "Café\tcaffé\nガス\tgas\n"))
+    lexicon = Lexicon.read(file, SPECIAL_TOKENS)
+    assert lexicon("Our Café has ガス.") == "Our caffé has gas."

@@ -20,7 +20,7 @@ from cosyvoice_runtime.settings import (
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings, gpu_number
 from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
-from cosyvoice_runtime.settings.runtime_choice import TORCH
+from cosyvoice_runtime.settings.runtime_choice import ONNX, TORCH
 
 
 def open_alone(name: str, arguments: dict[str, str]) -> Any:
@@ -42,6 +42,8 @@ def open_guests(repository: Path, wave: Token2WavSettings) -> tuple[dict[str, An
     shared: SharedGpus = NOT_SHARED
     for name in guests_of(repository):
         settings = KINDS[name].section.from_parameters(read_parameters(repository / name))
+        if KINDS[name].on_torch(settings) and wave.backend == ONNX:  # else by its threads
+            limit_torch(settings.threads)
         if isinstance(settings, TensorrtLlmSettings):
             shared = _shared(settings, wave)
             guests[name] = _speech_lm(settings, *shared.values())
