@@ -151,7 +151,6 @@ def torch_threads(settings: Settings) -> None:
         import torch
 
         torch.set_num_threads(settings.token2wav.threads)
-        torch.set_grad_enabled(False)
 
 
 def peak_mib() -> float:

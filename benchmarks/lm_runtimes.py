@@ -183,7 +183,6 @@ def opened_network(
         from cosyvoice_runtime.lm.cached_lm import CachedLM
 
         torch.set_num_threads(threads)
-        torch.set_grad_enabled(False)
         lm = SpeechLM.from_tensors(config.speech_lm, load_tensors(Layout(checkpoint), "llm", config))
         kept = KVCache(lm.config, slots, max_len)
         return Network(lm.config, CachedLM(lm, kept), kept)
