@@ -6,9 +6,11 @@ launch them one by one.
 
 from __future__ import annotations
 
+import gc
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -68,6 +70,7 @@ class CudaGraphCapture:
 
     def __init__(self, device: torch.device, stream: torch.cuda.Stream | None = None) -> None:
         self._device = device
+        gc.collect()  # an engine that was there before may hold graphs, and their memory
         self._pool = torch.cuda.graph_pool_handle()
         # One for all: libraries keep a workspace for every stream they have seen.
         self._stream = torch.cuda.Stream(device) if stream is None else stream
@@ -88,10 +91,25 @@ class CudaGraphCapture:
         with torch.cuda.stream(self._stream):  # libraries set themselves up in a first call
             compute()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+        with (
+            uncollected(),
+            torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
+        ):
             result = compute()
         torch.cuda.current_stream().wait_stream(self._stream)
         return graph, result
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's collector of cycles, which may find an old graph: freeing one ends a capture."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class TwofoldGraph(Generic[T]):

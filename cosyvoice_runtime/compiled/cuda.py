@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from cosyvoice_runtime.cuda_graphs import uncollected
+
 
 class Cuda:
     """Streams and graphs of one device."""
@@ -36,6 +38,6 @@ class Cuda:
     def capture(self, stream: Any, work: Callable[[], None]) -> Any:
         """A graph of what ``work`` enqueues; it is not run."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        with uncollected(), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             work()
         return graph
