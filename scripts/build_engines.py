@@ -40,7 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        settings = Settings.read(options.settings, os.environ).resolved(Machine.here())
+        given, machine = Settings.read(options.settings, os.environ), Machine.here()
+        settings = given.resolved(machine)
+        given.tell_choices(settings, machine)
         require_served(settings)
         if options.explain:
             explain(settings.tensorrt_llm, options.tp_size)

@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,7 +61,6 @@ def main() -> int:
     parser.add_argument("--serve", action="store_true", help="then serve OpenAI's speech API until Ctrl-C")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.root.handlers[0].addFilter(once())
     try:
         repository = make_repository(options.checkpoint)
         ports = ServerSettings(
@@ -84,19 +82,6 @@ def main() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
-
-
-def once() -> Callable[[logging.LogRecord], bool]:
-    """A filter of messages that were there before: settings are resolved again when more of them is known."""
-    seen: set[str] = set()
-
-    def is_new(record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        new = message not in seen
-        seen.add(message)
-        return new
-
-    return is_new
 
 
 def make_repository(checkpoint: Path) -> Path:

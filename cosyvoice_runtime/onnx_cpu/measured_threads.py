@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.errors import CheckpointError, EngineFileError
 from cosyvoice_runtime.onnx_cpu.cpu_features import CPU_INFO
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.model import MANIFEST
@@ -62,7 +62,10 @@ class Trial(NamedTuple):
 
 
 def with_measured_threads(given: Settings, machine: Machine) -> Settings:
-    """``given`` without ``auto``; threads on ONNX Runtime are measured if its files are there."""
+    """``given`` without ``auto``, whose choices are logged.
+
+    Threads on ONNX Runtime are measured if its files are there.
+    """
     resolved = given.resolved(machine)
     changed: dict[str, str] = {}
     for trial in _trials(resolved, machine):
@@ -71,7 +74,9 @@ def with_measured_threads(given: Settings, machine: Machine) -> Settings:
             threads = measured(trial, machine)
             if threads is not None:
                 changed[f"{name}.threads"] = str(threads)
-    return resolved.with_texts(changed)
+    chosen = resolved.with_texts(changed)
+    given.tell_choices(chosen, machine)
+    return chosen
 
 
 def measured(trial: Trial, machine: Machine) -> int | None:
@@ -82,7 +87,7 @@ def measured(trial: Trial, machine: Machine) -> int | None:
         try:
             trial.require()
             times = {count: _milliseconds(trial, count) for count in counts(trial.most)}
-        except EngineFileError as error:  # the server will say so, and stop
+        except (CheckpointError, EngineFileError) as error:  # the server will say so, and stop
             logger.warning("%s.threads: nothing to measure: %s", trial.section.name, error)
             return None
         found = {**wanted, "ms": {str(count): round(ms, 3) for count, ms in times.items()}}

@@ -95,7 +95,7 @@ class Settings(BaseModel):
         return sections[name]
 
     def resolved(self, machine: Machine) -> Settings:
-        """A copy without ``auto`` and without relative paths; each value chosen here is logged.
+        """A copy without ``auto`` and without relative paths.
 
         Raises:
             InvalidInput: two sections disagree.
@@ -105,12 +105,6 @@ class Settings(BaseModel):
         sections["cosyvoice2"] = _begun(sections["cosyvoice2"], sections["token2wav"])
         for name, section in sections.items():
             sections[name] = _housed(section, sections["token2wav"])
-        for name, section in self.sections().items():
-            chosen, why = sections[name].placeholders(), section.why(machine)
-            for key, before in section.placeholders().items():
-                if before == AUTO and chosen[key] != AUTO:
-                    reason = f": {why[key]}" if key in why else ""
-                    logger.info("%s.%s: auto is %s%s", name, key, chosen[key], reason)
         self._require_one_lookahead()
         if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
             logger.warning(
@@ -118,6 +112,20 @@ class Settings(BaseModel):
                 "one for ras (docs/tensorrt_llm.md); tensorrt_llm is for cosyvoice2.sampling nucleus"
             )
         return Settings(**sections)
+
+    def tell_choices(self, resolved: Settings, machine: Machine) -> None:
+        """Log what became of each ``auto``.
+
+        Args:
+            resolved: these settings for the machine.
+        """
+        sections = resolved.sections()
+        for name, section in self.sections().items():
+            chosen, why = sections[name].placeholders(), section.why(machine)
+            for key, before in section.placeholders().items():
+                if before == AUTO and chosen[key] != AUTO:
+                    reason = f": {why[key]}" if key in why else ""
+                    logger.info("%s.%s: auto is %s%s", name, key, chosen[key], reason)
 
     def _require_one_lookahead(self) -> None:
         """cosyvoice2 sends what token2wav waits for."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.errors import CheckpointError, EngineFileError
 from cosyvoice_runtime.onnx_cpu import measured_threads
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
@@ -105,11 +105,12 @@ def test_what_is_damaged_or_of_another_machine_is_measured_anew(
     assert opened == [1, 2, 4] * 2
 
 
-def test_files_of_another_checkpoint_are_not_measured(
-    trial: Trial, opened: list[int], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("kind", [EngineFileError, CheckpointError])
+def test_files_of_another_checkpoint_or_of_none_are_not_measured(
+    kind: type[Exception], trial: Trial, opened: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse() -> None:
-        raise EngineFileError("made from another checkpoint; stage 1 makes it")
+        raise kind("made from another checkpoint; stage 1 makes it")
 
     assert measured(trial._replace(require=refuse), FOUR) is None
     assert opened == []

@@ -208,8 +208,7 @@ def test_ras_with_engine_tensorrt_llm_is_told_when_the_settings_are_read(caplog)
     ],
 )
 def test_engine_is_chosen_for_the_device_and_said(texts, machine, engine, device, caplog):
-    with caplog.at_level("INFO"):
-        lm = Settings.read(texts).resolved(machine).tensorrt_llm
+    lm = chosen(texts, machine, caplog).tensorrt_llm
     assert (lm.engine, lm.device) == (engine, device)
     given = any(text.startswith("engine=") for text in texts)
     assert (f"tensorrt_llm.engine: auto is {engine}: " in caplog.text) != given
@@ -240,10 +239,18 @@ def test_what_runs_on_a_cpu_is_chosen_for_the_family(
 ):
     (tmp_path / config_file).touch()
     places = [f"checkpoint_dir={tmp_path}", f"engine_dir={tmp_path}/lm", f"backend_dir={tmp_path}/networks"]
-    with caplog.at_level("INFO"):
-        settings = Settings.read([*places, *texts]).resolved(machine)
+    settings = chosen([*places, *texts], machine, caplog)
     assert (settings.tensorrt_llm.engine, settings.token2wav.backend) == (engine, backend)
     assert reason in caplog.text
+
+
+def chosen(texts: list[str], machine: Machine, caplog: pytest.LogCaptureFixture) -> Settings:
+    """These settings for a machine, and what is said of them."""
+    given = Settings.read(texts)
+    resolved = given.resolved(machine)
+    with caplog.at_level("INFO"):
+        given.tell_choices(resolved, machine)
+    return resolved
 
 
 def test_files_of_stage_1_are_read_where_they_can_not_be_written(tmp_path):
