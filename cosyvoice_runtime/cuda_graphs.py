@@ -70,7 +70,6 @@ class CudaGraphCapture:
 
     def __init__(self, device: torch.device, stream: torch.cuda.Stream | None = None) -> None:
         self._device = device
-        gc.collect()  # an engine that was there before may hold graphs, and their memory
         self._pool = torch.cuda.graph_pool_handle()
         # One for all: libraries keep a workspace for every stream they have seen.
         self._stream = torch.cuda.Stream(device) if stream is None else stream

@@ -76,8 +76,9 @@ def _shared(settings: TensorrtLlmSettings, wave: Token2WavSettings) -> SharedGpu
 def _turn_lanes(wave: Token2WavSettings) -> int:
     """As many as the settings say, where turns can be computed side by side."""
     captured = wave.backend == TORCH and wave.cuda_graphs and wave.vocoder_devices == wave.devices
-    paged = captured and isinstance(load_config(wave.checkpoint_dir).flow, FlowConfig)
-    return wave.turn_lanes if paged else 1
+    if wave.turn_lanes > 1 and captured and isinstance(load_config(wave.checkpoint_dir).flow, FlowConfig):
+        return wave.turn_lanes
+    return 1
 
 
 def _speech_lm(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> Any:

@@ -109,9 +109,8 @@ def soonest(divided: LaneJobs, now: float) -> tuple[float | None, TurnLane | Non
     waits = [(lane.pace.delay(now), lane) for lane, jobs in divided if jobs]
     known = [(delay_s, lane) for delay_s, lane in waits if delay_s is not None]
     # Of lanes that are free, that of first chunks: its launch is short, and somebody waits for a first sound.
-    order = min(
+    return min(
         known,
         key=lambda each: (max(each[0], 0.0), not each[1].first_only, each[1].pace.busy, each[1].number),
-        default=None,
+        default=(None, None),
     )
-    return (None, None) if order is None else order
