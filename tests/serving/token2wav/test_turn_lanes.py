@@ -47,36 +47,38 @@ def scheduler(one, two, ended) -> Iterator[WaveScheduler]:
     run(scheduler, one, two)
 
 
+@pytest.fixture
+def both(scheduler, one, two, outcomes) -> WaveScheduler:
+    """With a turn under way in each lane, of utterances a and b."""
+    scheduler.submit(chunk("a", [0]), outcomes.of("a"))
+    assert one.launched(1)
+    scheduler.submit(chunk("b", [1]), outcomes.of("b"))
+    assert two.launched(1)
+    return scheduler
+
+
 def run(scheduler: WaveScheduler, *lanes: Gpu) -> None:
     for lane in lanes:
         lane.finish_all()
     scheduler.close()
 
 
-def test_who_comes_while_a_turn_is_under_way_has_the_other_lane(scheduler, one, two, outcomes):
-    scheduler.submit(chunk("a", [0]), outcomes.of("a"))
-    assert one.launched(1)
-    scheduler.submit(chunk("b", [1]), outcomes.of("b"))
-    assert two.launched(1)
+def test_who_comes_while_a_turn_is_under_way_has_the_other_lane(both, one, two, outcomes):
     two.turns[0].set()
     assert outcomes.wait(1)
     assert outcomes.delivered == [("b", [1])]
 
 
-def test_utterance_goes_on_in_whichever_lane_is_free_once_its_turn_has_ended(scheduler, one, two, outcomes):
-    scheduler.submit(chunk("a", [0]), outcomes.of("a"))
-    assert one.launched(1)
-    scheduler.submit(chunk("b", [1]), outcomes.of("b"))
-    assert two.launched(1)
+def test_utterance_goes_on_in_whichever_lane_is_free_once_its_turn_has_ended(both, one, two, outcomes):
     two.turns[0].set()
     assert outcomes.wait(1)
-    scheduler.submit(chunk("b", [2], 1, last=True), outcomes.of("b again"))
+    both.submit(chunk("b", [2], 1, last=True), outcomes.of("b again"))
     assert two.launched(2)
     one.turns[0].set()
     assert outcomes.wait(2)
-    scheduler.submit(chunk("a", [3], 1, last=True), outcomes.of("a again"))
+    both.submit(chunk("a", [3], 1, last=True), outcomes.of("a again"))
     assert one.launched(2)
-    run(scheduler, one, two)
+    run(both, one, two)
     assert one.batches == [[[0]], [[3]]]
     assert two.batches == [[[1]], [[2]]]
 
@@ -106,17 +108,11 @@ def test_new_voices_are_computed_in_the_first_lane_alone(scheduler, one, two, ou
     assert ("new", [3]) in outcomes.delivered
 
 
-def test_gpu_lost_in_the_other_lane_answers_everybody_and_ends_the_process(
-    scheduler, one, two, outcomes, ended
-):
+def test_gpu_lost_in_the_other_lane_answers_everybody_and_ends_the_process(both, one, two, outcomes, ended):
     two.lost.add(0)
-    scheduler.submit(chunk("a", [0]), outcomes.of("a"))
-    assert one.launched(1)
-    scheduler.submit(chunk("b", [1]), outcomes.of("b"))
-    assert two.launched(1)
     two.turns[0].set()
     assert outcomes.wait(2)
-    run(scheduler, one, two)
+    run(both, one, two)
     assert {name for name, _ in outcomes.delivered} == {"a", "b"}
     assert len(ended) == 1
 
