@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Where the time to the first audio goes: one request after another through a server of its own, each traced.
+"""Where the time to the first audio goes: each request through a server of its own is traced.
 
     python benchmarks/first_audio.py checkpoint_dir=checkpoints/CosyVoice2-0.5B
     python benchmarks/first_audio.py --requests 30 checkpoint_dir=checkpoints/tiny cosyvoice2.cut_prompts=true
+    python benchmarks/first_audio.py --clients 16 --requests 160 checkpoint_dir=checkpoints/CosyVoice2-0.5B
 
 KEY=VALUE are settings, as for run.sh; the rest comes from variables. The processes write down when something
-happens to the only utterance there is (`cosyvoice_runtime/metrics/moments.py`), all by one clock.
+happens to an utterance (`cosyvoice_runtime/metrics/moments.py`), all by one clock.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 
 from cosyvoice_client import SpeechClient, SpeechRequest
 from cosyvoice_runtime.metrics import moments
@@ -28,22 +31,27 @@ from measuring.report import table
 from measuring.sentences import SENTENCES
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "model_repo"
+ASKED, HEARD = "asked", "heard"
+TAKEN, SENT = "cosyvoice2 has the request", "cosyvoice2 has sent audio"
 STEPS = (
-    ("asked", "cosyvoice2 has the request", "client, gateway and Triton to cosyvoice2"),
-    ("cosyvoice2 has the request", "text and voice are ready", "text and voice"),
+    (ASKED, TAKEN, "client, gateway and Triton to cosyvoice2"),
+    (TAKEN, "text and voice are ready", "text and voice"),
     ("text and voice are ready", "the speech LM has the request", "to the speech LM"),
     ("the speech LM has the request", "a token is drawn", "prompt and first token"),
     ("a token is drawn", "the speech LM sends tokens", "the other tokens of the chunk"),
     ("the speech LM sends tokens", "cosyvoice2 has tokens", "tokens to cosyvoice2"),
     ("cosyvoice2 has tokens", "token2wav has the chunk", "chunk to token2wav"),
-    ("token2wav has the chunk", "a turn begins", "until its turn begins"),
-    ("a turn begins", "a turn ends", "flow and vocoder"),
-    ("a turn ends", "cosyvoice2 has audio", "audio to cosyvoice2"),
+    ("token2wav has the chunk", "its turn begins", "until its turn begins"),
+    ("its turn begins", "its turn is launched", "flow and vocoder, launched"),
+    ("its turn is launched", "its turn ends", "flow and vocoder, the rest"),
+    ("its turn ends", "cosyvoice2 has audio", "audio to cosyvoice2"),
     ("cosyvoice2 has audio", "the first chunk may leave", "held back until the second follows in time"),
-    ("the first chunk may leave", "cosyvoice2 has sent audio", "response into Triton"),
-    ("cosyvoice2 has sent audio", "heard", "Triton, gateway and client"),
-    ("asked", "heard", "all of it"),
+    ("the first chunk may leave", SENT, "response into Triton"),
+    (SENT, HEARD, "Triton, gateway and client"),
+    (TAKEN, SENT, "all of it within cosyvoice2"),
+    (ASKED, HEARD, "all of it"),
 )
+"""What begins and ends them. What client and server do is told apart while there is one client."""
 
 
 def main() -> None:
@@ -52,16 +60,19 @@ def main() -> None:
     )
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--requests", type=int, default=20)
+    parser.add_argument("--clients", type=int, default=1, help="at once, each with one request after another")
     parser.add_argument("--voice", help="one that the server knows; its default without")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ[moments.DIRECTORY_VARIABLE] = folder
         with serve(Path(folder), options.settings) as server:
-            client = SpeechClient(server.grpc_url)
-            traces = [
-                trace(client, Path(folder), options.voice, number) for number in range(options.requests)
-            ]
-    print_table(traces[len(traces) // 4 :])  # the first ones fill caches
+            asked = ask_all(server.grpc_url, options)
+        traces = read_traces(Path(folder), asked)
+    if options.clients == 1:
+        traces = [
+            {**trace, ASKED: at, HEARD: heard} for trace, (at, heard) in zip(traces, asked, strict=True)
+        ]
+    print_table(traces[len(traces) // 4 :], options.clients)  # the first ones fill caches
 
 
 def serve(folder: Path, assignments: Sequence[str]) -> Server:
@@ -72,31 +83,60 @@ def serve(folder: Path, assignments: Sequence[str]) -> Server:
     return Server(repository, ServerSettings(log_file=folder / "server.log", probe_interval_s=0.0, **ports))
 
 
-def trace(client: SpeechClient, folder: Path, voice: str | None, number: int) -> dict[str, float]:
-    """Seconds of each step of one request, its first audio heard."""
+def ask_all(url: str, options: argparse.Namespace) -> list[tuple[float, float]]:
+    """When each request was asked for, and when its first audio was heard; monotonic seconds."""
+    clients = Queue[SpeechClient]()
+    for _ in range(options.clients):
+        clients.put(SpeechClient(url))
+
+    def ask(number: int) -> tuple[float, float]:
+        client = clients.get()
+        try:
+            return ask_one(client, number, options.voice)
+        finally:
+            clients.put(client)
+
+    with ThreadPoolExecutor(options.clients) as pool:
+        return list(pool.map(ask, range(options.requests)))
+
+
+def ask_one(client: SpeechClient, number: int, voice: str | None) -> tuple[float, float]:
     texts = list(SENTENCES.values())
-    request = SpeechRequest(texts[number % len(texts)], seed=number, voice=voice)
-    asked = time.clock_gettime(time.CLOCK_MONOTONIC)
-    chunks = client.speak(request)
+    asked = now()
+    chunks = client.speak(SpeechRequest(texts[number % len(texts)], seed=number, voice=voice))
     next(chunks)
-    at = {"asked": asked, "heard": time.clock_gettime(time.CLOCK_MONOTONIC)}
+    heard = now()
     for _ in chunks:
         pass
-    for moment, name in moments.read(folder):
-        if moment >= asked:
-            at.setdefault(name, moment)
-    return {meaning: at[end] - at[start] for start, end, meaning in STEPS}
+    return asked, heard
 
 
-def print_table(traces: Sequence[dict[str, float]]) -> None:
+def now() -> float:
+    """By the clock of `moments`."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def read_traces(folder: Path, asked: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
+    """When what first happened to each request, by name, in the order in which they came."""
+    traces: dict[str, dict[str, float]] = {}
+    for moment in moments.read(folder):
+        traces.setdefault(moment.utterance, {}).setdefault(moment.name, moment.at)
+    begin = asked[0][0]  # the server's own trials came before
+    return [trace for trace in traces.values() if SENT in trace and trace.get(TAKEN, 0.0) >= begin]
+
+
+def print_table(traces: Sequence[Mapping[str, float]], clients: int) -> None:
     rows = []
-    for _, _, meaning in STEPS:
-        times = sorted(1e3 * each[meaning] for each in traces)
-        rows.append([meaning, f"{statistics.median(times):.1f}", f"{times[int(0.95 * len(times))]:.1f}"])
+    for start, end, meaning in STEPS:
+        times = sorted(
+            1e3 * (trace[end] - trace[start]) for trace in traces if start in trace and end in trace
+        )
+        if times:
+            rows.append([meaning, f"{statistics.median(times):.1f}", f"{times[int(0.95 * len(times))]:.1f}"])
     print(table(["step", "p50 ms", "p95 ms"], rows))
     machine = provenance()["machine"]
     hardware = ", ".join([machine["cpu"], f"{machine['cores']} cores", *machine["gpus"]])
-    print(f"\n{len(traces)} requests, one after another; {hardware}")
+    print(f"\n{len(traces)} requests, {clients} at once; {hardware}")
 
 
 if __name__ == "__main__":

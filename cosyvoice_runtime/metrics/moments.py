@@ -2,30 +2,71 @@
 
 Off unless the variable ``UTTERANCE_MOMENTS_DIR`` names a folder when the process starts. Each process then
 writes a line for every moment into a file of its own: monotonic seconds, which all processes of a machine
-share, and a name. Lines carry no utterance: they can be told apart while one is spoken at a time.
+share, whose moment it is, and a name.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from contextvars import ContextVar
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 DIRECTORY_VARIABLE = "UTTERANCE_MOMENTS_DIR"
 _FOLDER = os.environ.get(DIRECTORY_VARIABLE)
+_ALSO = "also"
+_NOBODY = "-"
+_numbers = count()
+_request: ContextVar[str] = ContextVar("request", default=_NOBODY)
 
 
-def note(moment: str) -> None:
-    """Write a moment down, if anybody wants it."""
+class Moment(NamedTuple):
+    """
+    Attributes:
+        at: monotonic seconds.
+        utterance: the request that it belongs to; "-" where nobody said.
+    """
+
+    at: float
+    utterance: str
+    name: str
+
+
+def begin() -> None:
+    """What this task notes from now on belongs to a request of its own."""
     if _FOLDER:
-        now = time.clock_gettime(time.CLOCK_MONOTONIC)
-        # Opened each time: a process of a model may be killed, and few utterances are measured.
-        with open(Path(_FOLDER) / f"{os.getpid()}.txt", "a", encoding="utf-8") as file:
-            file.write(f"{now:.6f} {moment}\n")
+        _request.set(f"{os.getpid()}.{next(_numbers)}")
 
 
-def read(folder: Path) -> list[tuple[float, str]]:
-    """All moments that processes have written down, in order."""
+def also(name: str) -> None:
+    """The task's request goes by this name elsewhere."""
+    if _FOLDER:
+        _write(_request.get(), f"{_ALSO} {name}")
+
+
+def note(moment: str, *utterances: str) -> None:
+    """Write a moment down, if anybody wants it: of these utterances, or of the task's request."""
+    if _FOLDER:
+        for utterance in utterances or [_request.get()]:
+            _write(utterance or _NOBODY, moment)
+
+
+def _write(utterance: str, what: str) -> None:
+    now = time.clock_gettime(time.CLOCK_MONOTONIC)
+    # Opened each time: a process of a model may be killed, and few utterances are measured.
+    with open(Path(_FOLDER or "") / f"{os.getpid()}.txt", "a", encoding="utf-8") as file:
+        file.write(f"{now:.6f} {utterance} {what}\n")
+
+
+def read(folder: Path) -> list[Moment]:
+    """All moments that processes have written down, in order, each under its request's first name."""
     lines = [line for path in folder.glob("*.txt") for line in path.read_text(encoding="utf-8").splitlines()]
-    moments = (line.split(" ", 1) for line in lines)
-    return sorted((float(at), name) for at, name in moments)
+    noted = sorted(
+        Moment(float(at), utterance, name) for at, utterance, name in (line.split(" ", 2) for line in lines)
+    )
+    first_names = {name.removeprefix(f"{_ALSO} "): who for _, who, name in noted if name.startswith(_ALSO)}
+    return [
+        Moment(at, first_names.get(who, who), name) for at, who, name in noted if not name.startswith(_ALSO)
+    ]

@@ -325,6 +325,7 @@ class SegmentSpeech:
         self._cushion_s = cushion_s
         self._prompt_tokens = len(settings.voice.speech_tokens)
         self._id = uuid.uuid4().hex
+        moments.also(self._id)
         self._passed_on = 0
         self._chunk_end = 0
         self._early_tokens = hop.early_tokens(self._prompt_tokens)

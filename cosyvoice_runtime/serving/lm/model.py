@@ -87,9 +87,9 @@ class SpeechLmModel:
             self.scheduler.push_text(request_id, read_text(ids, self.vocabulary), end_text)
             reply.finish()
             return
-        moments.note("the speech LM has the request")
+        moments.note("the speech LM has the request", request_id)
         request = self._read(inputs, request_id)
-        reply.echo = request.echo
+        reply.echo, reply.utterance = request.echo, request_id
         self.scheduler.submit(request, reply)
 
     def _read(self, inputs: Inputs, request_id: str) -> Request:
@@ -106,6 +106,7 @@ class TokenReply:
 
     def __init__(self, request: Any, speech_offset: int, count: RequestCount) -> None:
         self.echo: tuple[int, ...] = ()
+        self.utterance = ""
         self._reply = Reply(request, NAME)
         self._speech_offset = speech_offset
         self._count = count
@@ -115,7 +116,7 @@ class TokenReply:
         return self._reply.cancelled
 
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
-        moments.note("the speech LM sends tokens")
+        moments.note("the speech LM sends tokens", self.utterance)
         ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
         reason = "" if finish_reason is None else finish_reason.value
         self._reply.send(

@@ -328,7 +328,7 @@ class Scheduler:
             self._finish(job, progress.finish_reason, progress.error, progress.tokens)
         elif job.put(progress.tokens, self._clock()):
             if job.awaits_first:
-                moments.note("a token is drawn")
+                moments.note("a token is drawn", job.request.id)
             self._delivery.tell(job)
 
     def _finish(

@@ -213,6 +213,7 @@ class SpeechService:
     async def _speak_once(
         self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, stay: Stay
     ) -> None:
+        moments.begin()
         moments.note("cosyvoice2 has the request")
         request, prompts = await self._read(inputs)
         moments.note("text and voice are ready")

@@ -117,7 +117,7 @@ class WaveScheduler:
             OverloadedError: too many wait.
             CosyVoiceError: the GPU is lost, or the scheduler has ended.
         """
-        moments.note("token2wav has the chunk")
+        moments.note("token2wav has the chunk", chunk.utterance_id)
         chunk.check()
         if chunk.cancel:
             self._withdraw(chunk.utterance_id)
@@ -254,11 +254,12 @@ class WaveScheduler:
         return plan_turn_of_gpu(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
 
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
-        moments.note("a turn begins")
+        moments.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
         begun_s = self._clock()
         with lane.at_launch():
             outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares], lane.number)
         turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
+        moments.note("its turn is launched", *turn.names())
         with self._wake:
             lane.begin(turn, self._unit_tokens, begun_s, self._clock())
 
@@ -273,7 +274,7 @@ class WaveScheduler:
         """Wait for a turn and answer those whose chunks it ends."""
         try:
             outcomes = turn.outcomes()
-            moments.note("a turn ends")
+            moments.note("its turn ends", *turn.names())
             for outcome in outcomes:
                 if isinstance(outcome, Exception) and is_fatal(outcome):
                     raise outcome
