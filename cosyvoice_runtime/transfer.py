@@ -2,25 +2,91 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+STAGED_BYTES = 2**16
+"""Of values that are staged in memory which is there already; larger ones get their own."""
+STAGES = 32
+"""Transfers under way from a thread's memory before it waits for the oldest of them."""
+LANDED_BYTES = 2**12
+"""Of values that arrive in memory which is there already; larger ones get their own."""
+
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host on the device, in order with the device's work.
-
-    From pinned memory: a copy from elsewhere waits until the GPU has done all that it was given.
-    """
+    """A tensor of the host on the device, in order with the device's work."""
     if device.type != "cuda":
         return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
+    target = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+    move(tensor, target)
+    return target
+
+
+def move(tensor: Tensor, target: Tensor) -> None:
+    """Overwrite a tensor of a device with one of the host, in order with the device's work.
+
+    From pinned memory: a copy from elsewhere waits until the GPU has done all that it was given.
+
+    Args:
+        target: contiguous.
+    """
+    if target.device.type != "cuda":
+        target.copy_(tensor)
+    elif tensor.nbytes > STAGED_BYTES:
+        target.copy_(tensor.pin_memory(), non_blocking=True)
+    else:
+        _threads.stage(target.device).send(tensor, target)
 
 
 def integers(values: Sequence[int], device: torch.device) -> Tensor:
     """[n] int64 on the device."""
     return moved(torch.tensor(values, dtype=torch.int64), device)
+
+
+class _Stage:
+    """Pinned memory that small values leave from, again and again; of one thread and one device.
+
+    To allocate it for each transfer takes up to a millisecond, and makes other threads' allocations wait.
+    """
+
+    def __init__(self) -> None:
+        self._memory = torch.empty(STAGES, STAGED_BYTES, dtype=torch.uint8, pin_memory=True)
+        self._left = [torch.cuda.Event() for _ in range(STAGES)]
+        self._next = 0
+
+    def send(self, tensor: Tensor, target: Tensor) -> None:
+        place = self._next
+        self._next = (place + 1) % STAGES
+        _wait(self._left[place])
+        host = self._memory[place, : tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+        host.copy_(tensor)
+        target.copy_(host, non_blocking=True)
+        self._left[place].record(torch.cuda.current_stream(target.device))
+
+
+class _Threads(threading.local):
+    """Each thread's own."""
+
+    def __init__(self) -> None:
+        self._stages: dict[torch.device, _Stage] = {}
+
+    def stage(self, device: torch.device) -> _Stage:
+        if device not in self._stages:
+            self._stages[device] = _Stage()
+        return self._stages[device]
+
+
+_threads = _Threads()
+
+
+def _wait(event: torch.cuda.Event) -> None:
+    """Waiting lets other threads have Python, which takes long to get back; asking does not."""
+    if not event.query():
+        event.synchronize()
 
 
 class Upload:
@@ -33,22 +99,25 @@ class Upload:
     def __init__(self, target: Tensor) -> None:
         self._target = target
         self._on_gpu = target.device.type == "cuda"
-        self._host = (
-            torch.zeros(target.shape, dtype=target.dtype, pin_memory=True) if self._on_gpu else target
-        )
-        self._sent: torch.cuda.Event | None = None
+        if self._on_gpu:
+            # One is written while what the other sent waits behind the device's work.
+            self._hosts = deque(torch.zeros_like(target, device="cpu").pin_memory() for _ in range(2))
+            self._sent = deque(torch.cuda.Event() for _ in range(2))
 
     def host(self) -> Tensor:
-        """Where to write; waits until what was sent last has left."""
-        if self._sent is not None:
-            self._sent.synchronize()
-        return self._host
+        """Where to write; waits until what was sent from there has left."""
+        if not self._on_gpu:
+            return self._target
+        _wait(self._sent[0])
+        return self._hosts[0]
 
     def send(self, rows: int) -> None:
         """Let the first rows go, in order with the device's work."""
         if self._on_gpu:
-            self._target[:rows].copy_(self._host[:rows], non_blocking=True)
-            self._sent = torch.cuda.current_stream(self._target.device).record_event()
+            self._target[:rows].copy_(self._hosts[0][:rows], non_blocking=True)
+            self._sent[0].record(torch.cuda.current_stream(self._target.device))
+            self._hosts.rotate()
+            self._sent.rotate()
 
 
 class Fetch:
@@ -59,16 +128,53 @@ class Fetch:
     """
 
     def __init__(self, values: Tensor) -> None:
-        self._arrived: torch.cuda.Event | None = None
+        self._landing: _Landing | None = None
         if values.device.type != "cuda":
             self._copy = values.clone()
             return
-        self._copy = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-        self._copy.copy_(values, non_blocking=True)
-        self._arrived = torch.cuda.current_stream(values.device).record_event()
+        self._landing = _landing(values.nbytes)
+        self._copy = self._landing.receive(values)
 
     def wait(self) -> Tensor:
         """The values, once they are here."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
+        if self._landing is not None:
+            self._copy = self._landing.taken(self._copy)
+            self._landing = None
         return self._copy
+
+
+class _Landing:
+    """Pinned memory that values arrive in."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+        self._arrived = torch.cuda.Event()
+
+    def receive(self, values: Tensor) -> Tensor:
+        """Where they will be."""
+        here = self._memory[: values.nbytes].view(values.dtype).view(values.shape)
+        here.copy_(values, non_blocking=True)
+        self._arrived.record(torch.cuda.current_stream(values.device))
+        return here
+
+    def taken(self, values: Tensor) -> Tensor:
+        """What has arrived; small memory is free for others then."""
+        _wait(self._arrived)
+        if len(self._memory) != LANDED_BYTES:
+            return values
+        values = values.clone()
+        _landings.append(self)
+        return values
+
+
+_landings: deque[_Landing] = deque()
+"""Free ones, of :data:`LANDED_BYTES` each."""
+
+
+def _landing(nbytes: int) -> _Landing:
+    if nbytes > LANDED_BYTES:
+        return _Landing(nbytes)
+    try:
+        return _landings.pop()
+    except IndexError:
+        return _Landing(LANDED_BYTES)

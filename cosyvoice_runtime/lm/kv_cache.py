@@ -16,7 +16,7 @@ from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.cache_slots import CacheSlots
-from cosyvoice_runtime.transfer import integers, moved
+from cosyvoice_runtime.transfer import integers, move
 from cosyvoice_runtime.untouched_zeros import untouched_zeros
 
 
@@ -202,7 +202,7 @@ class PagedKVCache(KVCache):
             self.pages.changed = False
             table = self.pages.table
             both = torch.from_numpy(np.stack([table, np.maximum(table, WASTE_PAGE)]))
-            self._both.copy_(moved(both, self._both.device))
+            move(both, self._both)
 
     def wipe(self, slot: int) -> None:
         """Nothing: `prepare` zeroes pages that came back, whatever the reason."""

@@ -28,7 +28,7 @@ from cosyvoice_runtime.lm.slot_draws import (
     slot_values,
     turn_after_feed,
 )
-from cosyvoice_runtime.transfer import moved
+from cosyvoice_runtime.transfer import move
 
 PROMPT_SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 """Positions that whole prompts are padded to."""
@@ -172,8 +172,7 @@ class GraphedPrefills:
         self._cache.prepare()
         self._tables.set_history(sequences)
         self._cache.lengths[[sequence.slot for sequence in sequences]] = [prefill.end for prefill in group]
-        fed = self._table(shape)
-        fed.copy_(moved(torch.from_numpy(self._rows(group, shape)), fed.device))
+        move(torch.from_numpy(self._rows(group, shape)), self._table(shape))
         graph = self._graphs[shape]
         graph.replay()
         return graph.result

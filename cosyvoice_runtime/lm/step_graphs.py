@@ -12,7 +12,7 @@ from torch import Tensor
 from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph, bucket_for
 from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables
-from cosyvoice_runtime.transfer import moved
+from cosyvoice_runtime.transfer import move
 
 FIRST_SPAN = 256
 BATCH_STEP = 16
@@ -49,7 +49,9 @@ class GraphedSteps:
         self._sizes = batch_sizes(cache.slots)
         self._spans = span_sizes(cache.max_len)
         self._slots = torch.arange(cache.slots, device=cache.data.device)
-        self._fed = torch.zeros(2, cache.slots, dtype=torch.int64, device=cache.data.device)
+        self._fed = {
+            size: torch.zeros(2, size, dtype=torch.int64, device=cache.data.device) for size in self._sizes
+        }
         # Largest first: the smaller ones then find their memory in the pool.
         self._graphs = {shape: self._captured(*shape) for shape in self._shapes()}
 
@@ -74,7 +76,7 @@ class GraphedSteps:
         """
         self._cache.prepare()
         size = len(positions)
-        self._fed[:, :size] = moved(torch.from_numpy(np.stack([positions, turns])), self._fed.device)
+        move(torch.from_numpy(np.stack([positions, turns])), self._fed[size])
         graph = self._graphs[size, span]
         graph.replay()
         return graph.result
@@ -85,7 +87,7 @@ class GraphedSteps:
     def _captured(self, size: int, span: int) -> ReplayedGraph[Tensor]:
         view, slots = self._cache.view(0, size), self._slots[:size]
         tokens = self._tables.tokens[:size]
-        positions, turns = self._fed[:, :size]
+        positions, turns = self._fed[size]
 
         def step() -> Tensor:
             return self._draw(self._step(tokens, positions, view, span), slots, turns, self._tables)
