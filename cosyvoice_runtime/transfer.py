@@ -101,7 +101,8 @@ class Upload:
         self._on_gpu = target.device.type == "cuda"
         if self._on_gpu:
             # One is written while what the other sent waits behind the device's work.
-            self._hosts = deque(torch.zeros_like(target, device="cpu").pin_memory() for _ in range(2))
+            hosts = (torch.zeros(target.shape, dtype=target.dtype, pin_memory=True) for _ in range(2))
+            self._hosts = deque(hosts)
             self._sent = deque(torch.cuda.Event() for _ in range(2))
 
     def host(self) -> Tensor:

@@ -161,8 +161,7 @@ class GraphedCall:
         capture: GraphCapture,
         fused: FusedSteps | None = None,
     ) -> None:
-        self.shape = shape
-        self._inputs = PagedInputs.of(flow, shape, old_tails)
+        self._flow, self._inputs = flow, PagedInputs.of(flow, shape, old_tails)
         if fused is None:
             self._call = PagedCall(flow, pool, self._inputs, new_tails)
             start = capture(self._call.start)
@@ -172,13 +171,16 @@ class GraphedCall:
             self._call = PagedCall(flow, pool, self._inputs, new_tails, fused.mel)
             self._replays = [capture(lambda: self._start(fused)).replay, fused.replay]
 
-    def run(self, inputs: PagedInputs) -> Continued:
-        """As :meth:`PagedCall.run` for inputs of this shape."""
-        self._inputs.copy_(inputs)
+    def run(
+        self, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]], tails: Sequence[FlowTails]
+    ) -> Continued:
+        """As :meth:`PagedCall.run` for rows that fit, each with its pages as `PagedInputs.of` wants them."""
+        self._inputs.take(self._flow, spans, pages)
+        self._inputs.take_tails(tails)
         for replay in self._replays:
             replay()
-        tails = FlowTails(*(part.clone() for part in self._call.new_tails.parts))
-        return Continued(self._call.mel.clone(), tails)
+        new_tails = FlowTails(*(part.clone() for part in self._call.new_tails.parts))
+        return Continued(self._call.mel.clone(), new_tails)
 
     def _start(self, fused: FusedSteps) -> None:
         started = self._call.start(masked=False)

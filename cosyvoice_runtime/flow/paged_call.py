@@ -16,7 +16,7 @@ from cosyvoice_runtime.flow.flow import Flow, FlowAttention
 from cosyvoice_runtime.flow.pages import FlowTails, PagedPast, PageGeometry, PagePool
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.free_pages import WASTE_PAGE, ZERO_PAGE
-from cosyvoice_runtime.transfer import moved
+from cosyvoice_runtime.transfer import move
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
 
@@ -114,33 +114,42 @@ class PagedInputs:
             spans: of the first rows; the others are without an utterance.
             pages: of each utterance, those of its earlier blocks and those reserved for this span.
         """
-        config, block = flow.config, flow.config.encoder.chunk_tokens
-        given = shape.tokens + config.lookahead_tokens
-        speaker = torch.zeros(shape.rows, config.speaker_dim)
-        if spans:
-            speaker[: len(spans)] = torch.from_numpy(np.stack([span.prompt.speaker for span in spans]))
-        return cls(
+        config, pages_of_row = flow.config, shape.pages(flow.config.encoder.chunk_tokens)
+        frames, columns = config.frames_per_token * shape.tokens, 4 + pages_of_row + _given(flow, shape)
+        inputs = cls(
             shape=shape,
-            num_pages=shape.pages(block),
-            packed=moved(_packed_rows(shape, given, block, spans, pages), flow.device),
-            speaker=moved(speaker, flow.device),
-            prompt=_prompt_frames(flow, shape, spans),
+            num_pages=pages_of_row,
+            packed=torch.zeros(shape.rows, columns, dtype=torch.int64, device=flow.device),
+            speaker=torch.zeros(shape.rows, config.speaker_dim, device=flow.device),
+            prompt=torch.zeros(shape.rows, frames, config.mel_bins, device=flow.device),
             tails=tails,
         )
+        inputs.take(flow, spans, pages)
+        return inputs
+
+    def take(self, flow: Flow, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]]) -> None:
+        """Overwrite all but the tails with what the first rows bring, as :meth:`of`."""
+        block = flow.config.encoder.chunk_tokens
+        move(_packed_rows(self.shape, _given(flow, self.shape), block, spans, pages), self.packed)
+        speaker = np.zeros(self.speaker.shape, np.float32)
+        if spans:
+            speaker[: len(spans)] = [span.prompt.speaker for span in spans]
+        move(torch.from_numpy(speaker), self.speaker)
+        if all(span.start >= len(span.prompt.tokens) for span in spans):
+            self.prompt.zero_()
+        else:
+            move(_prompt_frames(flow, self.prompt.shape, spans), self.prompt)
+
+    def take_tails(self, tails: Sequence[FlowTails]) -> None:
+        """Overwrite those of the first rows; the others, which nobody hears, get the first one's."""
+        rows = [*tails, *[tails[0]] * (self.shape.rows - len(tails))]
+        for mine, parts in zip(self.tails.parts, zip(*(row.parts for row in rows), strict=True), strict=True):
+            torch.stack(parts, dim=1, out=mine)
 
     @cached_property
     def rows(self) -> RowIndices:
         """Views of the packed tensor: they follow when it is overwritten."""
         return RowIndices.unpack(self.packed, self.num_pages)
-
-    def copy_(self, other: PagedInputs) -> None:
-        """Take over another call's values; its shape must be the same."""
-        for old, new in zip(self._tensors, other._tensors, strict=True):
-            old.copy_(new)
-
-    @property
-    def _tensors(self) -> tuple[Tensor, ...]:
-        return self.packed, self.speaker, self.prompt, *self.tails.parts
 
 
 def _packed_rows(
@@ -161,17 +170,18 @@ def _packed_rows(
     return torch.from_numpy(packed)
 
 
-def _prompt_frames(flow: Flow, shape: BatchShape, spans: Sequence[TokenSpan]) -> Tensor:
-    """float32 ``[B, frames, mel]`` on the flow's device; only the first calls of a voice have any."""
-    config = flow.config
-    size = shape.rows, config.frames_per_token * shape.tokens, config.mel_bins
-    if all(span.start >= len(span.prompt.tokens) for span in spans):
-        return torch.zeros(size, device=flow.device)
-    prompt = torch.zeros(size)
+def _given(flow: Flow, shape: BatchShape) -> int:
+    """Most tokens of a row."""
+    return shape.tokens + flow.config.lookahead_tokens
+
+
+def _prompt_frames(flow: Flow, size: Sequence[int], spans: Sequence[TokenSpan]) -> Tensor:
+    """float32 ``[B, frames, mel]`` on the host; only the first calls of a voice have any."""
+    prompt = np.zeros(size, np.float32)
     for row, span in enumerate(spans):
         frames = flow.prompt_frames(span, size[1])
-        prompt[row, : len(frames)] = torch.from_numpy(frames)
-    return moved(prompt, flow.device)
+        prompt[row, : len(frames)] = frames
+    return torch.from_numpy(prompt)
 
 
 def batch_tails(pool: PagePool, rows: int, tails: Sequence[FlowTails] = ()) -> FlowTails:

@@ -132,18 +132,15 @@ class FlowStream(PagedFlow):
         return list(mel[: len(work)])
 
     def _run(self, work: Sequence[FlowWork]) -> Continued:
-        spans = [item.span for item in work]
+        spans, tails = [item.span for item in work], [item.state.tails for item in work]
+        pages = [item.state.pages or [] for item in work]
         shape = BatchShape.of(spans, self.flow.config.encoder.chunk_tokens)
         call = None if self._graphs is None else self._graphs.fitting(shape)
         if call is None:
             self._count_eager(f"utterances look back on {shape.before} blocks")
-            return PagedCall(self.flow, self.pool, self._inputs(shape, work)).run()
-        return call.run(self._inputs(call.shape, work))
-
-    def _inputs(self, shape: BatchShape, work: Sequence[FlowWork]) -> PagedInputs:
-        tails = batch_tails(self.pool, shape.rows, [item.state.tails for item in work])
-        pages = [item.state.pages or [] for item in work]
-        return PagedInputs.of(self.flow, shape, tails, [item.span for item in work], pages)
+            inputs = PagedInputs.of(self.flow, shape, batch_tails(self.pool, shape.rows, tails), spans, pages)
+            return PagedCall(self.flow, self.pool, inputs).run()
+        return call.run(spans, pages, tails)
 
     def _count_eager(self, reason: str) -> None:
         if self._graphs is not None:

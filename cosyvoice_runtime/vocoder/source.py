@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import pi
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -26,19 +28,26 @@ class SourceNoise:
     def __init__(self, seed: int, hop: int) -> None:
         self.hop = hop
         self._generator = torch.Generator().manual_seed(seed)
-        self._ahead = torch.empty(0, hop)
+        # An array, which is cut and copied at less cost than a tensor.
+        self._held = np.zeros(0, np.float32)
+        self._first = self._next = 0
+        self._marked: int | None = None
 
     def peek(self, frames: int) -> Tensor:
         """The next frames, [hop * frames] float32 standard normal, without using them up."""
-        missing = frames - len(self._ahead)
+        missing = self._next + frames - self._first - len(self._held) // self.hop
         if missing > 0:
-            self._ahead = torch.cat([self._ahead, self._fresh(missing)])
-        return self._ahead[:frames].flatten()
+            self._let_go(self._next if self._marked is None else min(self._marked, self._next))
+            self._held = np.concatenate([self._held, self._fresh(missing)])
+        start = self.hop * (self._next - self._first)
+        return torch.from_numpy(self._held[start : start + self.hop * frames])
 
     def skip(self, frames: int) -> None:
         """Use up frames."""
         self.peek(frames)
-        self._ahead = self._ahead[frames:]
+        self._next += frames
+        if self._marked is None:
+            self._let_go(self._next)
 
     def draw(self, frames: int) -> Tensor:
         """The next frames, [hop * frames] float32, used up."""
@@ -46,23 +55,29 @@ class SourceNoise:
         self.skip(frames)
         return noise
 
-    def _fresh(self, frames: int) -> Tensor:
-        whole_blocks = -(-self.hop // BLOCK) * BLOCK
-        return torch.randn(frames, whole_blocks, generator=self._generator)[:, : self.hop]
-
     def mark(self) -> NoiseMark:
-        """Where it is, for :meth:`rewind`."""
-        return self._ahead, self._generator.get_state()
+        """Where it is, for :meth:`rewind`, until the next mark."""
+        self._marked = self._next
+        return self._next
 
     def rewind(self, mark: NoiseMark) -> None:
         """Be again where it was: the same frames come next."""
-        self._ahead = mark[0]
-        self._generator.set_state(mark[1])
+        self._next = mark
 
     @property
     def nbytes(self) -> int:
         """Memory held for frames already drawn."""
-        return self._ahead.nbytes
+        return self._held.nbytes
+
+    def _let_go(self, frame: int) -> None:
+        """Of the frames before this one."""
+        self._held = self._held[self.hop * (frame - self._first) :]
+        self._first = frame
+
+    def _fresh(self, frames: int) -> npt.NDArray[np.float32]:
+        whole_blocks = -(-self.hop // BLOCK) * BLOCK
+        drawn = torch.randn(frames, whole_blocks, generator=self._generator).numpy()
+        return drawn[:, : self.hop].reshape(-1)
 
 
 UNVOICED_NOISE = 1 / 3

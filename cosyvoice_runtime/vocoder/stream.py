@@ -94,7 +94,7 @@ class HiFTStream(WindowedVocoder):
         return self.hift.utterance_noise(seed)
 
     def here(self, mel: Tensor) -> Tensor:
-        return mel.to(self.device, non_blocking=True)
+        return mel if mel.device == self.device else mel.to(self.device, non_blocking=True)
 
     def joined(self, arrays: Sequence[Tensor]) -> Tensor:
         return torch.cat(list(arrays), dim=-1) if arrays else torch.zeros(0, device=self.device)

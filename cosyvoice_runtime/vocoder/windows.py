@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from cosyvoice_runtime.transfer import Upload
+from cosyvoice_runtime.transfer import Upload, move
 from cosyvoice_runtime.vocoder.carry import VocoderCarry
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
@@ -71,7 +71,7 @@ class WindowInputs:
         self.fresh = torch.zeros(rows, width, config.mel_bins, device=device)
         self.noise = torch.zeros(rows, config.hop * width, device=device)
         self.carried = VocoderCarry.idle(config, rows, device)
-        self._numbers, self._noise = Upload(self.packed), Upload(self.noise)
+        self._noise = Upload(self.noise)
         self.fill_([], [])
 
     def fill_(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> None:
@@ -79,8 +79,7 @@ class WindowInputs:
         rows, width = self.fresh.shape[:2]
         taken = [WindowLengths.row(*of_row) for of_row in zip(states, windows, strict=True)]
         idle = [WindowLengths.idle_row(width)] * (rows - len(taken))
-        self._numbers.host().copy_(torch.tensor([*taken, *idle]))
-        self._numbers.send(rows)
+        move(torch.tensor([*taken, *idle]), self.packed)
         if not states:
             return
         frames = _side_by_side([state.fresh.T for state in states])
@@ -89,13 +88,13 @@ class WindowInputs:
         self._fill_noise(states, windows)
 
     def _fill_noise(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> None:
-        host, hop = self._noise.host(), self.noise.shape[1] // self.fresh.shape[1]
+        host, hop = self._noise.host().numpy(), self.noise.shape[1] // self.fresh.shape[1]
         for row, (state, window) in enumerate(zip(states, windows, strict=True)):
             if state.noise is None:
                 host[row] = 0
             else:
                 fresh = state.noise.peek(window.frames - window.past)
-                host[row, hop * window.past : hop * window.frames] = fresh
+                host[row, hop * window.past : hop * window.frames] = fresh.numpy()
         self._noise.send(len(states))
 
     @property

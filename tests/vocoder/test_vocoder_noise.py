@@ -27,3 +27,19 @@ def test_global_generator_is_untouched() -> None:
     before = torch.get_rng_state()
     SourceNoise(0, 480).draw(10)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9), st.booleans()), max_size=12))
+def test_what_comes_after_a_mark_can_be_had_again(turns: list[tuple[int, int, bool]]) -> None:
+    hop, noise, used = 24, SourceNoise(3, 24), 0
+    everything = SourceNoise(3, hop).draw(400)
+    for peeked, skipped, fails in turns:
+        mark = noise.mark()
+        for _ in range(2):  # windows of a turn
+            start = hop * used
+            assert torch.equal(noise.peek(peeked), everything[start : start + hop * peeked])
+            noise.skip(skipped)
+            used += skipped
+        if fails:
+            noise.rewind(mark)
+            used -= 2 * skipped
