@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from contextvars import ContextVar
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -55,9 +56,13 @@ def note(moment: str, *utterances: str) -> None:
 
 def _write(utterance: str, what: str) -> None:
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
-    # Opened each time: a process of a model may be killed, and few utterances are measured.
-    with open(Path(_FOLDER or "") / f"{os.getpid()}.txt", "a", encoding="utf-8") as file:
-        file.write(f"{now:.6f} {utterance} {what}\n")
+    # At once, as a process of a model may be killed; and by one call, for what writes takes time from others.
+    os.write(_file(_FOLDER or "", os.getpid()), f"{now:.6f} {utterance} {what}\n".encode())
+
+
+@cache
+def _file(folder: str, process: int) -> int:
+    return os.open(Path(folder) / f"{process}.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
 def read(folder: Path) -> list[Moment]:

@@ -10,7 +10,7 @@ from cosyvoice_runtime.serving.host.computing import open_guests
 from cosyvoice_runtime.serving.host.model_host import ModelHost, socket_url
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
-from cosyvoice_runtime.serving.triton.load import limit_torch, read_settings
+from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, read_settings
 from cosyvoice_runtime.settings import Token2WavSettings
 
 ON_TORCH = ("torch", "tensorrt")
@@ -43,6 +43,7 @@ class Token2WavModel:
         self._host = None
         if url is not None and self._guests:
             self._host = ModelHost(url, {settings.name: self._wave, **self._guests})
+        keep_loaded()
 
     def execute(self, requests: list[Any]) -> list[None]:
         return self._wave.execute(requests)

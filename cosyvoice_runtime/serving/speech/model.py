@@ -21,7 +21,7 @@ from cosyvoice_runtime.serving.speech.load import (
 )
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
-from cosyvoice_runtime.serving.triton.load import read_settings
+from cosyvoice_runtime.serving.triton.load import keep_loaded, read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
@@ -42,6 +42,7 @@ class SpeechModel:
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="responses")
         self._loop = EventLoopThread("utterances")
         self._service = self._loop.run(self._load())
+        keep_loaded()
 
     def execute(self, requests: list[Any]) -> None:
         """Begin each request; its answers come from the event loop."""
