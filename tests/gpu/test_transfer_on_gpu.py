@@ -1,0 +1,75 @@
+"""What goes to a GPU and comes back is what was sent, however many transfers are under way and wherever."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from cosyvoice_runtime.transfer import STAGED_BYTES, STAGES, Fetch, Upload, move, moved
+
+pytestmark = pytest.mark.gpu
+
+SIZES = (0, 1, 7, 1000, STAGED_BYTES // 8, STAGED_BYTES // 8 + 1)
+ROUNDS = 3 * STAGES
+
+
+@pytest.fixture
+def gpu() -> torch.device:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return torch.device("cuda")
+
+
+def busy(gpu: torch.device) -> None:
+    """Some milliseconds of work, behind which everything that follows in this stream waits."""
+    torch.cuda._sleep(20_000_000)
+    assert not torch.cuda.current_stream(gpu).query()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_values_arrive_behind_a_device_that_is_busy(gpu: torch.device, size: int) -> None:
+    sent = [torch.arange(size) + number for number in range(ROUNDS)]
+    target = torch.zeros(size, dtype=torch.int64, device=gpu)
+    busy(gpu)
+    found = [moved(values.clone(), gpu) for values in sent]
+    kept = []
+    for values in sent:
+        move(values, target)
+        kept.append(Fetch(target))
+    for values, there, back in zip(sent, found, kept, strict=True):
+        assert torch.equal(there.cpu(), values)
+        assert torch.equal(back.wait(), values)
+
+
+def test_threads_do_not_meet(gpu: torch.device) -> None:
+    errors: list[int] = []
+
+    def send(number: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream(gpu)):
+            busy(gpu)
+            fetched = [Fetch(moved(torch.full((100,), 1000 * number + i), gpu)) for i in range(ROUNDS)]
+            values = [int(each.wait().sum()) for each in fetched]
+        if values != [100 * (1000 * number + i) for i in range(ROUNDS)]:
+            errors.append(number)
+
+    threads = [threading.Thread(target=send, args=[number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_upload_is_not_overwritten_before_it_has_left(gpu: torch.device) -> None:
+    target = torch.zeros(4, 50, device=gpu)
+    upload, found = Upload(target), []
+    busy(gpu)
+    for number in range(10):
+        upload.host()[:3] = number + 1
+        upload.send(3)
+        found.append(target.clone())
+    for number, values in enumerate(found):
+        assert values[:3].eq(number + 1).all()
+        assert values[3].eq(0).all()
