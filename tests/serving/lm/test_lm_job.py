@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import queue
+import threading
+from collections.abc import Iterator
 
 import pytest
-from coded_engine import CollectingReader, coded_request, coded_tokens
+from coded_engine import TIMEOUT_S, CollectingReader, coded_request, coded_tokens
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.serving.lm.job import MAX_GROUP, NOTHING, Job, Unread
+from cosyvoice_runtime.serving.lm.job import LOOK_S, MAX_GROUP, NOTHING, Delivery, Job, Unread
 
 
 def make_job(**fields) -> Job:
@@ -84,6 +87,23 @@ def test_reader_is_told_once_until_it_looks():
     assert job.put([3], 0.0)
 
 
+def test_reader_is_told_of_whole_groups_and_of_the_end_alone():
+    job = make_job(first_tokens=4)
+    told = []
+    for token in coded_tokens(1, 30):
+        told.append(job.put([token], now=0.0))
+        if told[-1]:
+            job.take()
+    assert [index for index, was in enumerate(told, 1) if was][:5] == [4, 6, 8, 11, 14]
+    assert job.put([], 0.0, FinishReason.STOP)
+
+
+def test_reader_of_a_whole_answer_is_told_of_its_end_alone():
+    job = make_job(streaming=False)
+    assert not any(job.put([token], 0.0) for token in coded_tokens(1, 30))
+    assert job.put([7], 0.0, FinishReason.STOP)
+
+
 def test_unread_time_counts_from_the_first_news_not_looked_at():
     job = make_job()
     assert job.unread_s(100.0) == 0.0
@@ -94,11 +114,12 @@ def test_unread_time_counts_from_the_first_news_not_looked_at():
     assert job.unread_s(100.0) == 0.0
 
 
-def test_whole_answer_waits_for_the_end_but_a_look_counts():
-    job = make_job(streaming=False)
-    job.put([1], now=0.0)
-    assert job.take() == NOTHING
-    assert job.unread_s(100.0) == 0.0
+def test_reader_for_whom_nothing_is_there_is_not_slow():
+    for job in (make_job(streaming=False), make_job(first_tokens=2)):
+        job.put([1], now=0.0)
+        assert job.take() == NOTHING
+        job.put([], now=1.0)
+        assert job.unread_s(100.0) == 0.0
 
 
 def test_error_comes_with_the_end():
@@ -106,3 +127,59 @@ def test_error_comes_with_the_end():
     error = CosyVoiceError("broken")
     job.put([], 0.0, FinishReason.ERROR, error)
     assert job.take() == Unread([], FinishReason.ERROR, error)
+
+
+class Watched:
+    """A delivery with what it calls: jobs that nobody reads, and a permit for each look round."""
+
+    def __init__(self) -> None:
+        self.left: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self.looks = threading.Semaphore(0)
+        self.delivery = Delivery(self.left.put, self.looks.release)
+
+    def wait_for_look(self) -> None:
+        assert self.looks.acquire(timeout=TIMEOUT_S)
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    watched = Watched()
+    yield watched
+    watched.delivery.close()
+
+
+@pytest.mark.parametrize("fields", [{"streaming": False}, {"first_tokens": 23}, {}])
+def test_reader_that_leaves_is_noticed_though_no_token_comes(watched, fields):
+    job = make_job(**fields)
+    job.handle = 1
+    watched.delivery.tell(job)
+    watched.wait_for_look()
+    assert watched.left.empty()
+    job.reader.gone = True
+    assert watched.left.get(timeout=TIMEOUT_S) is job
+    job.put([], 0.0, FinishReason.CANCELLED)
+    watched.delivery.tell(job)
+    job.reader.wait()
+
+
+def test_looks_go_on_while_there_are_requests_and_end_after_the_last(watched):
+    job = make_job()
+    watched.delivery.tell(job)
+    for _ in range(4):
+        watched.wait_for_look()
+    job.put([7], 0.0, FinishReason.STOP)
+    watched.delivery.tell(job)
+    job.reader.wait()
+    watched.wait_for_look()
+    while watched.looks.acquire(timeout=10 * LOOK_S):
+        pass  # it would never end if they went on
+
+
+def test_changes_are_looked_at_before_the_delivery_closes():
+    watched, job = Watched(), make_job()
+    job.put([7], 0.0, FinishReason.STOP)
+    watched.delivery.tell(job)
+    watched.wait_for_look()
+    watched.delivery.close()
+    assert job.reader.tokens == [7]
+    assert watched.looks.acquire(blocking=False)
