@@ -14,6 +14,7 @@ from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.text_inbox import TextInbox
+from cosyvoice_runtime.serving.lm.token_groups import TokenGroups
 
 logger = logging.getLogger(__name__)
 
@@ -25,11 +26,6 @@ class Unread(NamedTuple):
     finish_reason: FinishReason | None
     error: CosyVoiceError | None
 
-
-MAX_GROUP = 8
-"""Tokens that a stream's group grows to; more leave together when the reader is slow."""
-GROUP_GROWTH = 4
-"""A group grows by one token for every four sent: the first groups are small, for low latency."""
 
 NOTHING = Unread((), None, None)
 
@@ -70,7 +66,7 @@ class Job:
         self.closed = False
         self._error: CosyVoiceError | None = None
         self._tokens: list[int] = []
-        self._sent = 0
+        self._groups = TokenGroups(request)
         self._unread_since: float | None = None
         self._pauses = False
         self._lock = threading.Lock()
@@ -90,6 +86,7 @@ class Job:
         with self._lock:
             self._pauses = False
             self._tokens += tokens
+            self._groups.add(tokens)
             self.finish_reason, self._error = finish_reason, error
             if self._unread_since is not None or not self._is_due():
                 return False
@@ -108,13 +105,13 @@ class Job:
             if not self._is_due():
                 return NOTHING
             tokens, self._tokens = self._tokens, []
-            self._sent += len(tokens)
+            self._groups.leave()
             return Unread(tokens, self.finish_reason, self._error)
 
     @property
     def awaits_first(self) -> bool:
         """Whether a stream's reader has got nothing yet."""
-        return self.request.streaming and not self._sent
+        return self.request.streaming and not self._groups.sent
 
     def unread_s(self, now: float) -> float:
         """Seconds for which the reader has not looked although there was something for it."""
@@ -122,12 +119,11 @@ class Job:
             return 0.0 if self._unread_since is None else now - self._unread_since
 
     def _is_due(self) -> bool:
-        return self.finish_reason is not None or self._is_group()
+        return self.finish_reason is not None or (self.request.streaming and self._is_group())
 
     def _is_group(self) -> bool:
-        later = min(1 + self._sent // GROUP_GROWTH, MAX_GROUP)
-        wanted = (1 if self._pauses else later) if self._sent else self.request.first_tokens
-        return self.request.streaming and len(self._tokens) >= wanted
+        pauses = self._pauses and self._groups.sent > 0
+        return self._groups.whole or (pauses and len(self._tokens) > 0)
 
 
 class Delivery:

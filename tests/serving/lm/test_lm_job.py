@@ -9,10 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 from coded_engine import TIMEOUT_S, CollectingReader, coded_request, coded_tokens
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.serving.lm.job import LOOK_S, MAX_GROUP, NOTHING, Delivery, Job, Unread
+from cosyvoice_runtime.serving.lm.job import LOOK_S, NOTHING, Delivery, Job, Unread
+from cosyvoice_runtime.serving.lm.token_groups import MAX_GROUP, MOST_SILENCE
 
 
 def make_job(**fields) -> Job:
@@ -61,6 +64,76 @@ def test_groups_grow_up_to_a_limit(groups):
 def test_groups_are_the_tokens_in_order(groups):
     tokens = [token for group in groups for token in group]
     assert tokens == coded_tokens(1, len(tokens))
+
+
+def told_at(job: Job, tokens: list[int]) -> list[int]:
+    """Numbers of tokens at which the reader is told, looks at once and gets all of them."""
+    numbers = []
+    for number, token in enumerate(tokens, 1):
+        if job.put([token], now=0.0):
+            assert job.take().tokens[-1] == token
+            numbers.append(number)
+    return numbers
+
+
+def test_groups_of_a_wanted_size_leave_with_their_last_token():
+    job = make_job(first_tokens=23, group_tokens=25)
+    assert told_at(job, coded_tokens(1, 150)) == [23, 48, 73, 98, 123, 148]
+    assert job.put([7], 0.0, FinishReason.STOP)
+    assert len(job.take().tokens) == 3
+
+
+def test_group_that_came_late_does_not_delay_the_next():
+    job = make_job(first_tokens=23, group_tokens=25)
+    job.put(coded_tokens(1, 23), now=0.0)
+    job.put(coded_tokens(1, 30), now=0.0)
+    assert len(job.take().tokens) == 53
+    assert told_at(job, coded_tokens(2, 50)) == [73 - 53, 98 - 53]
+    job.put(coded_tokens(1, 50), now=0.0)
+    assert len(job.take().tokens) == 55
+    assert told_at(job, coded_tokens(2, 25)) == [173 - 153]
+
+
+def test_pause_brings_what_is_there_and_the_next_group_ends_where_it_would_have():
+    job = make_job(first_tokens=5, group_tokens=10)
+    assert told_at(job, coded_tokens(1, 18)) == [5, 15]
+    job.pause()
+    assert job.take().tokens == coded_tokens(1, 18)[15:]
+    assert told_at(job, coded_tokens(2, 20)) == [25 - 18, 35 - 18]
+
+
+def test_what_comes_before_the_first_group_waits_for_it_in_a_pause_too():
+    job = make_job(first_tokens=5, group_tokens=10)
+    job.put([1, 2], 0.0)
+    job.pause()
+    assert job.take() == NOTHING
+
+
+def test_silence_that_the_reader_drops_is_in_no_group():
+    job = make_job(first_tokens=8, group_tokens=10, silent_tokens=frozenset({0}))
+    assert told_at(job, [1, 1, *[0] * 9, *range(1, 30)]) == [12, 22, 32]
+
+
+def test_endless_silence_leaves_now_and_then():
+    job = make_job(first_tokens=8, group_tokens=10, silent_tokens=frozenset({0}))
+    assert told_at(job, [0] * 120) == [5 + MOST_SILENCE, 5 + 2 * MOST_SILENCE]
+    assert told_at(job, coded_tokens(1, 20)) == [3, 13]
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.lists(st.tuples(st.integers(0, 9), st.booleans())))
+def test_no_token_is_lost_or_late_however_they_come(first, size, events):
+    job = make_job(first_tokens=first, group_tokens=size)
+    came, got, told = 0, [], False
+    for count, looks in events:
+        told |= job.put(list(range(came, came + count)), now=0.0)
+        came += count
+        wanted = first if len(got) < first else first + size * ((len(got) - first) // size + 1)
+        assert told == (came >= wanted)
+        if looks and told:
+            got += job.take().tokens
+            told = False
+    job.put([], 0.0, FinishReason.STOP)
+    assert got + list(job.take().tokens) == list(range(came))
 
 
 def test_slow_reader_gets_everything_that_came_meanwhile():
