@@ -142,6 +142,15 @@ def test_first_tokens_come_while_the_rest_is_being_made(stream, merge):
     assert running.read().finish_reasons[-1] == "cancelled"
 
 
+def test_tokens_come_in_the_groups_that_were_asked_for(stream, merge):
+    lengths = {"request_output_len": 90, "min_tokens": 90, "streaming": True}
+    grown = stream(merge(PROMPT), **lengths).read()
+    asked = stream(merge(PROMPT), **lengths, first_tokens=13, group_tokens=25).read()
+    assert asked.ids == grown.ids
+    assert asked.groups[0] >= 13
+    assert len(asked.groups) <= 1 + (90 - 13) // 25 + 1 < len(grown.groups)
+
+
 def test_answer_that_is_not_streamed_starts_with_the_input_as_nvidias_does(stream, merge):
     ids = merge(PROMPT)
     assert stream(ids, request_output_len=5, min_tokens=5).read().ids[: len(ids)] == ids

@@ -46,6 +46,21 @@ def test_early_block_is_the_one_before_the_first_chunks_last_where_it_needs_new_
     assert POLICY.early_tokens(prompt) == 0
 
 
+@given(prompts, st.integers(1, 4), st.integers(1, 60), st.integers(20, 60), st.booleans(), st.floats(0, 60))
+def test_chunks_go_out_at_the_first_tokens_and_whole_blocks_after_them(
+    prompt, chunks, first, least, fixed, cushion
+):
+    """At no other number of tokens, so that these may come in groups of a block."""
+    hop = HopPolicy(25, 3, first, least, 100, 25, fixed_chunks=fixed, early_blocks=not fixed)
+    end, begun = 0, hop.first_tokens(prompt)
+    for _ in range(chunks):
+        received = next(n for n in range(end, 1000) if hop.chunk_end(prompt, end, n, cushion) is not None)
+        end = hop.chunk_end(prompt, end, received, cushion)
+        assert (received - begun) % hop.block_tokens == 0
+    early = hop.early_tokens(prompt)
+    assert not early or (begun - early) % hop.block_tokens == 0
+
+
 @pytest.mark.parametrize(
     ("cut_prompts", "tokens", "left"),
     [("auto", 124, 124), ("auto", 130, 107), ("true", 30, 7), (True, 30, 7), ("false", 300, 300)],

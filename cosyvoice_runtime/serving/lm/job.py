@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.text_inbox import TextInbox
+from cosyvoice_runtime.serving.lm.token_groups import TokenGroups
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +27,10 @@ class Unread(NamedTuple):
     error: CosyVoiceError | None
 
 
-MAX_GROUP = 8
-"""Tokens that a stream's group grows to; more leave together when the reader is slow."""
-GROUP_GROWTH = 4
-"""A group grows by one token for every four sent: the first groups are small, for low latency."""
-
 NOTHING = Unread((), None, None)
+
+LOOK_S = 0.05
+"""Time between two looks while there are requests: at the load, and whether readers are still there."""
 
 
 class Reader(Protocol):
@@ -65,7 +66,7 @@ class Job:
         self.closed = False
         self._error: CosyVoiceError | None = None
         self._tokens: list[int] = []
-        self._sent = 0
+        self._groups = TokenGroups(request)
         self._unread_since: float | None = None
         self._pauses = False
         self._lock = threading.Lock()
@@ -77,15 +78,20 @@ class Job:
         finish_reason: FinishReason | None = None,
         error: CosyVoiceError | None = None,
     ) -> bool:
-        """Add what a step brought; returns whether the reader has to be told to look."""
+        """Add what a step brought.
+
+        Returns:
+            Whether the reader has to be told to look: there is something for it that it does not know of.
+        """
         with self._lock:
             self._pauses = False
             self._tokens += tokens
+            self._groups.add(tokens)
             self.finish_reason, self._error = finish_reason, error
-            told = self._unread_since is not None
-            if not told:
-                self._unread_since = now
-            return not told
+            if self._unread_since is not None or not self._is_due():
+                return False
+            self._unread_since = now
+            return True
 
     def pause(self) -> None:
         """No further token comes for a while: the reader is to get what is there, whole group or not."""
@@ -96,39 +102,45 @@ class Job:
         """What is there for the reader: when streaming, whole groups; at the end, the rest."""
         with self._lock:
             self._unread_since = None
-            if self.finish_reason is None and not self._is_group():
+            if not self._is_due():
                 return NOTHING
             tokens, self._tokens = self._tokens, []
-            self._sent += len(tokens)
+            self._groups.leave()
             return Unread(tokens, self.finish_reason, self._error)
 
     @property
     def awaits_first(self) -> bool:
         """Whether a stream's reader has got nothing yet."""
-        return self.request.streaming and not self._sent
+        return self.request.streaming and not self._groups.sent
 
     def unread_s(self, now: float) -> float:
-        """Seconds for which the reader has not looked although there was something new."""
+        """Seconds for which the reader has not looked although there was something for it."""
         with self._lock:
             return 0.0 if self._unread_since is None else now - self._unread_since
 
+    def _is_due(self) -> bool:
+        return self.finish_reason is not None or (self.request.streaming and self._is_group())
+
     def _is_group(self) -> bool:
-        later = min(1 + self._sent // GROUP_GROWTH, MAX_GROUP)
-        wanted = (1 if self._pauses else later) if self._sent else self.request.first_tokens
-        return self.request.streaming and len(self._tokens) >= wanted
+        pauses = self._pauses and self._groups.sent > 0
+        return self._groups.whole or (pauses and len(self._tokens) > 0)
 
 
 class Delivery:
     """Passes on tokens in groups: all that have come while the thread served other readers.
 
+    It looks round every ``LOOK_S`` while there are requests, and once more after the last: readers that have
+    left are noticed whether tokens come for them or not.
+
     Args:
         cancel: told of a job that nobody reads any more.
-        caught_up: called when everything there was has been handed over.
+        look_round: called at each such look, and at the end.
     """
 
-    def __init__(self, cancel: Callable[[Job], None], caught_up: Callable[[], None]) -> None:
+    def __init__(self, cancel: Callable[[Job], None], look_round: Callable[[], None]) -> None:
         self._cancel = cancel
-        self._caught_up = caught_up
+        self._look_round = look_round
+        self._open: set[Job] = set()
         self._ready: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="speech-lm-delivery")
         self._thread.start()
@@ -143,18 +155,34 @@ class Delivery:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while (job := self._ready.get()) is not None:
+        next_look_s, has_news = 0.0, False
+        while True:
+            wait_s = max(next_look_s - time.monotonic(), 0.0) if self._open or has_news else None
+            with suppress(queue.Empty):
+                job = self._ready.get(timeout=wait_s)
+                if job is None:
+                    break
+                _guarded(self._look, job)
+                has_news = True
+            if time.monotonic() >= next_look_s:
+                self._look_at_all()
+                next_look_s, has_news = time.monotonic() + LOOK_S, False
+        _guarded(self._look_round)
+
+    def _look_at_all(self) -> None:
+        for job in [job for job in self._open if job.handle is not None]:  # others are asked at their turn
             _guarded(self._look, job)
-            if self._ready.empty():
-                _guarded(self._caught_up)
+        _guarded(self._look_round)
 
     def _look(self, job: Job) -> None:
         if job.closed:
             return
+        self._open.add(job)
         unread = job.take()
         error = unread.error or self._send(job, unread)
         if error is not None or unread.finish_reason is not None:
             job.closed = True
+            self._open.remove(job)
             job.reader.finish(error)
 
     def _send(self, job: Job, unread: Unread) -> Exception | None:

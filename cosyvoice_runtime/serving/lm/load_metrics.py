@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics import Metric, Metrics
 
 
 class Load(NamedTuple):
@@ -33,35 +32,42 @@ class Load(NamedTuple):
 
 
 class LoadMetrics:
-    """Gauges of the batch, and counters that grow while streams run.
+    """Gauges of the batch, and counters that grow while streams run; written when they change.
 
     A scheduler calls it with its load; one object serves one scheduler, from one thread at a time.
     """
 
     def __init__(self, metrics: Metrics) -> None:
-        self._active = metrics.gauge("cosyvoice_lm_active_slots", "Requests being decoded.")
-        self._waiting = metrics.gauge("cosyvoice_lm_waiting_requests", "Requests that wait for a slot.")
-        self._per_step = metrics.gauge("cosyvoice_lm_tokens_per_step", "Speech tokens of the last step.")
-        self._tokens = metrics.counter("cosyvoice_lm_tokens_total", "Speech tokens drawn.")
+        self._gauges = {
+            "active": metrics.gauge("cosyvoice_lm_active_slots", "Requests being decoded."),
+            "waiting": metrics.gauge("cosyvoice_lm_waiting_requests", "Requests that wait for a slot."),
+            "tokens_per_step": metrics.gauge(
+                "cosyvoice_lm_tokens_per_step", "Speech tokens of the last step."
+            ),
+        }
+        self._counters = {
+            "tokens": metrics.counter("cosyvoice_lm_tokens_total", "Speech tokens drawn."),
+            "steps": metrics.counter("cosyvoice_lm_steps_total", "Steps of the batch."),
+            "step_s": metrics.counter("cosyvoice_lm_step_seconds_total", "Seconds that the steps took."),
+        }
         self._finished = {
             reason: metrics.counter("cosyvoice_lm_finished_total", "Ended requests.", reason=reason.value)
             for reason in FinishReason
         }
-        self._steps = metrics.counter("cosyvoice_lm_steps_total", "Steps of the batch.")
-        self._step_s = metrics.counter("cosyvoice_lm_step_seconds_total", "Seconds that the steps took.")
-        self._told_tokens = self._told_steps = 0
-        self._told_step_s = 0.0
-        self._told_finished: Counter[FinishReason] = Counter()
+        self._told = Load(0, 0, 0, 0, {})
 
     def __call__(self, load: Load) -> None:
-        self._active.set(load.active)
-        self._waiting.set(load.waiting)
-        self._per_step.set(load.tokens_per_step)
+        told, self._told = self._told, load
+        for name, gauge in self._gauges.items():
+            if getattr(load, name) != getattr(told, name):
+                gauge.set(getattr(load, name))
         # Counters get what is new, so that they go on from where an earlier scheduler left them.
-        self._tokens.add(load.tokens - self._told_tokens)
-        self._steps.add(load.steps - self._told_steps)
-        self._step_s.add(load.step_s - self._told_step_s)
-        self._told_tokens, self._told_steps, self._told_step_s = load.tokens, load.steps, load.step_s
+        for name, counter in self._counters.items():
+            _grow(counter, getattr(load, name) - getattr(told, name))
         for reason, count in load.finished.items():
-            self._finished[reason].add(count - self._told_finished[reason])
-            self._told_finished[reason] = count
+            _grow(self._finished[reason], count - told.finished.get(reason, 0))
+
+
+def _grow(counter: Metric, amount: float) -> None:
+    if amount:
+        counter.add(amount)

@@ -50,6 +50,7 @@ class SpeechLmModel:
             end_of_prompt_id(layout),
             config.speaker_values,
             config.interleaves_text,
+            layout.family.silent_tokens,
         )
         weights = settings.weight_format if settings.engine == "onnx" else settings.dtype
         engine = {"engine": settings.engine, "weights": weights}

@@ -100,6 +100,7 @@ FIELDS = (
     "streaming",
     "exclude_input_in_output",
     "first_tokens",
+    "group_tokens",
     "text_open",
 )
 """Every tensor that `RequestReader.read` looks at besides ``input_ids``; one value each."""
@@ -117,6 +118,8 @@ class Request:
         id: what a stop or further text names; empty for a request that has neither.
         echo: ids that stand before the output.
         text_room: most text ids that may follow while it runs; None for a request whose text is whole.
+        group_tokens: tokens of each later group of a stream; None for groups that grow.
+        silent_tokens: speech codes that the reader drops where they are many in a run, and does not count.
     """
 
     prompt: Prompt
@@ -126,6 +129,8 @@ class Request:
     id: str = ""
     echo: tuple[int, ...] = ()
     text_room: int | None = None
+    group_tokens: int | None = None
+    silent_tokens: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,7 @@ class RequestReader:
             None for a speech LM without such instructions.
         speaker_values: of the speaker embedding that the speech LM reads; 0 for one that reads none.
         interleaves_text: whether the speech LM takes text between its speech.
+        silent_tokens: speech codes of which only the first few of a run are spoken.
     """
 
     vocabulary: MergedVocabulary
@@ -149,6 +155,7 @@ class RequestReader:
     end_of_prompt: int | None = None
     speaker_values: int = 0
     interleaves_text: bool = True
+    silent_tokens: frozenset[int] = frozenset()
 
     def read(
         self,
@@ -175,16 +182,20 @@ class RequestReader:
         prompt = read_prompt(ids, self.vocabulary, text_open, self.end_of_prompt, speaker)
         self._check_lengths(len(ids) + bool(speaker), given.get("request_output_len"))
         self._check_end(given.get("end_id"))
+        first_tokens = self._group("first_tokens", given.get("first_tokens", 1))
+        group_tokens = given.get("group_tokens")
         streaming = given.get("streaming", False)
         echoed = not streaming and not given.get("exclude_input_in_output", False)
         return Request(
             prompt,
             read_open_options(given) if text_open else read_options(given),
             streaming,
-            self._first_tokens(given.get("first_tokens", 1)),
+            first_tokens,
             request_id,
             tuple(ids) if echoed else (),
             self.max_sequence_tokens - len(ids) if text_open else None,
+            None if group_tokens is None else self._group("group_tokens", group_tokens),
+            frozenset() if group_tokens is None else self.silent_tokens,
         )
 
     def _check_open(self, request_id: str) -> None:
@@ -221,9 +232,9 @@ class RequestReader:
             limit = f"at most {room}, the room that {prompt} input_ids leave"
             raise InvalidInput("request_output_len", wanted, limit)
 
-    def _first_tokens(self, wanted: int) -> int:
+    def _group(self, field: str, wanted: int) -> int:
         if not 1 <= wanted <= self.max_tokens:
-            raise InvalidInput("first_tokens", wanted, f"from 1 to {self.max_tokens}")
+            raise InvalidInput(field, wanted, f"from 1 to {self.max_tokens}")
         return wanted
 
     def _check_end(self, end_id: int | None) -> None:

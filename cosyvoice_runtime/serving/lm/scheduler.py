@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 LAST_WORDS_S = 2.0
 """Longest time for handing over errors before the process ends: a reader that is stuck must not keep it."""
 LOOK_S = 0.5
-"""Time between two looks at sequences that wait for text: for how long, and whether a reader is there."""
+"""Time between two looks for how long sequences have waited for text."""
 
 
 class Scheduler:
@@ -47,7 +47,7 @@ class Scheduler:
         open_engine: makes an engine.
         max_waiting: requests that may wait for a slot.
         idle_timeout_s: longest time that a reader may take over its tokens before the request loses its slot.
-        watch: told the load whenever the readers have everything, by one thread.
+        watch: told the load every ``job.LOOK_S`` while there are requests, and after the last, by one thread.
         text_timeout_s: longest time that a request may wait for further text before it loses its slot.
         shared: of a GPU that token2wav shares; None for one that it does not.
         clock: seconds.
@@ -298,7 +298,6 @@ class Scheduler:
         if self._starved and now - self._looked_s >= LOOK_S:
             self._looked_s = now
             for job, since_s in list(self._starved.items()):
-                self._delivery.tell(job)  # it sees whether the reader has gone
                 if now - since_s > self._text_timeout_s:
                     self._remove(job, WithdrawnError(f"no text came for {self._text_timeout_s:g} s"))
 
@@ -326,9 +325,10 @@ class Scheduler:
     def _advance(self, job: Job, progress: Progress) -> None:
         if progress.finish_reason is not None:
             self._finish(job, progress.finish_reason, progress.error, progress.tokens)
-        elif job.put(progress.tokens, self._clock()):
-            if job.awaits_first:
-                moments.note("a token is drawn", job.request.id)
+            return
+        if job.awaits_first:
+            moments.note("a token is drawn", job.request.id)
+        if job.put(progress.tokens, self._clock()):
             self._delivery.tell(job)
 
     def _finish(

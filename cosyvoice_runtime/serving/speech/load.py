@@ -56,7 +56,12 @@ def open_stages(settings: CosyVoice2Settings, repository: Path) -> StageClient:
     text_timeout_s = settings.child_timeout_s + settings.text_timeout_s
     calls = GrpcCalls(url, settings.child_timeout_s, homes=homes)
     return StageClient(
-        calls, vocabulary, settings.child_timeout_s, text_timeout_s, layout.family.silent_tokens
+        calls,
+        vocabulary,
+        settings.child_timeout_s,
+        text_timeout_s,
+        layout.family.silent_tokens,
+        HopPolicy.of(config.flow, settings).block_tokens,
     )
 
 

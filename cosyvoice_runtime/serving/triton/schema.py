@@ -197,6 +197,14 @@ TENSORRT_LLM = ModelSchema(
             "fewest ids of a stream's first response, for a reader who can't use fewer; default 1",
             optional=True,
         ),
+        TensorSpec(
+            "group_tokens",
+            "INT32",
+            (1,),
+            "ids of each further response of a stream, long silence not counted; "
+            "by default they grow from 1 to 8",
+            optional=True,
+        ),
         TensorSpec("stop", "BOOL", (1,), "end the running request that has this request's id", optional=True),
         TensorSpec(
             "text_open",

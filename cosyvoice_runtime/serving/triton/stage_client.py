@@ -46,6 +46,7 @@ class StageClient:
         return_s: longest wait for a model that is loaded again.
         text_timeout_s: longest silence of the speech LM while more text may come.
         silent_tokens: speech codes of which only the first few of a run are spoken.
+        group_tokens: speech tokens between two moments at which an utterance's next chunk may go out.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class StageClient:
         return_s: float = 30.0,
         text_timeout_s: float = 60.0,
         silent_tokens: Collection[int] = (),
+        group_tokens: int = 1,
     ) -> None:
         self._silent_tokens = silent_tokens
+        self._group_tokens = group_tokens
         self._calls = calls
         self._text_timeout_s = text_timeout_s
         self._vocabulary = vocabulary
@@ -116,7 +119,7 @@ class StageClient:
         self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
     ) -> AsyncGenerator[TokenGroup, None]:
         inputs = self._prompt(prompt) | sampling_inputs(sampling, len(prompt.text))
-        inputs["first_tokens"] = min(first_tokens, inputs["request_output_len"])
+        inputs |= self._groups_of(first_tokens, inputs["request_output_len"])
         return self._groups(self._calls.stream(TENSORRT_LLM, inputs, utterance_id), utterance_id)
 
     async def generate_from_pieces(
@@ -128,7 +131,7 @@ class StageClient:
         first_tokens: int,
     ) -> AsyncGenerator[TokenGroup, None]:
         inputs = self._prompt(prompt) | open_sampling_inputs(sampling)
-        inputs["first_tokens"] = min(first_tokens, inputs["request_output_len"])
+        inputs |= self._groups_of(first_tokens, inputs["request_output_len"])
         # All in one stream, where nothing overtakes the request that it belongs to.
         responses = self._calls.stream(
             TENSORRT_LLM, inputs, utterance_id, self._text_timeout_s, further=_further(pieces)
@@ -205,6 +208,9 @@ class StageClient:
         ids = [vocabulary.sos_id, *prompt.all_text, vocabulary.task_id, *speech]
         inputs: dict[str, Any] = {"input_ids": ids, "input_lengths": len(ids)}
         return inputs | ({"prompt_spk_embedding": prompt.speaker} if prompt.speaker else {})
+
+    def _groups_of(self, first_tokens: int, most: int) -> dict[str, Any]:
+        return {"first_tokens": min(first_tokens, most), "group_tokens": min(self._group_tokens, most)}
 
     def _tokens(self, outputs: Tensors) -> TokenGroup:
         tokens = outputs["output_ids"].reshape(-1) - self._vocabulary.speech_offset

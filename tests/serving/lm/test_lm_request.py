@@ -85,6 +85,14 @@ def test_speech_lm_that_reads_whole_texts_alone_takes_no_pieces():
         reader.read([83, 84], {"request_output_len": 20, "text_open": True}, "a")
 
 
+def test_silence_that_readers_drop_is_not_counted_in_groups_that_they_want():
+    reader = RequestReader(VOCABULARY, 100, 60, silent_tokens=frozenset({1}))
+    fields = {"request_output_len": 20}
+    by_default, wanted = reader.read(IDS, fields), reader.read(IDS, fields | {"group_tokens": 25})
+    assert (by_default.group_tokens, by_default.silent_tokens) == (None, frozenset())
+    assert (wanted.group_tokens, wanted.silent_tokens) == (25, {1})
+
+
 def test_shortest_prompt_can_be_read():
     assert read_prompt(VOCABULARY.shortest_prompt, VOCABULARY) == Prompt((0,))
 
@@ -119,6 +127,8 @@ def test_other_layouts_are_refused_by_id_and_position(ids, message):
         ({"request_output_len": 55}, "request_output_len: 55 is not accepted; at most 54, the room that 6"),
         ({"first_tokens": 0}, "first_tokens: 0 is not accepted; from 1 to 100"),
         ({"first_tokens": 101}, "first_tokens: 101 is not accepted; from 1 to 100"),
+        ({"group_tokens": 0}, "group_tokens: 0 is not accepted; from 1 to 100"),
+        ({"group_tokens": 101}, "group_tokens: 101 is not accepted; from 1 to 100"),
         ({"end_id": 79}, "end_id: 79 is not accepted; one of the stop ids 80 to 82"),
         ({"end_id": -1}, "end_id: -1 is not accepted; one of the stop ids 80 to 82"),
         ({"runtime_top_k": -1}, "runtime_top_k: -1 is not accepted; an integer of at least 0"),

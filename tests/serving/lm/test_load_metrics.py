@@ -9,6 +9,7 @@ import pytest
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.cache_slots import CacheUse
 from cosyvoice_runtime.metrics import Metrics, read_samples
+from cosyvoice_runtime.metrics.metrics import SharedNumber
 from cosyvoice_runtime.serving.lm.cache_metrics import CacheMetrics
 from cosyvoice_runtime.serving.lm.load_metrics import Load, LoadMetrics
 
@@ -44,6 +45,18 @@ def test_counters_grow_with_every_load_and_gauges_follow_it(load_metrics, tmp_pa
         "cosyvoice_lm_finished_total stop": 1,
         "cosyvoice_lm_finished_total error": 1,
     }
+
+
+def test_values_that_have_not_changed_are_not_written(load_metrics, monkeypatch):
+    written = []
+    monkeypatch.setattr(SharedNumber, "write", lambda number: written.append(number))
+    load = Load(1, 0, 1, 10, {FinishReason.STOP: 1}, steps=10, step_s=0.5)
+    load_metrics(load)
+    assert len(written) == 6
+    load_metrics(load)
+    assert len(written) == 6
+    load_metrics(load._replace(tokens=11, finished={FinishReason.STOP: 2}))
+    assert len(written) == 8
 
 
 def test_a_caches_counters_go_on_with_a_fresh_one(tmp_path):

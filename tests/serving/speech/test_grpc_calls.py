@@ -241,6 +241,35 @@ def test_only_the_start_of_a_long_silence_is_passed_on(in_pieces):
     assert run(fake, PATIENCE_S, use) == [7, 1, 2, 1, 2, 1, 7, 2, 1]
 
 
+@pytest.mark.parametrize(
+    ("in_pieces", "most", "wanted"), [(False, 60, [13, 25]), (False, 9, [9, 9]), (True, 60, [13, 25])]
+)
+def test_speech_lm_is_told_in_which_groups_tokens_can_be_used(in_pieces, most, wanted):
+    fake = FakeTriton()
+    fake.stream = answer_pieces if in_pieces else lambda *_: iter([token_response(0, b"stop")])
+
+    async def use(calls: GrpcCalls) -> None:
+        stages = StageClient(calls, VOCABULARY, group_tokens=25)
+        if in_pieces:
+            pieces = TextPieces()
+            pieces.end()
+            groups = stages.generate_from_pieces(Prompt(()), pieces, SamplingOptions(ceiling=most), "id", 13)
+        else:
+            groups = stages.generate(Prompt([1]), SamplingOptions(max_tokens=most), "id", 13)
+        assert [group async for group in groups]
+        await stages.close()
+
+    run(fake, PATIENCE_S, use)
+    given = dict(
+        zip(
+            [tensor.name for tensor in fake.requests[0].inputs],
+            fake.requests[0].raw_input_contents,
+            strict=True,
+        )
+    )
+    assert [int.from_bytes(given[name], "little") for name in ("first_tokens", "group_tokens")] == wanted
+
+
 def test_instruction_and_transcript_reach_the_speech_lm_before_the_text():
     fake = FakeTriton()
     fake.stream = lambda request, context: iter([token_response(VOCABULARY.speech_offset, b"stop")])
