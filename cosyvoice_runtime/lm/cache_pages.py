@@ -35,6 +35,8 @@ class PageLedger:
         table: [slots, most pages of a slot] int32, each slot's pages in the order of its positions;
             `ZERO_PAGE` where it has none.
         held: [slots] int64, how many each has.
+        room: [slots] int64, positions that these hold; at most ``max_len``.
+        holding: slots that have any.
         changed: whether the table has changed since whoever reads it last set this to False.
 
     Raises:
@@ -48,6 +50,9 @@ class PageLedger:
             raise ValueError(f"{pool.pages} pages of {pool.page} positions hold no slot of {max_len}")
         self.table = np.full((slots, width), ZERO_PAGE, dtype=np.int32)
         self.held = np.zeros(slots, dtype=np.int64)
+        self.room = np.zeros(slots, dtype=np.int64)
+        self.holding: set[int] = set()
+        self._max_len = max_len
         self.changed = True
         self._pages = FreePages(pool.pages)
         self._returned: set[int] = set()
@@ -80,8 +85,7 @@ class PageLedger:
         if pages is None:
             return False
         self.table[slot, held : held + missing] = pages
-        self.held[slot] = held + missing
-        self.changed = True
+        self._hold(slot, held + missing)
         return True
 
     def release(self, slot: int) -> None:
@@ -93,7 +97,12 @@ class PageLedger:
         self._pages.release(pages)
         self._returned.update(pages)
         self.table[slot] = ZERO_PAGE
-        self.held[slot] = 0
+        self._hold(slot, 0)
+
+    def _hold(self, slot: int, pages: int) -> None:
+        self.held[slot] = pages
+        self.room[slot] = min(pages * self.page, self._max_len)
+        self.holding.add(slot) if pages else self.holding.discard(slot)
         self.changed = True
 
     def take_returned(self) -> list[int]:

@@ -72,7 +72,7 @@ class CacheSlots(ABC):
     def use(self) -> CacheUse:
         """As it is now."""
         pages = self.pages
-        without = self.slots - self.free_slots - int(np.count_nonzero(pages.held))
+        without = self.slots - self.free_slots - len(pages.holding)
         return CacheUse(pages.total, pages.total - pages.free, without, self.evictions, self.recomputed)
 
     def acquire(self) -> int:

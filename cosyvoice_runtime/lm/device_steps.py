@@ -8,7 +8,7 @@ that has been read, a step later than where ids are drawn on the host; nobody el
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prefill_graphs import CapturedPrefills, GraphedPrefills, NoPrefills
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, grouped
 from cosyvoice_runtime.lm.residents import Residents
+from cosyvoice_runtime.lm.sampling import IntArray
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn, turn_after_feed
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.lm.step_graphs import GraphedSteps, LogitsStep
@@ -31,34 +32,35 @@ STEP_POSITIONS = 512
 """Of prompts that are fed between two steps while others speak, who wait; a longer prompt is fed alone."""
 
 
-class Row(NamedTuple):
-    """A draw under way.
+class UnderWay(NamedTuple):
+    """A pass that was launched, and whose ids nobody has read.
 
     Attributes:
-        place: in the fetched ids.
-        position: of the cache, where the id is fed if it is speech.
-        turn: a fill marker is never fed.
+        sequences: whose draws are under way.
+        places: [n] of their ids among those that are fetched.
+        positions: of the cache, where each id is fed if it is speech.
     """
 
-    sequence: Generation
-    place: int
-    position: int
-    turn: Turn
-
-
-class UnderWay(NamedTuple):
-    """A pass that was launched, and whose ids nobody has read."""
-
-    rows: list[Row]
+    sequences: list[Generation]
+    places: IntArray
+    positions: list[int]
     ids: Fetch
 
-    def drawn(self) -> list[Drawn]:
-        """Wait for the ids of sequences that still run."""
-        rows = [row for row in self.rows if row.sequence.finish_reason is None]
-        if not rows:
-            return []
-        ids = self.ids.wait().tolist()
-        return [Drawn(row.sequence, ids[row.place], row.position) for row in rows]
+    def without(self, gone: Collection[Generation]) -> UnderWay:
+        """As it is for the others."""
+        kept = [row for row, sequence in enumerate(self.sequences) if sequence not in gone]
+        return UnderWay(
+            [self.sequences[row] for row in kept],
+            self.places[kept],
+            [self.positions[row] for row in kept],
+            self.ids,
+        )
+
+    def drawn(self) -> Iterator[Drawn]:
+        """Wait for the ids, if they are anybody's."""
+        if self.sequences:
+            ids = self.ids.wait().numpy()[self.places].tolist()
+            yield from zip(self.sequences, ids, self.positions, strict=True)
 
 
 class StepDraws(NamedTuple):
@@ -102,60 +104,57 @@ class DeviceSteps:
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         """As `Steps.advance`: launches what can be, then reads what was launched the time before."""
-        self._under_way = [UnderWay(self._current(rows), ids) for rows, ids in self._under_way]
+        self._under_way = [self._current(each) for each in self._under_way]
         launched = [*self._step(running), *self._prefill(running)]
         before, self._under_way = self._under_way, launched
         return [drawn for each in before for drawn in each.drawn()]
 
-    def _current(self, rows: list[Row]) -> list[Row]:
-        """Rows of sequences that what was read since has not ended or stalled."""
-        # The slot of a sequence that has ended is free, or somebody else's already.
-        running = [row for row in rows if row.sequence.finish_reason is None]
-        for row in running:
-            row.sequence.unfed = False
-            if row.sequence.stalled:
-                self._cache.lengths[row.sequence.slot] -= 1
-        return [row for row in running if not row.sequence.stalled]
+    def _current(self, launched: UnderWay) -> UnderWay:
+        """Without sequences that what was read since has ended or stalled."""
+        for sequence in launched.sequences:
+            sequence.unfed = False
+        gone = {each for each in launched.sequences if each.stalled or each.finish_reason is not None}
+        if not gone:
+            return launched
+        for sequence in gone:
+            # The slot of a sequence that has ended is free, or somebody else's already.
+            if sequence.finish_reason is None:
+                self._cache.lengths[sequence.slot] -= 1
+        return launched.without(gone)
 
     def _step(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
-        drawing = {row.sequence: row for each in self._under_way for row in each.rows}
-        turns = {sequence: self._turn(sequence, drawing.get(sequence)) for sequence in running}
+        drawing = {sequence for each in self._under_way for sequence in each.sequences}
+        turns = {
+            each: Turn.DRAW
+            if each in drawing and len(each.tokens) + 1 < each.plain_until
+            else _turn(each, each in drawing)
+            for each in running
+        }
         ready = [sequence for sequence, turn in turns.items() if turn is not Turn.IDLE]
         going_on = self._residents.going_on(ready, running)
         if going_on:
-            yield self._launched({sequence: turns[sequence] for sequence in going_on})
+            yield self._launched(going_on, [turns[sequence] for sequence in going_on])
 
-    def _turn(self, sequence: Generation, drawing: Row | None) -> Turn:
-        """What the next step does for a sequence, with a draw under way or none."""
-        if drawing is None:
-            ahead = 0
-            goes_on = sequence.unfed
-        else:
-            ahead = 1
-            full = drawing.position == self._cache.max_len
-            last = len(sequence.tokens) + 1 >= sequence.limits.max_tokens
-            goes_on = drawing.turn is Turn.DRAW and not (full or last)
-        if not goes_on:
-            return Turn.IDLE
-        return Turn.FILL if sequence.fills_after(ahead) else Turn.DRAW
-
-    def _launched(self, turns: dict[Generation, Turn]) -> UnderWay:
-        slots = [sequence.slot for sequence in turns]
-        size = self._graphs.size(max(slots) + 1)
-        fed = np.full(size, Turn.IDLE, dtype=np.int64)
-        fed[slots] = list(turns.values())
+    def _launched(self, sequences: list[Generation], turns: list[Turn]) -> UnderWay:
+        slots = self._residents.slots(sequences)
+        size = self._graphs.size(int(slots.max()) + 1)
+        fed = np.zeros(size, dtype=np.int64)  # idle
+        fed[slots] = turns
         lengths = self._cache.lengths
         span = self._graphs.span(min(int(lengths[:size].max()) + 1, self._cache.max_len))
         # A stream that waits with a full cache has no next position; it can only end from there.
         ids = self._graphs.run(np.minimum(lengths[:size], span - 1), fed, span)
-        lengths[slots] += 1
-        rows = [Row(each, each.slot, int(lengths[each.slot]), turn) for each, turn in turns.items()]
-        return UnderWay(rows, Fetch(ids))
+        positions = lengths[slots] + 1
+        lengths[slots] = positions
+        return UnderWay(sequences, slots, positions.tolist(), Fetch(ids))
 
     def _prefill(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
+        hungry = self._residents.hungry(running)
+        if not hungry:
+            return
         captured: list[Prefill] = []
         other: list[Prefill] = []
-        for prefill in self._waiting.ready(self._in_turn(running), running):
+        for prefill in self._waiting.ready(self._in_turn(hungry, running), running):
             (captured if self._prefills.fits([prefill]) else other).append(prefill)
         captured.sort(key=lambda prefill: prefill.start > 0)
         for group in grouped(captured, self._prefills.fits):
@@ -163,11 +162,11 @@ class DeviceSteps:
         for group in grouped(other, self._waiting.fits):
             yield self._drawing(group, self._fed(group))
 
-    def _in_turn(self, running: Sequence[Generation]) -> Iterator[Generation]:
+    def _in_turn(self, hungry: Sequence[Generation], running: Sequence[Generation]) -> Iterator[Generation]:
         """Those that may be fed now: while others speak, prompts of one pass; texts that go on always."""
         speaking = any(sequence.tokens for sequence in running)
         positions = 0
-        for sequence in running:
+        for sequence in hungry:
             waiting = sequence.unfed_prompt
             if speaking and waiting and positions and positions + waiting > STEP_POSITIONS:
                 continue
@@ -186,8 +185,17 @@ class DeviceSteps:
         return self._draw(logits, slots, turns, self._tables)
 
     def _drawing(self, group: list[Prefill], ids: Tensor) -> UnderWay:
-        rows = [
-            Row(each.sequence, place, each.end, turn_after_feed(each.sequence))
-            for place, each in enumerate(group)
-        ]
-        return UnderWay(rows, Fetch(ids))
+        sequences = [each.sequence for each in group]
+        return UnderWay(sequences, np.arange(len(group)), [each.end for each in group], Fetch(ids))
+
+
+def _turn(sequence: Generation, drawing: bool) -> Turn:
+    """What the next step does for a sequence, with a draw under way or none."""
+    if drawing:
+        last = len(sequence.tokens) + 1 >= sequence.limits.max_tokens
+        goes_on = not (last or sequence.must_fill)  # else it is the fill marker that is under way
+    else:
+        goes_on = sequence.unfed
+    if not goes_on:
+        return Turn.IDLE
+    return Turn.FILL if sequence.fills_after(int(drawing)) else Turn.DRAW

@@ -58,6 +58,20 @@ def is_runaway(tokens: Sequence[int], span: int, max_period: int) -> bool:
     return False
 
 
+def runaway_not_before(tokens: Sequence[int], span: int, max_period: int) -> int:
+    """How many tokens there are at least, these included, when `is_runaway` can next hold.
+
+    A token that is like none of those a period before it is not part of a cycle.
+    """
+    if not span:
+        return sys.maxsize
+    said, periods = len(tokens), min(max_period, span // 2)
+    if said < span:
+        return span
+    repeats = tokens[-1] in tokens[said - 1 - periods : said - 1]
+    return said + 1 if repeats else said + span - periods
+
+
 class Generation:
     """Handle of an utterance: what it has said so far, and why it ended.
 
@@ -69,6 +83,9 @@ class Generation:
         unfed: the last token has yet to be fed.
         pending: parts that were taken have yet to be fed.
         lost: positions that were fed and are no longer in the cache.
+        stalled: only a feed can bring it forward: of text that is there, or is still to come.
+        plain_until: with fewer speech tokens, and none of them the last or the last of a block, each draw
+            is followed by one more.
     """
 
     def __init__(
@@ -90,10 +107,15 @@ class Generation:
         self.unfed = False
         self.pending = False
         self.lost = 0
+        self.stalled = stream is not None
         self._taken: list[tuple[int, list[PromptPart]]] = []
         self._config = config
+        self._speech_tokens = config.speech_tokens
         self._options = options
+        given = options.runaway_span
+        self._runaway_span = RUNAWAY_S * config.token_rate if given is None else given
         self._feed = feed
+        self._look_ahead()
 
     @property
     def seed(self) -> int:
@@ -102,13 +124,7 @@ class Generation:
     @property
     def waiting(self) -> bool:
         """Whether only more text can bring it forward."""
-        stream = self.stream
-        return stream is not None and stream.state is StreamState.WAITING and not stream.ready
-
-    @property
-    def stalled(self) -> bool:
-        """Whether only a feed can bring it forward: of text that is there, or is still to come."""
-        return self.stream is not None and self.stream.state is StreamState.WAITING
+        return self.stalled and self.stream is not None and not self.stream.ready
 
     @property
     def must_fill(self) -> bool:
@@ -164,6 +180,8 @@ class Generation:
             feed, self._feed = self._feed, None
         else:
             feed = self.stream.take()
+            self.stalled = self.stream.state is StreamState.WAITING
+            self._look_ahead()
         if feed is not None:
             self._taken.append((len(self.tokens), feed))
         return feed
@@ -179,6 +197,7 @@ class Generation:
             raise InvalidInput("text", [], "at least one text token is needed")
         stream.end()
         self.limits = TokenLimits.of(self._options, stream.num_text)
+        self._look_ahead()
 
     def accept(self, token: int) -> int | None:
         """Apply a drawn id; returns it if it is speech.
@@ -192,8 +211,9 @@ class Generation:
         if self.stream is not None and self.stream.state is StreamState.DECODING:
             self.stream.accept(token)
             if token == self._config.fill_id:
+                self.stalled = True
                 return None
-        if token >= self._config.speech_tokens:
+        if token >= self._speech_tokens:
             self.finish(FinishReason.STOP)
             return None
         self._append(token)
@@ -204,11 +224,6 @@ class Generation:
         if self.finish_reason is None:
             self.finish_reason, self.error = reason, error
 
-    @property
-    def _runaway_span(self) -> int:
-        given = self._options.runaway_span
-        return RUNAWAY_S * self._config.token_rate if given is None else given
-
     def _open_stream(self) -> TextStream:
         if self.stream is None or self.stream.ended:
             raise InvalidInput("text", "further text", "the text of this utterance is complete")
@@ -217,18 +232,27 @@ class Generation:
     def _append(self, token: int) -> None:
         self.tokens.append(token)
         self.unfed = True
-        if is_runaway(self.tokens, self._runaway_span, self._options.runaway_period):
+        if len(self.tokens) >= self._may_end_at:
+            self._end_or_go_on()
+
+    def _look_ahead(self) -> None:
+        """Limits or stream have changed: what follows does so for as many tokens as possible unlooked at."""
+        self._may_end_at = 0
+        self.plain_until = self.limits.max_tokens
+        if self.stream is not None and self.stream.state is StreamState.DECODING:
+            self.plain_until = min(self.plain_until, len(self.tokens) + self.stream.speech_left)
+
+    def _end_or_go_on(self) -> None:
+        runaway = self._runaway_span, self._options.runaway_period
+        if is_runaway(self.tokens, *runaway):
             self.finish(FinishReason.REPETITION)
         elif len(self.tokens) >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)
+        self._may_end_at = min(self.limits.max_tokens, runaway_not_before(self.tokens, *runaway))
 
 
-class Drawn(NamedTuple):
-    """An id drawn for an utterance, and the position of the cache where it is fed if it is speech."""
-
-    sequence: Generation
-    id: int
-    position: int
+Drawn = tuple[Generation, int, int]
+"""An utterance, the id drawn for it, and the position of the cache where that is fed if it is speech."""
 
 
 class Emission(NamedTuple):

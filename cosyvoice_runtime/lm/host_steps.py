@@ -74,7 +74,7 @@ class HostSteps:
             for index, id_ in zip(drawing, self._network.sample(chosen, samplers, blocked), strict=True):
                 ids[index] = id_
         for sequence, id_ in zip(sequences, ids, strict=True):
-            yield Drawn(sequence, id_, int(self._cache.lengths[sequence.slot]))
+            yield sequence, id_, int(self._cache.lengths[sequence.slot])
 
 
 def blocked_ids(sequences: Sequence[Generation]) -> Blocked | None:

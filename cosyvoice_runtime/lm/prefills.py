@@ -49,7 +49,7 @@ class Prefills:
 
     def groups(self, running: Sequence[Generation]) -> Iterator[list[Prefill]]:
         """`ready`, pass by pass."""
-        return grouped(self.ready(running, running), self.fits)
+        return grouped(self.ready(self._residents.hungry(running), running), self.fits)
 
     def ready(self, turn: Iterable[Generation], running: Sequence[Generation]) -> Iterator[Prefill]:
         """Take what is ready from sequences whose turn it is, as far as the cache has room.

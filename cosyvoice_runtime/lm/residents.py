@@ -13,6 +13,7 @@ import numpy as np
 
 from cosyvoice_runtime.lm.cache_slots import CacheSlots
 from cosyvoice_runtime.lm.generation import Generation
+from cosyvoice_runtime.lm.sampling import IntArray
 
 
 class Residents:
@@ -24,15 +25,27 @@ class Residents:
     def __init__(self, cache: CacheSlots) -> None:
         self._cache = cache
         self._pages = cache.pages
+        self._sequences: list[Generation] = []
+        self._slots = np.zeros(0, dtype=np.int64)
+
+    def slots(self, sequences: Sequence[Generation]) -> IntArray:
+        """[n] of these; not to be written. Mostly they are those of the last call."""
+        if sequences != self._sequences:
+            self._sequences = list(sequences)
+            self._slots = np.array([each.slot for each in sequences], dtype=np.int64)
+        return self._slots
+
+    def hungry(self, running: Iterable[Generation]) -> list[Generation]:
+        """Those, in order, that only a feed can bring forward, of what is there or is still to come."""
+        holding = self._pages.holding
+        return [each for each in running if each.stalled or each.slot not in holding]
 
     def holds(self, sequence: Generation) -> bool:
         """Whether what a sequence was fed is in the cache."""
-        return bool(self._pages.held[sequence.slot])
+        return sequence.slot in self._pages.holding
 
-    def going_on(
-        self, sequences: Sequence[Generation], running: Sequence[Generation]
-    ) -> Sequence[Generation]:
-        """Those of the sequences, in order, that have room for one more position.
+    def going_on(self, sequences: list[Generation], running: Sequence[Generation]) -> list[Generation]:
+        """Those of the sequences, in order, that have room for one more position; a full one has none.
 
         One that needs a page and finds none free takes others' pages; who has lost its own is left out.
         """
@@ -73,12 +86,13 @@ class Residents:
         return pages.reserve(sequence.slot, positions)
 
     def _have_room(self, sequences: Sequence[Generation]) -> bool:
-        slots = [each.slot for each in sequences]
-        wanted = np.minimum(self._cache.lengths[slots] + 1, self._cache.max_len)
-        return bool((self._pages.held[slots] * self._pages.page >= wanted).all())
+        slots = self.slots(sequences)
+        return not np.count_nonzero(self._cache.lengths[slots] >= self._pages.room[slots])
 
     def _grown(self, sequence: Generation, running: Sequence[Generation]) -> bool:
-        positions = min(int(self._cache.lengths[sequence.slot]) + 1, self._cache.max_len)
+        positions = int(self._cache.lengths[sequence.slot]) + 1
+        if positions > self._cache.max_len:
+            return False
         if self._pages.reserve(sequence.slot, positions):
             return True
         younger = [each for each in running[running.index(sequence) + 1 :] if self.holds(each)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
@@ -145,8 +145,14 @@ class RunningBatch:
             for its next text ends with reason ``length``. With captured steps the tokens are those of the
             step before: the first call for an utterance brings none.
         """
-        tokens = {drawn.sequence: self._accept(drawn) for drawn in self._steps.advance(self.active)}
-        return list(self._emissions(tokens))
+        emissions = [*self._tokens(self._steps.advance(self.active))]
+        ended = [each for each in self._running.values() if each.finish_reason is not None]
+        if ended:
+            spoke = {each.generation for each in emissions}
+            emissions += [Emission(each, None, each.finish_reason) for each in ended if each not in spoke]
+            for each in ended:
+                self._release(each)
+        return emissions
 
     def _admit(self, generation: Generation) -> Generation:
         generation.slot = self._cache.acquire()
@@ -166,16 +172,12 @@ class RunningBatch:
             if wanted is not None and wanted > room:
                 raise InvalidInput(field, wanted, f"after this prompt there is room for {room}")
 
-    def _accept(self, drawn: Drawn) -> int | None:
-        token = drawn.sequence.accept(drawn.id)
-        if token is not None and drawn.position == self._cache.max_len:
-            drawn.sequence.finish(FinishReason.LENGTH)
-        return token
-
-    def _emissions(self, tokens: dict[Generation, int | None]) -> Iterator[Emission]:
-        for sequence in self.active:
-            token = tokens.get(sequence)
-            if token is not None or sequence.finish_reason is not None:
+    def _tokens(self, drawn: Iterable[Drawn]) -> Iterator[Emission]:
+        """Have ids accepted; those that are speech."""
+        max_len = self._cache.max_len
+        for sequence, id_, position in drawn:
+            token = sequence.accept(id_)
+            if token is not None:
+                if position == max_len:
+                    sequence.finish(FinishReason.LENGTH)
                 yield Emission(sequence, token, sequence.finish_reason)
-            if sequence.finish_reason is not None:
-                self._release(sequence)

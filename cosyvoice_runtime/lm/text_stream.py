@@ -43,6 +43,12 @@ class TextStream:
             final text; a prompt that ends with a full block, or that has a lead and no speech, is not
             followed by text before speech is drawn; prompt speech for which text never came is dropped.
 
+    Attributes:
+        state: what can follow.
+        speech_left: tokens before the next fill marker.
+        num_text: ids of text pushed so far.
+        ended: no further text follows.
+
     Raises:
         InvalidInput: the speech LM knows no such blocks.
     """
@@ -66,7 +72,7 @@ class TextStream:
         self._prompt_speech = deque(prompt_speech)
         self._opening = [SOS, PromptPart(Table.TEXT, lead_text)] if lead_text else [SOS]
         self._fed: list[PromptPart] = []
-        self._speech_left = self._speech_per_block - len(prompt_speech) % self._speech_per_block
+        self.speech_left = self._speech_per_block - len(prompt_speech) % self._speech_per_block
         self.state = StreamState.WAITING
         self.num_text = 0
         self.ended = False
@@ -78,7 +84,7 @@ class TextStream:
 
     def fills_after(self, tokens: int) -> bool:
         """`must_fill` once this many more speech tokens have been accepted."""
-        return self.state is StreamState.DECODING and self._speech_left == tokens
+        return self.state is StreamState.DECODING and self.speech_left == tokens
 
     @property
     def ready(self) -> bool:
@@ -110,10 +116,10 @@ class TextStream:
     def accept(self, token: int) -> None:
         """Register a drawn id: a speech token or, within a block, the fill marker."""
         if token != self._fill_id:
-            self._speech_left -= 1
+            self.speech_left -= 1
             self._fed = [PromptPart(Table.SPEECH, (token,))]
         elif self.state is StreamState.DECODING:
-            self._speech_left = self._speech_per_block
+            self.speech_left = self._speech_per_block
             self.state = StreamState.WAITING
 
     def _interleave_prompt(self) -> None:
@@ -126,7 +132,7 @@ class TextStream:
         """Whether the prompt ended within a block, whose speech is now drawn to its end."""
         if self._prompt_speech or len(self._opening) < 2:
             return False
-        return self._upstream or self._speech_left < self._speech_per_block
+        return self._upstream or self.speech_left < self._speech_per_block
 
     def _has_block(self) -> bool:
         return not self._prompt_speech and len(self._text) >= self._text_per_block

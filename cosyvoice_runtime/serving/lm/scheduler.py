@@ -76,8 +76,10 @@ class Scheduler:
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._running: dict[object, Job] = {}
+        self._open: dict[object, Job] = {}
         self._starved: dict[Job, float] = {}
-        self._looked_s = clock()
+        self._unheard: list[Job] = []
+        self._looked_s = self._may_idle_s = clock()
         self._cancelled: list[Job] = []
         self._by_id: dict[str, Job] = {}
         self._refusal: CosyVoiceError | None = None
@@ -208,7 +210,7 @@ class Scheduler:
         with self._changed:
             if not self._can_go_on():
                 self._gpu.rest()
-            self._changed.wait_for(self._can_go_on, LOOK_S if self._starved else None)
+                self._changed.wait_for(self._can_go_on, LOOK_S if self._starved else None)
             return bool(self._running or self._waiting or self._cancelled)
 
     def _can_go_on(self) -> bool:
@@ -261,6 +263,9 @@ class Scheduler:
         with self._changed:
             self._waiting.remove(job)
             self._running[job.handle] = job
+        if job.text is not None:
+            self._open[job.handle] = job
+        self._unheard.append(job)
         self._delivery.tell(job)
 
     @property
@@ -268,11 +273,8 @@ class Scheduler:
         """The engine, for requests that only such a one gets."""
         return cast(TextEngine, self._engine)
 
-    def _open_jobs(self) -> list[Job]:
-        return [job for job in self._running.values() if job.text is not None]
-
     def _pass_text(self) -> None:
-        for job in self._open_jobs():
+        for job in list(self._open.values()):
             if job.text is not None and job.text.has_news:
                 self._starved.pop(job, None)
                 self._give(job, job.text.take())
@@ -289,8 +291,10 @@ class Scheduler:
 
     def _look_after_starved(self) -> None:
         """Find those that wait for text, and end those that wait for too long."""
+        if not self._open:
+            return
         now = self._clock()
-        for job in self._open_jobs():
+        for job in self._open.values():
             if job not in self._starved and self._text_engine.waits_for_text(job.handle):
                 self._starved[job] = now
                 job.pause()
@@ -307,28 +311,39 @@ class Scheduler:
         with self._gpu.step(hurried=self._someone_waits()):
             started = self._clock()
             progress = self._engine.step()
-            self._step_s += self._clock() - started
+            now = self._clock()
+            self._step_s += now - started
         self._steps += 1
-        self._tokens_per_step = sum(len(each.tokens) for each in progress)
+        self._tokens_per_step = sum([len(each.tokens) for each in progress])
         self._tokens += self._tokens_per_step
         for each in progress:
-            self._advance(self._running[each.handle], each)
-        now = self._clock()
+            self._advance(self._running[each.handle], each, now)
+        if now >= self._may_idle_s:
+            self._end_idle(now)
+
+    def _end_idle(self, now: float) -> None:
+        """End requests that nobody reads; by `_may_idle_s` no other can have waited for as long."""
+        oldest = now
         for job in list(self._running.values()):
-            if job.unread_s(now) > self._idle_timeout_s:
+            unread_s = job.unread_s(now)
+            if unread_s > self._idle_timeout_s:
                 self._remove(job, CosyVoiceError(f"nobody took new tokens for {self._idle_timeout_s:g} s"))
+            else:
+                oldest = min(oldest, now - unread_s)
+        self._may_idle_s = oldest + self._idle_timeout_s
 
     def _someone_waits(self) -> bool:
         """Whether a listener waits for first tokens, and not for text."""
-        return any(job.awaits_first and job not in self._starved for job in self._running.values())
+        self._unheard = [job for job in self._unheard if job.awaits_first and job.finish_reason is None]
+        return any(job not in self._starved for job in self._unheard)
 
-    def _advance(self, job: Job, progress: Progress) -> None:
+    def _advance(self, job: Job, progress: Progress, now: float) -> None:
         if progress.finish_reason is not None:
             self._finish(job, progress.finish_reason, progress.error, progress.tokens)
             return
         if job.awaits_first:
             moments.note("a token is drawn", job.request.id)
-        if job.put(progress.tokens, self._clock()):
+        if job.put(progress.tokens, now):
             self._delivery.tell(job)
 
     def _finish(
@@ -343,6 +358,7 @@ class Scheduler:
                 self._waiting.remove(job)
             else:
                 del self._running[job.handle]
+                self._open.pop(job.handle, None)
             self._starved.pop(job, None)
             self._by_id.pop(job.request.id, None)
             self._finished[reason] += 1
