@@ -1,6 +1,6 @@
 """A stand-in for what Triton gives to Python models: tensors, responses and errors, as far as they are used.
 
-Every input that a model looks for is remembered by its request, every response by its sender.
+Every response is remembered by its sender.
 """
 
 from __future__ import annotations
@@ -71,16 +71,10 @@ class ResponseSender:
 
 
 class InferenceRequest:
-    """
-    Attributes:
-        looked_for: names of the inputs that were asked for.
-    """
-
     def __init__(
         self, tensors: Mapping[str, np.ndarray[Any, Any]], request_id: str = "", parameters: str = ""
     ) -> None:
         self.tensors = {name: Tensor(name, array) for name, array in tensors.items()}
-        self.looked_for: set[str] = set()
         self.sender = ResponseSender()
         self._id = request_id
         self._parameters = parameters
@@ -99,9 +93,3 @@ class InferenceRequest:
 
     def get_response_sender(self) -> ResponseSender:
         return self.sender
-
-
-def get_input_tensor_by_name(request: InferenceRequest, name: str) -> Tensor | None:
-    if isinstance(request, InferenceRequest):
-        request.looked_for.add(name)
-    return next((tensor for tensor in request.inputs() if tensor.name() == name), None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,9 @@ from cosyvoice_runtime.serving.triton.request import CODE_NAMES
 
 Array = npt.NDArray[Any]
 
+numpy_dtype = cache(triton_to_np_dtype)
+triton_dtype = cache(np_to_triton_dtype)
+
 
 @dataclass(frozen=True)
 class ModelAnswer:
@@ -40,16 +45,44 @@ class ModelAnswer:
     message: str = ""
 
 
+class LoopCalls:
+    """Calls of functions in an event loop from other threads: all that have come meanwhile in one wake-up.
+
+    Made in that loop.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._woken = False
+
+    def add(self, function: Callable[[], None]) -> None:
+        """Call this soon, after all added before; not at all if the loop has ended."""
+        self._waiting.append(function)
+        if not self._woken:  # otherwise the call to come finds it
+            self._woken = True
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._call_all)
+
+    def _call_all(self) -> None:
+        self._woken = False
+        while self._waiting:
+            self._waiting.popleft()()
+
+
 class Answers:
     """Answers to the requests of one call, from whichever thread; made and read in one event loop.
+
+    Args:
+        calls: of that loop.
 
     Attributes:
         gone: nobody reads them any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, calls: LoopCalls) -> None:
         self.gone = False
-        self._loop = asyncio.get_running_loop()
+        self._calls = calls
         self._queue: asyncio.Queue[ModelAnswer | None] = asyncio.Queue()
         self._open = 1
 
@@ -58,8 +91,7 @@ class Answers:
         self._open += 1
 
     def put(self, answer: ModelAnswer | None, final: bool) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and whoever read with it
-            self._loop.call_soon_threadsafe(self._take, answer, final)
+        self._calls.add(partial(self._take, answer, final))
 
     def close(self) -> None:
         """No further request comes."""
@@ -156,7 +188,7 @@ def read_array(spec: Any, content: bytes) -> Array:
     Raises:
         InvalidInput: its content is not what its type and shape say.
     """
-    dtype = triton_to_np_dtype(spec.datatype)
+    dtype = numpy_dtype(spec.datatype)
     try:
         flat = deserialize_bytes_tensor(content) if dtype == np.object_ else np.frombuffer(content, dtype)
         return flat.reshape(list(spec.shape))
@@ -168,7 +200,7 @@ def write_response(model: str, request_id: str, outputs: dict[str, Array]) -> An
     """``ModelInferResponse`` of these outputs."""
     response = service_pb2.ModelInferResponse(model_name=model, model_version="1", id=request_id)
     for name, array in outputs.items():
-        response.outputs.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
+        response.outputs.add(name=name, datatype=triton_dtype(array.dtype), shape=array.shape)
         text = array.dtype == np.object_
         response.raw_output_contents.append(serialize_byte_tensor(array).item() if text else array.tobytes())
     return response

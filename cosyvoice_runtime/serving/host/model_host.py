@@ -14,7 +14,13 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from cosyvoice_runtime.errors import status_of, with_status
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.metrics.metrics import shared_directory
-from cosyvoice_runtime.serving.host.hosted_request import Answers, HostedRequest, ModelAnswer, write_response
+from cosyvoice_runtime.serving.host.hosted_request import (
+    Answers,
+    HostedRequest,
+    LoopCalls,
+    ModelAnswer,
+    write_response,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -67,13 +73,14 @@ async def _serve(url: str, models: Mapping[str, HostedModel]) -> grpc.aio.Server
 
 
 class Calls(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Calls of models: those that answer once, and streams."""
+    """Calls of models: those that answer once, and streams. Made in the loop that serves them."""
 
     def __init__(self, models: Mapping[str, HostedModel]) -> None:
         self._models = models
+        self._calls = LoopCalls()
 
     async def ModelInfer(self, message: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
-        answers = Answers()
+        answers = Answers(self._calls)
         try:
             self._begin(message, answers)
             answers.close()
@@ -87,7 +94,7 @@ class Calls(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     async def ModelStreamInfer(self, messages: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:  # noqa: N802
         """Answers of all requests of the stream. Its headers tell that the model has the first request."""
-        answers = Answers()
+        answers = Answers(self._calls)
         first = await anext(messages, None)
         if first is None:
             return

@@ -360,6 +360,8 @@ class WaveRouter:
             scheduler.close()
 
     def _home(self, utterance_id: str) -> WaveScheduler:
+        if len(self._schedulers) == 1:
+            return self._schedulers[0]
         for scheduler in self._schedulers:
             if scheduler.holds(utterance_id):
                 return scheduler

@@ -78,6 +78,7 @@ class Inputs:
 
     def __init__(self, request: Any) -> None:
         self._request = request
+        self._tensors = {tensor.name(): tensor for tensor in request.inputs()}
 
     @property
     def client(self) -> str | None:
@@ -109,12 +110,12 @@ class Inputs:
 
     def array(self, name: str) -> Array | None:
         """The tensor, flattened to one dimension, or None if the request has none of this name."""
-        tensor = pb_utils.get_input_tensor_by_name(self._request, name)
-        return None if tensor is None else tensor.as_numpy().reshape(-1)
+        tensor = self.shaped(name)
+        return None if tensor is None else tensor.reshape(-1)
 
     def shaped(self, name: str) -> Array | None:
         """The tensor in the shape that was sent."""
-        tensor = pb_utils.get_input_tensor_by_name(self._request, name)
+        tensor = self._tensors.get(name)
         return None if tensor is None else tensor.as_numpy()
 
     def required(self, name: str) -> Array:
@@ -126,9 +127,7 @@ class Inputs:
 
     def scalar(self, name: str, default: Any = None, required: bool = False) -> Any:
         """The single value of an input as a Python number or bool."""
-        if required:
-            self.required(name)
-        array = self.array(name)
+        array = self.required(name) if required else self.array(name)
         if array is None:
             return default
         if array.size != 1:

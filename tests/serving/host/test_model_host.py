@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, StageError
 from cosyvoice_runtime.serving.host.door import Door
+from cosyvoice_runtime.serving.host.hosted_request import LoopCalls
 from cosyvoice_runtime.serving.host.model_host import ModelHost
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply, answer
@@ -337,6 +339,50 @@ def test_door_without_a_process_behind_it_says_so(tmp_path):
     door.door.finalize()
     [response] = request.sender.responses
     assert response.error().message().startswith("UNAVAILABLE: tensorrt_llm: its process is away")
+
+
+def test_calls_that_come_together_wake_the_loop_once_and_keep_their_order(monkeypatch):
+    async def use() -> tuple[list[int], int]:
+        loop, found, wakes = asyncio.get_running_loop(), [], []
+        wake = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda call: wakes.append(call) or wake(call))
+        calls = LoopCalls()
+        for number in range(20):
+            calls.add(partial(found.append, number))
+        assert found == []
+        await asyncio.sleep(0)
+        calls.add(partial(found.append, 20))
+        await asyncio.sleep(0)
+        return found, len(wakes)
+
+    assert asyncio.run(use()) == ([*range(21)], 2)
+
+
+def test_calls_of_many_threads_are_all_made():
+    async def use() -> list[tuple[int, int]]:
+        calls, found, done = LoopCalls(), [], asyncio.Event()
+
+        def add(thread: int) -> None:
+            for number in range(500):
+                calls.add(partial(found.append, (thread, number)))
+
+        await asyncio.gather(*(asyncio.to_thread(add, thread) for thread in range(4)))
+        calls.add(done.set)
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
+        return found
+
+    found = asyncio.run(use())
+    assert [[number for by, number in found if by == thread] for thread in range(4)] == [[*range(500)]] * 4
+
+
+def test_calls_into_a_loop_that_has_ended_do_nothing():
+    async def use() -> LoopCalls:
+        return LoopCalls()
+
+    calls, found = asyncio.run(use()), []
+    calls.add(partial(found.append, 1))
+    calls.add(partial(found.append, 2))
+    assert found == []
 
 
 def test_models_behind_doors_are_imported_without_torch():

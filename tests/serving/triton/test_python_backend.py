@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,14 +22,6 @@ def server() -> Path:
 
 
 @pytest.fixture(scope="module")
-def functions(server: Path) -> dict[str, list[str]]:
-    """Parameters of the functions that the backend's module has in Python."""
-    module = ast.parse((server / "backends/python/triton_python_backend_utils.py").read_text("utf-8"))
-    found = [node for node in module.body if isinstance(node, ast.FunctionDef)]
-    return {node.name: [argument.arg for argument in node.args.args] for node in found}
-
-
-@pytest.fixture(scope="module")
 def stub(server: Path) -> bytes:
     """The program of a model's process, where the classes, methods and enums are defined by their names."""
     return (server / "python_backend_stubs" / VERSION / "triton_python_backend_stub").read_bytes()
@@ -42,13 +32,6 @@ def defines(stub: bytes, name: str) -> bool:
     return name.encode() + b"\0" in stub
 
 
-def test_functions_are_those_of_the_backend(functions):
-    offered = {name: value for name, value in vars(fake).items() if inspect.isfunction(value)}
-    assert offered
-    for name, function in offered.items():
-        assert len(inspect.signature(function).parameters) == len(functions[name]), name
-
-
 @pytest.mark.parametrize("kind", CLASSES)
 def test_methods_and_members_are_those_of_the_backend(stub, kind):
     names = [name for name, value in vars(kind).items() if callable(value) or isinstance(value, int)]
@@ -57,6 +40,5 @@ def test_methods_and_members_are_those_of_the_backend(stub, kind):
     assert [name for name in names if not defines(stub, name)] == []
 
 
-def test_name_that_the_backend_lacks_is_told_apart(stub, functions):
+def test_name_that_the_backend_lacks_is_told_apart(stub):
     assert not defines(stub, "requested_output_name")
-    assert "get_input_tensor" not in functions
