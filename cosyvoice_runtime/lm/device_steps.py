@@ -124,22 +124,24 @@ class DeviceSteps:
 
     def _step(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
         drawing = {sequence for each in self._under_way for sequence in each.sequences}
-        turns = {
-            each: Turn.DRAW
-            if each in drawing and len(each.tokens) + 1 < each.plain_until
-            else _turn(each, each in drawing)
+        turns = {  # the others', mostly all, is another draw
+            each: _turn(each, each in drawing)
             for each in running
+            if each not in drawing or len(each.tokens) + 1 >= each.plain_until
         }
-        ready = [sequence for sequence, turn in turns.items() if turn is not Turn.IDLE]
-        going_on = self._residents.going_on(ready, running)
+        idle = {each for each, turn in turns.items() if turn is Turn.IDLE}
+        going_on = self._residents.going_on([each for each in running if each not in idle], running)
         if going_on:
-            yield self._launched(going_on, [turns[sequence] for sequence in going_on])
+            filling = [each for each, turn in turns.items() if turn is Turn.FILL and each in going_on]
+            yield self._launched(going_on, filling)
 
-    def _launched(self, sequences: list[Generation], turns: list[Turn]) -> UnderWay:
+    def _launched(self, sequences: list[Generation], filling: list[Generation]) -> UnderWay:
         slots = self._residents.slots(sequences)
         size = self._graphs.size(int(slots.max()) + 1)
         fed = np.zeros(size, dtype=np.int64)  # idle
-        fed[slots] = turns
+        fed[slots] = Turn.DRAW
+        for sequence in filling:
+            fed[sequence.slot] = Turn.FILL
         lengths = self._cache.lengths
         span = self._graphs.span(min(int(lengths[:size].max()) + 1, self._cache.max_len))
         # A stream that waits with a full cache has no next position; it can only end from there.

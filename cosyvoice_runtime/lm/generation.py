@@ -216,7 +216,10 @@ class Generation:
         if token >= self._speech_tokens:
             self.finish(FinishReason.STOP)
             return None
-        self._append(token)
+        self.tokens.append(token)
+        self.unfed = True
+        if len(self.tokens) >= self._may_end_at:
+            self._end_or_go_on()
         return token
 
     def finish(self, reason: FinishReason, error: CosyVoiceError | None = None) -> None:
@@ -228,12 +231,6 @@ class Generation:
         if self.stream is None or self.stream.ended:
             raise InvalidInput("text", "further text", "the text of this utterance is complete")
         return self.stream
-
-    def _append(self, token: int) -> None:
-        self.tokens.append(token)
-        self.unfed = True
-        if len(self.tokens) >= self._may_end_at:
-            self._end_or_go_on()
 
     def _look_ahead(self) -> None:
         """Limits or stream have changed: what follows does so for as many tokens as possible unlooked at."""
@@ -255,9 +252,5 @@ Drawn = tuple[Generation, int, int]
 """An utterance, the id drawn for it, and the position of the cache where that is fed if it is speech."""
 
 
-class Emission(NamedTuple):
-    """What a step brought to one utterance: a speech token, its end, or both (its last token)."""
-
-    generation: Generation
-    token: int | None
-    finish_reason: FinishReason | None
+Emission = tuple[Generation, int | None, FinishReason | None]
+"""What a step brought to one utterance: a speech token, its end, or both (its last token)."""

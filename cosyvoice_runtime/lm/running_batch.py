@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
@@ -145,11 +145,11 @@ class RunningBatch:
             for its next text ends with reason ``length``. With captured steps the tokens are those of the
             step before: the first call for an utterance brings none.
         """
-        emissions = [*self._tokens(self._steps.advance(self.active))]
+        emissions = self._emissions(self._steps.advance(self.active))
         ended = [each for each in self._running.values() if each.finish_reason is not None]
         if ended:
-            spoke = {each.generation for each in emissions}
-            emissions += [Emission(each, None, each.finish_reason) for each in ended if each not in spoke]
+            spoke = {generation for generation, _, _ in emissions}
+            emissions += [(each, None, each.finish_reason) for each in ended if each not in spoke]
             for each in ended:
                 self._release(each)
         return emissions
@@ -172,12 +172,14 @@ class RunningBatch:
             if wanted is not None and wanted > room:
                 raise InvalidInput(field, wanted, f"after this prompt there is room for {room}")
 
-    def _tokens(self, drawn: Iterable[Drawn]) -> Iterator[Emission]:
+    def _emissions(self, drawn: Iterable[Drawn]) -> list[Emission]:
         """Have ids accepted; those that are speech."""
         max_len = self._cache.max_len
+        emissions: list[Emission] = []
         for sequence, id_, position in drawn:
             token = sequence.accept(id_)
             if token is not None:
                 if position == max_len:
                     sequence.finish(FinishReason.LENGTH)
-                yield Emission(sequence, token, sequence.finish_reason)
+                emissions.append((sequence, token, sequence.finish_reason))
+        return emissions

@@ -27,9 +27,9 @@ def generate(
     decoder = BatchDecoder(lm, slots=1, max_len=num_positions(prompt.parts()) + most)
     generation = decoder.add(prompt, options)
     while generation.finish_reason is None:
-        for emission in decoder.step():
-            if emission.token is not None:
-                yield emission.token
+        for _, token, _ in decoder.step():
+            if token is not None:
+                yield token
     if generation.error is not None:
         raise generation.error
     return generation.finish_reason

@@ -73,9 +73,9 @@ class LocalStages:
             while pieces is not None and generation.waiting:
                 ids = await pieces.get()
                 batch.end_text(generation) if ids is None else batch.push_text(generation, ids)
-            for emission in batch.step():
-                if emission.token is not None:
-                    yield TokenGroup(keep([emission.token]))
+            for _, token, _ in batch.step():
+                if token is not None:
+                    yield TokenGroup(keep([token]))
             await asyncio.sleep(0)  # whoever waits for tokens looks at this one before the next is drawn
         if generation.error is not None:
             raise generation.error

@@ -82,7 +82,7 @@ def test_cancel_frees_the_slot_at_once(make: MakeDecoder, lm: SpeechLM) -> None:
     assert decoder.free_slots == 1
     second = decoder.add(Prompt([7]), options(3, max_tokens=9))
     emissions = [emission for _ in range(3) for emission in decoder.step()]
-    assert {emission.generation for emission in emissions} == {second}
+    assert {generation for generation, _, _ in emissions} == {second}
     assert first.finish_reason is FinishReason.CANCELLED
 
 

@@ -46,6 +46,8 @@ def check(pages: PageLedger) -> None:
     assert len(set(numbers.tolist())) == len(numbers) == pages.total - pages.free
     assert ((numbers >= FIRST_PAGE) & (numbers < FIRST_PAGE + pages.total)).all()
     assert (np.concatenate(rest) == ZERO_PAGE).all()
+    assert pages.holding == set(np.flatnonzero(pages.held).tolist())
+    assert (pages.room == np.minimum(pages.held * pages.page, MAX_LEN)).all()
 
 
 @given(st.lists(st.tuples(st.integers(0, SLOTS - 1), st.integers(0, MAX_LEN)), max_size=60))

@@ -134,8 +134,8 @@ def test_a_slot_is_taken_again_while_a_step_of_its_last_owner_is_under_way(lm: S
     while decoder.busy:
         emitted += decoder.step()
     assert said(second) == said(alone)
-    assert [emission.token for emission in emitted] == second.tokens
-    assert {emission.generation for emission in emitted} == {second}
+    assert [token for _, token, _ in emitted] == second.tokens
+    assert {generation for generation, _, _ in emitted} == {second}
 
 
 def test_a_text_stream_that_leaves_while_it_waits_takes_nothing_from_the_next_in_its_slot(
@@ -170,6 +170,6 @@ def test_nothing_is_said_after_a_stop(config: SpeechLMConfig, published: dict[st
         emitted = []
         while decoder.busy:
             emitted += decoder.step()
-        assert [emission.token for emission in emitted if emission.token is not None] == generation.tokens
+        assert [token for _, token, _ in emitted if token is not None] == generation.tokens
         assert emitted[-1] == (generation, None, FinishReason.STOP)
         assert decoder.step() == []

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.making import architecture, architecture_cosyvoice300m
-from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits, is_runaway
+from cosyvoice_runtime.lm.generation import (
+    FinishReason,
+    Generation,
+    TokenLimits,
+    is_runaway,
+    runaway_not_before,
+)
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 DEFAULT = SamplingOptions()
@@ -55,6 +61,44 @@ def test_runaway_equals_its_definition(tokens: list[int], span: int, max_period:
         if len(tail) == span
     )
     assert is_runaway(tokens, span, max_period) == cyclic
+
+
+@given(
+    st.lists(st.integers(0, 1), max_size=16),
+    st.lists(st.integers(0, 1), max_size=16),
+    st.integers(0, 12),
+    st.integers(1, 5),
+)
+def test_no_runaway_before_it_is_looked_for_again(
+    said: list[int], follow: list[int], span: int, max_period: int
+) -> None:
+    """Whatever follows."""
+    first = runaway_not_before(said, span, max_period)
+    assert first > len(said) or len(said) == 0
+    for count in range(len(said) + 1, min(first, len(said) + len(follow) + 1)):
+        assert not is_runaway([*said, *follow][:count], span, max_period)
+
+
+@given(
+    st.lists(st.integers(0, 2), max_size=60),
+    st.integers(0, 12),
+    st.integers(1, 5),
+    st.integers(1, 60),
+)
+def test_an_utterance_ends_with_the_first_token_that_ends_it(
+    tokens: list[int], span: int, max_period: int, most: int
+) -> None:
+    options = SamplingOptions(seed=0, runaway_span=span, runaway_period=max_period)
+    generation = Generation(architecture.TINY.speech_lm, options, (), TokenLimits(0, most), feed=[])
+    for count, token in enumerate(tokens, start=1):
+        generation.accept(token)
+        if is_runaway(tokens[:count], span, max_period):
+            assert generation.finish_reason is FinishReason.REPETITION
+            return
+        if count >= most:
+            assert generation.finish_reason is FinishReason.LENGTH
+            return
+        assert generation.finish_reason is None
 
 
 def test_cycle_longer_than_the_period_is_no_runaway() -> None:

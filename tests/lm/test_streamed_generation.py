@@ -14,10 +14,11 @@ from lm_utterances import TEXT, MakeDecoder, finish
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.generation import FinishReason, Generation
+from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 from examples import examples
 
 
@@ -220,3 +221,36 @@ def test_bad_piece_is_named_and_the_stream_goes_on(make: MakeDecoder, lm: Speech
     decoder.end_text(generation)
     finish(decoder)
     assert generation.tokens
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["text", "speech", "speech", "fill", "end"]), st.integers(1, 12))),
+    st.integers(0, 20),
+    st.integers(1, 60),
+)
+@settings(max_examples=examples(100, fresh=500))
+def test_what_is_drawn_unlooked_at_is_followed_by_a_draw(
+    config: SpeechLMConfig, events: list[tuple[str, int]], prompt_speech: int, most: int
+) -> None:
+    """Below `plain_until` the next id is neither a fill marker nor the last, whatever came before."""
+    stream = TextStream(config, TEXT[:3], range(prompt_speech))
+    options = SamplingOptions(seed=0, max_ratio=3.0, ceiling=most, runaway_span=0)
+    generation = Generation(config, options, (), TokenLimits(0, most), stream=stream)
+    for event, count in events:
+        if event == "text" and not stream.ended:
+            generation.push_text(TEXT[:count])
+        elif event == "end" and stream.num_text and not stream.ended:
+            generation.end_text()
+        generation.take_feed()
+        assert generation.stalled == (stream.state is StreamState.WAITING)
+        for _ in range(count if event in ("speech", "fill") else 0):
+            if generation.stalled or generation.finish_reason is not None:
+                break
+            fills = generation.must_fill or (event == "fill" and stream.state is StreamState.DECODING)
+            generation.accept(config.fill_id if fills else 3)
+            if generation.stalled or generation.finish_reason is not None:
+                continue
+            if len(generation.tokens) + 1 < generation.plain_until:
+                assert not generation.must_fill
+                assert not generation.fills_after(1)
+                assert len(generation.tokens) + 1 < generation.limits.max_tokens

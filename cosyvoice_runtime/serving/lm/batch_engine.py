@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import cast
 
-from cosyvoice_runtime.lm import Emission, Generation, Prompt, RunningBatch, SamplingOptions
+from cosyvoice_runtime.lm import Generation, Prompt, RunningBatch, SamplingOptions
 from cosyvoice_runtime.serving.lm.engine import Progress
 
 
@@ -39,15 +39,13 @@ class BatchEngine:
         return cast(Generation, handle).waiting
 
     def step(self) -> list[Progress]:
-        return [_progress(emission) for emission in self._batch.step()]
+        return [
+            Progress(generation, [] if token is None else [token], reason, generation.error)
+            for generation, token, reason in self._batch.step()
+        ]
 
     def cancel(self, handle: Hashable) -> None:
         self._batch.cancel(cast(Generation, handle))
 
     def close(self) -> None:
         del self._batch
-
-
-def _progress(emission: Emission) -> Progress:
-    generation, token, reason = emission
-    return Progress(generation, [] if token is None else [token], reason, generation.error)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
@@ -29,7 +30,8 @@ class EngineError(CosyVoiceError):
     """The engine broke down; the requests it was working on are lost."""
 
 
-class Progress(NamedTuple):
+@dataclass(slots=True)  # one for each token: a NamedTuple takes twice as long
+class Progress:
     """What a step brought to one utterance.
 
     Attributes:

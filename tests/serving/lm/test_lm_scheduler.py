@@ -356,6 +356,81 @@ def test_reader_that_is_stuck_loses_its_slot(make_scheduler, engine):
     assert [1 in names for names in engine.steps].count(True) == 3
 
 
+def test_reader_that_gets_stuck_later_has_as_long(make_scheduler, engine):
+    now, stuck, hold = [0.0], threading.Event(), threading.Event()
+
+    class StuckReader(CollectingReader):
+        def send(self, tokens, finish_reason):
+            if now[0] >= 20.0:
+                stuck.set()
+                assert hold.wait(TIMEOUT_S)
+            super().send(tokens, finish_reason)
+
+    def make_steps():
+        for _ in range(8):  # as many as a group has at most
+            gate.release()
+            wait_for_step(engine)
+
+    gate, reader = close_gate(engine), StuckReader()
+    scheduler = make_scheduler(lambda: engine, idle_timeout_s=30.0, clock=lambda: now[0])
+    scheduler.submit(coded_request(1, ENDLESS), reader)
+    wait_for_step(engine)
+    make_steps()
+    now[0] = 20.0
+    make_steps()
+    assert stuck.wait(TIMEOUT_S)
+    for now[0] in (20.0, 31.0, 49.0):
+        make_steps()
+    assert engine.names == [1]
+    now[0] = 51.0
+    gate.release()
+    while engine.names:
+        assert not engine.arrived.acquire(timeout=0.005)
+    hold.set()
+    assert str(reader.wait().ends[0]) == "nobody took new tokens for 30 s"
+
+
+class NotedShifts(GpuShifts):
+    """Knows of each step whether it was hurried."""
+
+    def __init__(self):
+        super().__init__()
+        self.hurried = []
+
+    def step(self, hurried):
+        self.hurried.append(hurried)
+        return super().step(hurried)
+
+
+def test_steps_are_hurried_while_the_reader_of_a_stream_has_nothing(make_scheduler, engine):
+    shifts, gate = NotedShifts(), close_gate(engine)
+    scheduler = make_scheduler(lambda: engine, shared=shifts)
+
+    def next_step():
+        gate.release()
+        wait_for_step(engine)
+        return shifts.hurried[-1]
+
+    first = submit(scheduler, 1, 900)
+    wait_for_step(engine)
+    assert shifts.hurried == [True]
+    next_step()
+    assert first.sending.wait(TIMEOUT_S)
+    assert next_step() is False
+    second = submit(scheduler, 2, 900)
+    assert next_step() is True
+    next_step()
+    assert second.sending.wait(TIMEOUT_S)
+    assert next_step() is False
+    for reader in (first, second):
+        reader.leave_after = 0
+    open_gate(engine)
+    whole = CollectingReader()
+    scheduler.submit(coded_request(3, 5, streaming=False), whole)
+    first.wait(), second.wait(), whole.wait()
+    assert shifts.hurried[-1] is False
+
+
 def test_load_tells_slots_queue_and_tokens_and_returns_to_zero(scheduler, engine, loads):
     gate = close_gate(engine)
     readers = [submit(scheduler, name, 2) for name in (1, 2, 3)]
