@@ -23,6 +23,8 @@ class SilenceFilter:
 
     def __call__(self, tokens: Sequence[int]) -> list[int]:
         """Those of the next tokens that are spoken."""
+        if not self._silent:
+            return list(tokens)
         return [token for token in tokens if self._is_spoken(token)]
 
     def _is_spoken(self, token: int) -> bool:
