@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from queue import Queue
 
@@ -85,18 +86,18 @@ def serve(folder: Path, assignments: Sequence[str]) -> Server:
 
 def ask_all(url: str, options: argparse.Namespace) -> list[tuple[float, float]]:
     """When each request was asked for, and when its first audio was heard; monotonic seconds."""
-    clients = Queue[SpeechClient]()
-    for _ in range(options.clients):
-        clients.put(SpeechClient(url))
+    free = Queue[SpeechClient]()
 
     def ask(number: int) -> tuple[float, float]:
-        client = clients.get()
+        client = free.get()
         try:
             return ask_one(client, number, options.voice)
         finally:
-            clients.put(client)
+            free.put(client)
 
-    with ThreadPoolExecutor(options.clients) as pool:
+    with ExitStack() as clients, ThreadPoolExecutor(options.clients) as pool:
+        for _ in range(options.clients):
+            free.put(clients.enter_context(SpeechClient(url)))
         return list(pool.map(ask, range(options.requests)))
 
 

@@ -24,24 +24,48 @@ DEVIATIONS = 1.0
 a few milliseconds, which some listeners may hear."""
 
 
-class SecondChunk:
-    """How long after the first chunk the second one was there, in the utterances before."""
+class Expected:
+    """What is seldom exceeded, as far as the latest values tell."""
 
     def __init__(self) -> None:
-        self._mean_s = self._deviation_s = 0.0
+        self._mean = self._deviation = 0.0
 
     @property
-    def expected_s(self) -> float:
-        """Seconds that are seldom exceeded; 0 when nothing is known."""
-        return self._mean_s + DEVIATIONS * self._deviation_s
+    def value(self) -> float:
+        """0 when nothing is known."""
+        return self._mean + DEVIATIONS * self._deviation
 
-    def took(self, seconds: float) -> None:
-        """Learn from an utterance."""
-        if not self._mean_s:
-            self._mean_s, self._deviation_s = seconds, seconds / 2
+    def learn(self, value: float) -> None:
+        if not self._mean:
+            self._mean, self._deviation = value, value / 2
             return
-        self._deviation_s += DEVIATION_SHARE * (abs(seconds - self._mean_s) - self._deviation_s)
-        self._mean_s += MEAN_SHARE * (seconds - self._mean_s)
+        self._deviation += DEVIATION_SHARE * (abs(value - self._mean) - self._deviation)
+        self._mean += MEAN_SHARE * (value - self._mean)
+
+
+class SecondChunk:
+    """How long after the first chunk the second one is there.
+
+    As long as in the utterances before; or, when many begin at once, as many times its share of the machine
+    as it took before. Few utterances don't use all of a machine, and second chunks wait while others begin.
+    """
+
+    def __init__(self) -> None:
+        self._seconds, self._shares = Expected(), Expected()
+
+    def expected_s(self, share_s: float) -> float:
+        """Seconds that are seldom exceeded; 0 when nothing is known.
+
+        Args:
+            share_s: that it would take if all in progress shared the machine evenly; 0 if that isn't known.
+        """
+        return max(self._seconds.value, share_s * max(self._shares.value, 1.0))
+
+    def took(self, seconds: float, share_s: float) -> None:
+        """Learn from an utterance; ``share_s`` as it was then."""
+        self._seconds.learn(seconds)
+        if share_s:
+            self._shares.learn(seconds / share_s)
 
 
 async def with_head_start(

@@ -111,25 +111,41 @@ def test_first_chunk_is_heard_before_an_error():
 
 
 def test_nothing_is_expected_before_the_first_utterance():
-    assert SecondChunk().expected_s == 0
+    assert SecondChunk().expected_s(0.0) == 0
+    assert SecondChunk().expected_s(0.7) == 0.7
 
 
 def test_even_times_are_expected_as_they_were_and_uneven_ones_longer():
     even, uneven = SecondChunk(), SecondChunk()
     for number in range(60):
-        even.took(0.1)
-        uneven.took(0.05 if number % 2 else 0.15)
-    assert even.expected_s == pytest.approx(0.1, abs=1e-3)
-    assert uneven.expected_s > 0.15
+        even.took(0.1, 0.0)
+        uneven.took(0.05 if number % 2 else 0.15, 0.0)
+    assert even.expected_s(0.0) == pytest.approx(0.1, abs=1e-3)
+    assert uneven.expected_s(0.0) > 0.15
 
 
 def test_machine_that_is_free_again_is_soon_known_to_be():
     second = SecondChunk()
     for _ in range(20):
-        second.took(1.0)
+        second.took(1.0, 1.0)
     for _ in range(60):
-        second.took(0.1)
-    assert second.expected_s < 0.15
+        second.took(0.1, 0.1)
+    assert second.expected_s(0.1) < 0.15
+
+
+def test_many_that_begin_at_once_take_as_many_shares_as_one_did():
+    second = SecondChunk()
+    for _ in range(60):
+        second.took(0.2, 0.1)  # half of the machine stood still
+    assert second.expected_s(0.1) == pytest.approx(0.2, abs=1e-3)
+    assert second.expected_s(0.8) == pytest.approx(1.6, abs=1e-2)
+
+
+def test_share_is_the_least_that_is_expected():
+    second = SecondChunk()
+    for _ in range(60):
+        second.took(0.05, 0.1)
+    assert second.expected_s(0.4) == 0.4
 
 
 def test_time_of_the_second_chunk_is_told_and_of_an_only_one_is_not():

@@ -150,13 +150,13 @@ def open_admission(settings: CosyVoice2Settings) -> Admission:
 
 
 async def learn_speed(service: SpeechService, admission: Admission, stages: StageClient) -> None:
-    """Measure how fast the machine speaks as soon as it can, unless that is known or the limit is fixed.
+    """Measure how fast the machine speaks as soon as it can, unless that is known.
 
     One of the entry models does it; a process that takes the place of a dead one finds what is known. Without
     the supervisor the stages can't be called while models load: one utterance at a time is admitted then
     until the speed has been learned from those that are spoken.
     """
-    if not admission.capacity.learns or admission.capacity.speed or GRPC_URL_VARIABLE not in os.environ:
+    if admission.capacity.speed or GRPC_URL_VARIABLE not in os.environ:
         return
     with admission.alone() as first:
         if first:

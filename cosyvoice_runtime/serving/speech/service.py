@@ -267,13 +267,20 @@ class SpeechService:
         """
         if not self._head_start:
             return chunks
-        took = self._second.took if learns else lambda _: None
-        return with_head_start(chunks, self._second_chunk_s, took, self._metrics.held_back.add)
 
-    def _second_chunk_s(self) -> float:
-        """Seconds from the first chunk to the second: as of late, or as the machine is shared now."""
-        next_s = max(self._hop.hop_tokens, self._hop.block_tokens) / self._hop.token_rate
-        return max(self._admission.expected_s(next_s), self._second.expected_s)
+        def took(seconds: float) -> None:
+            if learns:
+                self._second.took(seconds, self._share_s())
+
+        return with_head_start(
+            chunks, lambda: self._second.expected_s(self._share_s()), took, self._metrics.held_back.add
+        )
+
+    def _share_s(self) -> float:
+        """Seconds that a second chunk takes as the machine is shared now."""
+        return self._admission.expected_s(
+            max(self._hop.hop_tokens, self._hop.block_tokens) / self._hop.token_rate
+        )
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
         request = await self._request(inputs)

@@ -92,10 +92,12 @@ def test_nothing_is_measured_before_the_stages_are_loaded(file):
     assert asyncio.run(start()) == [0, 1]
 
 
-def test_fixed_limit_needs_no_measurement(file):
-    service = Service()
-    asyncio.run(learn_speed(service, Admission(5, file), STAGES))
-    assert service.measured == 0
+def test_speed_is_measured_beside_a_fixed_limit(file):
+    service, admission = Service(), Admission(5, file)
+    asyncio.run(learn_speed(service, admission, STAGES))
+    assert service.measured == 1
+    assert admission.capacity.speed > 0
+    assert admission.capacity.limit == 5
 
 
 def test_without_the_supervisor_nothing_is_measured_while_models_load(file, monkeypatch):
