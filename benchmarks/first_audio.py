@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from queue import Queue
 
@@ -86,18 +85,18 @@ def serve(folder: Path, assignments: Sequence[str]) -> Server:
 
 def ask_all(url: str, options: argparse.Namespace) -> list[tuple[float, float]]:
     """When each request was asked for, and when its first audio was heard; monotonic seconds."""
-    free = Queue[SpeechClient]()
+    clients = Queue[SpeechClient]()
+    for _ in range(options.clients):
+        clients.put(SpeechClient(url))
 
     def ask(number: int) -> tuple[float, float]:
-        client = free.get()
+        client = clients.get()
         try:
             return ask_one(client, number, options.voice)
         finally:
-            free.put(client)
+            clients.put(client)
 
-    with ExitStack() as clients, ThreadPoolExecutor(options.clients) as pool:
-        for _ in range(options.clients):
-            free.put(clients.enter_context(SpeechClient(url)))
+    with ThreadPoolExecutor(options.clients) as pool:
         return list(pool.map(ask, range(options.requests)))
 
 
