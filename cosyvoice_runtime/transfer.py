@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 import torch
@@ -133,7 +133,7 @@ class Fetch:
         if values.device.type != "cuda":
             self._copy = values.clone()
             return
-        self._landing = _landing(values.nbytes)
+        self._landing = _landing(values)
         self._copy = self._landing.receive(values)
 
     def wait(self) -> Tensor:
@@ -145,11 +145,12 @@ class Fetch:
 
 
 class _Landing:
-    """Pinned memory that values arrive in."""
+    """Pinned memory that values of one device arrive in."""
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, device: torch.device) -> None:
         self._memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
-        self._arrived = torch.cuda.Event()
+        self._arrived = torch.cuda.Event()  # that device's, once it has been recorded
+        self._device = device
 
     def receive(self, values: Tensor) -> Tensor:
         """Where they will be."""
@@ -164,18 +165,18 @@ class _Landing:
         if len(self._memory) != LANDED_BYTES:
             return values
         values = values.clone()
-        _landings.append(self)
+        _landings[self._device].append(self)
         return values
 
 
-_landings: deque[_Landing] = deque()
-"""Free ones, of :data:`LANDED_BYTES` each."""
+_landings: defaultdict[torch.device, deque[_Landing]] = defaultdict(deque)
+"""Free ones of each device, of :data:`LANDED_BYTES` each."""
 
 
-def _landing(nbytes: int) -> _Landing:
-    if nbytes > LANDED_BYTES:
-        return _Landing(nbytes)
+def _landing(values: Tensor) -> _Landing:
+    if values.nbytes > LANDED_BYTES:
+        return _Landing(values.nbytes, values.device)
     try:
-        return _landings.pop()
+        return _landings[values.device].pop()
     except IndexError:
-        return _Landing(LANDED_BYTES)
+        return _Landing(LANDED_BYTES, values.device)

@@ -24,6 +24,10 @@ DEVIATIONS = 1.0
 a few milliseconds, which some listeners may hear."""
 
 
+CROWDED_S = 0.3
+"""Share of the machine from which on a second chunk's time goes by it. Less is mostly other work's time."""
+
+
 class Expected:
     """What is seldom exceeded, as far as the latest values tell."""
 
@@ -47,7 +51,7 @@ class SecondChunk:
     """How long after the first chunk the second one is there.
 
     As long as in the utterances before; or, when many begin at once, as many times its share of the machine
-    as it took before. Few utterances don't use all of a machine, and second chunks wait while others begin.
+    as it took when there were many before, since second chunks wait while others begin.
     """
 
     def __init__(self) -> None:
@@ -64,7 +68,7 @@ class SecondChunk:
     def took(self, seconds: float, share_s: float) -> None:
         """Learn from an utterance; ``share_s`` as it was then."""
         self._seconds.learn(seconds)
-        if share_s:
+        if share_s >= CROWDED_S:
             self._shares.learn(seconds / share_s)
 
 

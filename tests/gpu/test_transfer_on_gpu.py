@@ -73,3 +73,11 @@ def test_upload_is_not_overwritten_before_it_has_left(gpu: torch.device) -> None
     for number, values in enumerate(found):
         assert values[:3].eq(number + 1).all()
         assert values[3].eq(0).all()
+
+
+def test_devices_do_not_share_what_arrives_there() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("two GPUs")
+    for number in range(6):
+        device = torch.device("cuda", number % 2)
+        assert int(Fetch(moved(torch.tensor([number]), device)).wait()) == number

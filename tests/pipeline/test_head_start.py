@@ -133,19 +133,27 @@ def test_machine_that_is_free_again_is_soon_known_to_be():
     assert second.expected_s(0.1) < 0.15
 
 
-def test_many_that_begin_at_once_take_as_many_shares_as_one_did():
+def test_many_that_begin_at_once_take_as_many_shares_as_many_did():
     second = SecondChunk()
     for _ in range(60):
-        second.took(0.2, 0.1)  # half of the machine stood still
-    assert second.expected_s(0.1) == pytest.approx(0.2, abs=1e-3)
-    assert second.expected_s(0.8) == pytest.approx(1.6, abs=1e-2)
+        second.took(0.6, 0.4)
+    assert second.expected_s(0.4) == pytest.approx(0.6, abs=1e-3)
+    assert second.expected_s(0.8) == pytest.approx(1.2, abs=1e-2)
+
+
+def test_time_of_few_says_nothing_of_many():
+    second = SecondChunk()
+    for _ in range(60):
+        second.took(0.06, 0.01)
+    assert second.expected_s(0.04) == pytest.approx(0.06, abs=1e-3)
+    assert second.expected_s(0.2) == 0.2
 
 
 def test_share_is_the_least_that_is_expected():
     second = SecondChunk()
     for _ in range(60):
-        second.took(0.05, 0.1)
-    assert second.expected_s(0.4) == 0.4
+        second.took(0.2, 0.4)
+    assert second.expected_s(0.5) == 0.5
 
 
 def test_time_of_the_second_chunk_is_told_and_of_an_only_one_is_not():

@@ -1,0 +1,88 @@
+"""What is kept for transfers, with stand-ins for two GPUs: their memory is the host's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cosyvoice_runtime import transfer
+from cosyvoice_runtime.transfer import LANDED_BYTES, STAGES, Fetch, moved
+
+
+class DeviceEvent:
+    """Belongs to the device that it is first recorded on, as torch's do."""
+
+    def __init__(self) -> None:
+        self.device: int | None = None
+        self.waits = 0
+
+    def record(self, stream: int) -> None:
+        assert self.device in (None, stream)
+        self.device = stream
+
+    def query(self) -> bool:
+        return self.device is None
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+
+class OnGpu(torch.Tensor):
+    """A tensor that says it is on a GPU."""
+
+    place = "cuda:0"
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.place)
+
+
+@pytest.fixture(autouse=True)
+def gpus(monkeypatch) -> None:
+    empty = torch.empty
+
+    def host_empty(*size, pin_memory=False, device=None, **options):
+        tensor = empty(*size, **options)
+        return tensor if device is None else on(device, tensor)
+
+    monkeypatch.setattr(torch, "empty", host_empty)
+    monkeypatch.setattr(torch.cuda, "Event", DeviceEvent)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: device.index)
+    monkeypatch.setattr(transfer, "_threads", transfer._Threads())
+    transfer._landings.clear()
+
+
+def on(place: torch.device | str, tensor: torch.Tensor) -> OnGpu:
+    there = tensor.as_subclass(OnGpu)
+    there.place = str(place)
+    return there
+
+
+def test_what_has_arrived_from_one_gpu_leaves_no_memory_for_another():
+    for number in range(6):
+        assert Fetch(on(f"cuda:{number % 2}", torch.tensor([number]))).wait().tolist() == [number]
+    assert [len(free) for free in transfer._landings.values()] == [1, 1]
+
+
+def test_memory_that_values_arrived_in_is_free_when_they_are_taken():
+    first = Fetch(on("cuda:0", torch.tensor([1, 2])))
+    second = Fetch(on("cuda:0", torch.tensor([3, 4])))
+    assert first.wait().tolist() == first.wait().tolist() == [1, 2]
+    third = Fetch(on("cuda:0", torch.tensor([5, 6])))
+    assert (second.wait().tolist(), third.wait().tolist()) == ([3, 4], [5, 6])
+    assert len(transfer._landings[torch.device("cuda:0")]) == 2
+
+
+def test_large_values_have_memory_of_their_own():
+    values = torch.arange(LANDED_BYTES)
+    assert torch.equal(Fetch(on("cuda:0", values)).wait(), values)
+    assert not transfer._landings
+
+
+def test_memory_is_written_again_when_what_it_sent_has_left():
+    device = torch.device("cuda:1")
+    sent = [torch.tensor([number]) for number in range(STAGES + 3)]
+    found = [moved(values, device) for values in sent]
+    assert [each.tolist() for each in found] == [each.tolist() for each in sent]
+    waits = [event.waits for event in transfer._threads.stage(device)._left]
+    assert waits == [1] * 3 + [0] * (STAGES - 3)
