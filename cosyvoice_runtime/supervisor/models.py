@@ -65,18 +65,15 @@ class Models:
         return self.in_order(self._probes)
 
     def load_all(self, check: Check) -> None:
-        """Load every model, the ones that call others last, then probe every model in the same order.
+        """Load every model, the ones that call others last.
 
         Raises:
-            StartError: a model does not load or does not answer.
+            StartError: a model does not load.
             Exception: what ``check`` raises, soon after.
         """
 
         def load(name: str) -> None:
             self._load(name, check)
-
-        def probe(name: str) -> None:
-            self.probe(name, check)
 
         for name in (*self._children, *self._entries):
             if name not in self._probes:
@@ -85,6 +82,18 @@ class Models:
         for group in (self._children, self._entries):
             for name, seconds in _side_by_side(load, "load", group, check):
                 logger.info("%s loaded after %.1f s", name, seconds)
+
+    def probe_all(self, check: Check) -> None:
+        """Probe every model, in the order in which they are loaded.
+
+        Raises:
+            StartError: a model does not answer.
+            Exception: what ``check`` raises, soon after.
+        """
+
+        def probe(name: str) -> None:
+            self.probe(name, check)
+
         # Entry models one by one: a slow machine has a place for one utterance, and refuses another.
         for group in (self._children, *([name] for name in self._entries)):
             for name, seconds in _side_by_side(probe, "answer", group, check):

@@ -242,7 +242,10 @@ class Server:
             self._stop_requested.wait(LIVE_INTERVAL_S)
         self._open_gateways()
         self._models.load_all(check)
-        self._watch = Watch(process, self._models, self.settings, self._fail)
+        # Before the probes: a process that dies after its own is missed, too.
+        expected = process.count_stubs()
+        self._models.probe_all(check)
+        self._watch = Watch(process, self._models, self.settings, self._fail, expected)
 
     def _arguments(self) -> list[str]:
         return [

@@ -36,6 +36,7 @@ class Watch:
 
     Args:
         on_failure: called once, with the reason, when the server can't be kept up or the watch itself fails.
+        expected: processes of each model.
 
     Attributes:
         reloads: how often each model was brought back.
@@ -47,13 +48,14 @@ class Watch:
         models: Models,
         settings: ServerSettings,
         on_failure: Callable[[SupervisorError], None],
+        expected: Counter[str],
     ) -> None:
         self.reloads: Counter[str] = Counter()
         self._process = process
         self._models = models
         self._settings = settings
         self._on_failure = on_failure
-        self._expected = process.count_stubs()
+        self._expected = expected
         self._allowances = defaultdict[str, Allowance](lambda: Allowance(settings.max_reloads))
         self._unproven: dict[str, float] = {}
         """Models loaded again and not probed yet, and when their reload began."""

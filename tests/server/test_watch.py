@@ -103,7 +103,7 @@ class Watched:
         self.failures: list[SupervisorError] = []
 
     def start(self) -> Watched:
-        self.watch = Watch(self.process, self.models, self.settings, self._fail)
+        self.watch = Watch(self.process, self.models, self.settings, self._fail, Counter(a=1, b=1))
         return self
 
     def failure(self) -> SupervisorError:
@@ -166,6 +166,14 @@ def test_unexpected_error_of_a_reload_ends_the_server_with_a_reason(watched):
     one.models.on_reload = broken
     one.start().process.stubs["a"] = 0
     assert isinstance(one.failure(), WatchError)
+
+
+def test_process_that_died_before_the_watch_began_is_missed(watched):
+    one = watched()
+    del one.process.stubs["a"]
+    one.start()
+    assert one.models.reloading.wait(TIMEOUT_S)
+    assert one.models.reloads == ["a"]
 
 
 def test_reload_that_never_ends_is_given_up_when_the_server_has_died(watched):
