@@ -15,7 +15,6 @@ import argparse
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -102,18 +101,13 @@ def ask_all(url: str, options: argparse.Namespace) -> list[tuple[float, float]]:
 
 def ask_one(client: SpeechClient, number: int, voice: str | None) -> tuple[float, float]:
     texts = list(SENTENCES.values())
-    asked = now()
+    asked = moments.now()
     chunks = client.speak(SpeechRequest(texts[number % len(texts)], seed=number, voice=voice))
     next(chunks)
-    heard = now()
+    heard = moments.now()
     for _ in chunks:
         pass
     return asked, heard
-
-
-def now() -> float:
-    """By the clock of `moments`."""
-    return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def read_traces(folder: Path, asked: Sequence[tuple[float, float]]) -> list[dict[str, float]]:

@@ -35,6 +35,11 @@ class Moment(NamedTuple):
     name: str
 
 
+def now() -> float:
+    """Monotonic seconds, which all processes of a machine share."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 def begin() -> None:
     """What this task notes from now on belongs to a request of its own."""
     if _FOLDER:
@@ -55,9 +60,8 @@ def note(moment: str, *utterances: str) -> None:
 
 
 def _write(utterance: str, what: str) -> None:
-    now = time.clock_gettime(time.CLOCK_MONOTONIC)
     # At once, as a process of a model may be killed; and by one call, for what writes takes time from others.
-    os.write(_file(_FOLDER or "", os.getpid()), f"{now:.6f} {utterance} {what}\n".encode())
+    os.write(_file(_FOLDER or "", os.getpid()), f"{now():.6f} {utterance} {what}\n".encode())
 
 
 @cache

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.control import Control
@@ -71,13 +72,10 @@ class Models:
             StartError: a model does not load.
             Exception: what ``check`` raises, soon after.
         """
-
-        def load(name: str) -> None:
-            self._load(name, check)
-
         for name in (*self._children, *self._entries):
             if name not in self._probes:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
+        load = partial(self._load, check=check)
         # Not all at once: this tritonserver has aborted when a slow machine started so many processes.
         for group in (self._children, self._entries):
             for name, seconds in _side_by_side(load, "load", group, check):
@@ -90,10 +88,7 @@ class Models:
             StartError: a model does not answer.
             Exception: what ``check`` raises, soon after.
         """
-
-        def probe(name: str) -> None:
-            self.probe(name, check)
-
+        probe = partial(self.probe, check=check)
         # Entry models one by one: a slow machine has a place for one utterance, and refuses another.
         for group in (self._children, *([name] for name in self._entries)):
             for name, seconds in _side_by_side(probe, "answer", group, check):
