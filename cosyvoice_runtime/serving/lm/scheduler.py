@@ -94,10 +94,10 @@ class Scheduler:
 
     @property
     def load(self) -> Load:
-        active = len(self._running)
+        with self._changed:  # a request that ends meanwhile would count as running and as ended
+            active, waiting, finished = len(self._running), len(self._waiting), Counter(self._finished)
         per_step = self._tokens_per_step if active else 0
-        finished = Counter(self._finished)
-        return Load(active, len(self._waiting), per_step, self._tokens, finished, self._steps, self._step_s)
+        return Load(active, waiting, per_step, self._tokens, finished, self._steps, self._step_s)
 
     def submit(self, request: Request, reader: Reader) -> None:
         """Queue a request; everything further goes to the reader, its end included.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
 
 import pytest
+from coded_engine import CodedEngine, CollectingReader, coded_request
 
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.cache_slots import CacheUse
@@ -17,6 +20,15 @@ from cosyvoice_runtime.serving.lm.load_metrics import Load, LoadMetrics
 @pytest.fixture
 def load_metrics(tmp_path: Path) -> LoadMetrics:
     return LoadMetrics(Metrics("tensorrt_llm", tmp_path))
+
+
+@pytest.fixture
+def hasty_threads():
+    """Threads take turns at nearly every line."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
 
 
 def shown(directory: Path) -> dict[str, float]:
@@ -72,3 +84,19 @@ def test_a_caches_counters_go_on_with_a_fresh_one(tmp_path):
         "cosyvoice_lm_evictions_total": 6,
         "cosyvoice_lm_recomputed_positions_total": 310,
     }
+
+
+def test_every_request_is_in_one_place_whenever_one_looks(make_scheduler, hasty_threads):
+    engine, requests = CodedEngine(slots=4), 200
+    engine.gate = threading.Semaphore(0)
+    scheduler = make_scheduler(lambda: engine, max_waiting=requests)
+    readers = [CollectingReader() for _ in range(requests)]
+    for name, reader in enumerate(readers):
+        scheduler.submit(coded_request(name, 2), reader)
+    engine.gate.release(requests * 2)
+    load = scheduler.load
+    while load.active or load.waiting:
+        load = scheduler.load
+        assert load.active + load.waiting + sum(load.finished.values()) == requests
+    for reader in readers:
+        reader.wait()
