@@ -11,6 +11,7 @@ import numpy as np
 from cosyvoice_runtime.arrays import Floats, Halves
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.free_pages import FIRST_PAGE
+from cosyvoice_runtime.onnx_cpu.returned_memory import ReturnedMemory
 from cosyvoice_runtime.onnx_cpu.session import NamedSession
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS, PageStore
 
@@ -99,9 +100,11 @@ class CpuPages(PageStore):
         self.tokens: Floats
         self.frames: Floats
         self.estimator: Floats | Halves
-        self.tokens, self.frames, self.estimator = (
-            np.zeros((total, *shape), dtype) for shape, dtype in zip(self._shapes, self._types, strict=True)
-        )
+        self._memory = [
+            ReturnedMemory((total, *shape), dtype)
+            for shape, dtype in zip(self._shapes, self._types, strict=True)
+        ]
+        self.tokens, self.frames, self.estimator = (memory.array for memory in self._memory)
         tails = num_steps, GUIDANCE_ROWS, *sizes.estimator_tail
         shapes = sizes.token_tail, sizes.frame_tail, tails
         self._empty = CpuTails(*(np.zeros(shape, np.float32) for shape in shapes))
@@ -113,6 +116,11 @@ class CpuPages(PageStore):
 
     def empty_tails(self) -> CpuTails:
         return self._empty
+
+    def freed(self, page: int) -> None:
+        """Its memory goes back: a busy minute is not kept in memory ever after."""
+        for memory in self._memory:
+            memory.give_back(page)
 
     def clear(self, page: int) -> None:
         for pages in (self.tokens, self.frames, self.estimator):

@@ -1,0 +1,59 @@
+"""Memory of the flow's pages goes back to the system with the utterance that held them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_runtime import flows
+
+from cosyvoice_runtime.onnx_cpu.flow import OnnxFlowStream
+from cosyvoice_runtime.onnx_cpu.returned_memory import ReturnedMemory
+
+MIB = 2**20
+
+
+def resident_mib() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / MIB
+
+
+def test_memory_is_taken_by_what_is_written_and_goes_back_part_by_part():
+    before = resident_mib()
+    memory = ReturnedMemory((64, 3 * MIB // 4 + 1), np.float32)
+    assert resident_mib() - before < 8
+    memory.array[:] = 1
+    assert resident_mib() - before > 180
+    for part in range(0, 64, 2):
+        memory.give_back(part)
+    assert 90 < resident_mib() - before < 105
+    assert (memory.array[1::2] == 1).all()
+
+
+@pytest.mark.parametrize("width", [1, 1023, 1024, 1025, 5000])
+def test_what_is_beside_a_returned_part_stays(width):
+    memory = ReturnedMemory((5, width), np.float32)
+    memory.array[:] = np.arange(5)[:, None] + 1
+    memory.give_back(2)
+    for part in (0, 1, 3, 4):
+        assert (memory.array[part] == part + 1).all()
+    memory.array[2] = 7
+    assert (memory.array.sum(axis=1) == np.array([1, 2, 7, 4, 5]) * width).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (2, 3, 0)])
+def test_nothing_is_no_trouble(shape):
+    memory = ReturnedMemory(shape, np.float16)
+    assert memory.array.shape == shape
+    if shape[0]:
+        memory.give_back(0)
+
+
+def test_a_page_goes_back_when_its_last_holder_leaves(tmp_path):
+    pages = OnnxFlowStream(flows(tmp_path)[1], num_pages=3).pool
+    held = pages.acquire(2)
+    pages.share(held[:1])
+    pages.estimator[held] = 1
+    pages.release(held)
+    assert pages.estimator[held[0]].min() == 1
+    assert pages.estimator[held[1]].mean() < 0.1  # its ends lie in system pages that others have, too
