@@ -218,8 +218,8 @@ def prepare(variant: Variant, checkpoint: Path, folder: Path) -> Settings:
 
         export_lm(checkpoint, lm_files, settings.tensorrt_llm.weight_format)
     if settings.token2wav.backend == "onnx":
-        from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
         from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+        from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 
         formats = EstimatorFormats(settings.token2wav.weight_format, settings.token2wav.page_format)
         export_wave(checkpoint, networks, formats)

@@ -20,10 +20,10 @@ from typing import NamedTuple
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 from cosyvoice_runtime.onnx_cpu.wave_files import wave_directory
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.wave.solvers import ADAMS_BASHFORTH, EULER
 from cosyvoice_runtime.wave.token2wav import Token2Wav

@@ -184,9 +184,9 @@ def make_networks(settings: Token2WavSettings) -> None:
 
 
 def make_wave_graphs(settings: Token2WavSettings) -> None:
-    from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
     from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
     from cosyvoice_runtime.onnx_cpu.wave_files import wave_directory
+    from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)
     written = export_wave(settings.checkpoint_dir, settings.backend_dir, formats)

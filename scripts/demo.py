@@ -113,8 +113,8 @@ def export_speech_lm(settings: TensorrtLlmSettings) -> None:
 
 
 def export_wave_graphs(settings: Token2WavSettings) -> None:
-    from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
     from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+    from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)
     for reason in export_wave(settings.checkpoint_dir, settings.backend_dir, formats):

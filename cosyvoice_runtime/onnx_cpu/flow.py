@@ -9,7 +9,6 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.onnx_cpu import flow_encoder_graph, flow_estimator_graph, flow_times_graph
 from cosyvoice_runtime.onnx_cpu.flow_call import FlowCall
 from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, PastSizes
 from cosyvoice_runtime.onnx_cpu.flow_recompute import recomputed
@@ -17,6 +16,7 @@ from cosyvoice_runtime.onnx_cpu.session import NamedSession, open_session
 from cosyvoice_runtime.onnx_cpu.solver import CpuSolver
 from cosyvoice_runtime.onnx_cpu.torch_random import TorchRandom
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
+from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ENCODER, FLOW_ESTIMATOR, FLOW_TIMES
 from cosyvoice_runtime.wave.paged_flow import FlowState, FlowWork, PagedFlow
 from cosyvoice_runtime.wave.prompt import MAX_FRAMES, FlowInputs, TokenSpan
 from cosyvoice_runtime.wave.solvers import EULER
@@ -43,10 +43,10 @@ class OnnxFlow(FlowInputs):
         super().__init__(config)
         self.encoder, self.estimator = (
             NamedSession(open_session(graph_path(directory, name), threads))
-            for name in (flow_encoder_graph.NAME, flow_estimator_graph.NAME)
+            for name in (FLOW_ENCODER, FLOW_ESTIMATOR)
         )
         self.solver = CpuSolver(solver, num_steps)
-        times = open_session(graph_path(directory, flow_times_graph.NAME), threads)
+        times = open_session(graph_path(directory, FLOW_TIMES), threads)
         [self.time_biases] = times.run(None, {"times": self.solver.times})
         noise = TorchRandom(0).normal(config.mel_bins * MAX_FRAMES)
         self.start_noise = np.ascontiguousarray(noise.reshape(config.mel_bins, MAX_FRAMES).T)

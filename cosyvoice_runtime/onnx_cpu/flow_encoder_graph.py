@@ -12,9 +12,9 @@ from cosyvoice_runtime.compiled.export import layers
 from cosyvoice_runtime.compiled.export.carried import CarriedTails
 from cosyvoice_runtime.compiled.export.encoder import Conformer, look_ahead
 from cosyvoice_runtime.compiled.export.graph import BOOL, FLOAT, INT64, Graph, Value
+from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ENCODER
 from cosyvoice_runtime.wave.past_layout import PastLayout
 
-NAME = "flow_encoder_cpu"
 SMALLEST_NORM = 1e-12
 """Of a speaker embedding, to divide by."""
 
@@ -27,7 +27,7 @@ def encoder_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.Mode
     Args:
         weights: of the flow, by their names in it.
     """
-    graph = Graph(NAME, "float32", weights)
+    graph = Graph(FLOW_ENCODER, "float32", weights)
     tokens = graph.input("tokens", INT64, ("batch", "padded"))
     speaker = graph.input("speaker", FLOAT, ("batch", config.speaker_dim))
     network = Conformer(graph, config, "encoder.")
@@ -41,7 +41,7 @@ def encoder_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.Mode
 def lookahead_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.ModelProto:
     """As :func:`encoder_graph`, of CosyVoice3's look-ahead layer, of whose inputs it has ``tokens``,
     ``speaker``, ``present``, ``ends`` and ``token_tails``."""
-    graph = Graph(NAME, "float32", weights)
+    graph = Graph(FLOW_ENCODER, "float32", weights)
     tokens = graph.input("tokens", INT64, ("batch", "padded"))
     speaker = graph.input("speaker", FLOAT, ("batch", config.speaker_dim))
     present = graph.input("present", BOOL, ("batch", "padded"))

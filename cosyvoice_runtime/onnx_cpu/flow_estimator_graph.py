@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import onnx
 
@@ -18,25 +17,14 @@ from cosyvoice_runtime.checkpoint.config import EstimatorConfig
 from cosyvoice_runtime.compiled.export import layers
 from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, ONNX_TYPES, Graph, Value
 from cosyvoice_runtime.onnx_cpu.integer_product_graph import FUSED, IntegerProducts
+from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ESTIMATOR, EstimatorFormats
 
-NAME = "flow_estimator_cpu"
 ROBUST = re.compile(r"mid\.|(down|up)\.blocks\.")
 """Layers that lose little in 8 bits: all but the convolutions next to the mel and the noise."""
 CONV_TAPS = 3
 TAIL = CONV_TAPS - 1
 MOST_EXPONENT = 30.0
 """Above it mish is its argument, to float32."""
-
-
-class EstimatorFormats(NamedTuple):
-    """
-    Attributes:
-        weights: of the matrices, ``float32`` or ``int8``.
-        pages: of keys and values that later calls read, ``float32`` or ``float16``.
-    """
-
-    weights: str = "float32"
-    pages: str = "float32"
 
 
 def tail_channels(config: EstimatorConfig) -> list[int]:
@@ -76,7 +64,7 @@ class _EstimatorGraph:
     ) -> None:
         self.config, self.mel_bins, self.formats = config, mel_bins, formats
         self.page_type = ONNX_TYPES[formats.pages]
-        self.graph = Graph(NAME, "float32", weights)
+        self.graph = Graph(FLOW_ESTIMATOR, "float32", weights)
         self._integers = IntegerProducts(self.graph)
         self.inner = config.num_heads * config.head_dim
         self.new: list[Value] = []

@@ -12,8 +12,8 @@ from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig
 from cosyvoice_runtime.compiled.export import layers
 from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph, Value
+from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_TIMES
 
-NAME = "flow_times_cpu"
 TIME_SCALE = 1000.0
 
 
@@ -23,7 +23,7 @@ def times_graph(weights: Mapping[str, Array], config: EstimatorConfig) -> onnx.M
     Args:
         weights: of the estimator, by their names in it.
     """
-    graph = Graph(NAME, "float32", weights)
+    graph = Graph(FLOW_TIMES, "float32", weights)
     hidden = layers.silu(graph, layers.linear(graph, "time_in", sinusoid(graph, config.in_channels)))
     embedding = layers.mish(graph, layers.linear(graph, "time_out", hidden))
     names = ["down", *(f"mid.{index}" for index in range(config.num_mid_stages)), "up"]

@@ -25,8 +25,8 @@ from cosyvoice_runtime.compiled.export.dit import (
 from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, ONNX_TYPES, Graph, Value
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.onnx_cpu import flow_times_graph
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import NAME, EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.integer_product_graph import FUSED
+from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ESTIMATOR, FLOW_TIMES, EstimatorFormats
 
 TAIL = POSITION_KERNEL - 1
 
@@ -47,7 +47,7 @@ def transformer_graph(
     """
     if formats.weights != "float32":
         raise InvalidInput("token2wav.weight_format", formats.weights, "float32 with CosyVoice3")
-    graph = Graph(NAME, "float32", weights)
+    graph = Graph(FLOW_ESTIMATOR, "float32", weights)
     x = graph.input("x", FLOAT, ("batch", "new", mel_bins))
     conditions = graph.input("conditions", FLOAT, ("batch", "new", 3 * mel_bins))
     modulations = BLOCK_MODULATIONS * config.depth + FINAL_MODULATIONS
@@ -118,7 +118,7 @@ def times_graph(weights: Mapping[str, Array], config: DiTConfig) -> onnx.ModelPr
     Args:
         weights: of the estimator, by their names in it.
     """
-    graph = Graph(flow_times_graph.NAME, "float32", weights)
+    graph = Graph(FLOW_TIMES, "float32", weights)
     sinusoid = flow_times_graph.sinusoid(graph, TIME_SINUSOID)
     hidden = layers.silu(graph, layers.linear(graph, "time.first", sinusoid))
     active = layers.silu(graph, layers.linear(graph, "time.second", hidden))

@@ -19,9 +19,9 @@ from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.compiled.export.graph import FLOAT, Graph, Value
 from cosyvoice_runtime.compiled.export.vocoder import HEAD_SLOPE, MAX_MAGNITUDE, MIN_ENVELOPE, FourierBases
 from cosyvoice_runtime.onnx_cpu.streamed_graph import TIME, Kernel, Signal, StreamedGraph, spread_reach
+from cosyvoice_runtime.onnx_cpu.wave_graphs import HIFT_DECODER
 from cosyvoice_runtime.wave.geometry import EDGE_KERNEL, UpsamplingStage, stages
 
-NAME = "hift_decoder_cpu"
 SMALLEST_ALPHA = np.float32(1e-9)
 
 
@@ -37,7 +37,7 @@ class StreamedDecoder:
 
     def __init__(self, weights: Mapping[str, Array], config: VocoderConfig) -> None:
         self.config, self.stages = config, stages(config)
-        self.graph = Graph(NAME, "float32", weights)
+        self.graph = Graph(HIFT_DECODER, "float32", weights)
         self.fourier = FourierBases.of(config.istft_size)
         self.spectral_rate = config.hop // config.istft_hop
 

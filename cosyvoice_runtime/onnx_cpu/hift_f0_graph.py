@@ -10,8 +10,7 @@ from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.compiled.export import layers
 from cosyvoice_runtime.compiled.export.graph import DOUBLE, FLOAT, Graph, Value
-
-NAME = "hift_f0_cpu"
+from cosyvoice_runtime.onnx_cpu.wave_graphs import HIFT_F0
 
 
 def f0_graph(weights: Mapping[str, Array], config: VocoderConfig) -> onnx.ModelProto:
@@ -22,7 +21,7 @@ def f0_graph(weights: Mapping[str, Array], config: VocoderConfig) -> onnx.ModelP
     Args:
         weights: of the vocoder, by their names in it.
     """
-    graph = Graph(NAME, "float64", weights)
+    graph = Graph(HIFT_F0, "float64", weights)
     mel = graph.input("mel", FLOAT, ("frames", config.mel_bins))
     hidden = graph.cast(mel, DOUBLE)
     for layer, ahead in enumerate(config.f0_lookaheads):

@@ -136,8 +136,8 @@ def require_lm_files(settings: TensorrtLlmSettings) -> None:
 
 
 def require_graphs(settings: Token2WavSettings) -> None:
-    from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
     from cosyvoice_runtime.onnx_cpu.wave_files import require_wave
+    from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)
     require_wave(settings.checkpoint_dir, settings.backend_dir, formats)

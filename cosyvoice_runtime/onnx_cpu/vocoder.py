@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
-from cosyvoice_runtime.onnx_cpu import hift_decoder_graph, hift_f0_graph
 from cosyvoice_runtime.onnx_cpu.hift_decoder import CpuDecoder, Taken
 from cosyvoice_runtime.onnx_cpu.session import open_session
 from cosyvoice_runtime.onnx_cpu.source import Doubles, Phase, source_of
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
+from cosyvoice_runtime.onnx_cpu.wave_graphs import HIFT_DECODER, HIFT_F0
 from cosyvoice_runtime.wave.context import context
 from cosyvoice_runtime.wave.vocoder_state import Carry, UtteranceNoise, VocoderState, Window
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, WindowedVocoder, WindowWave
@@ -94,8 +94,8 @@ class OnnxVocoder(WindowedVocoder):
         self._context = context(config)
         # Of frames taken in for good, the next one's F0 is known as well: the phase goes on from there.
         self._f0_known = sum(config.f0_lookaheads) + 1
-        self._f0 = open_session(graph_path(directory, hift_f0_graph.NAME), threads)
-        self._decoder = CpuDecoder(graph_path(directory, hift_decoder_graph.NAME), threads)
+        self._f0 = open_session(graph_path(directory, HIFT_F0), threads)
+        self._decoder = CpuDecoder(graph_path(directory, HIFT_DECODER), threads)
         weights = self._f0.run(
             ["source_weight", "source_bias"], {"mel": np.zeros((1, config.mel_bins), np.float32)}
         )

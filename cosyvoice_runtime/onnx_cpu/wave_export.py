@@ -14,8 +14,8 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.onnx_cpu import hift_f0_graph
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path, wanted_manifest, wave_directory, why_not_usable
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_parts import decoder_graph, flow_parts
 from cosyvoice_runtime.wave.stored_arrays import as_arrays, within
 from cosyvoice_runtime.wave.vocoder_weights import plain_weights

@@ -8,27 +8,10 @@ from cosyvoice_runtime.checkpoint.checksums import damages
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.compiled.manifest import Manifest, own_code, stale_reasons
 from cosyvoice_runtime.errors import EngineFileError
-from cosyvoice_runtime.onnx_cpu import (
-    flow_encoder_graph,
-    flow_estimator_graph,
-    flow_times_graph,
-    hift_decoder_graph,
-    hift_f0_graph,
-)
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
+from cosyvoice_runtime.onnx_cpu.wave_graphs import GRAPHS, EstimatorFormats
 from cosyvoice_runtime.settings.token2wav import ONNX_GRAPHS
 from cosyvoice_runtime.sha256 import sha256_of
 
-GRAPHS = tuple(
-    graph.NAME
-    for graph in (
-        flow_encoder_graph,
-        flow_estimator_graph,
-        flow_times_graph,
-        hift_f0_graph,
-        hift_decoder_graph,
-    )
-)
 WRITERS = (
     "compiled/export/*.py",
     "onnx_cpu/*_graph.py",

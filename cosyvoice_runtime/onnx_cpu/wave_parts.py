@@ -19,8 +19,8 @@ from cosyvoice_runtime.onnx_cpu import (
     flow_transformer_graph,
 )
 from cosyvoice_runtime.onnx_cpu.causal_decoder_graph import CausalStreamedDecoder
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.hift_decoder_graph import StreamedDecoder
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.wave import flow_weights, flow_weights_cosyvoice3
 
 Weights = Mapping[str, Array]

@@ -137,13 +137,13 @@ def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks
 def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
     """With graphs that are written when they are not there yet, or older than the checkpoint or the code."""
     from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
-    from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
     from cosyvoice_runtime.onnx_cpu.lm import OnnxSpeechLM, open_batch
     from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
     from cosyvoice_runtime.onnx_cpu.lm_files import LmFiles
     from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
     from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
     from cosyvoice_runtime.onnx_cpu.wave_files import wave_directory
+    from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
     from cosyvoice_runtime.wave.token2wav import Token2Wav
 
     folder, threads = placing.folder_of(layout.directory), placing.threads

@@ -13,9 +13,9 @@ from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.onnx_cpu import hift_f0_graph
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_parts import decoder_graph, flow_parts
 from cosyvoice_runtime.vocoder import HiFT
 from cosyvoice_runtime.wave.solvers import EULER

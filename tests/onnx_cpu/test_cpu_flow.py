@@ -15,8 +15,8 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.estimator import _accumulated, time_steps
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.onnx_cpu.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStream
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.solver import accumulated_times
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.wave.solvers import ADAMS_BASHFORTH
 from examples import examples
 

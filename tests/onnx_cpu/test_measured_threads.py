@@ -11,7 +11,6 @@ import pytest
 
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError
 from cosyvoice_runtime.onnx_cpu import measured_threads
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 from cosyvoice_runtime.onnx_cpu.measured_threads import (
     FILE,
@@ -23,6 +22,7 @@ from cosyvoice_runtime.onnx_cpu.measured_threads import (
     with_measured_threads,
 )
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.settings import Machine, Settings, Token2WavSettings
 
 FOUR = Machine(4, gpu=False)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.errors import EngineFileError
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
 from cosyvoice_runtime.onnx_cpu.wave_files import GRAPHS, graph_path, require_wave, wave_directory
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 
 FLOAT32 = EstimatorFormats()
 

@@ -7,9 +7,9 @@ import logging
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.onnx_cpu.cpu_features import tell_cpu
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_files import require_wave
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.onnx_memory import give_back_heap
 from cosyvoice_runtime.serving.token2wav.memory import host_room, page_count
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime, warm_up

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from outcomes import Outcomes
 
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.serving.token2wav import onnx_runtime, torch_runtime
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.wave.token2wav import Token2Wav

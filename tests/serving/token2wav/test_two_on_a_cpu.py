@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import EstimatorFormats
 from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
+from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.serving.token2wav.onnx_runtime import open_runtimes
 
 
