@@ -101,7 +101,7 @@ class CpuPages(PageStore):
         self.frames: Floats
         self.estimator: Floats | Halves
         self._memory = [
-            ReturnedMemory((total, *shape), dtype)
+            ReturnedMemory((total, *shape), dtype, in_one=True)
             for shape, dtype in zip(self._shapes, self._types, strict=True)
         ]
         self.tokens, self.frames, self.estimator = (memory.array for memory in self._memory)

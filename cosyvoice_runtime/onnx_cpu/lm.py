@@ -5,6 +5,7 @@ B: sequences of a pass, S: positions fed to each, V: speech rows of the head.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from cosyvoice_runtime.onnx_cpu.lm_files import (
     past_name,
     present_name,
 )
+from cosyvoice_runtime.onnx_cpu.returned_memory import ReturnedMemory
 from cosyvoice_runtime.onnx_cpu.session import open_session
 
 PREFILL_BATCH = 1
@@ -83,10 +85,10 @@ class OnnxKVCache(CacheSlots):
 
     def __init__(self, config: SpeechLMConfig, slots: int, max_len: int) -> None:
         super().__init__(slots, max_len)
-        # numpy asks the system for pages that are zero when they are first read: what is planned for the
-        # most, and mostly holds less, takes no memory before it is written.
-        shape = (config.num_layers, 2, slots, config.num_kv_heads, max_len, config.head_dim)
-        self.data = np.zeros(shape, np.float32)
+        shape = (config.num_layers, len(KINDS), slots, config.num_kv_heads, max_len, config.head_dim)
+        # What is planned for the most, and mostly holds less, takes no memory before it is written.
+        self._memory = ReturnedMemory((math.prod(shape[:3]), *shape[3:]), np.float32, in_one=False)
+        self.data = self._memory.array.reshape(shape)
 
     @property
     def bytes(self) -> int:
@@ -94,6 +96,12 @@ class OnnxKVCache(CacheSlots):
 
     def wipe(self, slot: int) -> None:
         self.data[:, :, slot] = 0
+
+    def release(self, slot: int, wipe: bool = False) -> None:
+        """Give a slot and its memory back."""
+        super().release(slot, wipe)
+        for part in range(slot, len(self._memory.array), self.slots):
+            self._memory.give_back(part)
 
 
 class BoundPass:

@@ -9,6 +9,7 @@ import pytest
 from small_runtime import flows
 
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlowStream
+from cosyvoice_runtime.onnx_cpu.lm import OnnxKVCache
 from cosyvoice_runtime.onnx_cpu.returned_memory import ReturnedMemory
 
 MIB = 2**20
@@ -18,9 +19,10 @@ def resident_mib() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / MIB
 
 
-def test_memory_is_taken_by_what_is_written_and_goes_back_part_by_part():
+@pytest.mark.parametrize("in_one", [True, False])
+def test_memory_is_taken_by_what_is_written_and_goes_back_part_by_part(in_one):
     before = resident_mib()
-    memory = ReturnedMemory((64, 3 * MIB // 4 + 1), np.float32)
+    memory = ReturnedMemory((64, 3 * MIB // 4 + 1), np.float32, in_one)
     assert resident_mib() - before < 8
     memory.array[:] = 1
     assert resident_mib() - before > 180
@@ -32,7 +34,7 @@ def test_memory_is_taken_by_what_is_written_and_goes_back_part_by_part():
 
 @pytest.mark.parametrize("width", [1, 1023, 1024, 1025, 5000])
 def test_what_is_beside_a_returned_part_stays(width):
-    memory = ReturnedMemory((5, width), np.float32)
+    memory = ReturnedMemory((5, width), np.float32, in_one=False)
     memory.array[:] = np.arange(5)[:, None] + 1
     memory.give_back(2)
     for part in (0, 1, 3, 4):
@@ -43,7 +45,7 @@ def test_what_is_beside_a_returned_part_stays(width):
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (2, 3, 0)])
 def test_nothing_is_no_trouble(shape):
-    memory = ReturnedMemory(shape, np.float16)
+    memory = ReturnedMemory(shape, np.float16, in_one=True)
     assert memory.array.shape == shape
     if shape[0]:
         memory.give_back(0)
@@ -57,3 +59,14 @@ def test_a_page_goes_back_when_its_last_holder_leaves(tmp_path):
     pages.release(held)
     assert pages.estimator[held[0]].min() == 1
     assert pages.estimator[held[1]].mean() < 0.1  # its ends lie in system pages that others have, too
+
+
+def test_a_slot_of_the_speech_lm_goes_back_with_its_request(config):
+    cache = OnnxKVCache(config, slots=3, max_len=16_384)
+    before = resident_mib()
+    taken = [cache.acquire() for _ in range(3)]
+    cache.data[:] = 1
+    filled = resident_mib() - before
+    cache.release(taken[1])
+    assert resident_mib() - before < 0.7 * filled
+    assert (cache.data[:, :, [0, 2]] == 1).all()
