@@ -1,4 +1,4 @@
-"""Memory of ONNX Runtime's sessions in a process: one arena for all, and a heap that is given back."""
+"""Memory of ONNX Runtime's sessions in a process: an arena for all, and what goes back of it and the heap."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ def share_arena(options: onnxruntime.SessionOptions) -> None:
     with _registering:
         _register_arena()
     options.add_session_config_entry("session.use_env_allocators", "1")
+
+
+def giving_back_arena() -> onnxruntime.RunOptions:
+    """For a run after which the arena keeps only those of its pieces that something lies in."""
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    return options
 
 
 def give_back_heap() -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.served_family import require_backend
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
+from cosyvoice_runtime.serving.token2wav.crowd import Crowd
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
 from cosyvoice_runtime.serving.token2wav.service import WaveService
-from cosyvoice_runtime.serving.token2wav.usage import WaveMetrics
+from cosyvoice_runtime.serving.token2wav.usage import Usage, WaveMetrics
 from cosyvoice_runtime.serving.token2wav.utterances import VoiceCache
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.settings.model import gpu_number
@@ -85,12 +87,15 @@ def start_scheduler(
     """A scheduler at work over networks that are loaded."""
     token2wav = runtime.token2wav
     voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
+    watchers = [metrics.show]
+    if runtime.after_crowd is not None:
+        watchers.append(Crowd(runtime.after_crowd).look)
     service = WaveService(
         token2wav,
         voices,
         settings.max_states,
         settings.idle_timeout_s,
-        metrics.show,
+        partial(_tell_all, watchers),
         beside=[turns.token2wav for turns in runtime.beside],
     )
     return WaveScheduler(
@@ -107,6 +112,11 @@ def start_scheduler(
         nullcontext if shared is None else shared.turn,
         runtime.beside,
     )
+
+
+def _tell_all(watchers: Sequence[Callable[[Usage], None]], usage: Usage) -> None:
+    for watcher in watchers:
+        watcher(usage)
 
 
 def _tell_lanes(runtime: WaveRuntime, wanted: int, device: str) -> None:

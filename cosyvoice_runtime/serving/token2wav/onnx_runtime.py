@@ -26,7 +26,10 @@ def open_runtimes(settings: Token2WavSettings) -> list[WaveRuntime]:
     ready = [_token2wav(settings, flow, vocoder, schedulers) for _ in range(schedulers)]
     warm_up(ready[0], 1)
     give_back_heap()
-    return [WaveRuntime(settings.backend, token2wav, settings.most_batch) for token2wav in ready]
+    return [
+        WaveRuntime(settings.backend, token2wav, settings.most_batch, after_crowd=flow.give_back_memory)
+        for token2wav in ready
+    ]
 
 
 def load_token2wav(settings: Token2WavSettings) -> Token2Wav:

@@ -44,6 +44,7 @@ class WaveRuntime:
         at_work: context that the thread which launches turns works in.
         turns_at_once: turns that may be under way: the device computes them by itself, in their order.
         beside: for turns at the same time.
+        after_crowd: gives back what a crowd made it take; None where nothing is to be given back.
     """
 
     name: str
@@ -53,6 +54,7 @@ class WaveRuntime:
     at_work: Callable[[], AbstractContextManager[object]] = nullcontext
     turns_at_once: int = 1
     beside: Sequence[TurnsBeside] = ()
+    after_crowd: Callable[[], None] | None = None
 
 
 def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:
