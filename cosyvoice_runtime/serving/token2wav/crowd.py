@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from cosyvoice_runtime.serving.token2wav.usage import Usage
 
+QUIET_S = 1.0
+"""By then nothing of the last turn is held any more, and the next crowd has begun if it follows at once."""
+
 
 class Crowd:
-    """Notices that the last of several utterances has ended. One alone is none: the next may follow at once.
+    """Notices that all is quiet after several utterances at once. One alone is none: it soon has a successor.
 
     Args:
-        when_gone: called then.
+        when_gone: called then, from a thread of its own.
+        quiet_s: without an utterance.
     """
 
-    def __init__(self, when_gone: Callable[[], None]) -> None:
+    def __init__(self, when_gone: Callable[[], None], quiet_s: float = QUIET_S) -> None:
         self._when_gone = when_gone
+        self._quiet_s = quiet_s
         self._most = 0
+        self._timer: threading.Timer | None = None
 
     def look(self, usage: Usage) -> None:
-        """To be called after every change."""
+        """To be called after every change, by one thread at a time."""
         self._most = max(self._most, usage.utterances)
-        if not usage.utterances:
-            most, self._most = self._most, 0
-            if most > 1:
-                self._when_gone()
+        if usage.utterances:
+            self._stop()
+        elif self._most > 1 and self._timer is None:
+            self._timer = threading.Timer(self._quiet_s, self._leave)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _stop(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _leave(self) -> None:
+        self._most = 0
+        self._timer = None
+        self._when_gone()

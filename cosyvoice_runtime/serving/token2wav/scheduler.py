@@ -265,10 +265,16 @@ class WaveScheduler:
 
     def _finish_turns(self, lane: TurnLane) -> None:
         try:
-            for turn in iter(lane.turns.get, None):
-                self._finish(lane, turn)
+            while self._finish_next(lane):
+                pass  # without a turn at hand, whose networks' memory would stay until the next one
         except BaseException as error:
             self._give_up(error)
+
+    def _finish_next(self, lane: TurnLane) -> bool:
+        turn = lane.turns.get()
+        if turn is not None:
+            self._finish(lane, turn)
+        return turn is not None
 
     def _finish(self, lane: TurnLane, turn: LaunchedTurn) -> None:
         """Wait for a turn and answer those whose chunks it ends."""
