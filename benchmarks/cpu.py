@@ -51,6 +51,8 @@ QUIET = ("http_port=0", "grpc_port=0", "metrics_port=0", "model_metrics_port=0",
 """Ports that are free, and no probes of servers that wait for their turn."""
 PLACES = ("cosyvoice2.max_inflight_utterances=64",)
 START_TIMEOUT_S = 300.0
+SETTLE_S = 2.0
+"""After the last answer: what many made the server take goes back a second later."""
 LEAST_WORDS = 5
 FIGURES: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "TTFB p50 ms": lambda figures: figures["ttfb_ms"]["p50"],
@@ -134,7 +136,8 @@ class CpuServer:
         return sum(map(cpu_seconds, descendants(self._process.pid)))
 
     def memory(self) -> dict[str, dict[str, float]]:
-        """MiB of each process by its name."""
+        """MiB of each process by its name, once it is quiet."""
+        time.sleep(SETTLE_S)
         return memory_by_process(self._process.pid)
 
 
@@ -262,9 +265,9 @@ def markdown(report: Mapping[str, Any]) -> str:
         f"# On a CPU: {report['checkpoint']}\n\n{report['time']}, commit {report['commit']}, "
         f"{machine['cpu']}, {machine['cores']} cores\n\n`{report['command']}`",
         table(("", *(one["variant"] for one in variants)), [*_once(variants), *_by_level(variants)]),
-        "Medians of the rounds. Memory is PSS after the last round: what several processes map is shared "
-        "among them.",
-        table(("MiB, PSS (RSS)", *(one["variant"] for one in variants)), _memory_rows(variants)),
+        "Medians of the rounds. Memory is PSS, two seconds after the last round: what several processes map "
+        "is shared among them. In brackets, what each held at most, not all of them at once.",
+        table(("MiB, PSS (most)", *(one["variant"] for one in variants)), _memory_rows(variants)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -281,6 +284,7 @@ def _once(variants: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         ["server: start, s", *(f"{one['start_s']:.1f}" for one in variants)],
         ["server: CPU time of the start, s", *(f"{one['start_cpu_s']:.1f}" for one in variants)],
         ["memory of all processes, MiB", *(f"{_total(one, 'pss'):.0f}" for one in variants)],
+        ["the same, each at its most, MiB", *(f"{_total(one, 'most'):.0f}" for one in variants)],
     ]
 
 
@@ -302,12 +306,12 @@ def _median(one: Mapping[str, Any], clients: int, read: Callable[[dict[str, Any]
 def _memory_rows(variants: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     names = dict.fromkeys(name for one in variants for name in one["memory_mib"])
     rows = [[name, *(_held(one["memory_mib"].get(name)) for one in variants)] for name in names]
-    totals = ({kind: _total(one, kind) for kind in ("pss", "rss")} for one in variants)
+    totals = ({kind: _total(one, kind) for kind in ("pss", "most")} for one in variants)
     return [*rows, ["all", *map(_held, totals)]]
 
 
 def _held(memory: Mapping[str, float] | None) -> str:
-    return "-" if memory is None else f"{memory['pss']:.0f} ({memory['rss']:.0f})"
+    return "-" if memory is None else f"{memory['pss']:.0f} ({memory['most']:.0f})"
 
 
 def _total(one: Mapping[str, Any], kind: str) -> float:

@@ -90,12 +90,17 @@ def descendants(pid: int) -> list[Process]:
 
 
 def memory_by_process(pid: int) -> dict[str, dict[str, float]]:
-    """MiB of these processes by name: ``pss``, a share of what they share with others, and ``rss``."""
+    """MiB of these processes by name: ``pss``, a share of what they share with others, ``rss``, and ``most``.
+
+    The last is ``pss`` and how much more the process once held than now.
+    """
     found: dict[str, dict[str, float]] = {}
     for process in descendants(pid):
-        held = found.setdefault(name_of(process), {"pss": 0.0, "rss": 0.0})
-        for kind in held:
-            held[kind] += _rolled_up_mib(process.pid, kind)
+        held = found.setdefault(name_of(process), {"pss": 0.0, "rss": 0.0, "most": 0.0})
+        pss, rss = (_kib(f"/proc/{process.pid}/smaps_rollup", kind) for kind in ("Pss", "Rss"))
+        most = pss + max(_kib(f"/proc/{process.pid}/status", "VmHWM") - rss, 0)
+        for kind, kib in (("pss", pss), ("rss", rss), ("most", most)):
+            held[kind] += round(kib / 1024, 1)
     return found
 
 
@@ -142,10 +147,9 @@ def _memory_mib(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def _rolled_up_mib(pid: int, kind: str) -> float:
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    [kib] = re.findall(rf"^{kind}: +([0-9]+) kB$", text, re.MULTILINE | re.IGNORECASE)
-    return round(int(kib) / 1024, 1)
+def _kib(path: str, field: str) -> int:
+    [kib] = re.findall(rf"^{field}:\s+([0-9]+) kB$", Path(path).read_text(), re.MULTILINE)
+    return int(kib)
 
 
 def _entries(pid: int, folder: str) -> list[str]:
