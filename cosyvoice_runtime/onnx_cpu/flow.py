@@ -97,14 +97,15 @@ class OnnxFlowStream(PagedFlow):
         return [span.first(most, self.flow.lookahead_tokens) for span in spans]
 
     def continued(self, work: Sequence[FlowWork]) -> list[Floats]:
-        block = self._pool.block
-        held = [(item.state.pages or [])[: item.span.start // block] for item in work]
-        new = [(item.state.pages or [])[item.span.start // block :] for item in work]
-        call = FlowCall(self._flow, self._pool, [item.span for item in work], held, new)
-        mel, tails = call.run([item.state.tails for item in work])
-        for item, own in zip(work, tails, strict=True):
-            item.state.tails = own
-        return list(mel)
+        """One after the other: for each, the networks write keys and values behind its own."""
+        return [self._continued(item.state, item.span) for item in work]
+
+    def _continued(self, state: FlowState, span: TokenSpan) -> Floats:
+        pages = state.pages or []
+        done = span.start // self._pool.block
+        call = FlowCall(self._flow, self._pool, span, pages[:done], pages[done:])
+        mel, state.tails = call.run(state.tails)
+        return mel
 
     def recomputed(self, spans: Sequence[TokenSpan]) -> list[Floats]:
         """One after the other, each in parts: memory grows with an utterance's length and no faster."""

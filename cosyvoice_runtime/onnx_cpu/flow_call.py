@@ -1,14 +1,14 @@
-"""One call of the flow's networks on ONNX Runtime, for several utterances at different positions."""
+"""One call of the flow's networks on ONNX Runtime, for an utterance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from cosyvoice_runtime.arrays import Array, Floats, Halves
+from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, CpuTails, stacked_past
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.wave.prompt import TokenSpan
@@ -16,66 +16,54 @@ from cosyvoice_runtime.wave.prompt import TokenSpan
 if TYPE_CHECKING:
     from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow
 
-HIDDEN_SCORE = np.float32(-30000.0)
+HIDDEN_SCORE = -30000.0
 """Added to the score of a key that a query must not see."""
 Mask = npt.NDArray[np.bool_]
 
 
 class FlowCall:
-    """One call of the networks for several utterances.
+    """One call of the networks for an utterance. Utterances side by side would gain a CPU nothing: products
+    are bound by arithmetic with the frames of one.
 
     Args:
-        held: pages of each that are done; ``new``: pages for its new blocks, none to keep nothing.
+        held: its pages that are done; ``new``: pages for its new blocks.
     """
 
     def __init__(
-        self,
-        flow: OnnxFlow,
-        pool: CpuPages,
-        spans: Sequence[TokenSpan],
-        held: Sequence[Sequence[int]],
-        new: Sequence[Sequence[int]],
+        self, flow: OnnxFlow, pool: CpuPages, span: TokenSpan, held: Sequence[int], new: Sequence[int]
     ) -> None:
-        self.flow, self.pool, self.spans, self.held, self.new = flow, pool, spans, held, new
-        self.rows, self.tokens = len(spans), max(span.count for span in spans)
-        self.before = max(map(len, held))
+        self.flow, self.pool, self.span, self.held, self.new = flow, pool, span, held, new
         self.rate = flow.config.frames_per_token
-        self.frames = self.rate * self.tokens
-        self.counts = np.array([span.count for span in spans])
-        self.missing = np.array([self.before - len(numbers) for numbers in held])
+        self.frames = self.rate * span.count
 
-    def run(self, tails: Sequence[CpuTails]) -> tuple[Floats, list[CpuTails]]:
-        """Mel ``[B, frames, mel]`` of all rows, and their tails after it."""
-        old = (np.stack([own.tokens for own in tails]), np.stack([own.frames for own in tails]))
-        conditions, *stacks = self.encode(*old)
-        before = np.concatenate([np.stack([own.estimator[:, g] for own in tails], 1) for g in range(2)], 1)
-        mel, steps, after = self.noise(), CallSteps(self, conditions), np.empty_like(before)
+    def run(self, tails: CpuTails) -> tuple[Floats, CpuTails]:
+        """Mel ``[frames, mel]``, and the utterance's tails after it."""
+        conditions, token_tails, frame_tails = self.encode(tails.tokens, tails.frames)
+        mel, steps, after = self.noise(), CallSteps(self, conditions), np.empty_like(tails.estimator)
         velocity = None
         for step in range(self.flow.num_steps):
-            mel, velocity, after[step] = steps.take(mel, step, velocity, before[step], place=step)
-        by_row = (after[:, row :: self.rows] for row in range(self.rows))
-        return mel, [CpuTails(*own) for own in zip(*stacks, by_row, strict=True)]
+            mel, velocity, after[step] = steps.take(mel, step, velocity, tails.estimator[step], place=step)
+        return mel, CpuTails(token_tails, frame_tails, after)
 
     def encode(self, token_tails: Floats, frame_tails: Floats) -> tuple[Floats, Floats, Floats]:
-        """Conditions of the estimator, and new tails ``[B, N]`` of both stacks."""
-        pool, lookahead = self.pool, self.flow.config.lookahead_tokens
-        tokens = np.zeros((self.rows, self.tokens + lookahead), np.int64)
+        """Conditions of the estimator, and new tails ``[N]`` of both stacks."""
+        pool, span = self.pool, self.span
+        tokens = np.zeros(span.count + self.flow.config.lookahead_tokens, np.int64)
         present = np.zeros(tokens.shape, np.bool_)
-        for row, span in enumerate(self.spans):
-            tokens[row, : len(span.tokens)] = span.tokens
-            present[row, : len(span.tokens)] = True
+        tokens[: len(span.tokens)] = span.tokens
+        present[: len(span.tokens)] = True
         inputs = {
-            "tokens": tokens,
-            "present": present,
-            "speaker": np.stack([span.prompt.speaker for span in self.spans]),
+            "tokens": tokens[None],
+            "present": present[None],
+            "speaker": span.prompt.speaker[None],
             "visible_tokens": self.visible(pool.block),
             "visible_frames": self.visible(pool.block_frames),
-            "ends": self.counts.astype(np.int64),
-            "token_tails": token_tails,
-            "frame_tails": frame_tails,
+            "ends": np.array([span.count], np.int64),
+            "token_tails": token_tails[None],
+            "frame_tails": frame_tails[None],
         }
         for prefix, pages in (("token_", pool.tokens), ("frame_", pool.frames)):
-            keys, values = stacked_past(pages, self.held, self.before)
+            keys, values = stacked_past(pages, self.held)
             inputs |= {f"{prefix}keys": keys, f"{prefix}values": values}
         made = self.flow.encoder.run(inputs)
         for prefix, pages, frames in (
@@ -84,49 +72,44 @@ class FlowCall:
             if f"new_{prefix}keys" in made:
                 self._store(pages, (made[f"new_{prefix}keys"], made[f"new_{prefix}values"]), frames)
         conditions = self._conditions(made["mu"], made["voice"])
-        return conditions, made["new_token_tails"], made.get("new_frame_tails", frame_tails)
+        new_frame_tails = made["new_frame_tails"][0] if "new_frame_tails" in made else frame_tails
+        return conditions, made["new_token_tails"][0], new_frame_tails
 
     def _store(self, pages: Floats, new: Sequence[Floats], frames: int) -> None:
-        """Keep keys and values ``[A, B, T, H, D]``."""
-        for row, place, page, count in self.blocks(frames):
+        """Keep keys and values ``[A, 1, T, H, D]``."""
+        for page, place, count in self.blocks(frames):
             for side, values in enumerate(new):
-                pages[page, side, :, :count] = values[:, row, place : place + count]
+                pages[page, side, :, :count] = values[:, 0, place : place + count]
 
-    def blocks(self, frames: int) -> list[tuple[int, int, int, int]]:
-        """Row, first new frame, page and frames of every new block."""
-        per_token = frames // self.pool.block
-        return [
-            (row, place * frames, page, min(frames, per_token * int(self.counts[row]) - place * frames))
-            for row, pages in enumerate(self.new)
-            for place, page in enumerate(pages)
-        ]
+    def blocks(self, frames: int) -> Iterator[tuple[int, int, int]]:
+        """Page, first new frame and frames of every new block, of ``frames`` unless it is the last one."""
+        end = frames // self.pool.block * self.span.count
+        return (
+            (page, place, min(frames, end - place))
+            for page, place in zip(self.new, range(0, end, frames), strict=True)
+        )
 
     def _conditions(self, mu: Floats, voice: Floats) -> Floats:
-        """``[2B, frames, 3 * mel]``: all with guidance, then zeros."""
+        """``[R, frames, 3 * mel]``: with guidance, then zeros."""
         bins = self.flow.config.mel_bins
-        conditions = np.zeros((GUIDANCE_ROWS * self.rows, self.frames, 3 * bins), np.float32)
-        conditions[: self.rows, :, :bins] = mu
-        conditions[: self.rows, :, bins : 2 * bins] = voice[:, None]
-        for row, span in enumerate(self.spans):
-            prompt = self.flow.prompt_frames(span, self.frames)
-            conditions[row, : len(prompt), 2 * bins :] = prompt
+        conditions = np.zeros((GUIDANCE_ROWS, self.frames, 3 * bins), np.float32)
+        conditions[0, :, :bins] = mu[0]
+        conditions[0, :, bins : 2 * bins] = voice[0]
+        prompt = self.flow.prompt_frames(self.span, self.frames)
+        conditions[0, : len(prompt), 2 * bins :] = prompt
         return conditions
 
     def noise(self) -> Floats:
-        """What the solver starts with, ``[B, frames, mel]``."""
-        return np.stack([self.flow.noise(span.start, self.frames) for span in self.spans])
+        """What the solver starts with, ``[frames, mel]``."""
+        return self.flow.noise(self.span.start, self.frames)
 
     def visible(self, block: int) -> Mask:
-        """``[B, 1, T, S + T]``: keys that exist, up to the query's own block."""
-        per_token = block // self.pool.block
-        query = np.arange(per_token * self.tokens)
-        position = self.before * block
-        key = np.arange(position + len(query))
-        ends = position + per_token * self.counts
-        exists = (key >= (self.missing * block)[:, None]) & (key < ends[:, None])
-        causal = key // block <= self.before + query[:, None] // block
-        visible: Mask = exists[:, None, None, :] & causal
-        return visible
+        """``[1, 1, T, S + T]``: keys up to the query's own block."""
+        before = len(self.held)
+        query = np.arange(block // self.pool.block * self.span.count)
+        key = np.arange(before * block + len(query))
+        seen: Mask = key // block <= before + query[:, None] // block
+        return seen[None, None]
 
 
 class CallSteps:
@@ -138,65 +121,66 @@ class CallSteps:
 
     def __init__(self, call: FlowCall, conditions: Floats) -> None:
         self._call, self._pages = call, call.pool.estimator
-        self._frames, self._past = call.pool.block_frames, self._room()
-        visible = call.visible(self._frames)
-        bias = np.where(visible, np.float32(0), HIDDEN_SCORE)
-        starts = np.array([call.rate * span.start for span in call.spans], np.int64)
-        self._inputs = {
-            "conditions": conditions,
-            "bias": np.concatenate([bias, bias]),
-            "last": self._last(),
-            "starts": np.tile(starts, GUIDANCE_ROWS),
-        }
-        for index, values in enumerate(self._past):
-            self._inputs[f"{('keys', 'values')[index % 2]}.{index // 2}"] = values
+        self._frames = call.pool.block_frames
+        self._before = self._frames * len(call.held)
+        self._all = self._before + call.frames
+        flow, tails = call.flow, (GUIDANCE_ROWS, *call.flow.past_sizes.estimator_tail)
+        _, _, _, sides, heads, _, size = self._pages.shape
+        self._room = np.empty((sides, GUIDANCE_ROWS, heads, self._all, size), self._pages.dtype)
+        self._x = np.empty((GUIDANCE_ROWS, call.frames, flow.config.mel_bins), np.float32)
+        self._times = np.empty_like(flow.time_biases[0])
+        self._tails, self._new_tails = np.empty(tails, np.float32), np.empty(tails, np.float32)
+        self._velocity = np.empty_like(self._x)
+        self._bound = flow.estimator.bound(*self._ports(conditions))
 
     def take(
         self, mel: Floats, step: int, before: Floats | None, tails: Floats, place: int
     ) -> tuple[Floats, Floats, Floats]:
-        """The solution ``[B, frames, mel]`` after a step, its velocity, and new tails.
+        """The solution ``[frames, mel]`` after a step, its velocity, and new tails.
 
         Args:
             before: velocity of the step before; None at the first.
             place: of the step in the pages.
         """
-        flow, rows, rate = self._call.flow, self._call.rows, np.float32(self._call.flow.config.cfg_rate)
+        flow, rate = self._call.flow, np.float32(self._call.flow.config.cfg_rate)
         self._gather(place)
-        own = {"x": np.concatenate([mel, mel]), "time_biases": flow.time_biases[step], "tails": tails}
-        made = flow.estimator.run(self._inputs | own)
-        self._keep(made["new"], place)
-        velocity, new_tails = made["velocity"], made["new_tails"]
-        conditioned, unconditioned = velocity[:rows], velocity[rows:]
+        self._x[:] = mel
+        self._times[:] = flow.time_biases[step]
+        self._tails[:] = tails
+        self._bound.run()
+        self._keep(place)
+        conditioned, unconditioned = self._velocity
         guided = (1 + rate) * conditioned - rate * unconditioned
-        return flow.solver.moved(mel, guided, before, step), guided, new_tails
+        return flow.solver.moved(mel, guided, before, step), guided, self._new_tails.copy()
 
-    def _last(self) -> Array:
-        """Row and place of the last frames of each that a tail holds, counted from those before the new."""
-        ends = np.tile(self._call.rate * self._call.counts, GUIDANCE_ROWS)
-        tail, _ = self._call.flow.past_sizes.estimator_tail
-        rows = np.arange(len(ends))[:, None] + np.zeros((1, tail), np.int64)
-        return np.stack([rows, ends[:, None] + np.arange(tail)], axis=2).astype(np.int64)
-
-    def _room(self) -> Array:
-        """For keys and values of a step, ``[2A, 2B, H, S, D]``; zeros where a row has none."""
-        _, _, _, attentions, heads, frames, size = self._pages.shape
-        rows = GUIDANCE_ROWS * self._call.rows
-        shape = (attentions, rows, heads, self._call.before * frames, size)
-        return np.zeros(shape, self._pages.dtype)
+    def _ports(self, conditions: Floats) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Inputs and outputs of the estimator."""
+        call, outputs = self._call, dict[str, Array]()
+        shown = call.visible(self._frames)
+        inputs: dict[str, Array] = {
+            "x": self._x,
+            "conditions": conditions,
+            "time_biases": self._times,
+            "bias": np.where(shown, 0, HIDDEN_SCORE).astype(self._pages.dtype),
+            "last": np.array([self._all - 1], np.int32),
+            "total": np.array([self._all], np.int32),
+            "starts": np.full(GUIDANCE_ROWS, self._before, np.int64),
+            "tails": self._tails,
+        }
+        for index, memory in enumerate(self._room):
+            side, layer = ("keys", "values")[index % 2], index // 2
+            heads = memory.reshape(1, -1, *memory.shape[2:])
+            inputs[f"{side}.{layer}"] = outputs[f"{side}_after.{layer}"] = heads
+        return inputs, outputs | {"velocity": self._velocity, "new_tails": self._new_tails}
 
     def _gather(self, step: int) -> None:
-        call, frames = self._call, self._frames
-        for row, numbers in enumerate(call.held):
-            for place, page in enumerate(numbers, int(call.missing[row])):
-                span = slice(place * frames, (place + 1) * frames)
-                for guidance in range(GUIDANCE_ROWS):
-                    self._past[:, guidance * call.rows + row, :, span] = self._pages[page, step, guidance]
+        """Keys and values of a step to the front of the room."""
+        for place, page in enumerate(self._call.held):
+            span = slice(place * self._frames, (place + 1) * self._frames)
+            self._room[:, :, :, span] = self._pages[page, step].swapaxes(0, 1)
 
-    def _keep(self, new: Floats | Halves, step: int) -> None:
-        """Keep keys and values ``[2A, 2B, T, H * D]`` of a step."""
-        _, _, _, attentions, heads, frames, size = self._pages.shape
-        for row, place, page, count in self._call.blocks(frames):
-            for guidance in range(GUIDANCE_ROWS):
-                values = new[:, guidance * self._call.rows + row, place : place + count]
-                by_head = values.reshape(attentions, count, heads, size).swapaxes(1, 2)
-                self._pages[page, step, guidance, :, :, :count] = by_head
+    def _keep(self, step: int) -> None:
+        """Those that were written behind them."""
+        for page, place, count in self._call.blocks(self._frames):
+            new = self._room[:, :, :, self._before + place : self._before + place + count]
+            self._pages[page, step, :, :, :, :count] = new.swapaxes(0, 1)

@@ -1,28 +1,34 @@
 """The flow's estimator as a graph for ONNX Runtime's kernels of a CPU.
 
 What :mod:`cosyvoice_runtime.compiled.export.estimator` computes, in fewer and fused operators, for small
-products take no longer than what stands between them: frames of all rows in one matrix, so that a product
+products take no longer than what stands between them: frames of both rows in one matrix, so that a product
 adds its bias; attention in one. (The runtime's one operator for sum and norm takes longer than the two.)
+
+Rows lie side by side within a frame: heads of both are heads of one row, which is all that the runtime's
+attention takes where new keys are written behind those of earlier blocks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import onnx
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig
 from cosyvoice_runtime.compiled.export import layers
-from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, ONNX_TYPES, Graph, Value
-from cosyvoice_runtime.onnx_cpu.integer_product_graph import FUSED, IntegerProducts
+from cosyvoice_runtime.compiled.export.graph import FLOAT, ONNX_TYPES, Value
+from cosyvoice_runtime.onnx_cpu.integer_product_graph import IntegerProducts
+from cosyvoice_runtime.onnx_cpu.runtime_graph import INT32, RuntimeGraph
 from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ESTIMATOR, EstimatorFormats
+from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 
 ROBUST = re.compile(r"mid\.|(down|up)\.blocks\.")
 """Layers that lose little in 8 bits: all but the convolutions next to the mel and the noise."""
 CONV_TAPS = 3
 TAIL = CONV_TAPS - 1
+FAR = 1 << 40
 MOST_EXPONENT = 30.0
 """Above it mish is its argument, to float32."""
 
@@ -39,19 +45,54 @@ def estimator_graph(
 ) -> onnx.ModelProto:
     """Velocity of new frames after frames done before.
 
-    Inputs: ``x`` ``[B, T, mel]``; ``conditions`` ``[B, T, in - mel]``, all else that the network reads;
-    ``time_biases`` ``[stages, C]``; ``bias`` ``[B, 1, T, S + T]``, added to attention's scores; ``last``
-    int64 ``[B, 2, 2]``, row and place of its last two frames, counted from the two before the new ones;
-    ``tails`` ``[B, 2, N]``, those two; ``keys.0``, ``values.0`` and so on ``[B, H, S, D]``.
-    Outputs: ``velocity`` ``[B, T, mel]``, ``new_tails`` ``[B, 2, N]``, and ``new`` ``[2A, B, T, H * D]``,
-    keys and values of the new frames by turns. Keys and values go in and out in the format of pages; the call
-    sees its own as later ones will.
+    Inputs, of one utterance with guidance and without (R, 2): ``x`` ``[R, T, mel]``; ``conditions``
+    ``[R, T, in - mel]``, all else that the network reads; ``time_biases`` ``[stages, C]``; ``tails``
+    ``[R, 2, N]``, the two frames before the new ones; and those of :class:`BlockMemory`.
+    Outputs: ``velocity`` ``[R, T, mel]``, ``new_tails`` ``[R, 2, N]``, and those of :class:`BlockMemory`.
 
     Args:
         weights: of the estimator, by their names in it.
         formats: that of weights is of the layers that ``ROBUST`` names.
     """
     return _EstimatorGraph(weights, config, mel_bins, formats).build()
+
+
+class BlockMemory:
+    """Keys and values of all frames so far, in memory that the caller keeps.
+
+    Inputs: ``last`` int32 ``[1]``, the last new frame; ``total`` int32 ``[1]``, all frames up to it; ``bias``
+    ``[1, 1, T, S + T]``, added to attention's scores; ``keys.0``, ``values.0`` and so on
+    ``[1, R * H, room, D]``, of which the first S frames are there. Outputs ``keys_after.0`` and so on are to
+    be bound to the same memory: new ones are written behind them. All but the first two are in the format of
+    pages, and so are queries: a call sees its own keys and values as later ones will.
+
+    Args:
+        page_type: that format.
+        sizes: heads of a row, and their size.
+    """
+
+    def __init__(self, graph: RuntimeGraph, page_type: int, sizes: tuple[int, int]) -> None:
+        self.graph, self.page_type = graph, page_type
+        self.heads, self.head_dim = GUIDANCE_ROWS * sizes[0], sizes[1]
+        self.place = [graph.input(name, INT32, (1,)) for name in ("last", "total")]
+        self.bias = graph.input("bias", page_type, (1, 1, "new", "all"))
+        self.layers = 0
+
+    def attend(self, heads: Sequence[Value]) -> Value:
+        """Attention of the next layer: ``[1, T, R * H * D]`` of queries, keys and values alike."""
+        graph, layer = self.graph, self.layers
+        self.layers += 1
+        mixed = graph.attention(
+            [graph.cast(each, self.page_type) for each in heads],
+            [(f"{side}.{layer}", f"{side}_after.{layer}") for side in ("keys", "values")],
+            (1, self.heads, "room", self.head_dim),
+            self.place,
+            self.bias,
+            num_heads=self.heads,
+            kv_num_heads=self.heads,
+            causal=0,
+        )
+        return graph.wide(mixed)
 
 
 class _EstimatorGraph:
@@ -63,29 +104,26 @@ class _EstimatorGraph:
         formats: EstimatorFormats,
     ) -> None:
         self.config, self.mel_bins, self.formats = config, mel_bins, formats
-        self.page_type = ONNX_TYPES[formats.pages]
-        self.graph = Graph(FLOW_ESTIMATOR, "float32", weights)
+        self.graph = RuntimeGraph(FLOW_ESTIMATOR, "float32", weights)
         self._integers = IntegerProducts(self.graph)
         self.inner = config.num_heads * config.head_dim
-        self.new: list[Value] = []
         self.new_tails: list[Value] = []
 
     def build(self) -> onnx.ModelProto:
         graph, config, bins = self.graph, self.config, self.mel_bins
-        x = graph.input("x", FLOAT, ("batch", "new", bins))
-        conditions = graph.input("conditions", FLOAT, ("batch", "new", config.in_channels - bins))
+        x = graph.input("x", FLOAT, (GUIDANCE_ROWS, "new", bins))
+        conditions = graph.input("conditions", FLOAT, (GUIDANCE_ROWS, "new", config.in_channels - bins))
         time_biases = graph.input("time_biases", FLOAT, (config.num_stages, config.channels))
-        self.bias = graph.input("bias", FLOAT, ("batch", 1, "new", "all"))
-        self.last = graph.input("last", INT64, ("batch", TAIL, 2))
-        sizes = tail_channels(config)
-        tails = graph.input("tails", FLOAT, ("batch", TAIL, sum(sizes)))
-        self.tails = graph.node("Split", tails, graph.integers(*sizes), outputs=len(sizes), axis=2)
-        self.rows = graph.size(x, 0)
-        velocity = self._network(graph.concat([x, conditions], 2), time_biases)
-        graph.output("velocity", self._by_row(velocity, bins), ("batch", "new", bins))
-        graph.output("new_tails", graph.concat(self.new_tails, 2), ("batch", TAIL, sum(sizes)))
-        new = graph.concat([graph.unsqueeze(value, 0) for value in self.new], 0)
-        graph.output("new", new, (len(self.new), "batch", "new", self.inner))
+        sizes = (config.num_heads, config.head_dim)
+        self.memory = BlockMemory(graph, ONNX_TYPES[self.formats.pages], sizes)
+        channels = tail_channels(config)
+        tails_shape = (GUIDANCE_ROWS, TAIL, sum(channels))
+        tails = graph.transpose(graph.input("tails", FLOAT, tails_shape), 1, 0, 2)
+        self.tails = graph.node("Split", tails, graph.integers(*channels), outputs=len(channels), axis=2)
+        velocity = self._network(graph.transpose(graph.concat([x, conditions], 2), 1, 0, 2), time_biases)
+        velocity = graph.transpose(self._by_frame(velocity, bins), 1, 0, 2)
+        graph.output("velocity", velocity, (GUIDANCE_ROWS, "new", bins))
+        graph.output("new_tails", graph.transpose(graph.concat(self.new_tails, 2), 1, 0, 2), tails_shape)
         return graph.model()
 
     def _network(self, packed: Value, time_biases: Value) -> Value:
@@ -114,12 +152,12 @@ class _EstimatorGraph:
         return self._mish(layers.layer_norm(self.graph, f"{name}.norm", convolved))
 
     def _conv(self, name: str, x: Value, channels: int) -> Value:
-        """``[B * T, channels]``: each frame beside the two before it, and one product."""
+        """``[T * R, channels]``: each frame beside the two before it, and one product."""
         graph = self.graph
-        frames = self._by_row(x, channels)
-        extended = graph.concat([self.tails[len(self.new_tails)], frames], 1)
-        self.new_tails.append(graph.node("GatherND", extended, self.last))
-        before = [graph.slice(extended, 1, tap, tap - TAIL) for tap in range(TAIL)]
+        frames = self._by_frame(x, channels)
+        extended = graph.concat([self.tails[len(self.new_tails)], frames], 0)
+        self.new_tails.append(graph.slice(extended, 0, -TAIL, FAR))
+        before = [graph.slice(extended, 0, tap, tap - TAIL) for tap in range(TAIL)]
         windows = graph.concat([*before, frames], 2)
         return self._linear(f"{name}.window", self._flat(windows, CONV_TAPS * channels))
 
@@ -129,26 +167,15 @@ class _EstimatorGraph:
         x = x + self._linear(f"{name}.out", mixed)
         normed = layers.layer_norm(graph, f"{name}.norm_feed_forward", x)
         widened = self._product(f"{name}.widen", normed)
-        widened = graph.node("BiasGelu", widened, graph.weight(f"{name}.widen.bias"), domain=FUSED)
+        widened = graph.runtime("BiasGelu", widened, graph.weight(f"{name}.widen.bias"))
         return x + self._linear(f"{name}.narrow", widened)
 
     def _attention(self, name: str, x: Value) -> Value:
-        graph, config, inner = self.graph, self.config, self.inner
-        packed = self._by_row(self._product(f"{name}.qkv", x), 3 * inner)
-        queries, keys, values = graph.node("Split", packed, outputs=3, axis=2, num_outputs=3)
-        index = len(self.new) // 2
-        rounded = [graph.cast(side, self.page_type) for side in (keys, values)]
-        self.new += rounded
-        keys, values = map(graph.wide, rounded)
-        sizes = ("batch", config.num_heads, "past", config.head_dim)
-        past = [
-            graph.wide(graph.input(f"{side}.{index}", self.page_type, sizes)) for side in ("keys", "values")
-        ]
-        mixed, _, _ = graph.node(
-            "MultiHeadAttention", queries, keys, values, None, None, self.bias, *past,
-            outputs=3, domain=FUSED, num_heads=config.num_heads,
-        )  # fmt: skip
-        return self._flat(mixed, inner)
+        graph, inner = self.graph, self.inner
+        packed = self._by_frame(self._product(f"{name}.qkv", x), 3 * inner)
+        parts = graph.node("Split", packed, outputs=3, axis=2, num_outputs=3)
+        side_by_side = [graph.reshape(part, (1, -1, GUIDANCE_ROWS * inner)) for part in parts]
+        return self._flat(self.memory.attend(side_by_side), inner)
 
     def _mish(self, x: Value) -> Value:
         """``x * tanh(softplus(x))``, which is ``x * n / (n + 2)`` with ``n = e^x * (e^x + 2)``."""
@@ -176,10 +203,9 @@ class _EstimatorGraph:
         return self.formats.weights == "int8" and bool(ROBUST.match(name))
 
     def _flat(self, x: Value, channels: int) -> Value:
-        """``[B, T, C]`` to ``[B * T, C]``."""
+        """``[T, R, C]`` to ``[T * R, C]``."""
         return self.graph.reshape(x, (-1, channels))
 
-    def _by_row(self, x: Value, channels: int) -> Value:
-        """``[B * T, C]`` to ``[B, T, C]``."""
-        graph = self.graph
-        return graph.reshape(x, graph.concat([self.rows, graph.integers(-1, channels)], 0))
+    def _by_frame(self, x: Value, channels: int) -> Value:
+        """``[T * R, C]`` to ``[T, R, C]``."""
+        return self.graph.reshape(x, (-1, GUIDANCE_ROWS, channels))

@@ -127,11 +127,10 @@ class CpuPages(PageStore):
             pages[page] = 0
 
 
-def stacked_past(pages: Floats, held: Sequence[Sequence[int]], before: int) -> list[Floats]:
-    """Keys and values ``[A, B, S, H, D]`` of rows that look back on pages, right-aligned after zeros."""
+def stacked_past(pages: Floats, held: Sequence[int]) -> list[Floats]:
+    """Keys and values ``[A, 1, S, H, D]`` of an utterance that looks back on pages."""
     _, sides, attentions, frames, *heads = pages.shape
-    past = np.zeros((sides, attentions, len(held), before * frames, *heads), np.float32)
-    for row, numbers in enumerate(held):
-        for place, page in enumerate(numbers, before - len(numbers)):
-            past[:, :, row, place * frames : (place + 1) * frames] = pages[page]
+    past = np.empty((sides, attentions, 1, len(held) * frames, *heads), np.float32)
+    for place, page in enumerate(held):
+        past[:, :, 0, place * frames : (place + 1) * frames] = pages[page]
     return list(past)

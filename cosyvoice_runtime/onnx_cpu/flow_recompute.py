@@ -28,7 +28,7 @@ def recomputed(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> Floats:
     """
     calls = _calls(flow, span, most_blocks)
     empty = calls[0].pool.empty_tails()
-    tokens, frames, conditions = empty.tokens[None], empty.frames[None], []
+    tokens, frames, conditions = empty.tokens, empty.frames, []
     for call in calls:
         of_call, tokens, frames = call.encode(tokens, frames)
         conditions.append(of_call)
@@ -40,7 +40,7 @@ def recomputed(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> Floats:
             steps = CallSteps(call, conditions[place])  # made anew: what they hold grows with the past
             before = velocities[place]
             mels[place], velocities[place], tails = steps.take(mels[place], step, before, tails, place=0)
-    return np.concatenate(mels, axis=1)[0]
+    return np.concatenate(mels)
 
 
 def _calls(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> list[FlowCall]:
@@ -51,7 +51,7 @@ def _calls(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> list[FlowCall]:
     edges = [*range(0, len(pages), most_blocks), len(pages)]
     parts = _parts(span, most_blocks * block, flow.lookahead_tokens)
     return [
-        FlowCall(flow, pool, [part], [pages[:first]], [pages[first:end]])
+        FlowCall(flow, pool, part, pages[:first], pages[first:end])
         for part, (first, end) in zip(parts, pairwise(edges), strict=True)
     ]
 

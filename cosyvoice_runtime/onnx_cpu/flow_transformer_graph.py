@@ -1,7 +1,7 @@
 """CosyVoice3's estimator as a graph for ONNX Runtime's kernels of a CPU, and what its times give.
 
-The network is that of :mod:`cosyvoice_runtime.compiled.export.dit`; attention is one operator, which takes
-keys and values of the past by the layer.
+The network is that of :mod:`cosyvoice_runtime.compiled.export.dit`; attention is one operator for both
+rows, which writes keys and values by the layer.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from cosyvoice_runtime.compiled.export.dit import (
 from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, ONNX_TYPES, Graph, Value
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.onnx_cpu import flow_times_graph
-from cosyvoice_runtime.onnx_cpu.integer_product_graph import FUSED
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import FAR, BlockMemory
+from cosyvoice_runtime.onnx_cpu.runtime_graph import RuntimeGraph
 from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ESTIMATOR, FLOW_TIMES, EstimatorFormats
+from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 
 TAIL = POSITION_KERNEL - 1
 
@@ -36,8 +38,8 @@ def transformer_graph(
 ) -> onnx.ModelProto:
     """Inputs and outputs are those of
     :func:`~cosyvoice_runtime.onnx_cpu.flow_estimator_graph.estimator_graph`, but that tails hold 30 frames,
-    that ``time_biases`` are ``[6 * blocks + 2, C]``, and that ``starts`` int64 ``[B]`` counts the frames of
-    each utterance before the new ones.
+    that ``time_biases`` are ``[6 * blocks + 2, C]``, and that ``starts`` int64 ``[R]`` counts the frames of
+    the utterance before the new ones.
 
     Args:
         weights: of the estimator, by their names in it.
@@ -47,18 +49,19 @@ def transformer_graph(
     """
     if formats.weights != "float32":
         raise InvalidInput("token2wav.weight_format", formats.weights, "float32 with CosyVoice3")
-    graph = Graph(FLOW_ESTIMATOR, "float32", weights)
-    x = graph.input("x", FLOAT, ("batch", "new", mel_bins))
-    conditions = graph.input("conditions", FLOAT, ("batch", "new", 3 * mel_bins))
+    graph = RuntimeGraph(FLOW_ESTIMATOR, "float32", weights)
+    x = graph.input("x", FLOAT, (GUIDANCE_ROWS, "new", mel_bins))
+    conditions = graph.input("conditions", FLOAT, (GUIDANCE_ROWS, "new", 3 * mel_bins))
     modulations = BLOCK_MODULATIONS * config.depth + FINAL_MODULATIONS
     time_biases = graph.input("time_biases", FLOAT, (modulations, config.width))
-    bias = graph.input("bias", FLOAT, ("batch", 1, "new", "all"))
-    starts = graph.input(STARTS, INT64, ("batch",))
+    starts = graph.input(STARTS, INT64, (GUIDANCE_ROWS,))
     past = _LayerPast(graph, config, ONNX_TYPES[formats.pages])
     mu, voice, prompt = graph.node("Split", conditions, outputs=3, axis=2, num_outputs=3)
-    network = Transformer(graph, config, past, bias, HeadTurn.of(graph, starts, x, config.head_dim))
+    network = Transformer(
+        graph, config, past, past.memory.bias, HeadTurn.of(graph, starts, x, config.head_dim)
+    )
     velocity = network.velocity(graph.concat([x, prompt, mu, voice], 2), time_biases)
-    graph.output("velocity", velocity, ("batch", "new", mel_bins))
+    graph.output("velocity", velocity, (GUIDANCE_ROWS, "new", mel_bins))
     past.ports()
     return graph.model()
 
@@ -68,48 +71,32 @@ class _LayerPast:
     <cosyvoice_runtime.compiled.export.dit.TransformerPast>`.
 
     Args:
-        page_type: of keys and values that later calls read.
+        page_type: of keys and values.
     """
 
-    def __init__(self, graph: Graph, config: DiTConfig, page_type: int) -> None:
-        self.graph, self.config, self.page_type = graph, config, page_type
-        self.last = graph.input("last", INT64, ("batch", TAIL, 2))
-        sizes = POSITION_CONVS * config.width
-        tails = graph.input("tails", FLOAT, ("batch", TAIL, sizes))
+    def __init__(self, graph: RuntimeGraph, config: DiTConfig, page_type: int) -> None:
+        self.graph, self.config = graph, config
+        self.memory = BlockMemory(graph, page_type, (config.num_heads, config.head_dim))
+        self.tails_shape = (GUIDANCE_ROWS, TAIL, POSITION_CONVS * config.width)
+        tails = graph.input("tails", FLOAT, self.tails_shape)
         self.tails = graph.node("Split", tails, outputs=POSITION_CONVS, axis=2, num_outputs=POSITION_CONVS)
         self.new_tails: list[Value] = []
-        self.new: list[Value] = []
 
     def extend(self, x: Value, frames: int, channels: int) -> Value:  # noqa: ARG002
         extended = self.graph.concat([self.tails[len(self.new_tails)], x], 1)
-        self.new_tails.append(self.graph.node("GatherND", extended, self.last))
+        self.new_tails.append(self.graph.slice(extended, 1, -TAIL, FAR))
         return extended
 
-    def attend_heads(self, queries: Value, new_keys: Value, new_values: Value, hidden: Value) -> Value:
-        graph, config = self.graph, self.config
-        inputs = [graph.reshape(each, (0, 0, config.inner_width)) for each in (queries, new_keys, new_values)]
-        index = len(self.new) // 2
-        rounded = [graph.cast(side, self.page_type) for side in inputs[1:]]
-        self.new += rounded
-        inputs[1:] = map(graph.wide, rounded)
-        sizes = ("batch", config.num_heads, "past", config.head_dim)
-        past = [
-            graph.wide(graph.input(f"{side}.{index}", self.page_type, sizes)) for side in ("keys", "values")
-        ]
-        mixed, _, _ = graph.node(
-            "MultiHeadAttention", *inputs, None, None, hidden, *past,
-            outputs=3, domain=FUSED, num_heads=config.num_heads,
-        )  # fmt: skip
-        attended: Value = mixed
-        return attended
+    def attend_heads(self, queries: Value, new_keys: Value, new_values: Value, hidden: Value) -> Value:  # noqa: ARG002
+        """``hidden`` is what the memory adds anyway."""
+        graph, inner = self.graph, self.config.inner_width
+        heads = (graph.transpose(each, 1, 0, 2, 3) for each in (queries, new_keys, new_values))
+        mixed = self.memory.attend([graph.reshape(each, (1, -1, GUIDANCE_ROWS * inner)) for each in heads])
+        return graph.transpose(graph.reshape(mixed, (-1, GUIDANCE_ROWS, inner)), 1, 0, 2)
 
     def ports(self) -> None:
         """Declare what the frames after these will need."""
-        graph, config = self.graph, self.config
-        sizes = ("batch", TAIL, POSITION_CONVS * config.width)
-        graph.output("new_tails", graph.concat(self.new_tails, 2), sizes)
-        new = graph.concat([graph.unsqueeze(value, 0) for value in self.new], 0)
-        graph.output("new", new, (len(self.new), "batch", "new", config.inner_width))
+        self.graph.output("new_tails", self.graph.concat(self.new_tails, 2), self.tails_shape)
 
 
 def times_graph(weights: Mapping[str, Array], config: DiTConfig) -> onnx.ModelProto:

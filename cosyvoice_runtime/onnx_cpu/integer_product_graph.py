@@ -6,9 +6,8 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.compiled.export.graph import FLOAT, INT8, UINT8, Graph, Value
+from cosyvoice_runtime.onnx_cpu.runtime_graph import RUNTIME
 
-FUSED = "com.microsoft"
-"""Operators of ONNX Runtime's own."""
 MOST = 127
 """The largest magnitude in 8 bits."""
 MIDDLE = 128
@@ -43,7 +42,7 @@ class IntegerProducts:
             graph.weight(f"{name}.scales", scales),
             graph.constant(MIDDLE, UINT8),
             onnx_type=FLOAT,
-            domain=FUSED,
+            domain=RUNTIME,
         )
         result: Value = summed * size
         return result

@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import EngineFileError
@@ -32,7 +30,7 @@ from cosyvoice_runtime.onnx_cpu.lm_files import (
     present_name,
 )
 from cosyvoice_runtime.onnx_cpu.returned_memory import ReturnedMemory
-from cosyvoice_runtime.onnx_cpu.session import open_session
+from cosyvoice_runtime.onnx_cpu.session import BoundRun, open_session
 
 PREFILL_BATCH = 1
 """Prompts in one pass: on a CPU several take as long together as one after the other."""
@@ -114,21 +112,18 @@ class BoundPass:
 
     def __init__(self, lm: OnnxSpeechLM, cache: OnnxKVCache, first: int, size: int, positions: int) -> None:
         config = lm.config
-        self._session = lm.session if positions == 1 else lm.prompt_session
-        self._binding = self._session.io_binding()
         self._embeddings = np.empty((size, positions, config.hidden_size), np.float32)
         self._last = np.empty(size, np.int32)
         self._total = np.empty(1, np.int32)
         self._logits = np.empty((size, 1, config.speech_rows), np.float32)
-        self._bind_input(EMBEDDINGS, self._embeddings)
-        self._bind_input(LAST, self._last)
-        self._bind_input(TOTAL, self._total)
-        self._bind_output(LOGITS, self._logits)
+        inputs = {EMBEDDINGS: self._embeddings, LAST: self._last, TOTAL: self._total}
+        outputs = {LOGITS: self._logits}
         for layer in range(config.num_layers):
             for index, kind in enumerate(KINDS):
                 memory = cache.data[layer, index, first : first + size]
-                self._bind_input(past_name(layer, kind), memory)
-                self._bind_output(present_name(layer, kind), memory)
+                inputs[past_name(layer, kind)] = outputs[present_name(layer, kind)] = memory
+        session = lm.session if positions == 1 else lm.prompt_session
+        self._bound = BoundRun(session, inputs, outputs)
 
     def run(self, embeddings: FloatArray, last: IntArray) -> FloatArray:
         """Feed embeddings [B, S, hidden], so that the last of each lies at these positions [B].
@@ -139,14 +134,8 @@ class BoundPass:
         self._embeddings[:] = embeddings
         self._last[:] = last
         self._total[:] = last.max() + 1
-        self._session.run_with_iobinding(self._binding)
+        self._bound.run()
         return self._logits[:, 0].copy()
-
-    def _bind_input(self, name: str, array: npt.NDArray[Any]) -> None:
-        self._binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-
-    def _bind_output(self, name: str, array: npt.NDArray[Any]) -> None:
-        self._binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
 
 
 class OnnxCachedLM:

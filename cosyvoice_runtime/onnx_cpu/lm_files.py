@@ -18,7 +18,12 @@ WEIGHT_FORMATS = ("float32", "int8")
 EMBEDDINGS, LAST, TOTAL, LOGITS = "embeddings", "last", "total", "logits"
 """Ports of the graph."""
 KINDS = ("keys", "values")
-WRITERS = ("compiled/export/graph.py", "onnx_cpu/lm_export.py", "onnx_cpu/lm_graph.py")
+WRITERS = (
+    "compiled/export/graph.py",
+    "onnx_cpu/lm_export.py",
+    "onnx_cpu/lm_graph.py",
+    "onnx_cpu/runtime_graph.py",
+)
 """Modules that say what the files hold."""
 
 

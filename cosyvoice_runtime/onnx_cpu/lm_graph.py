@@ -15,10 +15,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.compiled.export.graph import FLOAT, UINT8, Graph, Shape, Value
+from cosyvoice_runtime.compiled.export.graph import FLOAT, UINT8, Value
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
 from cosyvoice_runtime.onnx_cpu.lm_files import (
@@ -30,13 +30,11 @@ from cosyvoice_runtime.onnx_cpu.lm_files import (
     past_name,
     present_name,
 )
+from cosyvoice_runtime.onnx_cpu.runtime_graph import INT32, RuntimeGraph
 
 Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
 
-RUNTIME = "com.microsoft"
-"""Domain of ONNX Runtime's own operators."""
-INT32: int = TensorProto.INT32
 BLOCK = 32
 """Weights of a row that share a scale."""
 MIDDLE = 128
@@ -49,7 +47,7 @@ ALIGNMENT = 4096
 """Of a weight in its file, which is mapped into memory."""
 
 
-class SpeechGraph(Graph):
+class SpeechGraph(RuntimeGraph):
     """A graph whose arrays go to a file as they come, so that memory holds one of them at a time.
 
     Args:
@@ -100,22 +98,6 @@ class SpeechGraph(Graph):
             block_size=BLOCK,
             accuracy_level=INT8_PRODUCTS,
         )
-
-    def bound_output(self, name: str, value: Value, shape: Shape) -> None:
-        """Make a value of the last node an output by renaming it, so that nothing copies it."""
-        node = self._nodes[-1]
-        node.output[list(node.output).index(value.name)] = name
-        self._outputs.append(helper.make_tensor_value_info(name, value.type, shape))
-
-    def leave_out(self, *values: Value) -> None:
-        """Have the last node not compute some of its outputs."""
-        node = self._nodes[-1]
-        for value in values:
-            node.output[list(node.output).index(value.name)] = ""
-
-    def runtime(self, op: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
-        """A node of the runtime's own operators."""
-        return self.node(op, *inputs, outputs=outputs, domain=RUNTIME, **attributes)
 
 
 def quantised(weight: Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
@@ -214,22 +196,16 @@ class _Body:
         weight, bias = layer["attention.qkv.weight"], layer["attention.qkv.bias"]
         qkv = graph.linear(f"layers.{index}.qkv", weight, normed, bias)
         shape = ("B", config.num_kv_heads, "P", config.head_dim)
-        past = [graph.input(past_name(index, kind), FLOAT, shape) for kind in KINDS]
-        mixed, *present = graph.runtime(
-            "GroupQueryAttention",
-            qkv,
-            None,
-            None,
-            *past,
-            *place,
-            outputs=3,
+        memory = [(past_name(index, kind), present_name(index, kind)) for kind in KINDS]
+        return graph.attention(
+            (qkv, None, None),
+            memory,
+            shape,
+            place,
             num_heads=config.num_heads,
             kv_num_heads=config.num_kv_heads,
             do_rotary=1,
         )
-        for kind, value in zip(KINDS, present, strict=True):
-            graph.bound_output(present_name(index, kind), value, shape)
-        return mixed
 
     def _norm(self, name: str, scale: Array, x: Value, added: Value | None) -> tuple[Value, Value]:
         """Norm of a sum, and the sum."""

@@ -22,6 +22,8 @@ from examples import examples
 
 TOLERANCE = 1e-4
 HALF_TOLERANCE = 5e-4
+ONE_STEP = 1e-3
+"""Of half precision: sums in another order may be rounded to the next number."""
 Both = tuple[Flow, OnnxFlow]
 
 
@@ -58,41 +60,43 @@ def test_a_call_sees_of_its_own_blocks_what_later_calls_see(both_with_half_pages
     _, flow = both_with_half_pages
     session, random = flow.estimator, np.random.default_rng(0)
     frames = CONFIG.blockwise.chunk_frames
-    shapes, kept = session.shapes, session.shapes["tails"][1]
-    past = {name: shape for name, shape in shapes.items() if name.startswith(("keys", "values"))}
-    x = random.standard_normal((1, 2 * frames, CONFIG.mel_bins)).astype(np.float32)
-    conditions = random.standard_normal((1, 2 * frames, shapes["conditions"][2])).astype(np.float32)
+    shapes = session.shapes
+    names = [name for name in shapes if name.startswith(("keys", "values"))]
+    _, heads, _, size = shapes["keys.0"]
+    x = random.standard_normal((2, 2 * frames, CONFIG.mel_bins)).astype(np.float32)
+    conditions = random.standard_normal((2, 2 * frames, shapes["conditions"][2])).astype(np.float32)
 
-    def run(own: slice, tails, held):
-        count, before = len(range(2 * frames)[own]), held["keys.0"].shape[2]
-        keys = np.arange(before + count)
-        hidden = keys // frames > (before + np.arange(count)[:, None]) // frames
+    def run(before: int, count: int, tails, held):
+        every, own = np.arange(before + count), slice(before, before + count)
+        hidden = every // frames > every[own, None] // frames
+        rooms = {name: np.empty((1, heads, len(every), size), np.float16) for name in names}
+        for name, room in rooms.items():
+            room[:, :, :before] = held[name][:, :, :before]
+        outputs = {
+            "velocity": np.empty_like(x[:, own]),
+            "new_tails": np.empty_like(tails),
+            **{name.replace(".", "_after."): room for name, room in rooms.items()},
+        }
         inputs = {
-            "x": x[:, own],
-            "conditions": conditions[:, own],
+            "x": x[:, own].copy(),
+            "conditions": conditions[:, own].copy(),
             "time_biases": flow.time_biases[0],
-            "bias": np.where(hidden, np.float32(-30000), np.float32(0))[None, None],
-            "last": np.stack([np.zeros(kept, np.int64), count + np.arange(kept)], axis=1)[None],
-            "starts": np.array([before], np.int64),
+            "bias": np.where(hidden, np.float16(-30000), np.float16(0))[None, None],
+            "last": np.array([before + count - 1], np.int32),
+            "total": np.array([before + count], np.int32),
+            "starts": np.full(2, before, np.int64),
             "tails": tails,
         }
-        made = session.run(inputs | held)
-        return made["velocity"], made["new_tails"], made["new"]
+        session.bound(inputs | rooms, outputs).run()
+        return outputs["velocity"], outputs["new_tails"], rooms
 
-    none = {name: np.zeros((1, shape[1], 0, shape[3]), np.float16) for name, shape in past.items()}
-    start = np.zeros((1, *shapes["tails"][1:]), np.float32)
-    whole, _, of_whole = run(slice(None), start, none)
-    first, tails, new = run(slice(frames), start, none)
-    by_head = {
-        name: new[2 * int(name.split(".")[1]) + name.startswith("values")]
-        .reshape(1, frames, shape[1], shape[3])
-        .swapaxes(1, 2)
-        for name, shape in past.items()
-    }
-    second, _, of_second = run(slice(frames, None), tails, by_head)
-    assert new.dtype == np.float16
-    np.testing.assert_array_equal(np.concatenate([new, of_second], axis=2), of_whole)
-    np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=3e-6, rtol=0)
+    start = np.zeros(shapes["tails"], np.float32)
+    whole, _, of_whole = run(0, 2 * frames, start, {name: np.empty((1, heads, 0, size)) for name in names})
+    first, tails, of_first = run(0, frames, start, {name: np.empty((1, heads, 0, size)) for name in names})
+    second, _, of_second = run(frames, frames, tails, of_first)
+    for name in names:
+        np.testing.assert_allclose(of_second[name], of_whole[name], atol=ONE_STEP, rtol=ONE_STEP)
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=5e-5, rtol=0)
 
 
 def test_adams_bashforth_gives_torchs_mel_from_pages_and_without(tmp_path):
@@ -126,7 +130,7 @@ def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(both, bo
     mels = [spoken(stream, prompts, [pieces_of(row, [10, 40]) for row in tokens]) for stream in streams]
     assert_mels_of_torch(flow, prompts, tokens, mels[1], HALF_TOLERANCE)
     for exact, rounded in zip(*mels, strict=True):
-        assert 1e-7 < np.abs(exact - rounded).mean() < 3e-5
+        assert 1e-7 < np.abs(exact - rounded).mean() < 1e-4
 
 
 def test_in_8_bits_mels_are_near_torchs_and_near_those_of_another_cut(both_in_8_bits):
@@ -175,11 +179,11 @@ def test_rows_that_recompute_side_by_side_give_what_each_gives_alone(both, monke
         spans.append(state.whole(state.next_span()))
     alone = [stream.recomputed([span])[0] for span in spans]
     rows = []
-    run = both[1].estimator.run
+    bound = both[1].estimator.bound
     monkeypatch.setattr(
         both[1],
         "estimator",
-        SimpleNamespace(run=lambda inputs: rows.append(len(inputs["x"])) or run(inputs)),
+        SimpleNamespace(bound=lambda inputs, *to: rows.append(len(inputs["x"])) or bound(inputs, *to)),
     )
     for mel, own in zip(stream.recomputed(spans), alone, strict=True):
         np.testing.assert_array_equal(mel, own)
@@ -225,11 +229,11 @@ def test_what_is_recomputed_goes_through_the_estimator_in_parts(both, monkeypatc
     state = stream.open(prompt)
     state.push(tokens, last=True)
     frames = []
-    run = onnx_flow.estimator.run
+    bound = onnx_flow.estimator.bound
     monkeypatch.setattr(
         onnx_flow,
         "estimator",
-        SimpleNamespace(run=lambda inputs: frames.append(inputs["x"].shape[1]) or run(inputs)),
+        SimpleNamespace(bound=lambda inputs, *to: frames.append(inputs["x"].shape[1]) or bound(inputs, *to)),
     )
     assert_mels_of_torch(flow, [prompt], [tokens], stream.advance([state]))
     assert stream.recomputing == 1
