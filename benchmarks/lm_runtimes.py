@@ -40,7 +40,7 @@ from cosyvoice_runtime.lm.sampling import softmax
 from cosyvoice_runtime.onnx_cpu.lm_files import LmFiles
 from measuring.machine import provenance
 
-RUNTIMES = ("torch", "onnx-float32", "onnx-int8")
+RUNTIMES = ("torch", "onnx-float32", "onnx-int8", "onnx-int8_rows")
 DEMO_VOICE = Path(__file__).parents[1] / "demo_voice"
 WARM_UP, TOKENS = 3, 60
 Row = dict[str, Any]

@@ -57,9 +57,9 @@ def tell_cpu(network: str, weight_format: str) -> None:
     """Log what a network is multiplied with, and a warning where 8 bits have no fast way."""
     flags = cpu_flags()
     logger.info("%s: the CPU has %s", network, kind_of(flags))
-    if weight_format == "int8" and not adds_in_32_bits(flags):
+    if weight_format.startswith("int8") and not adds_in_32_bits(flags):
         logger.warning(
-            "%s: weights in int8 on a CPU without VNNI: products that do not saturate are taken, which are "
+            "%s: weights in 8 bits on a CPU without VNNI: products that do not saturate are taken, which are "
             "slower; float32 may be as fast",
             network,
         )

@@ -186,13 +186,14 @@ class _EstimatorGraph:
 
     def _linear(self, name: str, x: Value) -> Value:
         bias = self.graph.weight(f"{name}.bias")
-        return (
-            self._integers.product(name, x) + bias if self._in_integers(name) else self._gemm(name, x, bias)
-        )
+        return self._in_steps(name, x) + bias if self._in_integers(name) else self._gemm(name, x, bias)
 
     def _product(self, name: str, x: Value) -> Value:
         """Without the layer's bias."""
-        return self._integers.product(name, x) if self._in_integers(name) else self._gemm(name, x)
+        return self._in_steps(name, x) if self._in_integers(name) else self._gemm(name, x)
+
+    def _in_steps(self, name: str, x: Value) -> Value:
+        return self._integers.product(name, self.graph.weights[f"{name}.weight"], x)
 
     def _gemm(self, name: str, x: Value, *bias: Value) -> Value:
         weight = self.graph.weight(f"{name}.weight", self.graph.weights[f"{name}.weight"].T)

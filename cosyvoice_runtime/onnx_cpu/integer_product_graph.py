@@ -26,20 +26,20 @@ class IntegerProducts:
         self._graph = graph
         self._middles: Value | None = None
 
-    def product(self, name: str, x: Value) -> Value:
+    def product(self, name: str, weight: Array, x: Value) -> Value:
         """``[M, in]`` to ``[M, out]``, by the weight ``[out, in]`` of the layer of this name.
 
-        All calls of a graph have the same M.
+        All calls have the same M.
         """
         graph = self._graph
-        weight, scales = quantised_rows(graph.weights[f"{name}.weight"])
+        steps, scales = quantised_rows(weight)
         values, size = self._quantised(x)
         summed = graph.node(
             "MatMulIntegerToFloat",
             values,
-            graph.weight(f"{name}.steps", weight.T, INT8),
+            graph.weight(f"{name}.steps", steps.T, INT8),
             graph.constant(1.0, FLOAT),
-            graph.weight(f"{name}.scales", scales),
+            graph.weight(f"{name}.scales", scales, FLOAT),
             graph.constant(MIDDLE, UINT8),
             onnx_type=FLOAT,
             domain=RUNTIME,

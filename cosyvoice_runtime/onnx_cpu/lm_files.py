@@ -14,12 +14,15 @@ from cosyvoice_runtime.sha256 import sha256_of
 
 MODEL, WEIGHTS = "model.onnx", "weights.bin"
 PROMPT_MODEL, PROMPT_WEIGHTS = "prompt.onnx", "prompt.bin"
-WEIGHT_FORMATS = ("float32", "int8")
+BLOCKS, ROWS = "int8", "int8_rows"
+WEIGHT_FORMATS = ("float32", BLOCKS, ROWS)
+"""In 8 bits, numbers of a block of a row share a scale, or those of a whole row."""
 EMBEDDINGS, LAST, TOTAL, LOGITS = "embeddings", "last", "total", "logits"
 """Ports of the graph."""
 KINDS = ("keys", "values")
 WRITERS = (
     "compiled/export/graph.py",
+    "onnx_cpu/integer_product_graph.py",
     "onnx_cpu/lm_export.py",
     "onnx_cpu/lm_graph.py",
     "onnx_cpu/runtime_graph.py",

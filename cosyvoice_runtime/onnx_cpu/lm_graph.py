@@ -18,14 +18,17 @@ import onnx
 from onnx import TensorProto
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.compiled.export.graph import FLOAT, UINT8, Value
+from cosyvoice_runtime.compiled.export.graph import FLOAT, NUMPY_TYPES, UINT8, Value
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
+from cosyvoice_runtime.onnx_cpu.integer_product_graph import IntegerProducts
 from cosyvoice_runtime.onnx_cpu.lm_files import (
+    BLOCKS,
     EMBEDDINGS,
     KINDS,
     LAST,
     LOGITS,
+    ROWS,
     TOTAL,
     past_name,
     present_name,
@@ -52,13 +55,24 @@ class SpeechGraph(RuntimeGraph):
 
     Args:
         file: gets the weights.
-        int8: of the matrices.
+        weight_format: of the matrices, one of `lm_files.WEIGHT_FORMATS`.
     """
 
-    def __init__(self, file: BinaryIO, int8: bool) -> None:
+    def __init__(self, file: BinaryIO, weight_format: str) -> None:
         super().__init__("speech_lm", "float32")
         self._file = file
-        self._int8 = int8
+        self._format = weight_format
+
+    def begin(self, x: Value) -> None:
+        """Layers from here on have the positions of ``x [B, S, C]``."""
+        if self._format == ROWS:
+            self._integers, self._sequences = IntegerProducts(self), self.size(x, 0)
+
+    def weight(self, name: str, array: Array | None = None, onnx_type: int | None = None) -> Value:
+        """A weight in the file, in the type that is given."""
+        assert array is not None
+        assert onnx_type is not None
+        return self.outside(name, array.astype(NUMPY_TYPES[onnx_type]), onnx_type)
 
     def outside(self, name: str, array: Array, onnx_type: int) -> Value:
         """An array in the file."""
@@ -77,10 +91,19 @@ class SpeechGraph(RuntimeGraph):
 
     def linear(self, name: str, weight: Array, x: Value, bias: Array | None = None) -> Value:
         """``x @ weight.T + bias``, weight [out, in]."""
-        if self._int8:
+        if self._format == BLOCKS:
             return self._quantised(name, weight, x, bias)
-        product = x @ self.outside(f"{name}.weight", weight.astype(np.float32).T, FLOAT)
+        product = (
+            self._in_steps(name, weight, x)
+            if self._format == ROWS
+            else x @ self.outside(f"{name}.weight", weight.astype(np.float32).T, FLOAT)
+        )
         return product if bias is None else product + self.vector(f"{name}.bias", bias)
+
+    def _in_steps(self, name: str, weight: Array, x: Value) -> Value:
+        out, inside = weight.shape
+        product = self._integers.product(name, weight, self.reshape(x, (-1, inside)))
+        return self.reshape(product, self.concat([self._sequences, self.integers(-1, out)], 0))
 
     def _quantised(self, name: str, weight: Array, x: Value, bias: Array | None) -> Value:
         values, scales = quantised(weight)
@@ -140,7 +163,7 @@ def write_graph(
             f"heads of the speech LM have {config.head_dim} values; "
             f"engine onnx needs a multiple of {HEAD_MULTIPLE}"
         )
-    graph = SpeechGraph(file, weight_format == "int8")
+    graph = SpeechGraph(file, weight_format)
     _Body(graph, config, tensors).write()
     return graph.unchecked_model()
 
@@ -161,6 +184,7 @@ class _Body:
     def write(self) -> None:
         graph, config = self._graph, self._config
         x = graph.input(EMBEDDINGS, FLOAT, ("B", "S", config.hidden_size))
+        graph.begin(x)
         place = [graph.input(LAST, INT32, ("B",)), graph.input(TOTAL, INT32, (1,))]
         cosines, sines = rotary(config)
         place += [graph.vector("rotary.cosines", cosines), graph.vector("rotary.sines", sines)]
@@ -184,6 +208,7 @@ class _Body:
         mixed = self._attention(index, layer, place, normed)
         if index + 1 == self._config.num_layers:
             mixed, x = self._last(mixed), self._last(x)
+            graph.begin(x)
         output = graph.linear(f"{name}.output", layer["attention.output.weight"], mixed)
         normed, x = self._norm(f"{name}.mlp_norm", layer["mlp_norm.weight"], x, output)
         both = graph.linear(f"{name}.gate_up", layer["mlp.gate_up.weight"], normed)

@@ -66,7 +66,7 @@ class Placing:
         device: of torch.
         lm_dtype, flow_dtype, vocoder_dtype: of torch; None is float32.
         threads: of one operation of ONNX Runtime.
-        weight_format: of the speech LM on ONNX Runtime, ``float32`` or ``int8``.
+        weight_format: of the speech LM on ONNX Runtime, ``float32``, ``int8`` or ``int8_rows``.
         exported: directory where the graphs of ONNX Runtime are kept; a folder for each checkpoint.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
         ode_steps: of the flow.

@@ -104,7 +104,7 @@ class Synthesizer:
             ode_steps: of the flow.
             solver: of the flow, ``euler`` as published or ``adams_bashforth``, which needs fewer steps.
             runtime: ``torch``, or ``onnx``: ONNX Runtime and numpy, on a CPU, of CosyVoice2.
-            weight_format: of the speech LM with runtime ``onnx``: ``float32`` or ``int8``.
+            weight_format: of the speech LM with runtime ``onnx``: ``float32``, ``int8`` or ``int8_rows``.
             exported: where the graphs of runtime ``onnx`` are kept; they are written at the first start.
             lexicon: file of words that are spoken as something else is, see :class:`Lexicon`.
             polyphones: tell the speech LM how Chinese characters are read that have several readings, where

@@ -20,9 +20,9 @@ def weight():
 
 @pytest.fixture(scope="module")
 def product(weight, tmp_path_factory):
-    graph = Graph("product", "float32", {"layer.weight": weight})
+    graph = Graph("product", "float32")
     x = graph.input("x", FLOAT, ("rows", INSIDE))
-    graph.output("y", IntegerProducts(graph).product("layer", x), ("rows", OUT))
+    graph.output("y", IntegerProducts(graph).product("layer", weight, x), ("rows", OUT))
     path = tmp_path_factory.mktemp("product") / "product.onnx"
     onnx.save(graph.model(), path)
     session = open_session(path, threads=1)

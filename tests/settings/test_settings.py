@@ -289,7 +289,7 @@ def test_several_cores_take_two_utterances_at_a_time_on_onnx_runtime(texts, core
     [
         ("tensorrt_llm.device=cuda:1", "cpu with engine onnx"),
         ("tensorrt_llm.dtype=bfloat16", "float32 with engine onnx"),
-        ("tensorrt_llm.weight_format=int4", "one of float32, int8"),
+        ("tensorrt_llm.weight_format=int4", "one of float32, int8, int8_rows"),
     ],
 )
 def test_engine_onnx_refuses_what_it_does_not_do(assignment, limit):
