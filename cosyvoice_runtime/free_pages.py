@@ -48,7 +48,3 @@ class FreePages:
             self._holders[page] -= 1
             if not self._holders[page]:
                 self._free.append(page)
-                self.freed(page)
-
-    def freed(self, page: int) -> None:
-        """Told of each page that nobody holds any more."""

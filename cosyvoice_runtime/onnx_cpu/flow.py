@@ -17,7 +17,6 @@ from cosyvoice_runtime.onnx_cpu.solver import CpuSolver
 from cosyvoice_runtime.onnx_cpu.torch_random import TorchRandom
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
 from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ENCODER, FLOW_ESTIMATOR, FLOW_TIMES
-from cosyvoice_runtime.onnx_memory import give_back_heap, giving_back_arena
 from cosyvoice_runtime.wave.paged_flow import FlowState, FlowWork, PagedFlow
 from cosyvoice_runtime.wave.prompt import MAX_FRAMES, FlowInputs, TokenSpan
 from cosyvoice_runtime.wave.solvers import EULER
@@ -47,19 +46,11 @@ class OnnxFlow(FlowInputs):
             for name in (FLOW_ENCODER, FLOW_ESTIMATOR)
         )
         self.solver = CpuSolver(solver, num_steps)
-        self._times = open_session(graph_path(directory, FLOW_TIMES), threads)
-        [self.time_biases] = self._times.run(None, {"times": self.solver.times})
+        times = open_session(graph_path(directory, FLOW_TIMES), threads)
+        [self.time_biases] = times.run(None, {"times": self.solver.times})
         noise = TorchRandom(0).normal(config.mel_bins * MAX_FRAMES)
         self.start_noise = np.ascontiguousarray(noise.reshape(config.mel_bins, MAX_FRAMES).T)
         self.past_sizes = PastSizes.of(self.encoder, self.estimator)
-
-    def give_back_memory(self) -> None:
-        """Return to the system what all networks of this process took for large calls.
-
-        The arena gives back at the end of a run, and this one takes no time.
-        """
-        self._times.run(None, {"times": self.solver.times}, giving_back_arena())
-        give_back_heap()
 
     @property
     def num_steps(self) -> int:
@@ -83,6 +74,10 @@ class OnnxFlowStream(PagedFlow):
         self._pool = CpuPages(flow.config, flow.num_steps, flow.past_sizes, num_pages)
         super().__init__(flow, self._pool)
         self._flow = flow
+
+    def give_back_memory(self) -> None:
+        """Of pages that nobody holds; to be called between turns."""
+        self._pool.give_back_free()
 
     def advance(self, states: Sequence[FlowState]) -> list[Floats]:
         return self.advanced(states)

@@ -117,10 +117,11 @@ class CpuPages(PageStore):
     def empty_tails(self) -> CpuTails:
         return self._empty
 
-    def freed(self, page: int) -> None:
-        """Its memory goes back: a busy minute is not kept in memory ever after."""
+    def give_back_free(self) -> None:
+        """Give the memory of free pages back; kept, it is the next utterance's without a fault."""
         for memory in self._memory:
-            memory.give_back(page)
+            for page in self._free:
+                memory.give_back(page)
 
     def clear(self, page: int) -> None:
         for pages in (self.tokens, self.frames, self.estimator):

@@ -17,6 +17,7 @@ from cosyvoice_runtime.onnx_cpu.session import open_session
 from cosyvoice_runtime.onnx_cpu.source import Doubles, Phase, source_of
 from cosyvoice_runtime.onnx_cpu.wave_files import graph_path
 from cosyvoice_runtime.onnx_cpu.wave_graphs import HIFT_DECODER, HIFT_F0
+from cosyvoice_runtime.onnx_memory import give_back_heap, giving_back_arena
 from cosyvoice_runtime.wave.context import context
 from cosyvoice_runtime.wave.vocoder_state import Carry, UtteranceNoise, VocoderState, Window
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, WindowedVocoder, WindowWave
@@ -96,10 +97,17 @@ class OnnxVocoder(WindowedVocoder):
         self._f0_known = sum(config.f0_lookaheads) + 1
         self._f0 = open_session(graph_path(directory, HIFT_F0), threads)
         self._decoder = CpuDecoder(graph_path(directory, HIFT_DECODER), threads)
-        weights = self._f0.run(
-            ["source_weight", "source_bias"], {"mel": np.zeros((1, config.mel_bins), np.float32)}
-        )
+        self._shortest = {"mel": np.zeros((1, config.mel_bins), np.float32)}
+        weights = self._f0.run(["source_weight", "source_bias"], self._shortest)
         self._source = source_of(config, *weights)
+
+    def give_back_memory(self) -> None:
+        """Return to the system what all networks of this process took for large calls.
+
+        The arena gives back at the end of a run; this one takes no time.
+        """
+        self._f0.run(["f0"], self._shortest, giving_back_arena())
+        give_back_heap()
 
     def advance(
         self, states: Sequence[VocoderState], mels: Sequence[Floats], last: Sequence[bool]

@@ -51,12 +51,14 @@ def test_nothing_is_no_trouble(shape):
         memory.give_back(0)
 
 
-def test_a_page_goes_back_when_its_last_holder_leaves(tmp_path):
-    pages = OnnxFlowStream(flows(tmp_path)[1], num_pages=3).pool
+def test_pages_that_nobody_holds_go_back(tmp_path):
+    stream = OnnxFlowStream(flows(tmp_path)[1], num_pages=3)
+    pages = stream.pool
     held = pages.acquire(2)
     pages.share(held[:1])
     pages.estimator[held] = 1
     pages.release(held)
+    stream.give_back_memory()
     assert pages.estimator[held[0]].min() == 1
     assert pages.estimator[held[1]].mean() < 0.1  # its ends lie in system pages that others have, too
 

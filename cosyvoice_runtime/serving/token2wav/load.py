@@ -88,8 +88,6 @@ def start_scheduler(
     token2wav = runtime.token2wav
     voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
     watchers = [metrics.show]
-    if runtime.after_crowd is not None:
-        watchers.append(Crowd(runtime.after_crowd).look)
     service = WaveService(
         token2wav,
         voices,
@@ -98,6 +96,8 @@ def start_scheduler(
         partial(_tell_all, watchers),
         beside=[turns.token2wav for turns in runtime.beside],
     )
+    if runtime.after_crowd is not None:
+        watchers.append(Crowd(partial(service.when_idle, runtime.after_crowd)).look)
     return WaveScheduler(
         service,
         runtime.rows,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.onnx_cpu.cpu_features import tell_cpu
@@ -23,13 +24,24 @@ def open_runtimes(settings: Token2WavSettings) -> list[WaveRuntime]:
     """One for each scheduler, ready to be fast; they share the networks and divide the room for pages."""
     flow, vocoder = _networks(settings)
     schedulers = len(settings.devices)
-    ready = [_token2wav(settings, flow, vocoder, schedulers) for _ in range(schedulers)]
+    streams = [_stream(settings, flow, schedulers) for _ in range(schedulers)]
+    ready = [Token2Wav(stream, vocoder, settings.lookahead) for stream in streams]
     warm_up(ready[0], 1)
     give_back_heap()
     return [
-        WaveRuntime(settings.backend, token2wav, settings.most_batch, after_crowd=flow.give_back_memory)
-        for token2wav in ready
+        WaveRuntime(
+            settings.backend,
+            token2wav,
+            settings.most_batch,
+            after_crowd=partial(_give_back_memory, stream, vocoder),
+        )
+        for token2wav, stream in zip(ready, streams, strict=True)
     ]
+
+
+def _give_back_memory(*parts: OnnxFlowStream | OnnxVocoder) -> None:
+    for part in parts:
+        part.give_back_memory()
 
 
 def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
@@ -38,7 +50,8 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
     Raises:
         EngineFileError: the graphs are missing, or of something else than this checkpoint.
     """
-    return _token2wav(settings, *_networks(settings), schedulers=1)
+    flow, vocoder = _networks(settings)
+    return Token2Wav(_stream(settings, flow, schedulers=1), vocoder, settings.lookahead)
 
 
 def _networks(settings: Token2WavSettings) -> tuple[OnnxFlow, OnnxVocoder]:
@@ -56,11 +69,9 @@ def _networks(settings: Token2WavSettings) -> tuple[OnnxFlow, OnnxVocoder]:
     return flow, vocoder
 
 
-def _token2wav(
-    settings: Token2WavSettings, flow: OnnxFlow, vocoder: OnnxVocoder, schedulers: int
-) -> Token2Wav:
+def _stream(settings: Token2WavSettings, flow: OnnxFlow, schedulers: int) -> OnnxFlowStream:
     """With an equal part of the pages."""
     room, most = host_room(settings.most_flow_memory), settings.most_flow_pages
     page_bytes = OnnxFlowStream(flow, 0).pool.page_bytes
     pages = page_count(flow.config, page_bytes, room // schedulers, -(-most // schedulers))
-    return Token2Wav(OnnxFlowStream(flow, pages), vocoder, settings.lookahead)
+    return OnnxFlowStream(flow, pages)

@@ -44,7 +44,7 @@ class WaveRuntime:
         at_work: context that the thread which launches turns works in.
         turns_at_once: turns that may be under way: the device computes them by itself, in their order.
         beside: for turns at the same time.
-        after_crowd: gives back what a crowd made it take; None where nothing is to be given back.
+        after_crowd: gives back what a crowd made it take, while no turn is under way; None where nothing is.
     """
 
     name: str

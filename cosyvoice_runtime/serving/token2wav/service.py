@@ -140,6 +140,12 @@ class WaveService:
             self._drop_idle()
         self._changed()
 
+    def when_idle(self, action: Callable[[], None]) -> None:
+        """Do something now that no turn may meet; nothing if there are utterances."""
+        with self._lock:
+            if not (len(self._utterances) or self._turns):
+                action()
+
     def usage(self) -> Usage:
         with self._lock:
             flow = self._token2wav.flow
