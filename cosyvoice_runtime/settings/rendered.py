@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-
-from google.protobuf import text_format
-from tritonclient.grpc import model_config_pb2
 
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.model import SHARED
 from cosyvoice_runtime.settings.repository import CONFIGURATION
+from cosyvoice_runtime.settings.template import TemplateError, unescape
 from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
 from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 HOST = Token2WavSettings.name
 GUESTS = (TensorrtLlmSettings.name, AudioTokenizerSettings.name, SpeakerEmbeddingSettings.name)
 """Models that may compute in the host's process."""
+PARAMETER = re.compile(
+    r'^parameters \{ key: "(\w+)" value: \{ string_value: "((?:[^"\\]|\\.)*)" \} \}$', re.MULTILINE
+)
+"""As the templates write it: protobuf's reader, and gRPC that comes with it here, take 10 MiB of memory."""
+BEGINNING = re.compile(r"^\s*parameters\b", re.MULTILINE)
 
 
 def read_parameters(model: Path) -> dict[str, dict[str, str]]:
@@ -23,10 +27,17 @@ def read_parameters(model: Path) -> dict[str, dict[str, str]]:
 
     Args:
         model: its directory.
+
+    Raises:
+        TemplateError: the configuration writes them in another way.
     """
     text = (model / CONFIGURATION).read_text(encoding="utf-8")
-    config = text_format.Parse(text, model_config_pb2.ModelConfig())
-    return {key: {"string_value": value.string_value} for key, value in config.parameters.items()}
+    found = PARAMETER.findall(text)
+    if len(found) != len(BEGINNING.findall(text)):
+        raise TemplateError(
+            f"{model / CONFIGURATION}: each of the parameters is to stand in a line as rendered"
+        )
+    return {key: {"string_value": unescape(value)} for key, value in found}
 
 
 def guests_of(repository: Path) -> list[str]:

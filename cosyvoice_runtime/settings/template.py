@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from cosyvoice_runtime.errors import CosyVoiceError
 
 PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
+ESCAPED = re.compile(r"\\(.)")
 
 
 class TemplateError(CosyVoiceError):
@@ -47,6 +48,11 @@ def require_used(wanted: Iterable[str], values: Mapping[str, str], source: str) 
 
 def escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def unescape(text: str) -> str:
+    """What was escaped."""
+    return ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], text)
 
 
 def _listed(names: list[str]) -> str:

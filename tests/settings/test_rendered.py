@@ -6,12 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cosyvoice_runtime.settings import Machine, Settings
-from cosyvoice_runtime.settings.rendered import guests_of, home_of
+from cosyvoice_runtime.settings.rendered import guests_of, home_of, read_parameters
 from cosyvoice_runtime.settings.repository import render, write
+from cosyvoice_runtime.settings.template import TemplateError, escape
 
 MODEL_REPO = Path(__file__).parents[2] / "model_repo"
 GUESTS = ["tensorrt_llm", "audio_tokenizer", "speaker_embedding"]
@@ -34,3 +35,29 @@ def test_home_of_a_model_is_what_its_configuration_says(repository):
 def test_model_in_a_repository_without_token2wav_computes_by_itself(repository):
     shutil.rmtree(repository / "token2wav")
     assert home_of(repository, "speaker_embedding") == "speaker_embedding"
+
+
+@pytest.mark.parametrize("model", ["cosyvoice2", "token2wav", *GUESTS])
+def test_parameters_are_those_that_triton_reads(repository, model):
+    text_format = pytest.importorskip("google.protobuf.text_format", reason="needs protobuf")
+    model_config_pb2 = pytest.importorskip("tritonclient.grpc", reason="needs tritonclient").model_config_pb2
+    text = (repository / model / "config.pbtxt").read_text("utf-8")
+    read = text_format.Parse(text, model_config_pb2.ModelConfig()).parameters
+    expected = {key: {"string_value": value.string_value} for key, value in read.items()}
+    assert "log_level" in expected
+    assert read_parameters(repository / model) == expected
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r")))
+def test_any_value_of_a_parameter_is_read_as_it_was_written(tmp_path_factory, value):
+    model = tmp_path_factory.mktemp("model")
+    line = f'parameters {{ key: "voices_dir" value: {{ string_value: "{escape(value)}" }} }}\n'
+    (model / "config.pbtxt").write_text(line, "utf-8", newline="\n")
+    assert read_parameters(model) == {"voices_dir": {"string_value": value}}
+
+
+def test_parameters_in_another_form_are_refused(repository):
+    path = repository / "tensorrt_llm" / "config.pbtxt"
+    path.write_text(path.read_text("utf-8").replace(" } }", "\n} }"), "utf-8")
+    with pytest.raises(TemplateError, match=r"tensorrt_llm/config\.pbtxt: each of the parameters"):
+        guests_of(repository)
