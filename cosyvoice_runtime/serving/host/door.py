@@ -7,18 +7,14 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-import grpc
-import numpy as np
-from tritonclient.grpc import service_pb2, service_pb2_grpc
-from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
-
-from cosyvoice_runtime.errors import ClientGoneError, StageError, split_status
+from cosyvoice_runtime.errors import ClientGoneError, StageError
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.host.hosted_request import read_array
-from cosyvoice_runtime.serving.triton.grpc_calls import CHANNEL_OPTIONS
+from cosyvoice_runtime.serving.host.frames import Array
+from cosyvoice_runtime.serving.host.host_client import HostCall, HostClient, request_frame
 from cosyvoice_runtime.serving.triton.request import Reply
 
 logger = logging.getLogger(__name__)
@@ -32,40 +28,42 @@ class Door:
 
     Args:
         model: its name.
-        url: of the :class:`~cosyvoice_runtime.serving.host.model_host.ModelHost`.
+        socket: of the :class:`~cosyvoice_runtime.serving.host.model_host.ModelHost`.
         streamed: whether the model is decoupled; others answer once.
     """
 
-    def __init__(self, model: str, url: str, streamed: bool = True) -> None:
+    def __init__(self, model: str, socket: Path, streamed: bool = True) -> None:
         self._model = model
         self._streamed = streamed
         self._count = RequestCount(model)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._users: Counter[str] = Counter()
         self._loop = EventLoopThread("door")
-        self._channel = self._loop.run(_connect(url))
-        self._calls = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-        logger.info("%s is computed in another model's process, at %s", model, url)
+        self._host = HostClient(socket)
+        logger.info("%s is computed in another model's process, at %s", model, socket)
 
     def execute(self, requests: list[Any]) -> list[None] | None:
         for request in requests:
             self._count.enter()
             reply = Reply(request, self._model, self._streamed)
             try:
-                message = self._message(request)
+                frame = self._frame(request)
             except Exception as error:
                 self._end(reply, error)
             else:
-                self._loop.start(self._answer(message, reply))
+                self._loop.start(self._answer(request.request_id(), frame, reply))
         return None if self._streamed else [None] * len(requests)  # as Triton wants it of each kind
 
     def finalize(self) -> None:
-        self._loop.run(self._channel.close())
+        self._loop.run(self._hang_up())
         self._loop.close()
 
-    async def _answer(self, message: Any, reply: Reply) -> None:
+    async def _hang_up(self) -> None:
+        self._host.close()
+
+    async def _answer(self, name: str, frame: bytes, reply: Reply) -> None:
         try:
-            await self._pass_on(message, reply)
+            await self._pass_on(name, frame, reply)
         except Exception as error:
             self._end(reply, error)
         else:
@@ -77,27 +75,19 @@ class Door:
         finally:
             self._count.leave()
 
-    async def _pass_on(self, message: Any, reply: Reply) -> None:
-        call = self._calls.ModelStreamInfer()
+    async def _pass_on(self, name: str, frame: bytes, reply: Reply) -> None:
+        call = self._host.call(self._model)
         send = reply.send if self._streamed else reply.send_only
         try:
-            async with self._turn(message.id):
-                await call.write(message)
-                await call.done_writing()
-                await call.initial_metadata()
-            while (response := await _next(call, reply)) is not grpc.aio.EOF:
-                if response.error_message:
-                    status, text = split_status(response.error_message)
-                    raise StageError(text, status)
-                send(**_outputs(response.infer_response))
-        except asyncio.InvalidStateError as error:  # of a call that ended before it was written to
+            async with self._turn(name):
+                await call.begin(frame)
+                await call.next()  # tells that the model has it
+            while (outputs := await _next(call, reply)) is not None:
+                send(**outputs)
+        except OSError as error:
             raise self._away() from error
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNAVAILABLE:
-                raise self._away() from error
-            raise StageError(f"{self._model}: {error.details()}", error.code().name) from error
         finally:
-            call.cancel()
+            call.leave()
 
     def _away(self) -> StageError:
         return StageError(f"{self._model}: its process is away; try again later", "UNAVAILABLE")
@@ -117,27 +107,18 @@ class Door:
             if not self._users[name]:
                 del self._users[name], self._turns[name]
 
-    def _message(self, request: Any) -> Any:
-        message = service_pb2.ModelInferRequest(model_name=self._model, id=request.request_id())
-        for tensor in request.inputs():
-            array = tensor.as_numpy()
-            message.inputs.add(
-                name=tensor.name(), datatype=np_to_triton_dtype(array.dtype), shape=array.shape
-            )
-            text = array.dtype == np.object_
-            message.raw_input_contents.append(
-                serialize_byte_tensor(array).item() if text else array.tobytes()
-            )
-        return message
+    def _frame(self, request: Any) -> bytes:
+        tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        return request_frame(self._model, request.request_id(), tensors, tell=True)
 
 
-async def _next(call: Any, reply: Reply) -> Any:
-    """The next response, or EOF.
+async def _next(call: HostCall, reply: Reply) -> dict[str, Array] | None:
+    """The next answer; None at the end.
 
     Raises:
         ClientGoneError: the client has gone meanwhile, which nobody tells.
     """
-    reading = asyncio.ensure_future(call.read())
+    reading = asyncio.ensure_future(call.next())
     try:
         while not (await asyncio.wait({reading}, timeout=LOOK_S))[0]:
             if reply.cancelled:
@@ -145,12 +126,3 @@ async def _next(call: Any, reply: Reply) -> Any:
         return reading.result()
     finally:
         reading.cancel()
-
-
-async def _connect(url: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(url, CHANNEL_OPTIONS)
-
-
-def _outputs(response: Any) -> dict[str, Any]:
-    pairs = zip(response.outputs, response.raw_output_contents, strict=True)
-    return {spec.name: read_array(spec, content) for spec, content in pairs}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cosyvoice_runtime.serving.host.door import Door
-from cosyvoice_runtime.serving.host.model_host import socket_url
+from cosyvoice_runtime.serving.host.host_client import host_socket
 from cosyvoice_runtime.serving.triton.load import read_parameters
 
 HOST, SHARED = "token2wav", "shared"
@@ -26,8 +26,8 @@ class GuestModel:
     name: ClassVar[str]
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        url = home_url(arguments)
-        self._model = self._opened(arguments) if url is None else self._door(arguments, url)
+        socket = host_of(arguments)
+        self._model = self._opened(arguments) if socket is None else self._door(arguments, socket)
 
     def execute(self, requests: list[Any]) -> Any:
         return self._model.execute(requests)
@@ -40,10 +40,10 @@ class GuestModel:
 
         return open_alone(self.name, arguments)
 
-    def _door(self, arguments: dict[str, str], url: str) -> Door:
+    def _door(self, arguments: dict[str, str], socket: Path) -> Door:
         read_parameters(arguments)
         policy = json.loads(arguments["model_config"]).get("model_transaction_policy", {})
-        return Door(self.name, url, streamed=policy.get("decoupled", False))
+        return Door(self.name, socket, streamed=policy.get("decoupled", False))
 
 
 class TensorrtLlmModel(GuestModel):
@@ -64,8 +64,8 @@ class SpeakerEmbeddingModel(GuestModel):
     name = "speaker_embedding"
 
 
-def home_url(arguments: dict[str, str]) -> str | None:
+def host_of(arguments: dict[str, str]) -> Path | None:
     """Where the model computes; None in this process: ``rendered.home_of`` from the inside."""
     process = json.loads(arguments["model_config"])["parameters"]["process"]["string_value"]
     has_host = (Path(arguments["model_repository"]).parent / HOST).exists()
-    return socket_url() if process == SHARED and has_host else None
+    return host_socket() if process == SHARED and has_host else None

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.serving.host.computing import open_guests
-from cosyvoice_runtime.serving.host.model_host import ModelHost, socket_url
+from cosyvoice_runtime.serving.host.host_client import host_socket
+from cosyvoice_runtime.serving.host.model_host import ModelHost
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
 from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, read_settings
@@ -32,18 +33,18 @@ class Token2WavModel:
         settings = read_settings(arguments, Token2WavSettings)
         if settings.backend in ON_TORCH:
             limit_torch(settings.threads)
-        url = socket_url()
+        socket = host_socket()
         self._guests, shared = (
             ({}, NOT_SHARED)
-            if url is None
+            if socket is None
             else open_guests(Path(arguments["model_repository"]).parent, settings)
         )
         if shared:
             sys.setswitchinterval(SWITCH_S)
         self._wave = WaveModel(settings, shared)
         self._host = None
-        if url is not None and self._guests:
-            self._host = ModelHost(url, {settings.name: self._wave, **self._guests})
+        if socket is not None and self._guests:
+            self._host = ModelHost(socket, {settings.name: self._wave, **self._guests})
         keep_loaded()
 
     def execute(self, requests: list[Any]) -> list[None]:

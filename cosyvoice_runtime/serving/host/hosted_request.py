@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
-from tritonclient.grpc import service_pb2
-from tritonclient.utils import (
-    deserialize_bytes_tensor,
-    np_to_triton_dtype,
-    serialize_byte_tensor,
-    triton_to_np_dtype,
-)
 
-from cosyvoice_runtime.errors import STATUSES, InvalidInput
+from cosyvoice_runtime.errors import STATUSES
+from cosyvoice_runtime.serving.host.frames import Array
 from cosyvoice_runtime.serving.triton.request import CODE_NAMES
-
-Array = npt.NDArray[Any]
-
-numpy_dtype = cache(triton_to_np_dtype)
-triton_dtype = cache(np_to_triton_dtype)
 
 
 @dataclass(frozen=True)
@@ -71,19 +58,20 @@ class LoopCalls:
 
 
 class Answers:
-    """Answers to the requests of one call, from whichever thread; made and read in one event loop.
+    """Answers to the requests of one call, from whichever thread; made in one event loop.
 
     Args:
         calls: of that loop.
+        send: called there with each answer, and whether it is the last. It may come without an answer.
 
     Attributes:
         gone: nobody reads them any more.
     """
 
-    def __init__(self, calls: LoopCalls) -> None:
+    def __init__(self, calls: LoopCalls, send: Callable[[ModelAnswer | None, bool], None]) -> None:
         self.gone = False
         self._calls = calls
-        self._queue: asyncio.Queue[ModelAnswer | None] = asyncio.Queue()
+        self._send = send
         self._open = 1
 
     def expect(self) -> None:
@@ -91,23 +79,22 @@ class Answers:
         self._open += 1
 
     def put(self, answer: ModelAnswer | None, final: bool) -> None:
-        self._calls.add(partial(self._take, answer, final))
+        """
+        Args:
+            final: whether a request has been answered to its end.
+        """
+        self._calls.add(partial(self.take, answer, final))
+
+    def take(self, answer: ModelAnswer | None, final: bool) -> None:
+        """The same at once, in the loop."""
+        self._open -= final
+        last = not self._open
+        if not self.gone and (last or answer is not None):
+            self._send(answer, last)
 
     def close(self) -> None:
-        """No further request comes."""
-        self.put(None, final=True)
-
-    async def get(self) -> ModelAnswer | None:
-        """The next; None after the last."""
-        return await self._queue.get()
-
-    def _take(self, answer: ModelAnswer | None, final: bool) -> None:
-        if answer is not None:
-            self._queue.put_nowait(answer)
-        if final:
-            self._open -= 1
-            if not self._open:
-                self._queue.put_nowait(None)
+        """No further request comes; called in the loop."""
+        self.take(None, final=True)
 
 
 class HostedTensor:
@@ -127,21 +114,12 @@ class HostedRequest:
     """A request and the sender of its responses, as ``pb_utils`` shows both.
 
     Args:
-        message: ``ModelInferRequest`` with raw contents.
-
-    Raises:
-        InvalidInput: the message is not one that clients of this library send.
+        name: of the request; those about one utterance have the same.
     """
 
-    def __init__(self, message: Any, answers: Answers) -> None:
-        if len(message.inputs) != len(message.raw_input_contents):
-            raise InvalidInput("raw_input_contents", len(message.raw_input_contents), "one for each input")
-        self._id = message.id
-        self._wanted = [output.name for output in message.outputs]
-        self._tensors = [
-            HostedTensor(spec.name, read_array(spec, content))
-            for spec, content in zip(message.inputs, message.raw_input_contents, strict=True)
-        ]
+    def __init__(self, name: str, tensors: Mapping[str, Array], answers: Answers) -> None:
+        self._name = name
+        self._tensors = [HostedTensor(name, array) for name, array in tensors.items()]
         self._answers = answers
         answers.expect()
 
@@ -149,13 +127,13 @@ class HostedRequest:
         return self._tensors
 
     def request_id(self) -> str:
-        return str(self._id)
+        return self._name
 
     def parameters(self) -> str:
         return ""
 
     def requested_output_names(self) -> list[str]:
-        return self._wanted
+        return []  # all
 
     def get_response_sender(self) -> HostedRequest:
         return self
@@ -180,27 +158,3 @@ def status_names() -> dict[Any, str]:
     """gRPC's names of the codes that models give to their errors."""
     names = {getattr(pb_utils.TritonError, CODE_NAMES.get(name, name), None): name for name in STATUSES}
     return {code: name for code, name in names.items() if code is not None}
-
-
-def read_array(spec: Any, content: bytes) -> Array:
-    """The tensor of a message.
-
-    Raises:
-        InvalidInput: its content is not what its type and shape say.
-    """
-    dtype = numpy_dtype(spec.datatype)
-    try:
-        flat = deserialize_bytes_tensor(content) if dtype == np.object_ else np.frombuffer(content, dtype)
-        return flat.reshape(list(spec.shape))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(spec.name, f"{spec.datatype} {list(spec.shape)}", str(error)) from None
-
-
-def write_response(model: str, request_id: str, outputs: dict[str, Array]) -> Any:
-    """``ModelInferResponse`` of these outputs."""
-    response = service_pb2.ModelInferResponse(model_name=model, model_version="1", id=request_id)
-    for name, array in outputs.items():
-        response.outputs.add(name=name, datatype=triton_dtype(array.dtype), shape=array.shape)
-        text = array.dtype == np.object_
-        response.raw_output_contents.append(serialize_byte_tensor(array).item() if text else array.tobytes())
-    return response

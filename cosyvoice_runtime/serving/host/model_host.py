@@ -1,39 +1,27 @@
-"""The models of a process, served on a Unix socket in the protocol of tritonserver (KServe v2)."""
+"""The models of a process, served on a Unix socket."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import grpc
-from tritonclient.grpc import service_pb2, service_pb2_grpc
-
-from cosyvoice_runtime.errors import status_of, with_status
+from cosyvoice_runtime.errors import InvalidInput, NotFoundError, status_of
 from cosyvoice_runtime.event_loop import EventLoopThread
-from cosyvoice_runtime.metrics.metrics import shared_directory
-from cosyvoice_runtime.serving.host.hosted_request import (
-    Answers,
-    HostedRequest,
-    LoopCalls,
-    ModelAnswer,
-    write_response,
-)
+from cosyvoice_runtime.serving.host.frames import Frame, FrameError, FrameReader, read_tensors, write_frame
+from cosyvoice_runtime.serving.host.hosted_request import Answers, HostedRequest, LoopCalls, ModelAnswer
 
 logger = logging.getLogger(__name__)
 
-SOCKET = "networks"
-UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+MOST_WAITING_CALLERS = 1024
+"""Connections that are not taken yet; one more has to try again."""
+MOST_UNREAD = 256 << 20
+"""Bytes of answers that wait for their reader: who leaves more is taken for gone."""
+MOST_MESSAGE = 1 << 16
 END_S = 1.0
 """For calls in progress, when the host ends: the models have answered their requests before."""
-
-
-def socket_url() -> str | None:
-    """Where the models of one process answer, in the directory of the server's run; None without one."""
-    directory = shared_directory()
-    return None if directory is None else f"unix:{directory / SOCKET}"
 
 
 class HostedModel(Protocol):
@@ -49,92 +37,154 @@ class ModelHost:
     The socket is in a folder that only the server's own user may enter, so it asks for no key.
 
     Args:
-        url: ``unix:path``; what a dead process left there is removed.
+        socket: its path; what a dead process left there is removed.
         models: by name.
     """
 
-    def __init__(self, url: str, models: Mapping[str, HostedModel]) -> None:
-        Path(url.removeprefix("unix:")).unlink(missing_ok=True)
+    def __init__(self, socket: Path, models: Mapping[str, HostedModel]) -> None:
+        socket.unlink(missing_ok=True)
+        self._models = models
+        self._callers: set[Caller] = set()
         self._loop = EventLoopThread("networks")
-        self._server = self._loop.run(_serve(url, models))
-        logger.info("%s answer at %s", " and ".join(models), url)
+        self._server = self._loop.run(self._serve(socket))
+        logger.info("%s answer at %s", " and ".join(models), socket)
 
     def close(self) -> None:
-        self._loop.run(self._server.stop(END_S))
+        self._loop.run(self._stop())
         self._loop.close()
 
-
-async def _serve(url: str, models: Mapping[str, HostedModel]) -> grpc.aio.Server:
-    server = grpc.aio.server(options=UNLIMITED)
-    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Calls(models), server)
-    server.add_insecure_port(url)
-    await server.start()
-    return server
-
-
-class Calls(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Calls of models: those that answer once, and streams. Made in the loop that serves them."""
-
-    def __init__(self, models: Mapping[str, HostedModel]) -> None:
-        self._models = models
-        self._calls = LoopCalls()
-
-    async def ModelInfer(self, message: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
-        answers = Answers(self._calls)
-        try:
-            self._begin(message, answers)
-            answers.close()
-            answer = await answers.get()
-        finally:
-            answers.gone = True
-        if answer is None or answer.status:
-            answer = answer or ModelAnswer({}, "INTERNAL", f"{message.model_name}: no answer")
-            await context.abort(grpc.StatusCode[answer.status], answer.message)
-        return write_response(message.model_name, message.id, answer.outputs)
-
-    async def ModelStreamInfer(self, messages: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        """Answers of all requests of the stream. Its headers tell that the model has the first request."""
-        answers = Answers(self._calls)
-        first = await anext(messages, None)
-        if first is None:
-            return
-        self._begin(first, answers)
-        reading = asyncio.create_task(self._read(messages, answers))
-        try:
-            await context.send_initial_metadata(())
-            while (answer := await answers.get()) is not None:
-                yield _streamed(first, answer)
-        finally:
-            answers.gone = True
-            reading.cancel()
-
-    async def _read(self, messages: AsyncIterator[Any], answers: Answers) -> None:
-        try:
-            async for message in messages:
-                self._begin(message, answers)
-        finally:
-            answers.close()
-
-    def _begin(self, message: Any, answers: Answers) -> None:
-        model = self._models.get(message.model_name)
-        try:
-            if model is None:
-                raise KeyError(message.model_name)
-            request = HostedRequest(message, answers)
-        except Exception as error:
-            status = "NOT_FOUND" if isinstance(error, KeyError) else status_of(error)
-            answers.put(ModelAnswer({}, status, str(error)), final=False)
-            return
-        model.execute([request])
-
-
-def _streamed(request: Any, answer: ModelAnswer) -> Any:
-    """Errors of models begin with their status already, as Triton keeps none in a stream."""
-    if answer.status:
-        text = answer.message
-        told = text.startswith(f"{answer.status}: ")
-        return service_pb2.ModelStreamInferResponse(
-            error_message=text if told else with_status(answer.status, text)
+    async def _serve(self, socket: Path) -> asyncio.Server:
+        calls = LoopCalls()
+        return await asyncio.get_running_loop().create_unix_server(
+            lambda: Caller(self._models, calls, self._callers), str(socket), backlog=MOST_WAITING_CALLERS
         )
-    response = write_response(request.model_name, request.id, answer.outputs)
-    return service_pb2.ModelStreamInferResponse(infer_response=response)
+
+    async def _stop(self) -> None:
+        self._server.close()
+        callers = [*self._callers]
+        for caller in callers:
+            caller.finish()
+        if callers:
+            await asyncio.wait([caller.left for caller in callers], timeout=END_S)
+        for caller in callers:
+            caller.hang_up()
+
+
+class Caller(asyncio.Protocol):
+    """A connection, with one call after another. Made in the loop that serves them.
+
+    A call is requests, each for a model (``model``, ``id``, ``tensors``), up to the frame that says ``last``,
+    and answers, up to the one that says ``last``: tensors, or ``status`` and ``message`` of an error. If a
+    request says ``tell``, a frame with nothing in it comes as soon as the model has it. A frame with a model
+    and without tensors asks whether that answers here. Whoever hangs up has cancelled the call.
+
+    Args:
+        connected: where it is, until the caller has left.
+
+    Attributes:
+        left: done then.
+    """
+
+    def __init__(self, models: Mapping[str, HostedModel], calls: LoopCalls, connected: set[Caller]) -> None:
+        self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._models = models
+        self._calls = calls
+        self._connected = connected
+        self._reader = FrameReader()
+        self._answers: Answers | None = None
+        self._complete = self._finishing = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._connected.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._take(frame)
+        except FrameError as error:
+            logger.warning("a caller is sent away: %s", error)
+            self._send({**_error("INVALID_ARGUMENT", str(error)), "last": True})
+            self._transport.close()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if self._answers is not None:
+            self._answers.gone = True
+        self._connected.discard(self)
+        self.left.set_result(None)
+
+    def finish(self) -> None:
+        """Hang up after the call in progress."""
+        self._finishing = True
+        if self._answers is None:
+            self._transport.close()
+
+    def hang_up(self) -> None:
+        """At once."""
+        self._transport.abort()
+
+    def _take(self, frame: Frame) -> None:
+        if self._complete:
+            raise FrameError("a frame after the last one of a call, which has not been answered yet")
+        if self._answers is None:
+            self._answers = Answers(self._calls, self._answer)
+        if "model" in frame.header:
+            self._begin(frame, self._answers)
+        if frame.header.get("tell"):
+            self._send({})
+        if frame.header.get("last"):
+            self._complete = True
+            self._answers.close()
+
+    def _begin(self, frame: Frame, answers: Answers) -> None:
+        try:
+            model = self._model(frame.header["model"])
+            if "tensors" not in frame.header:
+                return
+            name = frame.header.get("id", "")
+            if not isinstance(name, str):
+                raise InvalidInput("id", name, "a text is expected")
+            request = HostedRequest(name, read_tensors(frame), answers)
+        except Exception as error:
+            answers.take(ModelAnswer({}, status_of(error), str(error)), final=False)
+        else:
+            model.execute([request])
+
+    def _model(self, name: Any) -> HostedModel:
+        model = self._models.get(name) if isinstance(name, str) else None
+        if model is None:
+            raise NotFoundError("model", name, f"{', '.join(self._models)} answer here")
+        return model
+
+    def _answer(self, answer: ModelAnswer | None, last: bool) -> None:
+        if last:
+            self._answers, self._complete = None, False
+        self._send({"last": True} if last else {}, answer)
+        if last and self._finishing:
+            self._transport.close()
+
+    def _send(self, header: dict[str, Any], answer: ModelAnswer | None = None) -> None:
+        if self._transport.get_write_buffer_size() > MOST_UNREAD:
+            logger.warning(
+                "a caller reads no answers: %d bytes wait", self._transport.get_write_buffer_size()
+            )
+            self._transport.abort()
+        elif not self._transport.is_closing():
+            self._transport.write(_answer_frame(header, answer))
+
+
+def _answer_frame(header: dict[str, Any], answer: ModelAnswer | None) -> bytes:
+    if answer is None:
+        return write_frame(header)
+    if answer.status:
+        return write_frame({**header, **_error(answer.status, answer.message)})
+    try:
+        return write_frame(header, answer.outputs)
+    except InvalidInput as error:
+        logger.exception("an answer could not be sent")
+        return write_frame({**header, **_error("INTERNAL", str(error))})
+
+
+def _error(status: str, message: str) -> dict[str, str]:
+    """Errors of streams begin with their status already, as Triton keeps none there."""
+    return {"status": status, "message": message.removeprefix(f"{status}: ")[:MOST_MESSAGE]}

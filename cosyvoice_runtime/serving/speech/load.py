@@ -18,16 +18,17 @@ from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark
 from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
-from cosyvoice_runtime.serving.host.model_host import socket_url
+from cosyvoice_runtime.serving.host.host_calls import HostCalls
+from cosyvoice_runtime.serving.host.host_client import host_socket
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.places import PLACES_FILE
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
-from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
+from cosyvoice_runtime.serving.triton.stage_calls import StageCalls, StageWay
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
-from cosyvoice_runtime.settings.rendered import HOST, guests_of
+from cosyvoice_runtime.settings.rendered import GUESTS, HOST, guests_of
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.text.frontend import TokenCounter
 from cosyvoice_runtime.voice import Voice, VoiceStore
@@ -49,12 +50,8 @@ def open_stages(settings: CosyVoice2Settings, repository: Path) -> StageClient:
     layout, config = _checkpoint(settings.checkpoint_dir)
     vocabulary = MergedVocabulary.of(layout, config.speech_lm)
     url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
-    homes = open_homes(repository)
-    logger.info("stages are called through gRPC at %s", url)
-    for model, home in homes.items():
-        logger.info("%s is called in the process of %s at %s", model, home.model, home.url)
     text_timeout_s = settings.child_timeout_s + settings.text_timeout_s
-    calls = GrpcCalls(url, settings.child_timeout_s, homes=homes)
+    calls = StageCalls(open_ways(repository, url), settings.child_timeout_s)
     return StageClient(
         calls,
         vocabulary,
@@ -65,10 +62,23 @@ def open_stages(settings: CosyVoice2Settings, repository: Path) -> StageClient:
     )
 
 
-def open_homes(repository: Path) -> dict[str, Home]:
-    """Models that share a process, if there is one."""
-    url, guests = socket_url(), guests_of(repository)
-    return {model: Home(url, HOST) for model in (HOST, *guests)} if url is not None and guests else {}
+def open_ways(repository: Path, url: str) -> dict[str, StageWay]:
+    """How each stage is called.
+
+    Args:
+        url: the server's own gRPC port.
+    """
+    socket, guests = host_socket(), guests_of(repository)
+    ways: dict[str, StageWay] = {}
+    if socket is not None and guests:
+        ways = dict.fromkeys((HOST, *guests), HostCalls(socket, HOST))
+        logger.info("%s are called in the process of %s at %s", " and ".join(ways), HOST, socket)
+    if others := [model for model in (HOST, *GUESTS) if model not in ways]:
+        from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls  # memory that hosted stages save
+
+        ways |= dict.fromkeys(others, GrpcCalls(url))
+        logger.info("%s are called through gRPC at %s", " and ".join(others), url)
+    return ways
 
 
 def load_speech_service(

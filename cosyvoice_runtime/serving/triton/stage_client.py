@@ -19,7 +19,6 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
-from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
 from cosyvoice_runtime.serving.triton.schema import (
     AUDIO_TOKENIZER,
     SPEAKER_EMBEDDING,
@@ -27,6 +26,7 @@ from cosyvoice_runtime.serving.triton.schema import (
     TOKEN2WAV,
     Tensors,
 )
+from cosyvoice_runtime.serving.triton.stage_calls import StageCalls
 from cosyvoice_runtime.serving.triton.stage_watch import answer_of
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -51,7 +51,7 @@ class StageClient:
 
     def __init__(
         self,
-        calls: GrpcCalls,
+        calls: StageCalls,
         vocabulary: MergedVocabulary,
         return_s: float = 30.0,
         text_timeout_s: float = 60.0,
@@ -68,7 +68,7 @@ class StageClient:
         self._cleanups: set[asyncio.Task[None]] = set()
 
     async def loaded(self) -> None:
-        """Wait until the server has the models that every utterance needs."""
+        """Wait until the models are there that every utterance needs."""
         await self._calls.loaded([TENSORRT_LLM.name, TOKEN2WAV.name])
 
     def require(self) -> None:

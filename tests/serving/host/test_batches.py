@@ -12,19 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
-
 from test_model_host import PATIENCE_S, FinalSender
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.errors import StageError
 from cosyvoice_runtime.serving.host.batches import Batches
 from cosyvoice_runtime.serving.host.door import Door
+from cosyvoice_runtime.serving.host.host_calls import HostCalls
 from cosyvoice_runtime.serving.host.model_host import ModelHost
-from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
 from cosyvoice_runtime.serving.triton.request import Inputs, respond
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER
+from cosyvoice_runtime.serving.triton.stage_calls import StageCalls
 from cosyvoice_runtime.settings import AudioTokenizerSettings
 
 REFERENCE = {"reference_wav": np.arange(3, dtype=np.float32)}
@@ -65,8 +63,8 @@ def batched(tmp_path: Path, lengths: Lengths):
     """Where the model answers: two at a time, and two may wait."""
     settings = AudioTokenizerSettings(max_batch=2, max_queue_size=2)
     batches = Batches(lengths, settings)
-    host = ModelHost(f"unix:{tmp_path}/networks", {"audio_tokenizer": batches})
-    yield f"unix:{tmp_path}/networks"
+    host = ModelHost(tmp_path / "networks", {"audio_tokenizer": batches})
+    yield tmp_path / "networks"
     for _ in range(9):
         lengths.may_answer.release()
     batches.finalize()
@@ -75,16 +73,10 @@ def batched(tmp_path: Path, lengths: Lengths):
 
 
 @asynccontextmanager
-async def extracting(url: str) -> AsyncIterator[Callable[[int], asyncio.Future[Any]]]:
-    """A function that sends a reference of a length, to a server that has the model loaded."""
-
-    async def yes(*_: Any, **__: Any) -> bool:
-        return True
-
-    calls = GrpcCalls(
-        "127.0.0.1:9", PATIENCE_S, lambda _: os.getpid(), {"audio_tokenizer": Home(url, "token2wav")}
-    )
-    calls._server.is_model_ready = yes
+async def extracting(socket: Path) -> AsyncIterator[Callable[[int], asyncio.Future[Any]]]:
+    """A function that sends a reference of a length."""
+    ways = {"audio_tokenizer": HostCalls(socket, "token2wav")}
+    calls = StageCalls(ways, PATIENCE_S, lambda _: os.getpid())
     try:
         yield lambda length: asyncio.ensure_future(
             calls.call(AUDIO_TOKENIZER, {"reference_wav": np.zeros(length, np.float32)})

@@ -16,18 +16,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
-
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, StageError
 from cosyvoice_runtime.serving.host.door import Door
+from cosyvoice_runtime.serving.host.host_calls import HostCalls
 from cosyvoice_runtime.serving.host.hosted_request import LoopCalls
 from cosyvoice_runtime.serving.host.model_host import ModelHost
-from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls, Home
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply, answer
 from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
+from cosyvoice_runtime.serving.triton.stage_calls import StageCalls
 
 PATIENCE_S = 30.0
 LM = {"input_ids": [1, 2], "input_lengths": 2, "request_output_len": 5}
@@ -96,55 +94,54 @@ def lm() -> CountingLm:
 
 
 @pytest.fixture
-def url(tmp_path: Path, lm: CountingLm):
-    url = f"unix:{tmp_path}/networks"
-    host = ModelHost(url, {"tensorrt_llm": lm, "token2wav": EchoWave()})
-    yield url
+def socket(tmp_path: Path, lm: CountingLm):
+    host = ModelHost(tmp_path / "networks", {"tensorrt_llm": lm, "token2wav": EchoWave()})
+    yield tmp_path / "networks"
     host.close()
 
 
 @asynccontextmanager
 async def opened(
-    url: str, find: Callable[[str], int | None] = lambda _: os.getpid()
-) -> AsyncIterator[GrpcCalls]:
-    homes = {name: Home(url, "token2wav") for name in ("tensorrt_llm", "token2wav")}
-    calls = GrpcCalls("127.0.0.1:9", PATIENCE_S, find, homes)
+    socket: Path, find: Callable[[str], int | None] = lambda _: os.getpid()
+) -> AsyncIterator[StageCalls]:
+    ways = dict.fromkeys(("tensorrt_llm", "token2wav"), HostCalls(socket, "token2wav"))
+    calls = StageCalls(ways, PATIENCE_S, find)
     try:
         yield calls
     finally:
         await calls.close()
 
 
-def run(url: str, use: Callable[[GrpcCalls], Any]) -> Any:
+def run(socket: Path, use: Callable[[StageCalls], Any]) -> Any:
     async def inner() -> Any:
-        async with opened(url) as calls:
+        async with opened(socket) as calls:
             return await asyncio.wait_for(use(calls), PATIENCE_S)
 
     return asyncio.run(inner())
 
 
-async def ids(calls: GrpcCalls, inputs: Mapping[str, Any] = LM) -> list[int]:
+async def ids(calls: StageCalls, inputs: Mapping[str, Any] = LM) -> list[int]:
     stream = calls.stream(TENSORRT_LLM, inputs, "id")
     return [outputs["output_ids"].item() async for outputs in stream]
 
 
-def test_stream_brings_every_response_of_the_model(url):
-    assert run(url, ids) == [0, 1, 2, 3, 4]
+def test_stream_brings_every_response_of_the_model(socket):
+    assert run(socket, ids) == [0, 1, 2, 3, 4]
 
 
-def test_many_calls_at_a_time_get_their_own_answers(url):
-    async def use(calls: GrpcCalls) -> list[list[int]]:
+def test_many_calls_at_a_time_get_their_own_answers(socket):
+    async def use(calls: StageCalls) -> list[list[int]]:
         return await asyncio.gather(*(ids(calls, LM | {"request_output_len": n}) for n in range(1, 40)))
 
-    assert run(url, use) == [list(range(n)) for n in range(1, 40)]
+    assert run(socket, use) == [list(range(n)) for n in range(1, 40)]
 
 
-def test_call_that_answers_once(url):
-    outputs = run(url, lambda calls: calls.call(TOKEN2WAV, WAVE))
+def test_call_that_answers_once(socket):
+    outputs = run(socket, lambda calls: calls.call(TOKEN2WAV, WAVE))
     assert outputs["waveform"].tolist() == [[1.0, 2.0, 3.0]]
 
 
-def test_errors_of_models_keep_their_status_and_text(url):
+def test_errors_of_models_keep_their_status_and_text(socket):
     bad = LM | {"input_ids": [13, 2]}
     for use, status, text in (
         (lambda calls: ids(calls, bad), "INVALID_ARGUMENT", "input_ids: 13 is not accepted"),
@@ -155,25 +152,12 @@ def test_errors_of_models_keep_their_status_and_text(url):
         ),
     ):
         with pytest.raises(StageError, match=text) as caught:
-            run_ready(url, use)
+            run(socket, use)
         assert caught.value.status == status
 
 
-def run_ready(url: str, use: Callable[[GrpcCalls], Any]) -> Any:
-    """With a server that has the models loaded."""
-
-    async def ready(calls: GrpcCalls) -> Any:
-        async def yes(*_: Any, **__: Any) -> bool:
-            return True
-
-        calls._server.is_model_ready = yes
-        return await use(calls)
-
-    return run(url, ready)
-
-
-def test_further_text_reaches_a_running_request_in_order(url, lm):
-    async def use(calls: GrpcCalls) -> list[int]:
+def test_further_text_reaches_a_running_request_in_order(socket, lm):
+    async def use(calls: StageCalls) -> list[int]:
         async def further() -> AsyncIterator[dict[str, Any]]:
             for piece in ([1, 2], [3], [4, 5]):
                 yield {"more_text": piece}
@@ -188,12 +172,12 @@ def test_further_text_reaches_a_running_request_in_order(url, lm):
         stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id", further=further())
         return [outputs["output_ids"].item() async for outputs in stream]
 
-    assert run(url, use) == [7]
+    assert run(socket, use) == [7]
     assert lm.texts == [1, 2, 3, 4, 5]
 
 
-def test_model_sees_that_its_caller_has_left(url, lm):
-    async def use(calls: GrpcCalls) -> bool:
+def test_model_sees_that_its_caller_has_left(socket, lm):
+    async def use(calls: StageCalls) -> bool:
         stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id")
         waiting = asyncio.ensure_future(anext(stream))
         assert await asyncio.to_thread(lm.began.acquire, timeout=PATIENCE_S)
@@ -205,24 +189,24 @@ def test_model_sees_that_its_caller_has_left(url, lm):
             await asyncio.sleep(0.01)
         return before
 
-    assert run(url, use) is False
+    assert run(socket, use) is False
 
 
 def test_process_that_is_back_is_reached_by_every_call(tmp_path, lm):
-    url = f"unix:{tmp_path}/networks"
+    socket = tmp_path / "networks"
 
     async def use() -> list[bool]:
         found = []
-        async with opened(url) as calls:
+        async with opened(socket) as calls:
             for _ in range(4):
-                host = await asyncio.to_thread(ModelHost, url, {"token2wav": EchoWave()})
+                host = await asyncio.to_thread(ModelHost, socket, {"token2wav": EchoWave()})
                 outputs = await asyncio.gather(*(calls.call(TOKEN2WAV, WAVE) for _ in range(3)))
                 found += ["waveform" in each for each in outputs]
                 await asyncio.to_thread(host.close)
-                Path(url.removeprefix("unix:")).unlink(missing_ok=True)
+                socket.unlink(missing_ok=True)
                 late = [asyncio.ensure_future(calls.call(TOKEN2WAV, WAVE)) for _ in range(3)]
                 await asyncio.sleep(0.05)
-                host = await asyncio.to_thread(ModelHost, url, {"token2wav": EchoWave()})
+                host = await asyncio.to_thread(ModelHost, socket, {"token2wav": EchoWave()})
                 found += ["waveform" in each for each in await asyncio.gather(*late)]
                 await asyncio.to_thread(host.close)
         return found
@@ -232,12 +216,12 @@ def test_process_that_is_back_is_reached_by_every_call(tmp_path, lm):
 
 def test_process_that_is_about_to_end_is_lost_though_it_still_runs(tmp_path, lm):
     """Its connections close before it has given back its GPU."""
-    url = f"unix:{tmp_path}/networks"
-    host = ModelHost(url, {"tensorrt_llm": lm})
+    socket = tmp_path / "networks"
+    host = ModelHost(socket, {"tensorrt_llm": lm})
     named = [True]
 
     async def use() -> None:
-        async with opened(url, lambda _: os.getpid() if named else None) as calls:
+        async with opened(socket, lambda _: os.getpid() if named else None) as calls:
             waiting = asyncio.ensure_future(ids(calls, LM | {"text_open": True}))
             assert await asyncio.to_thread(lm.began.acquire, timeout=PATIENCE_S)
             named.clear()
@@ -251,9 +235,9 @@ def test_process_that_is_about_to_end_is_lost_though_it_still_runs(tmp_path, lm)
 def test_host_takes_the_place_of_a_dead_one(tmp_path):
     path = tmp_path / "networks"
     path.touch()
-    host = ModelHost(f"unix:{path}", {"token2wav": EchoWave()})
+    host = ModelHost(path, {"token2wav": EchoWave()})
     try:
-        outputs = run(f"unix:{path}", lambda calls: calls.call(TOKEN2WAV, WAVE))
+        outputs = run(path, lambda calls: calls.call(TOKEN2WAV, WAVE))
     finally:
         host.close()
     assert outputs["waveform"].tolist() == [[1.0, 2.0, 3.0]]
@@ -262,8 +246,8 @@ def test_host_takes_the_place_of_a_dead_one(tmp_path):
 class DoorRequests:
     """Requests that wait for their last response."""
 
-    def __init__(self, url: str) -> None:
-        self.door = Door("tensorrt_llm", url)
+    def __init__(self, socket: Path) -> None:
+        self.door = Door("tensorrt_llm", socket)
 
     def ask(self, request_id: str = "", **inputs: Any) -> InferenceRequest:
         request = InferenceRequest(TENSORRT_LLM.encode(**inputs), request_id)
@@ -289,8 +273,8 @@ class FinalSender:
 
 
 @pytest.fixture
-def door(url):
-    door = DoorRequests(url)
+def door(socket):
+    door = DoorRequests(socket)
     yield door
     door.door.finalize()
 
@@ -333,7 +317,7 @@ def test_door_lets_go_of_a_request_whose_client_has_left(door, lm):
 
 
 def test_door_without_a_process_behind_it_says_so(tmp_path):
-    door = DoorRequests(f"unix:{tmp_path}/nobody")
+    door = DoorRequests(tmp_path / "nobody")
     request = door.ask(**LM)
     assert request.sender.final.wait(PATIENCE_S)
     door.door.finalize()
@@ -385,11 +369,23 @@ def test_calls_into_a_loop_that_has_ended_do_nothing():
     assert found == []
 
 
-def test_models_behind_doors_are_imported_without_torch():
+LARGE = {"torch", "onnxruntime", "transformers", "pydantic", "grpc", "tritonclient", "google.protobuf"}
+
+
+@pytest.mark.parametrize(
+    ("module", "needed"),
+    [
+        ("serving.host.guests", set()),
+        ("serving.host.model_host", set()),
+        ("serving.speech.model", {"pydantic"}),
+        ("serving.host.host_model", {"pydantic"}),
+    ],
+)
+def test_processes_of_a_cpu_server_import_nothing_large_that_they_do_not_need(module, needed):
     program = (
-        "import sys, cosyvoice_runtime.serving.host.guests\n"
-        "heavy = {'torch', 'onnxruntime', 'transformers', 'pydantic'} & set(sys.modules)\n"
-        "sys.exit(f'{heavy} is imported' if heavy else 0)"
+        f"import sys, cosyvoice_runtime.{module}\n"
+        f"found = ({LARGE} - {needed or set()}) & set(sys.modules)\n"
+        "sys.exit(f'{found} is imported' if found else 0)"
     )
     path = os.pathsep.join(sys.path)
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": path})
@@ -397,23 +393,24 @@ def test_models_behind_doors_are_imported_without_torch():
 
 CODE = """
 import sys, time
+from pathlib import Path
 sys.path[:0] = {path!r}
 from test_model_host import CountingLm, EchoWave, ModelHost
-ModelHost({url!r}, {{"tensorrt_llm": CountingLm(), "token2wav": EchoWave()}})
+ModelHost(Path({socket!r}), {{"tensorrt_llm": CountingLm(), "token2wav": EchoWave()}})
 print("open", flush=True)
 time.sleep(1000)
 """
 
 
 def test_end_of_the_process_ends_its_calls_at_once(tmp_path):
-    url = f"unix:{tmp_path}/networks"
-    code = CODE.format(path=[str(Path(__file__).parent), *sys.path], url=url)
+    socket = tmp_path / "networks"
+    code = CODE.format(path=[str(Path(__file__).parent), *sys.path], socket=str(socket))
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"open\n"
 
     async def use() -> None:
-        homes = {"tensorrt_llm": Home(url, "token2wav")}
-        calls = GrpcCalls("127.0.0.1:9", PATIENCE_S, lambda _: process.pid, homes)
+        ways = {"tensorrt_llm": HostCalls(socket, "token2wav")}
+        calls = StageCalls(ways, PATIENCE_S, lambda _: process.pid)
         stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id")
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.2)

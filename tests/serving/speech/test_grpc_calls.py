@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import grpc
 import numpy as np
@@ -25,6 +25,7 @@ from cosyvoice_runtime.pipeline.stages import WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import TextPieces
 from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, TENSORRT_LLM, TOKEN2WAV
+from cosyvoice_runtime.serving.triton.stage_calls import StageCalls
 from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -33,7 +34,12 @@ LM = {"input_ids": [1, 2], "input_lengths": 2, "request_output_len": 5}
 PATIENCE_S = 30.0
 
 
-async def whole_stream(calls: GrpcCalls) -> list[object]:
+def open_calls(url: str, timeout_s: float, find: Callable[[str], int | None]) -> StageCalls:
+    stages = (TENSORRT_LLM, TOKEN2WAV, AUDIO_TOKENIZER)
+    return StageCalls(dict.fromkeys((each.name for each in stages), GrpcCalls(url)), timeout_s, find)
+
+
+async def whole_stream(calls: StageCalls) -> list[object]:
     return [outputs async for outputs in calls.stream(TENSORRT_LLM, LM, "id")]
 
 
@@ -41,7 +47,7 @@ def run(fake: FakeTriton, timeout_s: float, use, find=lambda model: None) -> obj
     """What ``use(calls)`` gives, within a time that no test reaches unless something hangs."""
 
     async def inner(url: str) -> object:
-        calls = GrpcCalls(url, timeout_s, find)
+        calls = open_calls(url, timeout_s, find)
         try:
             return await asyncio.wait_for(use(calls), PATIENCE_S)
         finally:
@@ -68,7 +74,7 @@ def test_call_that_is_never_answered_ends_with_its_timeout():
 
 def test_nobody_listens():
     async def use() -> None:
-        calls = GrpcCalls("127.0.0.1:9", PATIENCE_S)
+        calls = open_calls("127.0.0.1:9", PATIENCE_S, lambda model: None)
         try:
             await calls.call(AUDIO_TOKENIZER, WAV)
         finally:
@@ -111,7 +117,7 @@ def test_many_streams_need_a_handful_of_threads():
     fake.stream = fake.hang
     found: list[int] = []
 
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         streams = [asyncio.create_task(whole_stream(calls)) for _ in range(64)]
         while len(fake.requests) < 64:
             await asyncio.sleep(0.01)
@@ -147,7 +153,7 @@ def test_left_stream_is_stopped_in_band_and_read_to_its_end():
 
     fake.stream = stream
 
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         stages = StageClient(calls, MergedVocabulary(100, 6564))
         groups = stages.generate(Prompt([1]), SamplingOptions(), "id", 1)
         await anext(groups)
@@ -192,7 +198,7 @@ def test_text_in_pieces_follows_its_request_in_the_same_stream_and_in_order():
     fake = FakeTriton()
     fake.stream = answer_pieces
 
-    async def use(calls: GrpcCalls) -> list[tuple[list[int], FinishReason | None]]:
+    async def use(calls: StageCalls) -> list[tuple[list[int], FinishReason | None]]:
         stages, pieces = StageClient(calls, VOCABULARY), TextPieces()
         groups = stages.generate_from_pieces(Prompt(()), pieces, SamplingOptions(ceiling=500), "id", 1)
         found = []
@@ -225,7 +231,7 @@ def test_only_the_start_of_a_long_silence_is_passed_on(in_pieces):
 
     fake.stream = stream
 
-    async def use(calls: GrpcCalls) -> list[int]:
+    async def use(calls: StageCalls) -> list[int]:
         stages = StageClient(calls, VOCABULARY, silent_tokens={1, 2})
         if in_pieces:
             pieces = TextPieces()
@@ -248,7 +254,7 @@ def test_speech_lm_is_told_in_which_groups_tokens_can_be_used(in_pieces, most, w
     fake = FakeTriton()
     fake.stream = answer_pieces if in_pieces else lambda *_: iter([token_response(0, b"stop")])
 
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         stages = StageClient(calls, VOCABULARY, group_tokens=25)
         if in_pieces:
             pieces = TextPieces()
@@ -274,7 +280,7 @@ def test_instruction_and_transcript_reach_the_speech_lm_before_the_text():
     fake = FakeTriton()
     fake.stream = lambda request, context: iter([token_response(VOCABULARY.speech_offset, b"stop")])
 
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         stages = StageClient(calls, VOCABULARY)
         prompt = Prompt([5], prompt_text=[4], prompt_speech=[0], lead_text=[2, 3])
         assert [group async for group in stages.generate(prompt, SamplingOptions(), "id", 1)]
@@ -291,7 +297,7 @@ def test_left_text_in_pieces_is_stopped_in_band_and_its_stream_ends():
     fake = FakeTriton()
     fake.stream = answer_pieces
 
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         stages, pieces = StageClient(calls, VOCABULARY), TextPieces()
         groups = stages.generate_from_pieces(Prompt(()), pieces, SamplingOptions(ceiling=500), "id", 1)
         pieces.put([1])
@@ -305,7 +311,7 @@ def test_left_text_in_pieces_is_stopped_in_band_and_its_stream_ends():
 
 
 def test_stage_that_ends_while_nothing_is_asked_of_it_is_told(stage):
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         waiting = asyncio.ensure_future(StageClient(calls, VOCABULARY).lost())
         for name in (TENSORRT_LLM.name, TOKEN2WAV.name):
             assert await calls.stages.life(name) is not None
@@ -321,7 +327,7 @@ def test_stuck_speech_lm_holds_nobody_who_leaves(monkeypatch):
     fake = FakeTriton()
     fake.stream = fake.hang
 
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         stages = StageClient(calls, MergedVocabulary(100, 6564))
         groups = stages.generate(Prompt([1]), SamplingOptions(), "id", 1)
         reading = asyncio.create_task(anext(groups))
@@ -366,7 +372,7 @@ def stage() -> Iterator[StageProcess]:
     process.kill()
 
 
-def not_away(calls: GrpcCalls) -> bool:
+def not_away(calls: StageCalls) -> bool:
     try:
         calls.stages.require(TENSORRT_LLM.name)
     except StageLostError:
@@ -389,7 +395,7 @@ def test_calls_in_flight_end_at_once_when_the_process_of_the_model_ends(stage, k
     fake.stream = fake.infer = hang
     calls_of = {"stream": whole_stream, "call": lambda calls: calls.call(AUDIO_TOKENIZER, WAV)}
 
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         calling = asyncio.ensure_future(calls_of[kind](calls))
         while not asked.is_set():
             await asyncio.sleep(0.01)
@@ -405,7 +411,7 @@ def test_model_that_ended_is_not_called_until_it_is_back_and_loaded(stage):
     fake.stream = lambda request, context: iter(())
     called: list[int] = []
 
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         assert await whole_stream(calls) == []
         fake.ready = False
         stage.kill()
@@ -457,7 +463,7 @@ def test_utterance_that_a_chunk_opened_after_its_cancel_is_cancelled_again(stage
         "0" * 64, "x", np.zeros(1, np.int32), np.zeros((2, 80), np.float32), np.zeros(192, np.float32), "c"
     )
 
-    async def use(calls: GrpcCalls) -> None:
+    async def use(calls: StageCalls) -> None:
         stages = StageClient(calls, MergedVocabulary(100, 6564))
         waving = asyncio.create_task(stages.wave("id", [1], 0, False, WaveSettings(voice, 1), 0.0))
         await asyncio.sleep(0)
