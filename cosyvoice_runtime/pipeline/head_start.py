@@ -51,11 +51,12 @@ class SecondChunk:
     """How long after the first chunk the second one is there.
 
     As long as in the utterances before; or, when many begin at once, as many times its share of the machine
-    as it took when there were many before, since second chunks wait while others begin.
+    as it took when there were many before, since second chunks wait while others begin. What few took and
+    what many took is learned apart: a lone listener after a crowd is not kept waiting.
     """
 
     def __init__(self) -> None:
-        self._seconds, self._shares = Expected(), Expected()
+        self._of_few, self._of_many, self._shares = Expected(), Expected(), Expected()
 
     def expected_s(self, share_s: float) -> float:
         """Seconds that are seldom exceeded; 0 when nothing is known.
@@ -63,12 +64,16 @@ class SecondChunk:
         Args:
             share_s: that it would take if all in progress shared the machine evenly; 0 if that isn't known.
         """
-        return max(self._seconds.value, share_s * max(self._shares.value, 1.0))
+        if share_s < CROWDED_S:
+            return max(self._of_few.value, share_s)
+        return max(self._of_many.value, share_s * max(self._shares.value, 1.0))
 
     def took(self, seconds: float, share_s: float) -> None:
         """Learn from an utterance; ``share_s`` as it was then."""
-        self._seconds.learn(seconds)
-        if share_s >= CROWDED_S:
+        if share_s < CROWDED_S:
+            self._of_few.learn(seconds)
+        else:
+            self._of_many.learn(seconds)
             self._shares.learn(seconds / share_s)
 
 

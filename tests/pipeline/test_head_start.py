@@ -124,13 +124,24 @@ def test_even_times_are_expected_as_they_were_and_uneven_ones_longer():
     assert uneven.expected_s(0.0) > 0.15
 
 
-def test_machine_that_is_free_again_is_soon_known_to_be():
+@pytest.mark.parametrize("quiet_before", [0, 60])
+def test_lone_listener_after_a_crowd_is_not_kept_waiting(quiet_before):
     second = SecondChunk()
+    for _ in range(quiet_before):
+        second.took(0.12, 0.1)
     for _ in range(20):
-        second.took(1.0, 1.0)
+        second.took(1.0, 0.7)
+    assert second.expected_s(0.1) < 0.15
+    assert second.expected_s(0.7) > 1.0
+
+
+def test_machine_that_has_become_slower_is_soon_known_to_be():
+    second = SecondChunk()
     for _ in range(60):
         second.took(0.1, 0.1)
-    assert second.expected_s(0.1) < 0.15
+    for _ in range(20):
+        second.took(0.2, 0.1)
+    assert second.expected_s(0.1) > 0.18
 
 
 def test_many_that_begin_at_once_take_as_many_shares_as_many_did():
