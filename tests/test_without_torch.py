@@ -215,7 +215,8 @@ assert export_wave(Path(VOICE), Path("networks"), EstimatorFormats())
 """
 TOKEN2WAV = """
 sys.modules["onnx"] = None  # 10 MiB that only those who write graphs need
-from cosyvoice_runtime.metrics import Metrics, read_samples
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, load_wave_service
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from queue import Queue

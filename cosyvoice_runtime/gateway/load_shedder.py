@@ -15,7 +15,7 @@ from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import RefusedError
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.metrics import Metric, Metrics
-from cosyvoice_runtime.metrics.page import REFUSED, REQUESTS, REQUESTS_ABOUT
+from cosyvoice_runtime.metrics.request_count import REFUSED, REQUESTS, REQUESTS_ABOUT
 from cosyvoice_runtime.serving.speech.places import PLACES_FILE, SharedPlaces
 from cosyvoice_runtime.serving.speech.turns import Turns, client_number
 

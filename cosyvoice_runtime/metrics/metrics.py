@@ -1,9 +1,9 @@
 """A model's own numbers, each labelled with the model's name.
 
 One process writes them and another reads them, without a lock or a call between the two. They stand in
-files of the format of prometheus_client's multiprocess mode, whose collector reads them. The mode itself is
-not turned on: its switch, the variable ``PROMETHEUS_MULTIPROC_DIR``, is one for the whole process, and vLLM
-reads it as well. So these numbers stay apart from those of any other user of the library.
+files of the format of prometheus_client's multiprocess mode (``number_file.py``), whose collector reads
+them. The mode itself is not turned on: its switch, the variable ``PROMETHEUS_MULTIPROC_DIR``, is one for the
+whole process, and vLLM reads it as well. So these numbers stay apart from those of any user of the library.
 
 Triton's own custom metrics are no way to do this: their updates from several threads of a model crash the
 server of nvidia-pytriton 0.7.0.
@@ -23,9 +23,7 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import IO, Literal, Protocol
 
-from prometheus_client.mmap_dict import MmapedDict, mmap_key
-from prometheus_client.utils import floatToGoString
-from prometheus_client.values import MutexValue
+from cosyvoice_runtime.metrics.number_file import NumberFile, number_key
 
 logger = logging.getLogger(__name__)
 
@@ -66,18 +64,22 @@ def create_number(
         labels: with ``model``.
     """
     if directory is None:
-        return MutexValue(kind, family, name, list(labels), list(labels.values()), description)
-    key = mmap_key(family, name, list(labels), list(labels.values()), description)
+        return SharedNumber(threading.Lock()).addend()
+    key = number_key(family, name, labels, description)
     return _opened(directory, labels["model"]).number(kind, key).addend()
 
 
 class SharedNumber:
-    """A number in a file: what dead processes left, and the sum of this process's addends."""
+    """A number in a file: what dead processes left, and the sum of this process's addends.
 
-    def __init__(self, file: MmapedDict, key: str, lock: threading.Lock) -> None:
+    Args:
+        file: None when nobody reads it.
+    """
+
+    def __init__(self, lock: threading.Lock, file: NumberFile | None = None, key: str = "") -> None:
         self._file = file
         self._key = key
-        self._left = file.read_value(key)[0]
+        self._left = 0.0 if file is None else file.read(key)
         self._addends: list[Addend] = []
         self.lock = lock
 
@@ -88,8 +90,8 @@ class SharedNumber:
             return self._addends[-1]
 
     def write(self) -> None:
-        total = sum((addend.amount for addend in self._addends), self._left)
-        self._file.write_value(self._key, total, 0.0)
+        if self._file is not None:
+            self._file.write(self._key, sum((addend.amount for addend in self._addends), self._left))
 
 
 class Addend:
@@ -124,10 +126,10 @@ class NumberFiles:
         place, self._held = _take_place(directory, model)
         gauges = directory / f"{LIVING_GAUGES}_{model}.{os.getpid()}.db"
         gauges.unlink(missing_ok=True)  # of an earlier process with this id
-        self._files: dict[Kind, MmapedDict] = {
-            "gauge": MmapedDict(str(gauges)),
-            "counter": MmapedDict(str(directory / f"counter_{place}.db")),
-            "histogram": MmapedDict(str(directory / f"histogram_{place}.db")),
+        self._files: dict[Kind, NumberFile] = {
+            "gauge": NumberFile(gauges),
+            "counter": NumberFile(directory / f"counter_{place}.db"),
+            "histogram": NumberFile(directory / f"histogram_{place}.db"),
         }
         self._numbers: dict[str, SharedNumber] = {}
         self._lock = threading.Lock()
@@ -135,7 +137,7 @@ class NumberFiles:
     def number(self, kind: Kind, key: str) -> SharedNumber:
         with self._lock:
             if key not in self._numbers:
-                self._numbers[key] = SharedNumber(self._files[kind], key, self._lock)
+                self._numbers[key] = SharedNumber(self._lock, self._files[kind], key)
             return self._numbers[key]
 
 
@@ -242,7 +244,7 @@ class Metrics:
         if not all(low < high for low, high in pairwise(bounds)):
             raise ValueError(f"{name}: buckets {tuple(buckets)} are not finite and rising")
         total = self._number("histogram", name, f"{name}_sum", labels, description)
-        each = [labels | {"le": floatToGoString(bound)} for bound in bounds]
+        each = [labels | {"le": repr(bound)} for bound in bounds]
         counts = [self._number("histogram", name, f"{name}_bucket", one, description) for one in each]
         return Histogram(total, counts, bounds[:-1])
 

@@ -12,13 +12,11 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from cosyvoice_runtime.metrics.metrics import LIVING_GAUGES
+from cosyvoice_runtime.metrics.request_count import IN_WORK, REFUSED
 from cosyvoice_runtime.processes import is_alive
 
 COUNTERS = ("_total", "_count")
 """How names of numbers end that only grow."""
-REQUESTS, REQUESTS_ABOUT = "cosyvoice_requests_total", "Requests by how they ended."
-REFUSED = "refused"
-"""Label ``ending`` of requests for which there was no room; most are counted by gateways, for the model."""
 
 
 class ModelMetrics(Collector):
@@ -50,6 +48,25 @@ def sum_of_counters(directory: Path, model: str) -> float:
         for sample in samples
         if sample.name.endswith(COUNTERS) and sample.labels.get("ending") != REFUSED
     )
+
+
+def read_request_counts(directory: Path) -> dict[str, int]:
+    """Requests in work by model, summed over its living processes; a model that tells nothing is left out."""
+    return _counts(read_samples(directory))
+
+
+def take_lost_counts(directory: Path) -> dict[str, int]:
+    """The same of processes that died, which are told once: nobody will answer these requests any more."""
+    files = dead_gauges(directory)
+    counts = _counts(samples_of(files))
+    for file in files:
+        file.unlink(missing_ok=True)
+    return counts
+
+
+def _counts(samples: Iterable[Sample]) -> dict[str, int]:
+    samples = [sample for sample in samples if sample.name == IN_WORK]
+    return {sample.labels["model"]: int(sample.value) for sample in samples}
 
 
 def samples_of(files: Iterable[Path]) -> list[Sample]:

@@ -5,17 +5,16 @@ Triton can't tell: it counts a finished request as in flight for as long as the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from prometheus_client.samples import Sample
-
 from cosyvoice_runtime.metrics.metrics import Metric, create_number, shared_directory
-from cosyvoice_runtime.metrics.page import dead_gauges, read_samples, samples_of
 
-NAME = "cosyvoice_requests_in_work"
-DESCRIPTION = "Requests without their final response yet."
+IN_WORK, IN_WORK_ABOUT = "cosyvoice_requests_in_work", "Requests without their final response yet."
+REQUESTS, REQUESTS_ABOUT = "cosyvoice_requests_total", "Requests by how they ended."
+REFUSED = "refused"
+"""Label ``ending`` of requests for which there was no room; most are counted by gateways, for the model."""
 
 
 class RequestCount:
@@ -26,7 +25,9 @@ class RequestCount:
 
     def __init__(self, model: str, directory: Path | None = None) -> None:
         directory = directory or shared_directory()
-        self._metric = Metric(create_number(directory, "gauge", NAME, NAME, {"model": model}, DESCRIPTION))
+        self._metric = Metric(
+            create_number(directory, "gauge", IN_WORK, IN_WORK, {"model": model}, IN_WORK_ABOUT)
+        )
 
     @property
     def count(self) -> int:
@@ -46,22 +47,3 @@ class RequestCount:
             yield
         finally:
             self.leave(requests)
-
-
-def read_request_counts(directory: Path) -> dict[str, int]:
-    """Requests in work by model, summed over its living processes; a model that tells nothing is left out."""
-    return _counts(read_samples(directory))
-
-
-def take_lost_counts(directory: Path) -> dict[str, int]:
-    """The same of processes that died, which are told once: nobody will answer these requests any more."""
-    files = dead_gauges(directory)
-    counts = _counts(samples_of(files))
-    for file in files:
-        file.unlink(missing_ok=True)
-    return counts
-
-
-def _counts(samples: Iterable[Sample]) -> dict[str, int]:
-    samples = [sample for sample in samples if sample.name == NAME]
-    return {sample.labels["model"]: int(sample.value) for sample in samples}

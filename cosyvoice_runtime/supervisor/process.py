@@ -16,9 +16,13 @@ from pathlib import Path
 from typing import IO
 
 from cosyvoice_runtime import processes
-from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, render_page
-from cosyvoice_runtime.metrics.page import sum_of_counters
-from cosyvoice_runtime.metrics.request_count import read_request_counts, take_lost_counts
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE
+from cosyvoice_runtime.metrics.page import (
+    read_request_counts,
+    render_page,
+    sum_of_counters,
+    take_lost_counts,
+)
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.triton import Triton

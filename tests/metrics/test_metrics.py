@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics, read_samples, render_page
-from cosyvoice_runtime.metrics.request_count import take_lost_counts
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics
+from cosyvoice_runtime.metrics.page import read_samples, render_page, take_lost_counts
 
 WORKER = """
 import sys

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics, render_page
-from cosyvoice_runtime.metrics.request_count import RequestCount, read_request_counts, take_lost_counts
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics
+from cosyvoice_runtime.metrics.page import read_request_counts, render_page, take_lost_counts
+from cosyvoice_runtime.metrics.request_count import RequestCount
 
 
 def test_requests_are_counted_by_model(tmp_path):

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from cosyvoice_runtime.errors import ClientGoneError, StageLostError, StageSilentError, status_of
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.metrics.page import REFUSED, REQUESTS, REQUESTS_ABOUT
+from cosyvoice_runtime.metrics.request_count import REFUSED, REQUESTS, REQUESTS_ABOUT
 from cosyvoice_runtime.pipeline.utterance import Playback
 from cosyvoice_runtime.serving.speech.capacity import Capacity
 

@@ -11,8 +11,9 @@ from coded_engine import CodedEngine, CollectingReader, coded_request
 
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.cache_slots import CacheUse
-from cosyvoice_runtime.metrics import Metrics, read_samples
+from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.metrics import SharedNumber
+from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.serving.lm.cache_metrics import CacheMetrics
 from cosyvoice_runtime.serving.lm.load_metrics import Load, LoadMetrics
 

@@ -14,7 +14,8 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.lm.cache_pages import PAGE
-from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, read_samples
+from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE
+from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings

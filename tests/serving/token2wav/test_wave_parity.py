@@ -14,7 +14,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
-from cosyvoice_runtime.metrics import Metrics, read_samples
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveScheduler, WaveService, load_wave_service
 from cosyvoice_runtime.serving.token2wav.runtime import warm_up
 from examples import examples

@@ -13,7 +13,7 @@ from engine_drivers import own_threads, run, tokens
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.metrics import read_samples
+from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm import engine as engine_module
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import EngineVocabulary
