@@ -28,6 +28,8 @@ STEP = 8
 MOST_HEADER = 1 << 20
 MOST_CONTENT = 1 << 30
 """As much as ``server.max_request_mib`` can be."""
+MOST_AXES, MOST_TEXTS = 8, 1 << 16
+"""Of a tensor: reading it takes the loop that serves everybody no longer than its bytes do."""
 TEXT = np.dtype(np.object_).str
 TYPES = {
     dtype.str: dtype for dtype in map(np.dtype, ("?", *"bBhHiIqQ", np.float16, np.float32, np.float64, "O"))
@@ -137,8 +139,10 @@ def _content(name: str, array: Array) -> tuple[Any, int]:
 
 
 def _text(name: str, text: Any) -> bytes:
-    if isinstance(text, str):
-        text = text.encode()
+    try:
+        text = text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        raise InvalidInput(name, ascii(text), f"a text that UTF-8 has: {error.reason}") from None
     if not isinstance(text, bytes):
         raise InvalidInput(name, text, "a text is expected")
     return LENGTH.pack(len(text)) + text
@@ -172,6 +176,8 @@ def _tensor(name: str, code: str, shape: list[int], content: memoryview) -> Arra
     dtype = TYPES.get(code)
     if dtype is None:
         raise InvalidInput(name, code, f"a tensor's type is one of {', '.join(TYPES)}")
+    if len(shape) > MOST_AXES:
+        raise InvalidInput(name, f"{len(shape)} axes", f"a tensor has {MOST_AXES} at most")
     count = math.prod(shape)
     try:
         flat = _texts(count, content) if code == TEXT else np.frombuffer(content, dtype)
@@ -183,8 +189,8 @@ def _tensor(name: str, code: str, shape: list[int], content: memoryview) -> Arra
 
 
 def _texts(count: int, content: memoryview) -> Array:
-    if not 0 <= count * LENGTH.size <= len(content):
-        raise ValueError(f"{count} texts are said to be in it")
+    if not 0 <= count * LENGTH.size <= len(content) or count > MOST_TEXTS:
+        raise ValueError(f"{count} texts are said to be in it; {MOST_TEXTS} are the most")
     texts, place = np.empty(count, np.object_), 0
     for number in range(count):
         [length] = LENGTH.unpack_from(content, place)

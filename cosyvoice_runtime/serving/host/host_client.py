@@ -80,6 +80,7 @@ class HostClient:
         while self._idle:
             if (connection := self._idle.pop()).idle:
                 return connection
+            connection.hang_up()
         loop = asyncio.get_running_loop()
         unconnected = await self._reach(waits)
         _, connection = await loop.create_unix_connection(HostConnection, sock=unconnected)
@@ -100,7 +101,9 @@ class HostClient:
         while True:
             try:
                 return _connected(self._path)
-            except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
+            except BlockingIOError:  # it is there, and many others want it
+                await asyncio.sleep(AGAIN_S)
+            except (FileNotFoundError, ConnectionRefusedError):
                 if not waits:
                     raise
                 await asyncio.sleep(AGAIN_S)

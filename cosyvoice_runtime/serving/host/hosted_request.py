@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,6 +16,8 @@ import triton_python_backend_utils as pb_utils
 from cosyvoice_runtime.errors import STATUSES
 from cosyvoice_runtime.serving.host.frames import Array
 from cosyvoice_runtime.serving.triton.request import CODE_NAMES
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,11 @@ class LoopCalls:
     def _call_all(self) -> None:
         self._woken = False
         while self._waiting:
-            self._waiting.popleft()()
+            call = self._waiting.popleft()
+            try:
+                call()
+            except Exception:  # those behind it are others'
+                logger.exception("a call in the event loop failed")
 
 
 class Answers:
@@ -73,6 +80,7 @@ class Answers:
         self._calls = calls
         self._send = send
         self._open = 1
+        self._ended = False
 
     def expect(self) -> None:
         """One request more will be answered to its end."""
@@ -89,7 +97,8 @@ class Answers:
         """The same at once, in the loop."""
         self._open -= final
         last = not self._open
-        if not self.gone and (last or answer is not None):
+        if not (self.gone or self._ended) and (last or answer is not None):
+            self._ended = last  # what comes later would be taken for the next call's
             self._send(answer, last)
 
     def close(self) -> None:

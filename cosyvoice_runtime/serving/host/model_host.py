@@ -180,7 +180,7 @@ def _answer_frame(header: dict[str, Any], answer: ModelAnswer | None) -> bytes:
         return write_frame({**header, **_error(answer.status, answer.message)})
     try:
         return write_frame(header, answer.outputs)
-    except InvalidInput as error:
+    except Exception as error:  # of whatever kind: the caller is to have its end
         logger.exception("an answer could not be sent")
         return write_frame({**header, **_error("INTERNAL", str(error))})
 

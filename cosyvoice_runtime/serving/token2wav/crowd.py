@@ -16,22 +16,31 @@ class Crowd:
 
     Args:
         when_gone: called then, from a thread of its own.
+        when_idle: calls what it is given unless somebody speaks, and not while :meth:`look` is called.
         quiet_s: without an utterance.
     """
 
-    def __init__(self, when_gone: Callable[[], None], quiet_s: float = QUIET_S) -> None:
-        self._when_gone = when_gone
+    def __init__(
+        self,
+        when_gone: Callable[[], None],
+        when_idle: Callable[[Callable[[], None]], None],
+        quiet_s: float = QUIET_S,
+    ) -> None:
+        self._when_gone, self._when_idle = when_gone, when_idle
         self._quiet_s = quiet_s
-        self._most = 0
+        self._most = self._opened = 0
         self._timer: threading.Timer | None = None
 
     def look(self, usage: Usage) -> None:
-        """To be called after every change, by one thread at a time."""
-        self._most = max(self._most, usage.utterances)
+        """To be called after every turn, by one thread at a time."""
+        opened = usage.voice_hits + usage.voice_misses
+        # Some begin and end within one turn.
+        self._most = max(self._most, usage.utterances, opened - self._opened)
+        self._opened = opened
         if usage.utterances:
             self._stop()
         elif self._most > 1 and self._timer is None:
-            self._timer = threading.Timer(self._quiet_s, self._leave)
+            self._timer = threading.Timer(self._quiet_s, self._ring)
             self._timer.daemon = True
             self._timer.start()
 
@@ -40,7 +49,10 @@ class Crowd:
         if timer is not None:
             timer.cancel()
 
+    def _ring(self) -> None:
+        self._timer = None  # first: if somebody speaks just now, the next look sets another
+        self._when_idle(self._leave)
+
     def _leave(self) -> None:
         self._most = 0
-        self._timer = None
         self._when_gone()

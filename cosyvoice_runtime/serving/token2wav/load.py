@@ -97,7 +97,7 @@ def start_scheduler(
         beside=[turns.token2wav for turns in runtime.beside],
     )
     if runtime.after_crowd is not None:
-        watchers.append(Crowd(partial(service.when_idle, runtime.after_crowd)).look)
+        watchers.append(Crowd(runtime.after_crowd, service.when_idle).look)
     return WaveScheduler(
         service,
         runtime.rows,

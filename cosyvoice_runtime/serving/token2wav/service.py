@@ -141,9 +141,9 @@ class WaveService:
         self._changed()
 
     def when_idle(self, action: Callable[[], None]) -> None:
-        """Do something now that no turn may meet; nothing if there are utterances."""
+        """Do something now that no turn may meet; nothing if there are utterances, or at the end."""
         with self._lock:
-            if not (len(self._utterances) or self._turns):
+            if not (self._closed or len(self._utterances) or self._turns):
                 action()
 
     def usage(self) -> Usage:

@@ -18,7 +18,7 @@ from cosyvoice_runtime.errors import StageError
 from cosyvoice_runtime.serving.host import host_client, model_host
 from cosyvoice_runtime.serving.host.frames import LENGTHS, FrameReader, read_tensors, write_frame
 from cosyvoice_runtime.serving.host.host_calls import HostCalls
-from cosyvoice_runtime.serving.host.host_client import request_frame
+from cosyvoice_runtime.serving.host.host_client import HostClient, request_frame
 from cosyvoice_runtime.serving.host.model_host import ModelHost
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
@@ -254,6 +254,26 @@ def test_calls_one_after_another_share_a_connection(path, monkeypatch):
 
     assert asyncio.run(asyncio.wait_for(use(), PATIENCE_S)) == 1
     assert len(made) == 4
+
+
+def test_door_waits_for_a_host_that_many_want_and_not_for_one_that_is_away(path, tmp_path, monkeypatch):
+    connect, tries = host_client._connected, []
+
+    def crowded(path: Path) -> socket.socket:
+        tries.append(path)
+        if len(tries) < 3:
+            raise BlockingIOError(11, "the queue is full")
+        return connect(path)
+
+    async def use() -> bool:
+        monkeypatch.setattr(host_client, "_connected", crowded)
+        client = HostClient(path)
+        (await client.connect(waits=False)).hang_up()
+        with pytest.raises(FileNotFoundError):
+            await HostClient(tmp_path / "nobody").connect(waits=False)
+        return len(tries) == 4
+
+    assert asyncio.run(asyncio.wait_for(use(), PATIENCE_S))
 
 
 def test_cancelled_call_takes_its_connection_along(path, lm):

@@ -142,6 +142,8 @@ def test_any_description_of_tensors_is_refused_or_fits_the_content(specs, steps,
         ([["a", "|O", [2], 8]], b"\1\0\0\0x\0\0\0", r"a: '\|O \[2\]' is not accepted"),
         ([["a", "|O", [1], 8]], b"\xff\0\0\0xyz\0", r"a: .* is not accepted; .* text 0 has 255 bytes"),
         ([["a", "|O", [1], 8]], b"\1\0\0\0xyz\0", r"a: .* is not accepted; .* 3 bytes after the last text"),
+        ([["a", "|O", [70_000], 280_000]], bytes(280_000), r"a: .* 70000 texts .*; 65536 are the most"),
+        ([["a", "|b1", [1] * 9, 1]], bytes(8), r"a: '9 axes' is not accepted; a tensor has 8 at most"),
         ({"a": 1}, b"", r"tensors: \{'a': 1\} is not accepted; name, type, shape and size"),
     ],
 )  # fmt: skip
@@ -169,6 +171,8 @@ def test_tensor_of_another_type_is_not_sent():
             write_frame({}, {"x": array})
     with pytest.raises(InvalidInput, match=r"^x: 1 is not accepted; a text is expected"):
         write_frame({}, {"x": np.array([1], np.object_)})
+    with pytest.raises(InvalidInput, match=r"^x: .*udc80.* is not accepted; a text that UTF-8 has"):
+        write_frame({}, {"x": np.array(["a\udc80"], np.object_)})
 
 
 def test_frame_beyond_the_limits_is_not_sent(monkeypatch):

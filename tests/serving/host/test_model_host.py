@@ -21,7 +21,7 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, StageError
 from cosyvoice_runtime.serving.host.door import Door
 from cosyvoice_runtime.serving.host.host_calls import HostCalls
-from cosyvoice_runtime.serving.host.hosted_request import LoopCalls
+from cosyvoice_runtime.serving.host.hosted_request import Answers, LoopCalls, ModelAnswer
 from cosyvoice_runtime.serving.host.model_host import ModelHost
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply, answer
 from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
@@ -357,6 +357,31 @@ def test_calls_of_many_threads_are_all_made():
 
     found = asyncio.run(use())
     assert [[number for by, number in found if by == thread] for thread in range(4)] == [[*range(500)]] * 4
+
+
+def test_call_that_fails_leaves_those_behind_it():
+    async def use() -> list[int]:
+        calls, found = LoopCalls(), []
+        for function in (partial(found.append, 1), partial(int, "x"), partial(found.append, 2)):
+            calls.add(function)
+        await asyncio.sleep(0)
+        return found
+
+    assert asyncio.run(use()) == [1, 2]
+
+
+def test_answer_after_the_last_one_reaches_nobody():
+    async def use() -> list[tuple[ModelAnswer | None, bool]]:
+        sent = []
+        answers = Answers(LoopCalls(), lambda *answer: sent.append(answer))
+        answers.expect()
+        answers.close()
+        answers.put(None, final=True)
+        answers.put(ModelAnswer({}), final=False)
+        await asyncio.sleep(0)
+        return sent
+
+    assert asyncio.run(use()) == [(None, True)]
 
 
 def test_calls_into_a_loop_that_has_ended_do_nothing():

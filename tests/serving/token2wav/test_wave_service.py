@@ -82,6 +82,9 @@ def test_what_is_done_when_idle_is_not_done_while_anybody_speaks(service):
     turn()
     service.when_idle(lambda: done.append("after"))
     assert done == ["before", "after"]
+    service.close()
+    service.when_idle(lambda: done.append("at the end"))
+    assert done == ["before", "after"]
 
 
 def test_cancel_frees_the_utterance_and_may_be_repeated(service, waves, voices):
