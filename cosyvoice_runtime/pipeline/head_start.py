@@ -19,25 +19,29 @@ LONGEST_S = 2.0
 """A machine that is slower still can't be made up for."""
 MEAN_SHARE, DEVIATION_SHARE = 1 / 8, 1 / 4
 """Of the latest utterance in what is expected, as in TCP's estimate of a round trip (RFC 6298)."""
-DEVIATIONS = 1.0
+DEVIATIONS, CROWDED_DEVIATIONS = 1.0, 2.0
 """Mean deviations above the mean. RFC 6298 takes four: a packet sent twice costs more than a pause of
-a few milliseconds, which some listeners may hear."""
-
+a few milliseconds, which some listeners may hear. In a crowd pauses are longer."""
 
 CROWDED_S = 0.3
 """Share of the machine from which on a second chunk's time goes by it. Less is mostly other work's time."""
 
 
 class Expected:
-    """What is seldom exceeded, as far as the latest values tell."""
+    """What is seldom exceeded, as far as the latest values tell.
 
-    def __init__(self) -> None:
+    Args:
+        deviations: above the mean.
+    """
+
+    def __init__(self, deviations: float) -> None:
+        self._deviations = deviations
         self._mean = self._deviation = 0.0
 
     @property
     def value(self) -> float:
         """0 when nothing is known."""
-        return self._mean + DEVIATIONS * self._deviation
+        return self._mean + self._deviations * self._deviation
 
     def learn(self, value: float) -> None:
         if not self._mean:
@@ -56,7 +60,8 @@ class SecondChunk:
     """
 
     def __init__(self) -> None:
-        self._of_few, self._of_many, self._shares = Expected(), Expected(), Expected()
+        self._of_few = Expected(DEVIATIONS)
+        self._of_many, self._shares = Expected(CROWDED_DEVIATIONS), Expected(CROWDED_DEVIATIONS)
 
     def expected_s(self, share_s: float) -> float:
         """Seconds that are seldom exceeded; 0 when nothing is known.
