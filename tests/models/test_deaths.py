@@ -105,10 +105,12 @@ def test_stage_that_dies_ends_what_was_heard_with_try_again(server, before, name
 
 
 def test_entry_model_that_dies_ends_its_streams(server, before):
-    repairs = server.said("all models answer") + 1
+    # Triton 2.51 itself aborts if the process dies while it holds the lock of their shared memory.
+    deaths = "cosyvoice2 died with 1 requests in flight", "tritonserver ended by itself with exit code -6"
+    repairs, before_it = server.said("all models answer") + 1, sum(map(server.said, deaths))
     with pytest.raises(UnavailableError):
         killed_while_heard(server, "cosyvoice2")
-    assert server.said("cosyvoice2 died with 1 requests in flight")
+    server.wait_for(lambda: sum(map(server.said, deaths)) > before_it)
     server.wait_for(lambda: server.said("all models answer") >= repairs, service_s(server))
     assert_same_audio(server.spoken(REQUEST), before)
 
