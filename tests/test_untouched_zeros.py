@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from cosyvoice_runtime.untouched_zeros import untouched_zeros
+from resident import resident_mib
 
 MIB = 2**20
 
@@ -21,10 +20,6 @@ def test_same_as_zeros_of_torch(shape, dtype):
     assert torch.equal(found, expected)
     found += 1
     assert torch.equal(found, expected + 1)
-
-
-def resident_mib() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / MIB
 
 
 def test_memory_is_taken_where_it_is_written():

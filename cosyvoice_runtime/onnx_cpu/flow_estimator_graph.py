@@ -18,7 +18,7 @@ import onnx
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig
 from cosyvoice_runtime.compiled.export import layers
-from cosyvoice_runtime.compiled.export.graph import FLOAT, ONNX_TYPES, Value
+from cosyvoice_runtime.compiled.export.graph import FAR, FLOAT, ONNX_TYPES, Value
 from cosyvoice_runtime.onnx_cpu.integer_product_graph import IntegerProducts
 from cosyvoice_runtime.onnx_cpu.runtime_graph import INT32, RuntimeGraph
 from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ESTIMATOR, EstimatorFormats
@@ -28,7 +28,6 @@ ROBUST = re.compile(r"mid\.|(down|up)\.blocks\.")
 """Layers that lose little in 8 bits: all but the convolutions next to the mel and the noise."""
 CONV_TAPS = 3
 TAIL = CONV_TAPS - 1
-FAR = 1 << 40
 MOST_EXPONENT = 30.0
 """Above it mish is its argument, to float32."""
 

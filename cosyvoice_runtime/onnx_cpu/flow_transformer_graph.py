@@ -22,10 +22,10 @@ from cosyvoice_runtime.compiled.export.dit import (
     HeadTurn,
     Transformer,
 )
-from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, ONNX_TYPES, Graph, Value
+from cosyvoice_runtime.compiled.export.graph import FAR, FLOAT, INT64, ONNX_TYPES, Graph, Value
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.onnx_cpu import flow_times_graph
-from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import FAR, BlockMemory
+from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import BlockMemory
 from cosyvoice_runtime.onnx_cpu.runtime_graph import RuntimeGraph
 from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ESTIMATOR, FLOW_TIMES, EstimatorFormats
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.compiled.export.graph import FLOAT, INT64, Graph, Value
+from cosyvoice_runtime.compiled.export.graph import FAR, FLOAT, INT64, Graph, Value
 
 STARTS, ENDS = "starts", "ends"
 """Inputs, int64 ``[1]``: 1 for an utterance's first piece, and for its last, else 0."""
 KEPT, KEEPS = "kept", "keeps"
 """Begin the names of what layers kept, inputs, and of what they keep, outputs; both in the same order."""
 TIME = 3
-FAR = 1 << 40
 
 
 @dataclass(frozen=True)

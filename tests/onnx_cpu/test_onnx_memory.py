@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from cosyvoice_runtime import onnx_memory
 from cosyvoice_runtime.onnx_cpu.session import open_session
 from cosyvoice_runtime.voice.onnx_model import OnnxModel, Port
+from resident import resident_bytes
 
 BLOCK, BLOCKS = 32 << 10, 4000
 """Blocks that come from the heap, for the C library maps larger ones, and have others' between them."""
@@ -62,7 +63,3 @@ def test_a_c_library_that_cannot_trim_is_left_alone(monkeypatch: pytest.MonkeyPa
         assert onnx_memory._trim() is None
     finally:
         onnx_memory._trim.cache_clear()
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from small_runtime import flows
@@ -11,12 +9,9 @@ from small_runtime import flows
 from cosyvoice_runtime.onnx_cpu.flow import OnnxFlowStream
 from cosyvoice_runtime.onnx_cpu.lm import OnnxKVCache
 from cosyvoice_runtime.onnx_cpu.returned_memory import ReturnedMemory
+from resident import resident_mib
 
 MIB = 2**20
-
-
-def resident_mib() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / MIB
 
 
 @pytest.mark.parametrize("in_one", [True, False])

@@ -17,6 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from cosyvoice_runtime.arrays import Array
 
+FAR = 1 << 40
+"""End of a slice up to the end."""
 OPSET = 18
 IR_VERSION = 9
 FLOAT: int = TensorProto.FLOAT

@@ -11,8 +11,7 @@ from cosyvoice_runtime.errors import StageError
 from cosyvoice_runtime.serving.host.frames import write_frame
 from cosyvoice_runtime.serving.host.host_client import HostCall, HostClient, request_frame
 from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
-
-READY_TIMEOUT_S = 5.0
+from cosyvoice_runtime.serving.triton.stage_calls import READY_TIMEOUT_S
 
 
 class HostCalls:

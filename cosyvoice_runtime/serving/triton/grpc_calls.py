@@ -16,8 +16,8 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from cosyvoice_runtime.errors import StageError, split_status
 from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
+from cosyvoice_runtime.serving.triton.stage_calls import READY_TIMEOUT_S
 
-READY_TIMEOUT_S = 5.0
 CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),

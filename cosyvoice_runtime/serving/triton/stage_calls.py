@@ -10,6 +10,8 @@ from cosyvoice_runtime.errors import StageError, StageLostError, StageSilentErro
 from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
 from cosyvoice_runtime.serving.triton.stage_watch import StageLife, StageWatch, answer_of, find_stub
 
+READY_TIMEOUT_S = 5.0
+"""For the answer whether a model is loaded."""
 LOADED_INTERVAL_S = 0.1
 """Time between two looks whether a model is loaded, which takes seconds."""
 
