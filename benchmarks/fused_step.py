@@ -113,7 +113,7 @@ class Step:
     def fused(
         self, chained: bool, tiles: StepTiles | None = None, part: GpuPart | None = None
     ) -> Callable[[], Tensor]:
-        step, view = FusedStep(self.lm, MAX_LEN, chained, part), self.view
+        step, view = FusedStep(self.lm, MAX_LEN, chained, () if part is None else (part,)), self.view
         return lambda: step(self.tokens, self.positions, view, self.span, tiles)
 
 

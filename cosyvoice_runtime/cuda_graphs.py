@@ -111,19 +111,19 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class TwofoldGraph(Generic[T]):
-    """A computation captured twice, of which one is replayed; the result is that one's.
+class GraphOnParts(Generic[T]):
+    """A computation captured several times, of which one is replayed; the result is that one's.
 
     Args:
-        on_part: whether a replay is the part's.
+        which: the number of the graph that a replay is.
     """
 
-    def __init__(self, whole: ReplayedGraph[T], part: ReplayedGraph[T], on_part: Callable[[], bool]) -> None:
-        self._whole, self._part, self._on_part = whole, part, on_part
-        self._replayed = whole
+    def __init__(self, graphs: Sequence[ReplayedGraph[T]], which: Callable[[], int]) -> None:
+        self._graphs, self._which = graphs, which
+        self._replayed = graphs[0]
 
     def replay(self) -> None:
-        self._replayed = self._part if self._on_part() else self._whole
+        self._replayed = self._graphs[self._which()]
         self._replayed.replay()
 
     @property
@@ -131,17 +131,20 @@ class TwofoldGraph(Generic[T]):
         return self._replayed.result
 
 
-class TwofoldCapture:
-    """Captures for a whole GPU and for a part of it, and replays on either.
+class CaptureOnParts:
+    """Captures for a whole GPU and for parts of it, and replays on one of them.
 
-    Whoever changes from one to the other sees to it that replays follow each other.
+    Whoever changes from one to another sees to it that replays follow each other.
+
+    Args:
+        which: the number of the capture whose graph a replay is.
     """
 
-    def __init__(self, whole: GraphCapture, part: GraphCapture, on_part: Callable[[], bool]) -> None:
-        self._whole, self._part, self._on_part = whole, part, on_part
+    def __init__(self, captures: Sequence[GraphCapture], which: Callable[[], int]) -> None:
+        self._captures, self._which = captures, which
 
-    def __call__(self, compute: Callable[[], T]) -> TwofoldGraph[T]:
-        return TwofoldGraph(self._whole(compute), self._part(compute), self._on_part)
+    def __call__(self, compute: Callable[[], T]) -> GraphOnParts[T]:
+        return GraphOnParts([capture(compute) for capture in self._captures], self._which)
 
 
 class EagerCalls:

@@ -44,11 +44,18 @@ class GpuParts:
         turns: for turns of token2wav, each part in a lane of its own.
         first: that for steps once more, for first chunks that neither wait for steps nor make them wait, but
             share multiprocessors with them.
+        of_few: the same GPU divided otherwise, for when few utterances are in progress.
     """
 
     steps: GpuPart
     turns: tuple[GpuPart, ...]
     first: GpuPart
+    of_few: GpuParts | None = None
+
+    @property
+    def all_for_steps(self) -> tuple[GpuPart, ...]:
+        """Every part that steps may have, that of few utterances last."""
+        return (self.steps, *(() if self.of_few is None else self.of_few.all_for_steps))
 
 
 def steps_part(multiprocessors: int, share: float) -> int:

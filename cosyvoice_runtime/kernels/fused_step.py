@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -93,12 +94,12 @@ class FusedStep:
         max_len: most positions of a slot.
         chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
             compute capability 9.0 and later).
-        part: of the GPU; a step in its stream divides its work for few multiprocessors.
+        parts: of the GPU; a step in the stream of one divides its work for few multiprocessors.
     """
 
-    def __init__(self, lm: SpeechLM, max_len: int, chained: bool, part: GpuPart | None = None) -> None:
+    def __init__(self, lm: SpeechLM, max_len: int, chained: bool, parts: Sequence[GpuPart] = ()) -> None:
         config = lm.config
-        self._part = part
+        self._parts = parts
         self._lm, self._chained = lm, chained
         dtype = activations_of(lm)
         self._layers = [LayerWeights.of(layer, dtype) for layer in lm.layers]
@@ -131,8 +132,8 @@ class FusedStep:
         return memory.logits
 
     def _on_part(self) -> bool:
-        part = self._part
-        return part is not None and torch.cuda.current_stream(self._lm.device) == part.stream
+        stream = torch.cuda.current_stream(self._lm.device) if self._parts else None
+        return any(part.stream == stream for part in self._parts)
 
     def _layer(
         self,

@@ -24,6 +24,7 @@ from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, derive
 from cosyvoice_runtime.pipeline.stages import Stages, TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import TextPieces
 from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.settings.cosyvoice2 import CPU_HOP_GROWTH
 from cosyvoice_runtime.voice.voice import Voice
 from cosyvoice_runtime.wave.any_token2wav import MORE_THAN_ANY
 
@@ -84,6 +85,7 @@ class HopPolicy:
         hop_tokens: tokens of a chunk when the client is about to run dry.
         max_hop_tokens: tokens of a chunk when the client is well supplied.
         token_rate: tokens per second.
+        growth: seconds of the next chunk for each second that the client still has to play.
         cut_from_tokens: prompts of so many tokens and more are cut at their start, so that the first chunk
             needs no more than ``min_first_tokens``; None for none.
         fixed_chunks: whether an utterance sounds different with other chunks. They then begin after the
@@ -101,6 +103,7 @@ class HopPolicy:
     hop_tokens: int
     max_hop_tokens: int
     token_rate: int
+    growth: float = CPU_HOP_GROWTH
     cut_from_tokens: int | None = None
     fixed_chunks: bool = False
     early_blocks: bool = False
@@ -119,6 +122,7 @@ class HopPolicy:
             hop_tokens=settings.hop_tokens,
             max_hop_tokens=settings.max_hop_tokens,
             token_rate=flow.token_rate,
+            growth=settings.growth,
             cut_from_tokens=_cut_from_tokens(flow, settings.cut_prompts),
             fixed_chunks=flow.fixed_chunks,
             early_blocks=settings.early_blocks and not flow.fixed_chunks,
@@ -132,6 +136,15 @@ class HopPolicy:
         if self.fixed_chunks and (request.speed != 1.0 or not request.streaming):
             return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
         return dataclasses.replace(self, early_blocks=self.early_blocks and request.streaming)
+
+    def shared(self, share_s: float) -> HopPolicy:
+        """As many listeners may have it: a chunk takes no longer than half of what each has to play.
+
+        Args:
+            share_s: that a second of speech takes as the machine is shared now; 0 if that isn't known.
+        """
+        most = max(CPU_HOP_GROWTH, CPU_HOP_GROWTH / share_s) if share_s else self.growth
+        return dataclasses.replace(self, growth=min(self.growth, most))
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None is not yet.
@@ -165,10 +178,10 @@ class HopPolicy:
         return max(tokens, 0) if self.early_blocks and begun else 0
 
     def _fewest(self, previous_end: int, cushion_s: float) -> int:
-        """Tokens of the next chunk, up to a block's end: half of what the client can play meanwhile."""
+        """Tokens of the next chunk, up to a block's end, by what the client can play meanwhile."""
         if previous_end == 0:
             return self.min_first_tokens
-        blocks = int(cushion_s / 2 * self.token_rate / self.block_tokens)
+        blocks = int(cushion_s * self.growth * self.token_rate / self.block_tokens)
         return max(1, min(max(self.hop_tokens, blocks * self.block_tokens), self.max_hop_tokens))
 
     def _boundary_after(self, prompt_tokens: int, end: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Iterator
@@ -9,11 +10,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, divide
+from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts, GpuPartsError, divide
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 
 logger = logging.getLogger(__name__)
+
+FEW, FEW_AGAIN = 32, 24
+"""Utterances in progress up to which they are few, and from which on they are few again after they were many.
+With 16 clients of an H200, 48 of 132 multiprocessors instead of 32 bring first audio a quarter sooner; with
+64 they cost a fifth of all speech (benchmarks/results/README.md)."""
+ROOMY_BYTES = 40 * 2**30
+"""Memory of a GPU from which calls are captured for both divisions, some 6 GiB for each."""
 
 
 class GpuDivision:
@@ -23,6 +31,9 @@ class GpuDivision:
     before. On a whole GPU that makes a turn take two to four times as long; within a quarter of it, a turn
     beside does not notice, and sixteen sequences still step in a millisecond (benchmarks/gpu_parts.py).
     While no turn is under way the speech LM has the whole GPU.
+
+    What is best for first audio is not best for all speech: with few utterances in progress the part for
+    steps and first chunks is larger (`GpuParts.of_few`).
     """
 
     turns_at_once = 2
@@ -30,12 +41,27 @@ class GpuDivision:
     def __init__(self, parts: GpuParts) -> None:
         self.parts = parts
         self._turns = 0
+        self._few = parts.of_few is not None
         self._counting = threading.Lock()
 
     @property
     def turning(self) -> bool:
         """Whether a turn is under way."""
         return self._turns > 0
+
+    @property
+    def steps(self) -> GpuPart | None:
+        """The part for steps now; None while they have the whole GPU."""
+        if not self.turning:
+            return None
+        few = self.parts.of_few if self._few else None
+        return self.parts.steps if few is None else few.steps
+
+    def few(self, utterances: int) -> bool:
+        """Divide the GPU for so many utterances in progress; whether it is for few now."""
+        if self.parts.of_few is not None:
+            self._few = utterances <= (FEW if self._few else FEW_AGAIN)
+        return self._few
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -58,28 +84,51 @@ class GpuDivision:
         """Nobody waits for that."""
 
 
-def share_gpu(gpu: int, lm_share: float, lanes: int = 1) -> SharedGpu:
+def share_gpu(gpu: int, lm_share: float, lanes: int = 1, share_of_few: float = 0.0) -> SharedGpu:
     """Divided if the GPU can be, else in shifts; the log says which.
 
     Args:
         gpu: its number.
         lm_share: of the multiprocessors, the speech LM's while token2wav computes; 0 for shifts.
         lanes: parts for turns side by side.
+        share_of_few: the same with few utterances in progress; no more than ``lm_share`` is as that.
     """
     if not lm_share:
         logger.info("the speech LM and token2wav compute in shifts, as tensorrt_llm.gpu_share = 0 says")
         return GpuShifts()
+    device = torch.device("cuda", gpu)
     try:
-        parts = divide(torch.device("cuda", gpu), lm_share, lanes)
+        parts = divide(device, lm_share, lanes)
     except GpuPartsError as error:
         if lanes > 1:
             logger.warning("one part for turns instead of %d: %s", lanes, error)
-            return share_gpu(gpu, lm_share)
+            return share_gpu(gpu, lm_share, share_of_few=share_of_few)
         logger.warning("the speech LM and token2wav compute in shifts: the GPU can't be divided: %s", error)
         return GpuShifts()
+    if lanes == 1 and share_of_few > lm_share:
+        parts = dataclasses.replace(parts, of_few=_parts_of_few(device, share_of_few))
+    _tell(parts, "while token2wav computes")
+    if parts.of_few is not None:
+        _tell(parts.of_few, f"the same with up to {FEW} utterances in progress")
+    return GpuDivision(parts)
+
+
+def _parts_of_few(device: torch.device, share: float) -> GpuParts | None:
+    """None where there is no memory for calls that are captured twice, or the driver refuses."""
+    if torch.cuda.get_device_properties(device).total_memory < ROOMY_BYTES:
+        logger.info("one division of the GPU, however many speak: it has less than %d GiB", ROOMY_BYTES >> 30)
+        return None
+    try:
+        return divide(device, share)
+    except GpuPartsError as error:
+        logger.warning("one division of the GPU, however many speak: %s", error)
+        return None
+
+
+def _tell(parts: GpuParts, when: str) -> None:
     logger.info(
-        "the GPU's multiprocessors while token2wav computes: %d for the speech LM, %s for turns",
+        "the GPU's multiprocessors %s: %d for the speech LM, %s for turns",
+        when,
         parts.steps.multiprocessors,
         " and ".join(str(part.multiprocessors) for part in parts.turns),
     )
-    return GpuDivision(parts)

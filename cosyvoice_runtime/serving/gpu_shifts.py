@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cosyvoice_runtime.gpu_parts import GpuParts
+    from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
 
 SHIFT_S, SHIFT_OF_TURN = 0.025, 0.5
 """Least time for steps after a turn, some 30 of 16 sequences on an H200; and in turns, for slower GPUs."""
@@ -33,6 +33,7 @@ class GpuShifts:
     """
 
     parts: GpuParts | None = None
+    steps: GpuPart | None = None
     turns_at_once = 1
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,6 +42,10 @@ class GpuShifts:
         self._turning = self._stepping = self._has_steps = self._hurried = False
         self._turns_wanted = 0
         self._turn_s, self._turn_end = 0.0, -FIRST_TOKENS_S
+
+    def few(self, utterances: int) -> bool:  # noqa: ARG002
+        """False: nothing is divided."""
+        return False
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -80,11 +85,6 @@ class GpuShifts:
             with self._changed:
                 self._stepping = False
                 self._changed.notify_all()
-
-    @property
-    def turning(self) -> bool:
-        """Whether a turn is under way."""
-        return self._turning
 
     @property
     def turn_is_wanted(self) -> bool:

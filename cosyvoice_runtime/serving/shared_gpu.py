@@ -8,14 +8,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from cosyvoice_runtime.gpu_parts import GpuParts
+    from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
 
 
 class SharedGpu(Protocol):
     """
     Attributes:
         parts: of the GPU, where it is divided.
-        turning: whether a turn is under way.
+        steps: the part for steps of the speech LM now; None while they have the whole GPU.
         turns_at_once: turns that may be under way, the next one launched before the GPU has done the last.
     """
 
@@ -25,7 +25,10 @@ class SharedGpu(Protocol):
     def parts(self) -> GpuParts | None: ...
 
     @property
-    def turning(self) -> bool: ...
+    def steps(self) -> GpuPart | None: ...
+
+    def few(self, utterances: int) -> bool:
+        """Divide the GPU for so many utterances in progress; whether it is for few now."""
 
     def turn(self) -> AbstractContextManager[None]:
         """In which token2wav computes."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 GPU_FIRST_HOP, CPU_FIRST_HOP = 12, 18
+GPU_HOP_GROWTH, CPU_HOP_GROWTH = 2.0, 0.5
 """Speech tokens; CosyVoice2's vocoder holds 10.5 of them back, CosyVoice3's 2.5."""
 WatermarkName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
 
@@ -128,6 +129,12 @@ class CosyVoice2Settings(ModelSettings):
     max_hop_tokens: int = Field(
         100, ge=1, le=1000, description="Speech tokens of the longest chunk that the hop may grow to."
     )
+    hop_growth: Annotated[float, Field(ge=0.1, le=10.0), OR_AUTO] = Field(
+        AUTO_NUMBER,
+        description="Seconds of the next chunk for each second that the listener still has to play, but no "
+        "more than the machine makes in half of that, and 0.5 at least: larger chunks make more speech "
+        "in all. auto is 2 with token2wav on a GPU and 0.5 on a CPU.",
+    )
     lookahead_tokens: FlowLookahead = EXACT
     max_tokens: int = Field(
         2048,
@@ -170,6 +177,11 @@ class CosyVoice2Settings(ModelSettings):
     def first_hop(self) -> int:
         """``first_hop_tokens`` as it is given, or for a CPU."""
         return self.first_hop_tokens or CPU_FIRST_HOP
+
+    @property
+    def growth(self) -> float:
+        """``hop_growth`` as it is given, or for a CPU."""
+        return self.hop_growth or CPU_HOP_GROWTH
 
     @property
     def flow_lookahead(self) -> int | None:

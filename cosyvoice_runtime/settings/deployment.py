@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, CosyVoice2Settings
+from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, GPU_HOP_GROWTH, CosyVoice2Settings
 from cosyvoice_runtime.settings.extractors import (
     AudioTokenizerSettings,
     ExtractorSettings,
@@ -187,7 +187,8 @@ def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> Cosy
     at_start = cosyvoice2.grammars_at_start
     if at_start == AUTO:
         at_start = "true" if on_gpu else "false"
-    return cosyvoice2.replace(first_hop_tokens=first_hop, grammars_at_start=at_start)
+    growth = cosyvoice2.hop_growth or (GPU_HOP_GROWTH if on_gpu else cosyvoice2.growth)
+    return cosyvoice2.replace(first_hop_tokens=first_hop, hop_growth=growth, grammars_at_start=at_start)
 
 
 def _on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:

@@ -56,6 +56,14 @@ class TensorrtLlmSettings(NetworkSettings):
         "speech LM's own while token2wav computes, or with several token2wav.turn_lanes the least; 0: they "
         "take shifts, as on GPUs that can't be divided.",
     )
+    gpu_share_of_few: float = Field(
+        0.37,
+        ge=0.0,
+        le=0.75,
+        description="The same while at most 32 utterances are in progress, on a GPU of 40 GiB and more, with "
+        "one of token2wav.turn_lanes: first audio comes sooner, and there is less speech in all. A share of "
+        "gpu_share or less: one division, however many speak.",
+    )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),
         description="Directory of the built engine or, with onnx and vllm, of the exported weights; "

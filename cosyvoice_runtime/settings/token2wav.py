@@ -79,10 +79,12 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Longest wait of Triton for a batch to fill; "
         "the model forms batches of its own from what it holds.",
     )
-    max_turn_ms: Annotated[float, Field(ge=1.0, le=60_000.0), OR_AUTO] = Field(
-        AUTO_NUMBER,
+    max_turn_ms: float = Field(
+        200.0,
+        ge=1.0,
+        le=60_000.0,
         description="Longest computation that an urgent chunk may wait for; shorter is smoother, longer is "
-        "faster. auto is 100 on a GPU, longer for 8 blocks of the flow if need be, and 200 on a CPU.",
+        "faster. On a GPU it is longer for 8 blocks of the flow if need be.",
     )
     ode_steps: int = Field(10, ge=1, le=100, description="Steps of the flow's solver.")
     solver: Literal["euler", "adams_bashforth"] = Field(
@@ -245,11 +247,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         return self.max_batch or (GPU_BATCH if on_gpu else CPU_BATCH)
 
     @property
-    def longest_turn_ms(self) -> float:
-        """``max_turn_ms`` as it is given, or for the kind of the device."""
-        return self.max_turn_ms or (100.0 if self.device.startswith(CUDA) else 200.0)
-
-    @property
     def most_flow_pages(self) -> int:
         """``max_flow_pages`` as it is given, or for the kind of the device."""
         return self.max_flow_pages or (4096 if self.device.startswith(CUDA) else 512)
@@ -291,7 +288,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         network = NetworkSettings.resolved(self._with_a_backend(machine), machine)
         return network.replace(
             max_batch=network.most_batch,
-            max_turn_ms=network.longest_turn_ms,
             max_flow_pages=network.most_flow_pages,
             flow_memory_share=network.most_flow_memory,
             backend_dir=self.backend_dir.absolute(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, divide, steps_part
+from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts, GpuPartsError, divide, steps_part
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.serving.gpu_division import GpuDivision
 from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
@@ -21,18 +22,15 @@ SLOTS, POSITIONS = 6, 512
 
 
 class OftenTurning(GpuDivision):
-    """Every third look sees a turn."""
+    """Every third look sees a turn, and every sixth one of few utterances."""
 
     looks = 0
 
     @property
-    def turning(self) -> bool:
+    def steps(self) -> GpuPart | None:
         self.looks += 1
-        return self.looks % 3 == 0
-
-    @turning.setter
-    def turning(self, value: bool) -> None:
-        pass
+        assert self.parts.of_few is not None
+        return {0: self.parts.of_few.steps, 3: self.parts.steps}.get(self.looks % 6)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def parts() -> GpuParts:
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
     try:
-        return divide(DEVICE, 0.25)
+        return dataclasses.replace(divide(DEVICE, 0.25), of_few=divide(DEVICE, 0.37))
     except GpuPartsError as error:
         pytest.skip(str(error))
 

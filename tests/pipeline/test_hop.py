@@ -107,3 +107,21 @@ def test_client_about_to_run_dry_gets_the_next_block_only_however_many_tokens_ar
 
 def test_hop_between_two_boundaries_goes_to_the_second():
     assert HopPolicy(25, 3, 10, 30, 100, 25).chunk_end(0, 25, 600, cushion_s=0.0) == 75
+
+
+@pytest.mark.parametrize(("growth", "end"), [(0.5, 40), (1.0, 65), (2.0, 115), (10.0, 115)])
+def test_chunk_grows_with_what_the_listener_has_to_play_up_to_the_longest(growth, end):
+    hop = dataclasses.replace(POLICY, growth=growth)
+    assert hop.chunk_end(10, 15, 600, cushion_s=2.0) == end
+
+
+@pytest.mark.parametrize(
+    ("share_s", "growth"),
+    [(0.0, 2.0), (0.1, 2.0), (0.25, 2.0), (0.5, 1.0), (0.8, 0.625), (1.0, 0.5), (4.0, 0.5)],
+)
+def test_chunk_takes_half_of_what_a_listener_has_to_play_however_many_there_are(share_s, growth):
+    assert dataclasses.replace(POLICY, growth=2.0).shared(share_s).growth == pytest.approx(growth)
+
+
+def test_least_growth_is_as_given_however_few_listen():
+    assert dataclasses.replace(POLICY, growth=0.2).shared(0.01).growth == 0.2

@@ -70,7 +70,7 @@ def _shared(settings: TensorrtLlmSettings, wave: Token2WavSettings) -> SharedGpu
         return NOT_SHARED
     from cosyvoice_runtime.serving.gpu_division import share_gpu
 
-    return {gpu: share_gpu(gpu, settings.gpu_share, _turn_lanes(wave))}
+    return {gpu: share_gpu(gpu, settings.gpu_share, _turn_lanes(wave), settings.gpu_share_of_few)}
 
 
 def _turn_lanes(wave: Token2WavSettings) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
+from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, WaveJob, priority
 
 
@@ -21,6 +22,7 @@ class TurnLane:
         rows: utterances in a turn.
         at_launch: context in which its turns are launched.
         first_only: its turns are of first chunks.
+        of_few: whether turns are its while few utterances are in progress, or while many are; None: always.
         turns: that are under way, for the thread that waits for them; None at the end.
         names: ids of the utterances in them, each as often as it has turns there.
     """
@@ -30,8 +32,15 @@ class TurnLane:
     pace: TurnPace
     at_launch: Callable[[], AbstractContextManager[object]] = nullcontext
     first_only: bool = False
+    of_few: bool | None = None
     turns: SimpleQueue[LaunchedTurn | None] = field(default_factory=SimpleQueue)
     names: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, number: int, turns: TurnsBeside, turns_at_once: int) -> TurnLane:
+        """A lane beside others, in which so many turns may be under way."""
+        pace = TurnPace(turns_at_once)
+        return cls(number, turns.rows, pace, turns.at_launch, turns.first_only, turns.of_few)
 
     def begin(self, turn: LaunchedTurn, unit_tokens: int, begun_s: float, now: float) -> None:
         """Take in a turn that is launched now, and whose launch began before."""
@@ -52,7 +61,9 @@ LaneJobs = list[tuple[TurnLane, list[WaveJob]]]
 """Each lane with the jobs of which its next turn may have some; a job may be there more than once."""
 
 
-def by_lane(jobs: Sequence[WaveJob], lanes: Sequence[TurnLane], now: float) -> LaneJobs:
+def by_lane(
+    jobs: Sequence[WaveJob], lanes: Sequence[TurnLane], now: float, few: bool | None = None
+) -> LaneJobs:
     """Those that the next turn of each lane may have; one job may be several lanes', whichever is first.
 
     Parts of an utterance are never under way in two lanes. A first chunk waits for no turn of others: a lane
@@ -62,9 +73,21 @@ def by_lane(jobs: Sequence[WaveJob], lanes: Sequence[TurnLane], now: float) -> L
     Args:
         jobs: at most one of each utterance.
         lanes: by their numbers.
+        few: whether few utterances are in progress, where some lanes are for that; new voices are lane 0's
+            even so.
     """
-    shared = [lane for lane in lanes if not lane.first_only]
-    first = next((lane for lane in lanes if lane.first_only), None)
+    at_work = [lane for lane in lanes if lane.of_few in (None, few)]
+    for_voices = [lane for lane in lanes[:1] if lane not in at_work]
+    new_voices = [job for job in jobs if job.needs_voice] if for_voices else []
+    divided = _divided(jobs, at_work, lanes, now)
+    return [*divided, *((lane, _open_to(lane, new_voices, lanes)) for lane in for_voices)]
+
+
+def _divided(
+    jobs: Sequence[WaveJob], at_work: Sequence[TurnLane], lanes: Sequence[TurnLane], now: float
+) -> LaneJobs:
+    shared = [lane for lane in at_work if not lane.first_only]
+    first = next((lane for lane in at_work if lane.first_only), None)
     if first is None:
         return [(lane, _open_to(lane, jobs, lanes)) for lane in shared]
     new = (job for job in jobs if job.is_first(now) and not any(lane.holds(job) for lane in lanes))

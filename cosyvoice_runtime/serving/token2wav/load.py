@@ -102,7 +102,7 @@ def start_scheduler(
         service,
         runtime.rows,
         settings.max_queue_size,
-        settings.longest_turn_ms / 1e3,
+        settings.max_turn_ms / 1e3,
         token2wav.unit_tokens,
         metrics.show_waiting,
         metrics.show_turn,
@@ -110,8 +110,14 @@ def start_scheduler(
         runtime.at_work,
         runtime.turns_at_once if shared is None else min(shared.turns_at_once, runtime.turns_at_once),
         nullcontext if shared is None else shared.turn,
+        runtime.of_few,
         runtime.beside,
+        _always_many if shared is None else shared.few,
     )
+
+
+def _always_many(utterances: int) -> bool:  # noqa: ARG001
+    return False
 
 
 def _tell_all(watchers: Sequence[Callable[[Usage], None]], usage: Usage) -> None:
@@ -120,7 +126,7 @@ def _tell_all(watchers: Sequence[Callable[[Usage], None]], usage: Usage) -> None
 
 
 def _tell_lanes(runtime: WaveRuntime, wanted: int, device: str) -> None:
-    lanes = 1 + sum(not turns.first_only for turns in runtime.beside)
+    lanes = 1 + sum(not (turns.first_only or turns.of_few) for turns in runtime.beside)
     if lanes != wanted:
         logger.warning(
             "token2wav.turn_lanes=%d, but %s has %d: more take backend torch with CUDA graphs, the vocoder "

@@ -25,12 +25,14 @@ class TurnsBeside:
         rows: most utterances in a turn.
         at_launch: context in which its turns are launched.
         first_only: they are of first chunks.
+        of_few: for when few utterances are in progress, or for when many are; None: always.
     """
 
     token2wav: AnyToken2Wav
     rows: int
     at_launch: Callable[[], AbstractContextManager[object]]
     first_only: bool = False
+    of_few: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class WaveRuntime:
         on_gpu: many short rows cost little more than a few.
         at_work: context that the thread which launches turns works in.
         turns_at_once: turns that may be under way: the device computes them by itself, in their order.
+        of_few: as of :class:`TurnsBeside`.
         beside: for turns at the same time.
         after_crowd: gives back what a crowd made it take, while no turn is under way; None where nothing is.
     """
@@ -53,6 +56,7 @@ class WaveRuntime:
     on_gpu: bool = False
     at_work: Callable[[], AbstractContextManager[object]] = nullcontext
     turns_at_once: int = 1
+    of_few: bool | None = None
     beside: Sequence[TurnsBeside] = ()
     after_crowd: Callable[[], None] | None = None
 

@@ -14,7 +14,7 @@ from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.lane import TurnLane, by_lane, jobs_of, soonest
+from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, by_lane, jobs_of, soonest
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
@@ -54,7 +54,9 @@ class WaveScheduler:
         at_work: context that the thread which launches works in.
         turns_at_once: turns that may be under way, for a GPU that computes them by itself one after another.
         at_turn: context of a turn from its launch to its end, on a GPU that others compute on.
+        of_few: of the service's lane 0, as `TurnsBeside.of_few`.
         beside: what computes turns at the same time, by the numbers of the service's lanes from 1 on.
+        few: told the utterances in progress; whether they are few, where lanes depend on it.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -72,7 +74,9 @@ class WaveScheduler:
         at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
         turns_at_once: int = 1,
         at_turn: Callable[[], AbstractContextManager[object]] = nullcontext,
+        of_few: bool | None = None,
         beside: Sequence[TurnsBeside] = (),
+        few: Callable[[int], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -84,6 +88,7 @@ class WaveScheduler:
         self._on_turn = on_turn
         self._at_work = at_work
         self._at_turn = at_turn
+        self._few = few
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
@@ -92,11 +97,8 @@ class WaveScheduler:
         self._refusal: CosyVoiceError | None = None
         self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
         self._lanes = [
-            TurnLane(0, max_rows, TurnPace(turns_at_once)),
-            *(
-                TurnLane(number, turns.rows, TurnPace(turns_at_once), turns.at_launch, turns.first_only)
-                for number, turns in enumerate(beside, 1)
-            ),
+            TurnLane(0, max_rows, TurnPace(turns_at_once), of_few=of_few),
+            *(TurnLane.of(number, turns, turns_at_once) for number, turns in enumerate(beside, 1)),
         ]
         self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
         for lane in self._lanes:
@@ -178,7 +180,7 @@ class WaveScheduler:
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
                 now = self._clock()
-                delay_s, lane = soonest(by_lane(jobs, self._lanes, now), now)
+                delay_s, lane = soonest(self._divided(jobs, now), now)
                 if delay_s is not None and delay_s <= 0:
                     return lane
                 self._wake.wait(delay_s)
@@ -199,7 +201,10 @@ class WaveScheduler:
 
     def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
         with self._wake:
-            return jobs_of(lane, by_lane(self._first_jobs(), self._lanes, self._clock()))
+            return jobs_of(lane, self._divided(self._first_jobs(), self._clock()))
+
+    def _divided(self, jobs: Sequence[WaveJob], now: float) -> LaneJobs:
+        return by_lane(jobs, self._lanes, now, self._few(len(self._service)))
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""

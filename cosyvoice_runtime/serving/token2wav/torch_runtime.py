@@ -84,7 +84,7 @@ class Opened(NamedTuple):
     Attributes:
         rows: most utterances in a turn.
         turns_at_once: turns that may be under way.
-        beside: for turns at the same time.
+        beside: for turns at the same time, or instead while few utterances are in progress.
     """
 
     token2wav: AnyToken2Wav
@@ -107,18 +107,19 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         config = load_config(settings.checkpoint_dir)
         token2wav, rows, device, turns_at_once, beside = _OPENERS[type(config.flow)](settings, config, parts)
         on_gpu = device.type == "cuda"
+        of_few = None if all(turns.of_few is None for turns in beside) else False
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
         for turns in beside:
             with turns.at_launch():
                 warm_up(turns.token2wav, turns.rows)
     at_work = partial(on_own_stream, device, stream)
-    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once, beside)
+    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once, of_few, beside)
 
 
 def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
     lanes = 1 if parts is None else len(parts.turns)
-    token2wav = load_token2wav(settings, lanes)
+    token2wav = load_token2wav(settings, lanes, 1 if parts is None or parts.of_few is None else 2)
     flow = token2wav.torch_flow.flow
     rows = turn_rows(flow, settings, lanes)
     on_gpu = flow.device.type == "cuda"
@@ -162,8 +163,12 @@ def _turns_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:
     return 2 if on_gpu and settings.backend == "torch" else 1
 
 
-def load_token2wav(settings: Token2WavSettings, lanes: int = 1) -> TorchToken2Wav:
-    """The networks on the one device of the settings, and pages beside so many lanes of turns."""
+def load_token2wav(settings: Token2WavSettings, lanes: int = 1, divisions: int = 1) -> TorchToken2Wav:
+    """The networks on the one device of the settings, and pages beside so many lanes of turns.
+
+    Args:
+        divisions: of the GPU, each with captured calls of its own.
+    """
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     device, dtype = settings.device, getattr(torch, settings.dtype)
     eager = EagerCalls()
@@ -179,7 +184,9 @@ def load_token2wav(settings: Token2WavSettings, lanes: int = 1) -> TorchToken2Wa
     if flow.device != vocoder.device:
         logger.info("flow on %s, vocoder on %s", flow.device, vocoder.device)
     return TorchToken2Wav(
-        FlowStream(flow, _pages(flow, settings, lanes), eager), HiFTStream(vocoder), settings.lookahead
+        FlowStream(flow, _pages(flow, settings, lanes, divisions), eager),
+        HiFTStream(vocoder),
+        settings.lookahead,
     )
 
 
@@ -187,9 +194,9 @@ LEAST_PAGES = 64
 """Of a second each, that several lanes of turns must leave: fewer are used up by a few utterances."""
 
 
-def _pages(flow: Flow, settings: Token2WavSettings, lanes: int) -> int:
+def _pages(flow: Flow, settings: Token2WavSettings, lanes: int, divisions: int) -> int:
     """Pages that the settings allow and the flow's device has room for."""
-    work = work_bytes(turn_rows(flow, settings, lanes), lanes)
+    work = work_bytes(turn_rows(flow, settings, lanes), lanes * divisions)
     bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
     pages = page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)
     if lanes > 1 and pages < min(LEAST_PAGES, settings.most_flow_pages):
@@ -249,7 +256,7 @@ def turns_beside(
     parts: GpuParts,
     solver: PagedSolver | None,
 ) -> list[TurnsBeside]:
-    """What computes turns on the other parts of a GPU, and first chunks on that for steps.
+    """What computes turns on the other parts of a GPU, and first chunks on that for steps; for each division.
 
     Args:
         rows: most utterances in a turn.
@@ -265,14 +272,24 @@ def turns_beside(
         return []
     started = time.monotonic()
     buckets = CallBuckets.up_to(rows, any_past=solver is not None)
-    beside = [_on_part(token2wav, part, buckets, solver) for part in parts.turns[1:]]
-    if settings.first_chunks_beside:
-        few = CallBuckets(batch_buckets(FIRST_ROWS), range(1, FIRST_BLOCKS + 1), buckets.before)
-        beside.append(_on_part(token2wav, parts.first, few, solver, first_only=True))
+    firsts = CallBuckets(batch_buckets(FIRST_ROWS), range(1, FIRST_BLOCKS + 1), buckets.before)
+    on_part = partial(_on_part, token2wav, solver)
+
+    def of(parts: GpuParts, turns: Sequence[GpuPart], of_few: bool | None) -> list[TurnsBeside]:
+        beside = [on_part(part, buckets, of_few) for part in turns]
+        if settings.first_chunks_beside:
+            beside.append(on_part(parts.first, firsts, of_few, first_only=True))
+        return beside
+
+    few = parts.of_few
+    beside = of(parts, parts.turns[1:], None if few is None else False)
+    if few is not None:
+        beside += of(few, few.turns, of_few=True)
     logger.info(
-        "beside turns: %d lanes of turns more, first chunks %s; captured in %.1f s",
+        "beside turns: %d lanes of turns more, first chunks %s; %s; captured in %.1f s",
         len(parts.turns) - 1,
         "too" if settings.first_chunks_beside else "wait, as first_chunks_beside says",
+        "one division of the GPU" if few is None else "the same for few utterances in progress",
         time.monotonic() - started,
     )
     return beside
@@ -280,15 +297,17 @@ def turns_beside(
 
 def _on_part(
     token2wav: TorchToken2Wav,
+    solver: PagedSolver | None,
     part: GpuPart,
     buckets: CallBuckets,
-    solver: PagedSolver | None,
+    of_few: bool | None,
     first_only: bool = False,
 ) -> TurnsBeside:
     beside = token2wav.beside()
     capture = CudaGraphCapture(token2wav.torch_flow.flow.device, part.stream)
     beside.capture(buckets, capture, None if solver is None else solver.on(part.multiprocessors))
-    return TurnsBeside(beside, buckets.rows[-1], partial(torch.cuda.stream, part.stream), first_only)
+    at_launch = partial(torch.cuda.stream, part.stream)
+    return TurnsBeside(beside, buckets.rows[-1], at_launch, first_only, of_few)
 
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:

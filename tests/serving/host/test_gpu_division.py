@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import types
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 from cosyvoice_runtime import gpu_parts
-from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, steps_part, turns_part
+from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts, GpuPartsError, steps_part, turns_part
 from cosyvoice_runtime.serving import gpu_division
-from cosyvoice_runtime.serving.gpu_division import GpuDivision, share_gpu
+from cosyvoice_runtime.serving.gpu_division import FEW, FEW_AGAIN, ROOMY_BYTES, GpuDivision, share_gpu
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 
-NO_PARTS: GpuParts = object()  # type: ignore[assignment]
+NO_PARTS = GpuParts(None, (), None)  # type: ignore[arg-type]
+OF_MANY, OF_FEW = GpuPart(None, 32), GpuPart(None, 48)  # type: ignore[arg-type]
+TWO_DIVISIONS = GpuParts(OF_MANY, (), OF_MANY, GpuParts(OF_FEW, (), OF_FEW))
 
 
 def test_step_does_not_wait_for_a_turn_and_knows_of_it():
@@ -39,11 +42,72 @@ def test_turn_may_begin_before_another_ends():
     assert not gpu.turning
 
 
+def test_steps_have_a_part_beside_turns_and_the_whole_gpu_otherwise():
+    gpu = GpuDivision(dataclasses.replace(TWO_DIVISIONS, of_few=None))
+    assert gpu.steps is None
+    with gpu.turn():
+        assert gpu.steps is OF_MANY
+        assert not gpu.few(1)
+        assert gpu.steps is OF_MANY
+
+
+def test_gpu_is_divided_otherwise_for_many_until_they_are_few_by_far():
+    gpu = GpuDivision(TWO_DIVISIONS)
+    seen = []
+    with gpu.turn():
+        for utterances in (1, FEW, FEW + 1, FEW, FEW_AGAIN + 1, FEW_AGAIN, FEW):
+            few = gpu.few(utterances)
+            seen.append(few)
+            assert gpu.steps is (OF_FEW if few else OF_MANY)
+    assert seen == [True, True, False, False, False, True, True]
+
+
+def test_shifts_know_no_few():
+    assert not GpuShifts().few(1)
+    assert GpuShifts().steps is None
+
+
 def test_divided_gpu_is_shared_at_the_same_time(monkeypatch):
-    monkeypatch.setattr(gpu_division, "divide", lambda device, share, lanes: _Parts)
-    shared = share_gpu(1, 0.25, lanes=2)
+    parts = GpuParts(OF_MANY, (OF_FEW, OF_FEW), OF_MANY)
+    monkeypatch.setattr(gpu_division, "divide", lambda device, share, lanes: parts)
+    shared = share_gpu(1, 0.25, lanes=2, share_of_few=0.37)
     assert isinstance(shared, GpuDivision)
-    assert shared.parts is _Parts
+    assert shared.parts is parts
+
+
+@pytest.mark.parametrize(
+    ("share_of_few", "memory", "turns_of_few"),
+    [
+        (0.37, ROOMY_BYTES, 84),
+        (0.25, ROOMY_BYTES, None),
+        (0.0, ROOMY_BYTES, None),
+        (0.37, ROOMY_BYTES - 1, None),
+    ],
+    ids=["two divisions", "the same share", "none", "little memory"],
+)
+def test_gpu_with_room_is_divided_twice(dividing, caplog, share_of_few, memory, turns_of_few):
+    dividing(132, memory)
+    with caplog.at_level(logging.INFO):
+        parts = share_gpu(0, 0.25, share_of_few=share_of_few).parts
+    assert [part.multiprocessors for part in parts.turns] == [100]
+    assert (parts.of_few and [part.multiprocessors for part in parts.of_few.turns]) == (
+        turns_of_few and [turns_of_few]
+    )
+    assert ("84 for turns" in caplog.text) == (turns_of_few is not None)
+    assert ("it has less than 40 GiB" in caplog.text) == (memory < ROOMY_BYTES)
+
+
+def test_gpu_that_is_not_divided_twice_is_divided_once(monkeypatch, dividing, caplog):
+    divide = dividing(132)
+
+    def once(device, share, lanes=1):
+        if share > 0.25:
+            raise GpuPartsError("enough")
+        return divide(device, share, lanes)
+
+    monkeypatch.setattr(gpu_division, "divide", once)
+    assert share_gpu(0, 0.25, share_of_few=0.37).parts.of_few is None
+    assert "one division of the GPU, however many speak: enough" in caplog.text
 
 
 @pytest.mark.parametrize(("share", "level"), [(0.0, logging.INFO), (0.25, logging.WARNING)])
@@ -124,12 +188,14 @@ GPU = torch.device("cuda", 0)
 def dividing(monkeypatch):
     """``divide`` on a GPU of so many multiprocessors, by a driver that gives multiples of 8."""
 
-    def on(multiprocessors: int):
+    def on(multiprocessors: int, memory: int = ROOMY_BYTES):
         bindings = types.ModuleType("cuda.bindings")
         bindings.driver = Driver(multiprocessors)
         monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
         monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
-        gpu = types.SimpleNamespace(major=9, name="a GPU", multi_processor_count=multiprocessors)
+        gpu = types.SimpleNamespace(
+            major=9, name="a GPU", multi_processor_count=multiprocessors, total_memory=memory
+        )
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
         monkeypatch.setattr(torch.cuda, "ExternalStream", lambda stream, device: stream)
@@ -169,12 +235,3 @@ class Driver:
 
 def _resource(multiprocessors: int) -> types.SimpleNamespace:
     return types.SimpleNamespace(sm=types.SimpleNamespace(smCount=multiprocessors))
-
-
-class _Part:
-    multiprocessors = 8
-
-
-class _Parts:
-    steps = first = _Part
-    turns = (_Part, _Part)

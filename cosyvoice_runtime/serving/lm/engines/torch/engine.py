@@ -151,8 +151,8 @@ def _fused_step(
     # defines Triton kernels, which only the CUDA build of torch brings
     from cosyvoice_runtime.kernels.fused_step import FusedStep
 
-    part = None if parts is None else parts.steps
-    return FusedStep(lm, settings.max_sequence_tokens, chained=True, part=part)
+    of_steps = () if parts is None else parts.all_for_steps
+    return FusedStep(lm, settings.max_sequence_tokens, chained=True, parts=of_steps)
 
 
 def _draw_in_graphs(device: torch.device) -> DrawSlots:

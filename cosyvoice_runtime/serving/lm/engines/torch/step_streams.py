@@ -1,4 +1,4 @@
-"""The streams of decode steps: the whole GPU's and, beside a turn of token2wav, that of a part."""
+"""The streams of decode steps: the whole GPU's and, beside turns of token2wav, those of parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, GraphCapture, TwofoldCapture
+from cosyvoice_runtime.cuda_graphs import CaptureOnParts, CudaGraphCapture, GraphCapture
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 
 
@@ -20,28 +20,29 @@ class StepStreams:
     def __init__(self, device: torch.device, shared: SharedGpu | None) -> None:
         self._device, self._shared = device, shared
         parts = None if shared is None else shared.parts
-        self._part = None if parts is None else parts.steps.stream
+        of_parts = [] if parts is None else [part.stream for part in parts.all_for_steps]
         # Of its own: in one process token2wav's thread works on the same GPU.
-        self._whole = self._last = torch.cuda.Stream(device)
+        self._streams = [torch.cuda.Stream(device), *of_parts]
+        self._last = 0
 
     def capture(self, whole: CudaGraphCapture) -> GraphCapture:
         """For graphs that are replayed in whatever stream is next."""
-        if self._part is None:
+        _, *of_parts = self._streams
+        if not of_parts:
             return whole
-        return TwofoldCapture(whole, CudaGraphCapture(self._device, self._part), self._on_part)
+        captures = [whole, *(CudaGraphCapture(self._device, stream) for stream in of_parts)]
+        return CaptureOnParts(captures, lambda: self._last)
 
     def next(self) -> AbstractContextManager[object]:
         """Context of the next step, which waits for the last one's work."""
-        beside_turn = self._shared is not None and self._shared.turning
-        stream = self._part if beside_turn and self._part is not None else self._whole
-        if stream is not self._last:
-            stream.wait_stream(self._last)
-            self._last = stream
+        part = None if self._shared is None else self._shared.steps
+        number = 0 if part is None else self._streams.index(part.stream)
+        stream = self._streams[number]
+        if number != self._last:
+            stream.wait_stream(self._streams[self._last])
+            self._last = number
         return torch.cuda.stream(stream)
 
     def wait(self) -> None:
         """For all that was launched."""
-        self._last.synchronize()
-
-    def _on_part(self) -> bool:
-        return self._last is self._part
+        self._streams[self._last].synchronize()

@@ -1,0 +1,21 @@
+"""What is captured for a whole GPU and for parts of it replays where its user is."""
+
+from __future__ import annotations
+
+import torch
+
+from capture_fake import play_back
+from cosyvoice_runtime.cuda_graphs import CaptureOnParts
+
+
+def test_replay_is_that_of_the_place_and_so_is_the_result():
+    place = 0
+    value = torch.zeros(1)
+    graph = CaptureOnParts([play_back] * 3, lambda: place)(lambda: value + 1)
+    results = []
+    for place in (0, 2, 1):  # noqa: B007
+        value += 1
+        graph.replay()
+        results.append(graph.result)
+    assert [result.item() for result in results] == [2, 3, 4]
+    assert len({id(result) for result in results}) == 3
