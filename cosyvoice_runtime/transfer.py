@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -15,6 +18,8 @@ STAGES = 32
 """Transfers under way from a thread's memory before it waits for the oldest of them."""
 LANDED_BYTES = 2**12
 """Of values that arrive in memory which is there already; larger ones get their own."""
+MOST_VIEWS = 256
+"""Of one piece of pinned memory that are kept."""
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
@@ -47,6 +52,28 @@ def integers(values: Sequence[int], device: torch.device) -> Tensor:
     return moved(torch.tensor(values, dtype=torch.int64), device)
 
 
+class _Pinned:
+    """Memory that small values of any kind pass through, again and again.
+
+    Each operation of torch lets other threads have Python, which takes long to get back: views are kept, and
+    what the host does is done in numpy.
+    """
+
+    def __init__(self, memory: Tensor) -> None:
+        self._memory = memory
+        self._views: dict[tuple[torch.dtype, torch.Size], tuple[Tensor, npt.NDArray[Any]]] = {}
+
+    def view(self, like: Tensor) -> tuple[Tensor, npt.NDArray[Any]]:
+        """The beginning of the memory as a tensor of this type and shape, and the same as an array."""
+        found = self._views.get((like.dtype, like.shape))
+        if found is None:
+            if len(self._views) >= MOST_VIEWS:
+                self._views.clear()
+            host = self._memory[: like.nbytes].view(like.dtype).view(like.shape)
+            found = self._views[like.dtype, like.shape] = host, host.numpy()
+        return found
+
+
 class _Stage:
     """Pinned memory that small values leave from, again and again; of one thread and one device.
 
@@ -54,7 +81,8 @@ class _Stage:
     """
 
     def __init__(self) -> None:
-        self._memory = torch.empty(STAGES, STAGED_BYTES, dtype=torch.uint8, pin_memory=True)
+        memory = torch.empty(STAGES, STAGED_BYTES, dtype=torch.uint8, pin_memory=True)
+        self._places = [_Pinned(row) for row in memory]
         self._left = [torch.cuda.Event() for _ in range(STAGES)]
         self._next = 0
 
@@ -62,8 +90,8 @@ class _Stage:
         place = self._next
         self._next = (place + 1) % STAGES
         _wait(self._left[place])
-        host = self._memory[place, : tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-        host.copy_(tensor)
+        host, array = self._places[place].view(tensor)
+        array[...] = tensor.numpy()
         target.copy_(host, non_blocking=True)
         self._left[place].record(torch.cuda.current_stream(target.device))
 
@@ -143,18 +171,23 @@ class Fetch:
             self._landing = None
         return self._copy
 
+    def array(self) -> npt.NDArray[Any]:
+        """The same as an array."""
+        return self.wait().numpy()
+
 
 class _Landing:
     """Pinned memory that values of one device arrive in."""
 
     def __init__(self, nbytes: int, device: torch.device) -> None:
-        self._memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+        self._size = nbytes
+        self._memory = _Pinned(torch.empty(nbytes, dtype=torch.uint8, pin_memory=True))
         self._arrived = torch.cuda.Event()  # that device's, once it has been recorded
         self._device = device
 
     def receive(self, values: Tensor) -> Tensor:
         """Where they will be."""
-        here = self._memory[: values.nbytes].view(values.dtype).view(values.shape)
+        here, _ = self._memory.view(values)
         here.copy_(values, non_blocking=True)
         self._arrived.record(torch.cuda.current_stream(values.device))
         return here
@@ -162,9 +195,9 @@ class _Landing:
     def taken(self, values: Tensor) -> Tensor:
         """What has arrived; small memory is free for others then."""
         _wait(self._arrived)
-        if len(self._memory) != LANDED_BYTES:
+        if self._size != LANDED_BYTES:
             return values
-        values = values.clone()
+        values = torch.from_numpy(np.array(values.numpy()))
         _landings[self._device].append(self)
         return values
 

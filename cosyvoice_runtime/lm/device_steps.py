@@ -59,7 +59,7 @@ class UnderWay(NamedTuple):
     def drawn(self) -> Iterator[Drawn]:
         """Wait for the ids, if they are anybody's."""
         if self.sequences:
-            ids = self.ids.wait().numpy()[self.places].tolist()
+            ids = self.ids.array()[self.places].tolist()
             yield from zip(self.sequences, ids, self.positions, strict=True)
 
 

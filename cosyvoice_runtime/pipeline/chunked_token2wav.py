@@ -233,7 +233,7 @@ class ChunkedToken2Wav:
     def launch(self, states: Sequence[ChunkedState]) -> Waveforms:
         """Begin to :meth:`advance`; gives what waits for the waveforms."""
         on_their_way = [Fetch(self._advance(state)) for state in states]
-        return lambda: [wave.wait().numpy() for wave in on_their_way]
+        return lambda: [wave.array() for wave in on_their_way]
 
     def next_pages(self, states: Sequence[ChunkedState]) -> int:  # noqa: ARG002
         """There are none."""
