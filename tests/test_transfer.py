@@ -86,3 +86,16 @@ def test_memory_is_written_again_when_what_it_sent_has_left():
     assert [each.tolist() for each in found] == [each.tolist() for each in sent]
     waits = [event.waits for event in transfer._threads.stage(device)._left]
     assert waits == [1] * 3 + [0] * (STAGES - 3)
+
+
+def test_views_are_kept_and_given_up_when_there_are_many(monkeypatch):
+    monkeypatch.setattr(transfer, "MOST_VIEWS", 3)
+    device = torch.device("cuda:0")
+    kinds = [torch.zeros(2, 3), torch.ones(6, dtype=torch.int64), torch.tensor([True, False]), torch.zeros(0)]
+    for _ in range(2 * STAGES):
+        for number, values in enumerate([*kinds, torch.full((1, 1), 7.0), torch.arange(8)[::2]]):
+            sent = (values + number).to(values.dtype)
+            assert torch.equal(moved(sent.clone(), device), sent)
+            assert Fetch(on("cuda:0", sent)).array().tolist() == sent.tolist()
+    pinned = transfer._threads.stage(device)._places[0]
+    assert 0 < len(pinned._views) <= 3
