@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,22 +56,43 @@ class _Pinned:
     """Memory that small values of any kind pass through, again and again.
 
     Each operation of torch lets other threads have Python, which takes long to get back: views are kept, and
-    what the host does is done in numpy.
+    what the host does is done in numpy, where that knows the type.
     """
 
     def __init__(self, memory: Tensor) -> None:
         self._memory = memory
-        self._views: dict[tuple[torch.dtype, torch.Size], tuple[Tensor, npt.NDArray[Any]]] = {}
+        self._views: dict[tuple[torch.dtype, torch.Size], _View] = {}
 
-    def view(self, like: Tensor) -> tuple[Tensor, npt.NDArray[Any]]:
+    def view(self, like: Tensor) -> _View:
         """The beginning of the memory as a tensor of this type and shape, and the same as an array."""
         found = self._views.get((like.dtype, like.shape))
         if found is None:
             if len(self._views) >= MOST_VIEWS:
                 self._views.clear()
-            host = self._memory[: like.nbytes].view(like.dtype).view(like.shape)
-            found = self._views[like.dtype, like.shape] = host, host.numpy()
+            with torch.inference_mode(False):  # else it could not be written outside of that
+                host = self._memory[: like.nbytes].view(like.dtype).view(like.shape)
+            found = self._views[like.dtype, like.shape] = _View(host, _array(host))
         return found
+
+
+class _View(NamedTuple):
+    """
+    Attributes:
+        array: of the same memory; None where numpy lacks the type, such as bfloat16.
+    """
+
+    tensor: Tensor
+    array: npt.NDArray[Any] | None
+
+
+def _array(tensor: Tensor) -> npt.NDArray[Any] | None:
+    return None if tensor.dtype is torch.bfloat16 else tensor.numpy()
+
+
+def _pinned(*size: int) -> Tensor:
+    """Bytes that may be written in and outside of inference mode."""
+    with torch.inference_mode(False):
+        return torch.empty(*size, dtype=torch.uint8, pin_memory=True)
 
 
 class _Stage:
@@ -81,8 +102,7 @@ class _Stage:
     """
 
     def __init__(self) -> None:
-        memory = torch.empty(STAGES, STAGED_BYTES, dtype=torch.uint8, pin_memory=True)
-        self._places = [_Pinned(row) for row in memory]
+        self._places = [_Pinned(row) for row in _pinned(STAGES, STAGED_BYTES)]
         self._left = [torch.cuda.Event() for _ in range(STAGES)]
         self._next = 0
 
@@ -91,7 +111,10 @@ class _Stage:
         self._next = (place + 1) % STAGES
         _wait(self._left[place])
         host, array = self._places[place].view(tensor)
-        array[...] = tensor.numpy()
+        if array is None:
+            host.copy_(tensor)
+        else:
+            array[...] = tensor.numpy()
         target.copy_(host, non_blocking=True)
         self._left[place].record(torch.cuda.current_stream(target.device))
 
@@ -181,13 +204,13 @@ class _Landing:
 
     def __init__(self, nbytes: int, device: torch.device) -> None:
         self._size = nbytes
-        self._memory = _Pinned(torch.empty(nbytes, dtype=torch.uint8, pin_memory=True))
+        self._memory = _Pinned(_pinned(nbytes))
         self._arrived = torch.cuda.Event()  # that device's, once it has been recorded
         self._device = device
 
     def receive(self, values: Tensor) -> Tensor:
         """Where they will be."""
-        here, _ = self._memory.view(values)
+        here = self._memory.view(values).tensor
         here.copy_(values, non_blocking=True)
         self._arrived.record(torch.cuda.current_stream(values.device))
         return here
@@ -197,7 +220,8 @@ class _Landing:
         _wait(self._arrived)
         if self._size != LANDED_BYTES:
             return values
-        values = torch.from_numpy(np.array(values.numpy()))
+        array = self._memory.view(values).array
+        values = values.clone() if array is None else torch.from_numpy(np.array(array))
         _landings[self._device].append(self)
         return values
 

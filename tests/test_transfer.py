@@ -99,3 +99,19 @@ def test_views_are_kept_and_given_up_when_there_are_many(monkeypatch):
             assert Fetch(on("cuda:0", sent)).array().tolist() == sent.tolist()
     pinned = transfer._threads.stage(device)._places[0]
     assert 0 < len(pinned._views) <= 3
+
+
+def test_values_of_a_type_that_numpy_lacks_pass():
+    values = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
+    assert torch.equal(moved(values, torch.device("cuda:0")), values)
+    assert torch.equal(Fetch(on("cuda:0", values)).wait(), values)
+
+
+def test_memory_first_used_in_inference_mode_serves_others():
+    with torch.inference_mode():
+        fetched = Fetch(on("cuda:0", torch.tensor([1.0])))
+        moved(torch.tensor([1.0]), torch.device("cuda:0"))
+        assert fetched.wait().tolist() == [1.0]
+    assert Fetch(on("cuda:0", torch.tensor([2.0]))).wait().tolist() == [2.0]
+    for number in range(STAGES):
+        assert moved(torch.tensor([float(number)]), torch.device("cuda:0")).tolist() == [number]

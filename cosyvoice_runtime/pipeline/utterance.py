@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -28,6 +28,10 @@ from cosyvoice_runtime.settings.cosyvoice2 import CPU_HOP_GROWTH
 from cosyvoice_runtime.voice.voice import Voice
 from cosyvoice_runtime.wave.any_token2wav import MORE_THAN_ANY
 
+LEAST_GROWTH = CPU_HOP_GROWTH
+"""A chunk may always take half of what its listener has to play."""
+LEAST_WAIT_S = 0.001
+"""By which a cushion is below a limit and not at it."""
 UNHEARD_S = 0.05
 """Pauses within speech that are no underrun until they add up to more: a plosive's closure is as long."""
 
@@ -85,9 +89,12 @@ class HopPolicy:
         hop_tokens: tokens of a chunk when the client is about to run dry.
         max_hop_tokens: tokens of a chunk when the client is well supplied.
         token_rate: tokens per second.
-        growth: seconds of the next chunk for each second that the client still has to play.
+        growth: seconds of the next chunk for each second that the client still has to play; fewer where the
+            machine makes less than that in half of the time, down to half a second.
         cut_from_tokens: prompts of so many tokens and more are cut at their start, so that the first chunk
             needs no more than ``min_first_tokens``; None for none.
+        share_s: asked for the seconds that a second of speech takes as the machine is shared just then; 0 if
+            that isn't known.
         fixed_chunks: whether an utterance sounds different with other chunks. They then begin after the
             prompt.
         early_blocks: of a first chunk that ends one block after another that holds new tokens, or needs
@@ -104,6 +111,7 @@ class HopPolicy:
     max_hop_tokens: int
     token_rate: int
     growth: float = CPU_HOP_GROWTH
+    share_s: Callable[[], float] = lambda: 0.0
     cut_from_tokens: int | None = None
     fixed_chunks: bool = False
     early_blocks: bool = False
@@ -137,15 +145,6 @@ class HopPolicy:
             return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
         return dataclasses.replace(self, early_blocks=self.early_blocks and request.streaming)
 
-    def shared(self, share_s: float) -> HopPolicy:
-        """As many listeners may have it: a chunk takes no longer than half of what each has to play.
-
-        Args:
-            share_s: that a second of speech takes as the machine is shared now; 0 if that isn't known.
-        """
-        most = max(CPU_HOP_GROWTH, CPU_HOP_GROWTH / share_s) if share_s else self.growth
-        return dataclasses.replace(self, growth=min(self.growth, most))
-
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None is not yet.
 
@@ -157,6 +156,20 @@ class HopPolicy:
         """
         end = self._boundary_after(prompt_tokens, previous_end + self._fewest(previous_end, cushion_s))
         return end if end + self.lookahead_tokens <= received else None
+
+    def wait_s(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> float | None:
+        """Seconds until a chunk of what is here should go out though no more tokens come.
+
+        Args:
+            prompt_tokens, previous_end, received, cushion_s: as of :meth:`chunk_end`, which has none yet.
+
+        Returns:
+            None where that takes more tokens.
+        """
+        if not previous_end or self.chunk_end(prompt_tokens, previous_end, received, 0.0) is None:
+            return None
+        blocks = (received - self.lookahead_tokens - previous_end) // self.block_tokens
+        return max(cushion_s - (blocks + 1) * self._block_cushion_s, 0.0) + LEAST_WAIT_S
 
     def flow_voice(self, voice: Voice) -> Voice:
         """A voice as the flow gets it, with its prompt cut if that is wanted."""
@@ -181,8 +194,15 @@ class HopPolicy:
         """Tokens of the next chunk, up to a block's end, by what the client can play meanwhile."""
         if previous_end == 0:
             return self.min_first_tokens
-        blocks = int(cushion_s * self.growth * self.token_rate / self.block_tokens)
+        blocks = int(cushion_s / self._block_cushion_s)
         return max(1, min(max(self.hop_tokens, blocks * self.block_tokens), self.max_hop_tokens))
+
+    @property
+    def _block_cushion_s(self) -> float:
+        """What a client has to play for each block of the next chunk."""
+        share_s = self.share_s()
+        most = max(LEAST_GROWTH, LEAST_GROWTH / share_s) if share_s else self.growth
+        return self.block_tokens / self.token_rate / min(self.growth, most)
 
     def _boundary_after(self, prompt_tokens: int, end: int) -> int:
         """First block boundary at or after ``end`` new tokens."""
@@ -213,14 +233,19 @@ class TokenFeed:
         self._news = asyncio.Event()
         self._error: Exception | None = None
 
-    async def more(self) -> None:
+    async def more(self, longest_s: float | None = None) -> None:
         """Wait for further tokens or for their end.
+
+        Args:
+            longest_s: not longer than this; None: as long as it takes.
 
         Raises:
             CosyVoiceError: the speech LM ended without a reason, or stopped because somebody told it to.
             Exception: what the speech LM raised.
         """
-        await self._news.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                await self._news.wait()
         self._news.clear()
         if self._error is not None:
             raise self._error
@@ -352,7 +377,7 @@ class SegmentSpeech:
         try:
             async with TokenFeed(self._tokens(prompt, sampling, pieces)) as feed:
                 while feed.finish_reason is None:
-                    await feed.more()
+                    await feed.more(self._wait_s(len(feed.tokens)))
                     if self._is_early(len(feed.tokens)):
                         self._early.append(await self._wave(feed.tokens, self._early_tokens))
                     while self._next_chunk(len(feed.tokens)):
@@ -384,6 +409,9 @@ class SegmentSpeech:
         whole = np.concatenate([*self._early, samples]) if self._early else samples
         self._early = []
         return whole
+
+    def _wait_s(self, received: int) -> float | None:
+        return self._hop.wait_s(self._prompt_tokens, self._chunk_end, received, self._cushion_s())
 
     def _next_chunk(self, received: int) -> bool:
         """Whether another chunk can and should go out now, up to ``_chunk_end``."""

@@ -21,7 +21,7 @@ FEW, FEW_AGAIN = 32, 24
 With 16 clients of an H200, 48 of 132 multiprocessors instead of 32 bring first audio a quarter sooner; with
 64 they cost a fifth of all speech (benchmarks/results/README.md)."""
 ROOMY_BYTES = 40 * 2**30
-"""Memory of a GPU from which calls are captured for both divisions, some 6 GiB for each."""
+"""Memory of a GPU from which calls are captured for both divisions (`torch_memory.work_bytes`)."""
 
 
 class GpuDivision:
@@ -41,7 +41,7 @@ class GpuDivision:
     def __init__(self, parts: GpuParts) -> None:
         self.parts = parts
         self._turns = 0
-        self._few = parts.of_few is not None
+        self._few = False
         self._counting = threading.Lock()
 
     @property
@@ -106,23 +106,24 @@ def share_gpu(gpu: int, lm_share: float, lanes: int = 1, share_of_few: float = 0
         logger.warning("the speech LM and token2wav compute in shifts: the GPU can't be divided: %s", error)
         return GpuShifts()
     if lanes == 1 and share_of_few > lm_share:
-        parts = dataclasses.replace(parts, of_few=_parts_of_few(device, share_of_few))
+        parts = dataclasses.replace(parts, of_few=_parts_of_few(device, share_of_few, parts))
     _tell(parts, "while token2wav computes")
     if parts.of_few is not None:
         _tell(parts.of_few, f"the same with up to {FEW} utterances in progress")
     return GpuDivision(parts)
 
 
-def _parts_of_few(device: torch.device, share: float) -> GpuParts | None:
-    """None where there is no memory for calls that are captured twice, or the driver refuses."""
+def _parts_of_few(device: torch.device, share: float, of_many: GpuParts) -> GpuParts | None:
+    """None where there is no memory for calls that are captured twice, or the driver gives nothing else."""
     if torch.cuda.get_device_properties(device).total_memory < ROOMY_BYTES:
         logger.info("one division of the GPU, however many speak: it has less than %d GiB", ROOMY_BYTES >> 30)
         return None
     try:
-        return divide(device, share)
+        parts = divide(device, share)
     except GpuPartsError as error:
         logger.warning("one division of the GPU, however many speak: %s", error)
         return None
+    return parts if parts.steps.multiprocessors > of_many.steps.multiprocessors else None
 
 
 def _tell(parts: GpuParts, when: str) -> None:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 GPU_FIRST_HOP, CPU_FIRST_HOP = 12, 18
-GPU_HOP_GROWTH, CPU_HOP_GROWTH = 2.0, 0.5
 """Speech tokens; CosyVoice2's vocoder holds 10.5 of them back, CosyVoice3's 2.5."""
+GPU_HOP_GROWTH, CPU_HOP_GROWTH = 2.0, 0.5
+"""Longer chunks spare a GPU turns; a CPU they spare nothing."""
 WatermarkName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
 
 
@@ -131,9 +132,9 @@ class CosyVoice2Settings(ModelSettings):
     )
     hop_growth: Annotated[float, Field(ge=0.1, le=10.0), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Seconds of the next chunk for each second that the listener still has to play, but no "
-        "more than the machine makes in half of that, and 0.5 at least: larger chunks make more speech "
-        "in all. auto is 2 with token2wav on a GPU and 0.5 on a CPU.",
+        description="Seconds of the next chunk for each second that the listener still has to play; above "
+        "0.5 no more than the machine makes in half of that. Larger chunks make more speech in all. auto is "
+        "2 with token2wav on a GPU and 0.5 on a CPU.",
     )
     lookahead_tokens: FlowLookahead = EXACT
     max_tokens: int = Field(

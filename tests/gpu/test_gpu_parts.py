@@ -22,15 +22,16 @@ SLOTS, POSITIONS = 6, 512
 
 
 class OftenTurning(GpuDivision):
-    """Every third look sees a turn, and every sixth one of few utterances."""
+    """Steps that have the whole GPU or a part by turns, with every change from one to another."""
 
     looks = 0
 
     @property
     def steps(self) -> GpuPart | None:
-        self.looks += 1
         assert self.parts.of_few is not None
-        return {0: self.parts.of_few.steps, 3: self.parts.steps}.get(self.looks % 6)
+        many, few = self.parts.steps, self.parts.of_few.steps
+        self.looks += 1
+        return (None, many, few, many, None, few)[self.looks % 6]
 
 
 @pytest.fixture(scope="module")

@@ -116,12 +116,37 @@ def test_chunk_grows_with_what_the_listener_has_to_play_up_to_the_longest(growth
 
 
 @pytest.mark.parametrize(
-    ("share_s", "growth"),
-    [(0.0, 2.0), (0.1, 2.0), (0.25, 2.0), (0.5, 1.0), (0.8, 0.625), (1.0, 0.5), (4.0, 0.5)],
+    ("share_s", "end"), [(0.0, 115), (0.1, 115), (0.25, 115), (0.5, 65), (0.8, 40), (1.0, 40), (4.0, 40)]
 )
-def test_chunk_takes_half_of_what_a_listener_has_to_play_however_many_there_are(share_s, growth):
-    assert dataclasses.replace(POLICY, growth=2.0).shared(share_s).growth == pytest.approx(growth)
+def test_chunk_takes_half_of_what_a_listener_has_to_play_however_many_there_are(share_s, end):
+    hop = dataclasses.replace(POLICY, growth=2.0, share_s=lambda: share_s)
+    assert hop.chunk_end(10, 15, 600, cushion_s=2.0) == end
 
 
-def test_least_growth_is_as_given_however_few_listen():
-    assert dataclasses.replace(POLICY, growth=0.2).shared(0.01).growth == 0.2
+def test_share_of_the_machine_is_that_of_the_moment():
+    share_s = 0.0
+    hop = dataclasses.replace(POLICY, growth=2.0, share_s=lambda: share_s)
+    assert hop.chunk_end(10, 15, 600, cushion_s=2.0) == 115
+    share_s = 2.0
+    assert hop.chunk_end(10, 15, 600, cushion_s=2.0) == 40
+
+
+def test_growth_that_is_given_is_the_most_however_few_listen():
+    hop = dataclasses.replace(POLICY, growth=0.2, share_s=lambda: 0.01)
+    assert hop.chunk_end(10, 15, 600, cushion_s=11.0) == 65
+
+
+def test_first_chunk_waits_for_its_tokens_and_a_block_for_its_own():
+    assert POLICY.wait_s(10, 0, 600, 0.0) is None
+    assert POLICY.wait_s(10, 15, 15 + 25 + 2, 1.0) is None
+
+
+@given(st.floats(0.1, 8), st.integers(1, 5), st.floats(0, 30), st.floats(0, 3))
+def test_held_tokens_go_out_when_the_listener_has_less_left(growth, blocks, cushion_s, share_s):
+    hop = dataclasses.replace(POLICY, growth=growth, max_hop_tokens=1000, share_s=lambda: share_s)
+    received = 15 + 25 * blocks + 3
+    wait_s = hop.wait_s(10, 15, received, cushion_s)
+    assert wait_s is not None
+    assert hop.chunk_end(10, 15, received, max(cushion_s - wait_s, 0.0)) is not None
+    if wait_s > 0.01:
+        assert hop.chunk_end(10, 15, received, cushion_s - wait_s + 0.01) is None

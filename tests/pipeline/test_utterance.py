@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+import time
 from contextlib import aclosing
 
 import numpy as np
@@ -14,8 +15,8 @@ from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
-from cosyvoice_runtime.pipeline.stages import TokenGroup
-from cosyvoice_runtime.pipeline.utterance import OFFLINE_CUSHION_S, HopPolicy, Playback, speak
+from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.pipeline.utterance import OFFLINE_CUSHION_S, HopPolicy, Playback, SegmentSpeech, speak
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 
@@ -250,3 +251,27 @@ def test_listener_that_leaves_stops_the_lm_and_drops_the_utterance(tokenizer):
     stages, heard = hear(groups, tokenizer, held=True, leaves_after=1)
     assert len(heard.chunks) == 1
     assert len(stages.stopped) == len(stages.dropped) == 1
+
+
+def test_tokens_in_hand_are_heard_before_a_listener_runs_dry_though_no_more_come():
+    """As when the text comes in pieces and its writer pauses."""
+    asyncio.run(_heard_while_no_more_tokens_come())
+
+
+async def _heard_while_no_more_tokens_come() -> None:
+    class Paused(CodedStages):
+        async def generate(self, *_):
+            yield TokenGroup(list(range(28)))
+            yield TokenGroup(list(range(28, 60)))
+            await asyncio.Event().wait()
+
+    dry_s = time.monotonic() + 1.3
+    hop = dataclasses.replace(HOP, min_first_tokens=25, growth=2.0)
+    settings = WaveSettings(request(prompt_tokens=0).voice, 0, 1.0)
+    stages = Paused([])
+    stages.hold.set()
+    segment = SegmentSpeech(stages, hop, settings, lambda: max(dry_s - time.monotonic(), 0.0))
+    async with asyncio.timeout(60), aclosing(segment.chunks(None, None)) as chunks:
+        first, _ = await anext(chunks)
+        second, _ = await anext(chunks)
+    assert (len(first), len(second)) == (28 * TOKEN_SAMPLES, 25 * TOKEN_SAMPLES)

@@ -70,15 +70,15 @@ def _shared(settings: TensorrtLlmSettings, wave: Token2WavSettings) -> SharedGpu
         return NOT_SHARED
     from cosyvoice_runtime.serving.gpu_division import share_gpu
 
-    return {gpu: share_gpu(gpu, settings.gpu_share, _turn_lanes(wave), settings.gpu_share_of_few)}
+    if not _in_parts(wave):
+        return {gpu: share_gpu(gpu, settings.gpu_share)}
+    return {gpu: share_gpu(gpu, settings.gpu_share, wave.turn_lanes, settings.gpu_share_of_few)}
 
 
-def _turn_lanes(wave: Token2WavSettings) -> int:
-    """As many as the settings say, where turns can be computed side by side."""
+def _in_parts(wave: Token2WavSettings) -> bool:
+    """Whether turns can be computed on several parts of the GPU: their calls are captured there."""
     captured = wave.backend == TORCH and wave.cuda_graphs and wave.vocoder_devices == wave.devices
-    if wave.turn_lanes > 1 and captured and isinstance(load_config(wave.checkpoint_dir).flow, FlowConfig):
-        return wave.turn_lanes
-    return 1
+    return captured and isinstance(load_config(wave.checkpoint_dir).flow, FlowConfig)
 
 
 def _speech_lm(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> Any:

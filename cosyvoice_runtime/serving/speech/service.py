@@ -106,7 +106,7 @@ class SpeechService:
         self._voices = voices
         self._front_end = front_end
         self._tokenizer = tokenizer
-        self._hop = hop
+        self._hop = dataclasses.replace(hop, share_s=admission.share_s)
         self._sample_rate = sample_rate
         self._metrics = metrics
         self._admission = admission
@@ -235,12 +235,11 @@ class SpeechService:
     ) -> None:
         """Speak text while it comes; a stage that is lost ends it, even while nothing is asked of it."""
         request = await self._request(inputs)
-        hop = self._hop.shared(self._share_s())
-        making = (request, text, self._front_end, self._tokenizer, hop, self._blocks, timer.text_came)
+        making = (request, text, self._front_end, self._tokenizer, self._hop, self._blocks, timer.text_came)
         feeder = await asyncio.to_thread(TextFeeder.of, *making)
         await listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))  # it is open
         rate, playback = self._sample_rate, timer.playback
-        spoken = speak_arriving(request, feeder, self._stages, hop, rate, lambda: playback.cushion_s)
+        spoken = speak_arriving(request, feeder, self._stages, self._hop, rate, lambda: playback.cushion_s)
         async with aclosing(
             beside(self._stages.lost(), self._heard(self._marked(spoken), learns=False))
         ) as chunks:
@@ -252,8 +251,7 @@ class SpeechService:
         self, request: SpeechRequest, prompts: Sequence[Prompt], playback: Playback
     ) -> AsyncGenerator[AudioChunk, None]:
         rate = self._sample_rate
-        hop = self._hop.shared(self._share_s())
-        spoken = speak(request, prompts, self._stages, hop, rate, lambda: playback.cushion_s)
+        spoken = speak(request, prompts, self._stages, self._hop, rate, lambda: playback.cushion_s)
         return self._marked(spoken)
 
     def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:

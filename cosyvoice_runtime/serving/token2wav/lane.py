@@ -93,7 +93,9 @@ def _divided(
     new = (job for job in jobs if job.is_first(now) and not any(lane.holds(job) for lane in lanes))
     opening = sorted(new, key=priority)
     others = [job for job in jobs if job not in opening]
-    free = [lane for lane in shared if not lane.pace.busy]
+    # While the GPU's division changes, turns of the other one may be on any multiprocessor.
+    others_end = any(lane.pace.busy for lane in lanes if not (lane.first_only or lane in at_work))
+    free = [] if others_end else [lane for lane in shared if not lane.pace.busy]
     # Of several, one is left for others.
     idle = next((lane for lane in free[::-1] if len(free) > 1 or not _open_to(lane, others, lanes)), None)
     if idle is not None:

@@ -112,7 +112,7 @@ def start_scheduler(
         nullcontext if shared is None else shared.turn,
         runtime.of_few,
         runtime.beside,
-        _always_many if shared is None else shared.few,
+        _always_many if shared is None or runtime.of_few is None else shared.few,
     )
 
 

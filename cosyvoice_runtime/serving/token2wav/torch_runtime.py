@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -118,10 +119,9 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
 
 
 def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
-    lanes = 1 if parts is None else len(parts.turns)
-    token2wav = load_token2wav(settings, lanes, 1 if parts is None or parts.of_few is None else 2)
+    token2wav, parts = _load(settings, parts)
     flow = token2wav.torch_flow.flow
-    rows = turn_rows(flow, settings, lanes)
+    rows = turn_rows(flow, settings, _lanes(parts))
     on_gpu = flow.device.type == "cuda"
     beside: list[TurnsBeside] = []
     if on_gpu and settings.backend == "torch":
@@ -163,12 +163,14 @@ def _turns_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:
     return 2 if on_gpu and settings.backend == "torch" else 1
 
 
-def load_token2wav(settings: Token2WavSettings, lanes: int = 1, divisions: int = 1) -> TorchToken2Wav:
-    """The networks on the one device of the settings, and pages beside so many lanes of turns.
+def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
+    """The networks on the one device of the settings, and pages."""
+    token2wav, _ = _load(settings, None)
+    return token2wav
 
-    Args:
-        divisions: of the GPU, each with captured calls of its own.
-    """
+
+def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchToken2Wav, GpuParts | None]:
+    """The same with the parts of the GPU that there is memory for."""
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     device, dtype = settings.device, getattr(torch, settings.dtype)
     eager = EagerCalls()
@@ -183,19 +185,33 @@ def load_token2wav(settings: Token2WavSettings, lanes: int = 1, divisions: int =
     vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), on, dtype, decoder)
     if flow.device != vocoder.device:
         logger.info("flow on %s, vocoder on %s", flow.device, vocoder.device)
-    return TorchToken2Wav(
-        FlowStream(flow, _pages(flow, settings, lanes, divisions), eager),
-        HiFTStream(vocoder),
-        settings.lookahead,
-    )
+    pages, parts = _planned(flow, settings, parts)
+    return TorchToken2Wav(FlowStream(flow, pages, eager), HiFTStream(vocoder), settings.lookahead), parts
 
 
 LEAST_PAGES = 64
 """Of a second each, that several lanes of turns must leave: fewer are used up by a few utterances."""
+PAGES_OF_TWO = 256
+"""That calls captured for two divisions of the GPU must leave, or there is one."""
 
 
-def _pages(flow: Flow, settings: Token2WavSettings, lanes: int, divisions: int) -> int:
-    """Pages that the settings allow and the flow's device has room for."""
+def _lanes(parts: GpuParts | None) -> int:
+    return 1 if parts is None else len(parts.turns)
+
+
+def _planned(flow: Flow, settings: Token2WavSettings, parts: GpuParts | None) -> tuple[int, GpuParts | None]:
+    """Pages that the settings allow and the device has room for, beside calls captured for the parts."""
+    pages = _pages(flow, settings, _lanes(parts))
+    if parts is None or parts.of_few is None:
+        return pages, parts
+    beside_two = _pages(flow, settings, 1, divisions=2)
+    if beside_two >= min(PAGES_OF_TWO, pages):
+        return beside_two, parts
+    logger.info("one division of the GPU, however many speak: two leave room for %d pages", beside_two)
+    return pages, dataclasses.replace(parts, of_few=None)
+
+
+def _pages(flow: Flow, settings: Token2WavSettings, lanes: int, divisions: int = 1) -> int:
     work = work_bytes(turn_rows(flow, settings, lanes), lanes * divisions)
     bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
     pages = page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)

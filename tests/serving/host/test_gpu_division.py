@@ -55,6 +55,7 @@ def test_gpu_is_divided_otherwise_for_many_until_they_are_few_by_far():
     gpu = GpuDivision(TWO_DIVISIONS)
     seen = []
     with gpu.turn():
+        assert gpu.steps is OF_MANY  # nobody has asked yet
         for utterances in (1, FEW, FEW + 1, FEW, FEW_AGAIN + 1, FEW_AGAIN, FEW):
             few = gpu.few(utterances)
             seen.append(few)
@@ -80,10 +81,11 @@ def test_divided_gpu_is_shared_at_the_same_time(monkeypatch):
     [
         (0.37, ROOMY_BYTES, 84),
         (0.25, ROOMY_BYTES, None),
+        (0.29, ROOMY_BYTES, None),
         (0.0, ROOMY_BYTES, None),
         (0.37, ROOMY_BYTES - 1, None),
     ],
-    ids=["two divisions", "the same share", "none", "little memory"],
+    ids=["two divisions", "the same share", "the same parts", "none", "little memory"],
 )
 def test_gpu_with_room_is_divided_twice(dividing, caplog, share_of_few, memory, turns_of_few):
     dividing(132, memory)

@@ -23,6 +23,7 @@ class Divided:
         self.first_of_many, self.few, self.first_of_few = (Part(self.many) for _ in range(3))
         self.lanes = [self.many, self.first_of_many, self.few, self.first_of_few]
         self.counts: list[int] = []
+        self.most_few = FEW
 
     def beside(self) -> list[TurnsBeside]:
         return [
@@ -33,7 +34,7 @@ class Divided:
 
     def is_few(self, utterances: int) -> bool:
         self.counts.append(utterances)
-        return utterances <= FEW
+        return utterances <= self.most_few
 
 
 @pytest.fixture
@@ -108,11 +109,22 @@ def test_utterance_whose_turn_is_under_way_goes_on_when_it_has_ended(scheduler, 
     assert sorted(outcomes.delivered[3:]) == [("next", [4]), ("other", [5]), ("slow", [2])]
 
 
+def test_first_chunk_is_beside_a_turn_of_the_division_that_ends(scheduler, gpu, outcomes):
+    opened(scheduler, gpu, outcomes, "abc", gpu.few)
+    scheduler.submit(chunk("a", [4], 1), outcomes.of("slow"))
+    assert gpu.many.launched(1)
+    gpu.most_few = 8  # few again, and a turn of many is under way
+    scheduler.submit(chunk("d", [5], last=True), outcomes.of("d"))
+    assert gpu.first_of_few.launched(1)
+    end(scheduler, gpu)
+    assert len(gpu.few.turns) == 3
+
+
 def test_new_voice_is_computed_in_the_lane_that_can_however_few_speak(scheduler, gpu, outcomes):
     scheduler.submit(chunk("new", [3], last=True, voice_key="new", prompt=PROMPT), outcomes.of("new"))
     assert gpu.many.launched(1)
     scheduler.submit(chunk("known", [4], last=True), outcomes.of("known"))
-    assert gpu.few.launched(1)
+    assert gpu.first_of_few.launched(1)  # the other lane's multiprocessors are partly the new voice's
     end(scheduler, gpu)
     assert sorted(outcomes.delivered) == [("known", [4]), ("new", [3])]
     assert gpu.many.batches == [[[3]]]
