@@ -22,9 +22,14 @@ MOST_VIEWS = 256
 """Of one piece of pinned memory that are kept."""
 
 
+def on_gpu(device: torch.device) -> bool:
+    """Whether a device works by itself and gets its values from pinned memory."""
+    return device.type == "cuda"
+
+
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor of the host on the device, in order with the device's work."""
-    if device.type != "cuda":
+    if not on_gpu(device):
         return tensor.to(device)
     target = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
     move(tensor, target)
@@ -39,7 +44,7 @@ def move(tensor: Tensor, target: Tensor) -> None:
     Args:
         target: contiguous.
     """
-    if target.device.type != "cuda":
+    if not on_gpu(target.device):
         target.copy_(tensor)
     elif tensor.nbytes > STAGED_BYTES:
         target.copy_(tensor.pin_memory(), non_blocking=True)
@@ -126,7 +131,7 @@ class Upload:
 
     def __init__(self, target: Tensor) -> None:
         self._target = target
-        self._on_gpu = target.device.type == "cuda"
+        self._on_gpu = on_gpu(target.device)
         if self._on_gpu:
             # One is written while what the other sent waits behind the device's work.
             hosts = (torch.zeros(target.shape, dtype=target.dtype, pin_memory=True) for _ in range(2))
@@ -158,7 +163,7 @@ class Fetch:
 
     def __init__(self, values: Tensor) -> None:
         self._landing: _Landing | None = None
-        if values.device.type != "cuda":
+        if not on_gpu(values.device):
             self._copy = values.clone()
             return
         self._landing = _landing(values)
