@@ -17,9 +17,16 @@ STAGED_BYTES = 2**16
 STAGES = 32
 """Transfers under way from a thread's memory before it waits for the oldest of them."""
 LANDED_BYTES = 2**12
-"""Of values that arrive in memory which is there already; larger ones get their own."""
+"""Of the smallest memory that values arrive in; it is kept for others, as is that of each double size."""
+MOST_LANDED_BYTES = 2**24
+"""Of the largest; values beyond it get memory of their own, which is not kept."""
 MOST_VIEWS = 256
 """Of one piece of pinned memory that are kept."""
+
+
+def on_gpu(device: torch.device) -> bool:
+    """Whether a device works by itself and gets its values from pinned memory."""
+    return device.type == "cuda"
 
 
 def on_gpu(device: torch.device) -> bool:
@@ -94,7 +101,7 @@ class _Stage:
     def send(self, tensor: Tensor, target: Tensor) -> None:
         place = self._next
         self._next = (place + 1) % STAGES
-        _wait(self._left[place])
+        wait_for(self._left[place])
         host, array = self._places[place].view(tensor)
         array[...] = tensor.numpy()
         target.copy_(host, non_blocking=True)
@@ -116,42 +123,13 @@ class _Threads(threading.local):
 _threads = _Threads()
 
 
-def _wait(event: torch.cuda.Event) -> None:
-    """Waiting lets other threads have Python, which takes long to get back; asking does not."""
+def wait_for(event: torch.cuda.Event) -> None:
+    """Wait until a device is that far.
+
+    Waiting lets other threads have Python, which takes long to get back; asking does not.
+    """
     if not event.query():
         event.synchronize()
-
-
-class Upload:
-    """Values that a device gets at one place again and again.
-
-    Args:
-        target: where they go, rows on axis 0. On a CPU it is written directly.
-    """
-
-    def __init__(self, target: Tensor) -> None:
-        self._target = target
-        self._on_gpu = on_gpu(target.device)
-        if self._on_gpu:
-            # One is written while what the other sent waits behind the device's work.
-            hosts = (torch.zeros(target.shape, dtype=target.dtype, pin_memory=True) for _ in range(2))
-            self._hosts = deque(hosts)
-            self._sent = deque(torch.cuda.Event() for _ in range(2))
-
-    def host(self) -> Tensor:
-        """Where to write; waits until what was sent from there has left."""
-        if not self._on_gpu:
-            return self._target
-        _wait(self._sent[0])
-        return self._hosts[0]
-
-    def send(self, rows: int) -> None:
-        """Let the first rows go, in order with the device's work."""
-        if self._on_gpu:
-            self._target[:rows].copy_(self._hosts[0][:rows], non_blocking=True)
-            self._sent[0].record(torch.cuda.current_stream(self._target.device))
-            self._hosts.rotate()
-            self._sent.rotate()
 
 
 class Fetch:
@@ -198,23 +176,24 @@ class _Landing:
         return here
 
     def taken(self, values: Tensor) -> Tensor:
-        """What has arrived; small memory is free for others then."""
-        _wait(self._arrived)
-        if self._size != LANDED_BYTES:
+        """What has arrived; memory that is kept is free for others then."""
+        wait_for(self._arrived)
+        if self._size > MOST_LANDED_BYTES:
             return values
         values = torch.from_numpy(np.array(values.numpy()))
-        _landings[self._device].append(self)
+        _landings[self._device, self._size].append(self)
         return values
 
 
-_landings: defaultdict[torch.device, deque[_Landing]] = defaultdict(deque)
-"""Free ones of each device, of :data:`LANDED_BYTES` each."""
+_landings: defaultdict[tuple[torch.device, int], deque[_Landing]] = defaultdict(deque)
+"""Free ones of each device and size."""
 
 
 def _landing(values: Tensor) -> _Landing:
-    if values.nbytes > LANDED_BYTES:
+    if values.nbytes > MOST_LANDED_BYTES:
         return _Landing(values.nbytes, values.device)
+    size = max(LANDED_BYTES, 1 << (values.nbytes - 1).bit_length())
     try:
-        return _landings[values.device].pop()
+        return _landings[values.device, size].pop()
     except IndexError:
-        return _Landing(LANDED_BYTES, values.device)
+        return _Landing(size, values.device)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime import transfer
-from cosyvoice_runtime.transfer import LANDED_BYTES, STAGES, Fetch, moved
+from cosyvoice_runtime.transfer import LANDED_BYTES, MOST_LANDED_BYTES, STAGES, Fetch, moved
 
 
 class DeviceEvent:
@@ -70,13 +70,23 @@ def test_memory_that_values_arrived_in_is_free_when_they_are_taken():
     assert first.wait().tolist() == first.wait().tolist() == [1, 2]
     third = Fetch(on("cuda:0", torch.tensor([5, 6])))
     assert (second.wait().tolist(), third.wait().tolist()) == ([3, 4], [5, 6])
-    assert len(transfer._landings[torch.device("cuda:0")]) == 2
+    assert len(transfer._landings[torch.device("cuda:0"), LANDED_BYTES]) == 2
 
 
 def test_large_values_have_memory_of_their_own():
-    values = torch.arange(LANDED_BYTES)
+    values = torch.arange(MOST_LANDED_BYTES // 8 + 1)
     assert torch.equal(Fetch(on("cuda:0", values)).wait(), values)
     assert not transfer._landings
+
+
+def test_memory_is_kept_for_values_of_another_kind_and_about_the_same_size():
+    for values in (
+        torch.arange(LANDED_BYTES),
+        torch.arange(7000.0),
+        torch.ones(3, 1111, dtype=torch.float64),
+    ):
+        assert torch.equal(Fetch(on("cuda:0", values)).wait(), values)
+    assert [len(free) for free in transfer._landings.values()] == [1]
 
 
 def test_memory_is_written_again_when_what_it_sent_has_left():

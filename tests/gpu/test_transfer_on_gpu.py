@@ -7,7 +7,8 @@ import threading
 import pytest
 import torch
 
-from cosyvoice_runtime.transfer import STAGED_BYTES, STAGES, Fetch, Upload, move, moved
+from cosyvoice_runtime.parcel import Parcel
+from cosyvoice_runtime.transfer import STAGED_BYTES, STAGES, Fetch, move, moved
 
 pytestmark = pytest.mark.gpu
 
@@ -62,15 +63,17 @@ def test_threads_do_not_meet(gpu: torch.device) -> None:
     assert not errors
 
 
-def test_upload_is_not_overwritten_before_it_has_left(gpu: torch.device) -> None:
-    target = torch.zeros(4, 50, device=gpu)
-    upload, found = Upload(target), []
+def test_parcel_is_not_overwritten_before_it_has_left(gpu: torch.device) -> None:
+    parcel, found = Parcel(gpu, [((3,), torch.int64), ((4, 50), torch.float32)], again=True), []
     busy(gpu)
     for number in range(10):
-        upload.host()[:3] = number + 1
-        upload.send(3)
-        found.append(target.clone())
-    for number, values in enumerate(found):
+        numbers, values = parcel.host()
+        numbers[:] = number
+        values[:] = number + 1
+        parcel.send(1, 3)
+        found.append([tensor.clone() for tensor in parcel.tensors])
+    for number, (numbers, values) in enumerate(found):
+        assert numbers.eq(number).all()
         assert values[:3].eq(number + 1).all()
         assert values[3].eq(0).all()
 
