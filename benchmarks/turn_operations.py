@@ -8,8 +8,7 @@ a turn waits until it has it back. Counted are functions and methods of torch, i
 streams and events, from the arrival of a turn's chunks until its samples are arrays of the host, the two
 halves apart. A replay counts as one: what is captured runs, but counts for nothing. Reading a tensor's shape,
 type or device does not count. A small checkpoint with random weights stands in for the published one, and
-stand-ins for the captures and for what moves values to a GPU and back; events of voices, which a GPU's
-streams wait for, are left out.
+stand-ins for the captures and for what moves values to a GPU and back.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from cosyvoice_runtime import parcel, transfer
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.cuda_graphs import CapturedGraph, batch_buckets
+from cosyvoice_runtime.flow import stream
 from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.graphed_calls import FEW_PASTS, CallBuckets
 from cosyvoice_runtime.flow.places import Places
@@ -149,15 +149,17 @@ def stood_in(note: Callable[[str], None]) -> Iterator[None]:
         return call
 
     event = type("NotedEvent", (Event,), {"note": staticmethod(note)})
+    queue = mock.Mock(record_event=noted("record_event", event), wait_event=noted("wait_event", id))
     with (
         mock.patch.object(transfer, "on_gpu", return_value=True),
         mock.patch.object(parcel, "on_gpu", return_value=True),
+        mock.patch.object(stream, "on_gpu", return_value=True),
         mock.patch.object(torch, "empty", unpinned(empty)),
         mock.patch.object(torch, "zeros", unpinned(zeros)),
         mock.patch.object(torch, "from_numpy", noted("from_numpy", from_numpy)),
         mock.patch.object(torch.Tensor, "pin_memory", noted("pin_memory", torch.Tensor.clone)),
         mock.patch.object(torch.cuda, "Event", event),
-        mock.patch.object(torch.cuda, "current_stream", noted("current_stream", lambda _=None: None)),
+        mock.patch.object(torch.cuda, "current_stream", noted("current_stream", lambda _=None: queue)),
     ):
         yield
 

@@ -13,6 +13,7 @@ from cosyvoice_runtime.batched_mel import AnyMel, MelCut, mel_tensor
 from cosyvoice_runtime.cuda_graphs import EagerCalls, GraphCapture, split_graph_rows
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets, GraphedCalls
+from cosyvoice_runtime.flow.milestone import Milestone
 from cosyvoice_runtime.flow.paged_call import (
     BatchShape,
     PagedCall,
@@ -20,6 +21,7 @@ from cosyvoice_runtime.flow.paged_call import (
     PagedSolver,
 )
 from cosyvoice_runtime.flow.pages import PagePool
+from cosyvoice_runtime.transfer import on_gpu
 from cosyvoice_runtime.wave.paged_flow import FlowState, FlowWork, PagedFlow
 from cosyvoice_runtime.wave.prompt import FlowPrompt, TokenSpan
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix
@@ -36,7 +38,7 @@ class FlowStream(PagedFlow):
     def __init__(self, flow: Flow, num_pages: int, eager: EagerCalls | None = None) -> None:
         self._pool = PagePool(flow, num_pages)
         super().__init__(flow, self._pool)
-        self._flow = flow
+        self._flow, self._on_gpu = flow, on_gpu(flow.device)
         self.eager = eager or EagerCalls()
         self._graphs: GraphedCalls | None = None
 
@@ -80,24 +82,22 @@ class FlowStream(PagedFlow):
 
     def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
         prefix = super().prefix(prompt)
-        if self.flow.device.type != "cuda":
-            return prefix
-        return dataclasses.replace(prefix, ready=torch.cuda.current_stream(self.flow.device).record_event())
+        return dataclasses.replace(prefix, ready=Milestone(self.flow.device)) if self._on_gpu else prefix
 
     def open(self, voice: FlowPrompt | FlowPrefix) -> FlowState:
         """As :meth:`PagedFlow.open`; a stream that reads a voice waits for the one that computes it."""
         if isinstance(voice, FlowPrefix) and voice.ready is not None:
-            torch.cuda.current_stream(self.flow.device).wait_event(voice.ready)
+            voice.ready.before_next()
         return super().open(voice)
 
     def close(self, held: FlowState | FlowPrefix) -> None:
         """As :meth:`PagedFlow.close`; a voice that is given up before it has been computed is waited for."""
         if isinstance(held, FlowPrefix) and held.ready is not None:
-            held.ready.synchronize()
+            held.ready.wait()
         super().close(held)
 
     def settle(self) -> None:
-        if self.flow.device.type == "cuda":
+        if self._on_gpu:
             torch.cuda.current_stream(self.flow.device).synchronize()
 
     @torch.inference_mode()
