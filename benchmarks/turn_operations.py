@@ -219,6 +219,13 @@ class Turns:
         self.forget(names)
         return counts
 
+    @staticmethod
+    def warm(count: Callable[[], tuple[Counted, Counted]]) -> tuple[Counted, Counted]:
+        """The last of several."""
+        for _ in range(WARM - 1):
+            count()
+        return count()
+
     def names(self, rows: int) -> list[str]:
         self.opened += 1
         return [f"{self.opened}.{row}" for row in range(rows)]
@@ -236,19 +243,30 @@ def prompt(token2wav: TorchToken2Wav, tokens: int = 28) -> PromptTensors:
     )
 
 
-def main() -> None:
+@contextmanager
+def on_a_stand_in(checkpoint: Path) -> Iterator[Turns]:
+    """A service as on a GPU."""
+    turns: list[Turns] = []
+
+    def note(name: str) -> None:
+        for each in turns:
+            each.note(name)
+
+    with stood_in(note):
+        turns.append(Turns(checkpoint))
+        yield turns[0]
+
+
+def main(given: list[str] | None = None) -> None:
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     arguments.add_argument("--places", action="store_true", help="print the lines that they come from")
-    options = arguments.parse_args()
+    options = arguments.parse_args(given)
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = make_checkpoint(Path(folder, "tiny"), "tiny", seed=0)
-        rows = []
-        relay: list[Callable[[str], None]] = []
-        with stood_in(lambda name: relay[0](name) if relay else None):
-            turns = Turns(checkpoint)
-            relay.append(turns.note)
+        with on_a_stand_in(checkpoint) as turns:
             for title, count in (
                 ("1 first chunk", lambda: turns.first(1)),
                 ("4 first chunks", lambda: turns.first(4)),
@@ -256,8 +274,7 @@ def main() -> None:
                 ("4 first chunks, speed 1.2", lambda: turns.first(4, 1.2)),
                 ("16 chunks that go on, speed 1.2", lambda: turns.next(16, 1.2)),
             ):
-                for _ in range(WARM):
-                    counts = count()
+                counts = turns.warm(count)
                 rows.append([title, *(str(each.places.total()) for each in counts)])
                 if options.places:
                     show(title, *counts)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.batched_mel import AnyMel, MelCut, mel_tensor
+from cosyvoice_runtime.batched_mel import AnyMel, MelCut, joined_mel, mel_tensor
 from cosyvoice_runtime.cuda_graphs import EagerCalls, GraphCapture, split_graph_rows
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets, GraphedCalls
@@ -41,6 +41,7 @@ class FlowStream(PagedFlow):
         self._flow, self._on_gpu = flow, on_gpu(flow.device)
         self.eager = eager or EagerCalls()
         self._graphs: GraphedCalls | None = None
+        self._no_mel = torch.zeros(flow.config.mel_bins, 0, device=flow.device)
 
     @property
     def flow(self) -> Flow:
@@ -108,12 +109,8 @@ class FlowStream(PagedFlow):
     def mels(self, states: Sequence[FlowState]) -> list[AnyMel]:
         return self.advanced(states)
 
-    def joined(self, mels: Sequence[AnyMel]) -> Tensor:
-        return (
-            torch.cat([mel_tensor(mel) for mel in mels], dim=1)
-            if mels
-            else torch.zeros(self.flow.config.mel_bins, 0, device=self.flow.device)
-        )
+    def joined(self, mels: Sequence[AnyMel]) -> AnyMel:
+        return joined_mel(mels) if mels else self._no_mel
 
     def first_parts(self, spans: Sequence[TokenSpan]) -> Sequence[TokenSpan]:
         return spans if self._graphs is None else self._graphs.first_parts(spans)

@@ -10,11 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.batched_mel import AnyMel, MelCut, mel_tensor
+from cosyvoice_runtime.batched_mel import AnyMel, MelCut, StoredMel, StretchedMel, joined_mel, mel_tensor
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.cuda_graphs import GraphCapture, split_rows
 from cosyvoice_runtime.speed import check_speed
-from cosyvoice_runtime.transfer import moved
 from cosyvoice_runtime.vocoder.carry import VocoderCarry, carry_layout
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from cosyvoice_runtime.vocoder.heard import BlendedWave, HeardWave, HeardWindows, JoinedWave, WaveCut
@@ -104,8 +103,8 @@ class HiFTStream(WindowedVocoder):
         mel = mel_tensor(mel)
         return mel if mel.device == self.device else mel.to(self.device, non_blocking=True)
 
-    def joined_mel(self, mels: Sequence[AnyMel]) -> Tensor:
-        return torch.cat([mel_tensor(mel) for mel in mels], dim=1)
+    def joined_mel(self, mels: Sequence[AnyMel]) -> StoredMel:
+        return joined_mel(mels)
 
     def joined(self, waves: Sequence[HeardWave]) -> JoinedWave:
         return JoinedWave(waves)
@@ -119,15 +118,12 @@ class HiFTStream(WindowedVocoder):
 
     def between(
         self,
-        mel: AnyMel,
+        mel: StoredMel,
         left: npt.NDArray[np.int64],
         right: npt.NDArray[np.int64],
         weight: npt.NDArray[np.float32],
-    ) -> Tensor:
-        frames = mel_tensor(mel)
-        places = moved(torch.from_numpy(np.stack([left, right])), frames.device)
-        share = moved(torch.from_numpy(weight), frames.device)
-        return frames[:, places[0]].lerp(frames[:, places[1]], share)
+    ) -> StretchedMel:
+        return StretchedMel(mel, left, right, weight)
 
     def sent(self, waves: Sequence[HeardWave]) -> Waveforms:
         """They are on their way."""

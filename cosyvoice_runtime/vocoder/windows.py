@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.parcel import Kind, Parcel
 from cosyvoice_runtime.vocoder.carry import VocoderCarry, carry_layout
-from cosyvoice_runtime.vocoder.given_mel import GivenMel, MelPlace
+from cosyvoice_runtime.vocoder.given_mel import GivenMel
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.source import FROM_THE_START, PhaseCarry
@@ -29,7 +29,6 @@ class WindowLengths(NamedTuple):
         end: first frame that is not emitted yet.
         held: frames of the carried mel.
         received: frames of mel there are.
-        row, first: of the given mel, where what was taken in since the last window begins.
     """
 
     frames: Tensor
@@ -38,23 +37,21 @@ class WindowLengths(NamedTuple):
     end: Tensor
     held: Tensor
     received: Tensor
-    row: Tensor
-    first: Tensor
 
     @staticmethod
-    def of(state: VocoderState, window: Window, place: MelPlace) -> tuple[int, ...]:
+    def row(state: VocoderState, window: Window) -> tuple[int, ...]:
         """Of an utterance."""
         received = state.held + state.fresh.shape[1]
-        return window.frames, window.decoded, window.past, window.end, state.held, received, *place
+        return window.frames, window.decoded, window.past, window.end, state.held, received
 
     @staticmethod
-    def idle(width: int) -> tuple[int, ...]:
+    def idle_row(width: int) -> tuple[int, ...]:
         """Of a row without an utterance."""
-        return width, width, 0, 0, 0, width, 0, 0
+        return width, width, 0, 0, 0, width
 
     @classmethod
     def unpack(cls, packed: Tensor) -> WindowLengths:
-        """Views of ``[B, 8]``."""
+        """Views of ``[B, 6]``."""
         return cls(*packed.unbind(1))
 
 
@@ -65,9 +62,12 @@ class WindowInputs:
         given: taken in by all calls, for calls that come again and again.
 
     Attributes:
-        packed: [B, 8] int64, :class:`WindowLengths` in one tensor.
+        packed: [B, 6] int64, :class:`WindowLengths` in one tensor.
+        places: [B, 2, W] int64, where the frames of mel taken in since the last window are: each is between
+            two of the given ones.
+        weight: [B, W] float32, how far from the first of them to the second.
         noise: [B, hop * W] float32, from the first frame that is to be emitted on.
-        given: mel taken in since the last window.
+        given: what mel there is.
         carried: of each row.
     """
 
@@ -77,10 +77,12 @@ class WindowInputs:
         self.width, self._hop = width, config.hop
         kinds: list[Kind] = [
             ((rows, len(WindowLengths._fields)), torch.int64),
+            ((rows, 2, width), torch.int64),
+            ((rows, width), torch.float32),
             ((rows, config.hop * width), torch.float32),
         ]
         self._parcel = Parcel(device, kinds, again=given is not None)
-        self.packed, self.noise = self._parcel.tensors
+        self.packed, self.places, self.weight, self.noise = self._parcel.tensors
         self.given = given or GivenMel(rows, width, config.mel_bins, device)
         self.carried = VocoderCarry(torch.zeros(rows, layout.size, device=device), layout)
         self._first_rows: dict[int, Tensor] = {}
@@ -88,17 +90,20 @@ class WindowInputs:
 
     def fill_(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> None:
         """Take the first rows from utterances; those after them are without one from now on."""
-        places = self.given.take([state.fresh for state in states]) if states else []
-        numbers, noise = self._parcel.host()
-        numbers[:] = WindowLengths.idle(self.width)
-        for row, (state, window, place) in enumerate(zip(states, windows, places, strict=True)):
-            numbers[row] = WindowLengths.of(state, window, place)
+        numbers, places, weight, noise = self._parcel.host()
+        numbers[:] = WindowLengths.idle_row(self.width)
+        fresh = self.given.take([state.fresh for state in states]) if states else []
+        for row, (state, window, given) in enumerate(zip(states, windows, fresh, strict=True)):
+            numbers[row] = WindowLengths.row(state, window)
+            count = len(given.weight)
+            places[row, :, :count] = given.left, given.right
+            weight[row, :count] = given.weight
             if state.noise is None:
                 noise[row] = 0
             else:
-                fresh = state.noise.peek(window.frames - window.past)
-                noise[row, self._hop * window.past : self._hop * window.frames] = fresh
-        self._parcel.send(1, len(states))
+                next_ = state.noise.peek(window.frames - window.past)
+                noise[row, self._hop * window.past : self._hop * window.frames] = next_
+        self._parcel.send(3, len(states))
         if states:
             torch.stack([_own(state.carried).flat for state in states], out=self._carried_of(len(states)))
 
@@ -119,8 +124,9 @@ class WindowInputs:
         """[B, bins, W]: what is carried, what is fresh, and the newest frame repeated to the row's end."""
         lengths, waiting = self.lengths, self.carried.mel.shape[2]
         frame = torch.arange(self.width, device=self.packed.device)
-        place = (lengths.first[:, None] + frame).clamp(max=self.given.memory.shape[1] - 1)
-        fresh = self.given.memory[lengths.row[:, None], place]
+        left, right = self.given.memory[self.places].unbind(1)
+        weight = self.weight[..., None]
+        fresh = torch.where(weight > 0, left.lerp(right, weight), left)
         known = torch.minimum(frame, lengths.received[:, None] - 1)
         held = lengths.held[:, None]
         place = torch.where(known < held, known, known - held + waiting)

@@ -124,7 +124,10 @@ class VocoderState:
 
     def take(self, mel: Any, is_last: bool, joined: Callable[[Sequence[Any]], Any]) -> None:
         """Append mel ``[bins, n]`` float32."""
-        self.fresh = joined([self.fresh, mel]) if self.fresh.shape[1] else mel
+        if not self.fresh.shape[1]:
+            self.fresh = mel
+        elif mel.shape[1]:
+            self.fresh = joined([self.fresh, mel])
         self.received += mel.shape[1]
         self.is_last = is_last
 
