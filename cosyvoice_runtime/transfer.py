@@ -29,11 +29,6 @@ def on_gpu(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def on_gpu(device: torch.device) -> bool:
-    """Whether a device works by itself and gets its values from pinned memory."""
-    return device.type == "cuda"
-
-
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor of the host on the device, in order with the device's work."""
     if not on_gpu(device):
@@ -141,22 +136,19 @@ class Fetch:
 
     def __init__(self, values: Tensor) -> None:
         self._landing: _Landing | None = None
-        if not on_gpu(values.device):
-            self._copy = values.clone()
-            return
-        self._landing = _landing(values)
-        self._copy = self._landing.receive(values)
-
-    def wait(self) -> Tensor:
-        """The values, once they are here."""
-        if self._landing is not None:
-            self._copy = self._landing.taken(self._copy)
-            self._landing = None
-        return self._copy
+        self._copy: npt.NDArray[Any]
+        if on_gpu(values.device):
+            self._landing = _landing(values)
+            self._landing.receive(values)
+        else:
+            self._copy = values.clone().numpy()
 
     def array(self) -> npt.NDArray[Any]:
-        """The same as an array."""
-        return self.wait().numpy()
+        """The values, once they are here."""
+        if self._landing is not None:
+            self._copy = self._landing.taken()
+            self._landing = None
+        return self._copy
 
 
 class _Landing:
@@ -167,20 +159,19 @@ class _Landing:
         self._memory = _Pinned(torch.empty(nbytes, dtype=torch.uint8, pin_memory=True))
         self._arrived = torch.cuda.Event()  # that device's, once it has been recorded
         self._device = device
+        self._values: npt.NDArray[Any] = np.zeros(0)
 
-    def receive(self, values: Tensor) -> Tensor:
-        """Where they will be."""
-        here, _ = self._memory.view(values)
+    def receive(self, values: Tensor) -> None:
+        here, self._values = self._memory.view(values)
         here.copy_(values, non_blocking=True)
         self._arrived.record(torch.cuda.current_stream(values.device))
-        return here
 
-    def taken(self, values: Tensor) -> Tensor:
+    def taken(self) -> npt.NDArray[Any]:
         """What has arrived; memory that is kept is free for others then."""
         wait_for(self._arrived)
         if self._size > MOST_LANDED_BYTES:
-            return values
-        values = torch.from_numpy(np.array(values.numpy()))
+            return self._values
+        values = np.array(self._values)
         _landings[self._device, self._size].append(self)
         return values
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -60,22 +61,22 @@ def on(place: torch.device | str, tensor: torch.Tensor) -> OnGpu:
 
 def test_what_has_arrived_from_one_gpu_leaves_no_memory_for_another():
     for number in range(6):
-        assert Fetch(on(f"cuda:{number % 2}", torch.tensor([number]))).wait().tolist() == [number]
+        assert Fetch(on(f"cuda:{number % 2}", torch.tensor([number]))).array().tolist() == [number]
     assert [len(free) for free in transfer._landings.values()] == [1, 1]
 
 
 def test_memory_that_values_arrived_in_is_free_when_they_are_taken():
     first = Fetch(on("cuda:0", torch.tensor([1, 2])))
     second = Fetch(on("cuda:0", torch.tensor([3, 4])))
-    assert first.wait().tolist() == first.wait().tolist() == [1, 2]
+    assert first.array().tolist() == first.array().tolist() == [1, 2]
     third = Fetch(on("cuda:0", torch.tensor([5, 6])))
-    assert (second.wait().tolist(), third.wait().tolist()) == ([3, 4], [5, 6])
+    assert (second.array().tolist(), third.array().tolist()) == ([3, 4], [5, 6])
     assert len(transfer._landings[torch.device("cuda:0"), LANDED_BYTES]) == 2
 
 
 def test_large_values_have_memory_of_their_own():
     values = torch.arange(MOST_LANDED_BYTES // 8 + 1)
-    assert torch.equal(Fetch(on("cuda:0", values)).wait(), values)
+    assert np.array_equal(Fetch(on("cuda:0", values)).array(), values.numpy())
     assert not transfer._landings
 
 
@@ -85,7 +86,7 @@ def test_memory_is_kept_for_values_of_another_kind_and_about_the_same_size():
         torch.arange(7000.0),
         torch.ones(3, 1111, dtype=torch.float64),
     ):
-        assert torch.equal(Fetch(on("cuda:0", values)).wait(), values)
+        assert np.array_equal(Fetch(on("cuda:0", values)).array(), values.numpy())
     assert [len(free) for free in transfer._landings.values()] == [1]
 
 

@@ -21,16 +21,17 @@ class GraphedWindow:
     def __init__(self, hift: HiFT, rows: int, width: int, given: GivenMel, capture: GraphCapture) -> None:
         self._inputs = WindowInputs(hift, rows, width, given)
         self._graph = capture(lambda: compute_windows(hift, self._inputs, *self._inputs.rows()))
-        self._waves: dict[int, Tensor] = {}
+        self._waves: dict[tuple[int, int], Tensor] = {}
 
     def run(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
         """As :func:`compute_windows` for these utterances; the next call overwrites the waves."""
         self._inputs.fill_(states, windows)
         self._graph.replay()
-        rows, result = len(states), self._graph.result
-        if rows not in self._waves:
-            self._waves[rows] = result.wave[:rows]
-        return WindowOutputs(self._waves[rows], result.carried.clone())
+        result = self._graph.result
+        key = len(states), id(result.wave)  # a graph may leave its result in one of several places
+        if key not in self._waves:
+            self._waves[key] = result.wave[: len(states)]
+        return WindowOutputs(self._waves[key], result.carried.clone())
 
 
 class GraphedWindows:

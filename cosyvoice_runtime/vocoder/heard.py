@@ -30,7 +30,7 @@ class HeardWindows:
     def arrays(self) -> Samples:
         """``[B, samples]`` of the host, once they are there."""
         if self._arrays is None:
-            self._arrays = self._fetch.wait().numpy()
+            self._arrays = self._fetch.array()
         return self._arrays
 
 
