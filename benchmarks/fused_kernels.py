@@ -26,8 +26,8 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
-from cosyvoice_runtime.flow.pages import FlowTails, PagePool
+from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs
+from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.kernels.dit_tiles import DiTTiles, dit_tiles_for
 from cosyvoice_runtime.kernels.fused_solver import multiprocessors_of
 from cosyvoice_runtime.kernels.solvers import fused_solver
@@ -49,7 +49,6 @@ class Chunk:
         self.tokens = flow.config.encoder.chunk_tokens
         self.before = past // pool.frames.frames
         self.held = [pool.acquire(self.before + 1) or [] for _ in range(utterances)]
-        self.tails = [pool.empty_tails() for _ in range(utterances)]
         self.call = self.at(self.before)
         self.started = self.call.start()
 
@@ -58,8 +57,7 @@ class Chunk:
         spans = [self._span(row, chunk) for row in range(len(self.held))]
         shape = BatchShape(len(spans), self.tokens, chunk)
         held = [pages[: chunk + 1] for pages in self.held]
-        tails = batch_tails(self.pool, len(spans), self.tails)
-        inputs = PagedInputs.of(self.flow, shape, tails, spans, held)
+        inputs = PagedInputs(self.flow, shape, spans, held)
         return PagedCall(self.flow, self.pool, inputs)
 
     def _span(self, row: int, chunk: int) -> TokenSpan:
@@ -76,7 +74,7 @@ class Chunk:
     def speak_past(self) -> None:
         """Compute the chunks before; without it pages and tails are zeros."""
         for chunk in range(self.before):
-            self.tails = self.at(chunk).run().tails.rows()
+            self.at(chunk).run()
         self.restart()
 
     def restart(self) -> None:
@@ -89,9 +87,11 @@ class Chunk:
             (self.pool.token_pages, other.pool.token_pages),
             (self.pool.frame_pages, other.pool.frame_pages),
             (self.pool.estimator_pages, other.pool.estimator_pages),
+            (self.pool.token_tails, other.pool.token_tails),
+            (self.pool.frame_tails, other.pool.frame_tails),
+            (self.pool.estimator_tails, other.pool.estimator_tails),
         ):
             mine.copy_(theirs)
-        self.tails = [FlowTails(*(part.to(self.flow.dtype) for part in tails.parts)) for tails in other.tails]
         self.restart()
 
     def plain(self) -> None:
@@ -101,7 +101,12 @@ class Chunk:
     def fused(self, chained: bool, tiles: AnyTiles | None = None) -> Callable[[], None]:
         solver = fused_solver(self.flow, chained)
         places = self.call.solver_places(self.started)
-        return lambda: solver.solve(self.call.mel, self.started.conditions, places, tiles)
+
+        def solve() -> None:
+            solver.solve(self.call.mel, self.started.conditions, places, tiles)
+            places.keep_tails(self.pool.estimator_tails)
+
+        return solve
 
 
 def plain_ms(chunk: Chunk, repeats: int) -> float:
@@ -144,10 +149,13 @@ def errors(config: ModelConfig, past: int, chained: bool) -> dict[str, float | b
         ("plain", chunk.plain), ("fused", chunk.fused(chained)), ("again", chunk.fused(chained)),
     ):  # fmt: skip
         chunk.call.mel.copy_(noise)
-        chunk.call.new_tails.estimator.fill_(torch.nan)
+        for pages in chunk.held:
+            chunk.pool.estimator_tails[pages[-1]] = torch.nan
         compute()
         mels[name] = chunk.call.mel.clone()
-    tails, tails_truth = chunk.call.new_tails.estimator.float(), truth.call.new_tails.estimator
+    tails, tails_truth = (
+        each.pool.estimator_tails[[pages[-1] for pages in each.held]].float() for each in (chunk, truth)
+    )
     return {
         "plain": distance(mels["plain"], truth.call.mel),
         "fused": distance(mels["fused"], truth.call.mel),

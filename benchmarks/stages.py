@@ -175,11 +175,11 @@ class Pipeline:
 
 
 class _TimedFlow:
-    """A flow stream whose ``advance`` is timed."""
+    """A flow stream whose ``mels`` are timed."""
 
     def __init__(self, flow: FlowStream, clock: Clock) -> None:
         self.open, self.close = flow.open, flow.close
-        self.advance = clock.timed("flow", flow.advance)
+        self.mels = clock.timed("flow", flow.mels)
 
 
 def random_voice(flow: FlowConfig, tokens: int) -> Voice:

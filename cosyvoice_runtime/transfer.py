@@ -17,14 +17,21 @@ STAGED_BYTES = 2**16
 STAGES = 32
 """Transfers under way from a thread's memory before it waits for the oldest of them."""
 LANDED_BYTES = 2**12
-"""Of values that arrive in memory which is there already; larger ones get their own."""
+"""Of the smallest memory that values arrive in; it is kept for others, as is that of each double size."""
+MOST_LANDED_BYTES = 2**24
+"""Of the largest; values beyond it get memory of their own, which is not kept."""
 MOST_VIEWS = 256
 """Of one piece of pinned memory that are kept."""
 
 
+def on_gpu(device: torch.device) -> bool:
+    """Whether a device works by itself and gets its values from pinned memory."""
+    return device.type == "cuda"
+
+
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor of the host on the device, in order with the device's work."""
-    if device.type != "cuda":
+    if not on_gpu(device):
         return tensor.to(device)
     target = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
     move(tensor, target)
@@ -39,7 +46,7 @@ def move(tensor: Tensor, target: Tensor) -> None:
     Args:
         target: contiguous.
     """
-    if target.device.type != "cuda":
+    if not on_gpu(target.device):
         target.copy_(tensor)
     elif tensor.nbytes > STAGED_BYTES:
         target.copy_(tensor.pin_memory(), non_blocking=True)
@@ -109,7 +116,7 @@ class _Stage:
     def send(self, tensor: Tensor, target: Tensor) -> None:
         place = self._next
         self._next = (place + 1) % STAGES
-        _wait(self._left[place])
+        wait_for(self._left[place])
         host, array = self._places[place].view(tensor)
         if array is None:
             host.copy_(tensor)
@@ -134,69 +141,37 @@ class _Threads(threading.local):
 _threads = _Threads()
 
 
-def _wait(event: torch.cuda.Event) -> None:
-    """Waiting lets other threads have Python, which takes long to get back; asking does not."""
+def wait_for(event: torch.cuda.Event) -> None:
+    """Wait until a device is that far.
+
+    Waiting lets other threads have Python, which takes long to get back; asking does not.
+    """
     if not event.query():
         event.synchronize()
-
-
-class Upload:
-    """Values that a device gets at one place again and again.
-
-    Args:
-        target: where they go, rows on axis 0. On a CPU it is written directly.
-    """
-
-    def __init__(self, target: Tensor) -> None:
-        self._target = target
-        self._on_gpu = target.device.type == "cuda"
-        if self._on_gpu:
-            # One is written while what the other sent waits behind the device's work.
-            hosts = (torch.zeros(target.shape, dtype=target.dtype, pin_memory=True) for _ in range(2))
-            self._hosts = deque(hosts)
-            self._sent = deque(torch.cuda.Event() for _ in range(2))
-
-    def host(self) -> Tensor:
-        """Where to write; waits until what was sent from there has left."""
-        if not self._on_gpu:
-            return self._target
-        _wait(self._sent[0])
-        return self._hosts[0]
-
-    def send(self, rows: int) -> None:
-        """Let the first rows go, in order with the device's work."""
-        if self._on_gpu:
-            self._target[:rows].copy_(self._hosts[0][:rows], non_blocking=True)
-            self._sent[0].record(torch.cuda.current_stream(self._target.device))
-            self._hosts.rotate()
-            self._sent.rotate()
 
 
 class Fetch:
     """A copy of a device's values on its way to the host, which may do something else until it wants them.
 
     Args:
-        values: as they are when the device has done all that it was given before.
+        values: as they are when the device has done all that it was given before; of a type that numpy knows.
     """
 
     def __init__(self, values: Tensor) -> None:
         self._landing: _Landing | None = None
-        if values.device.type != "cuda":
-            self._copy = values.clone()
-            return
-        self._landing = _landing(values)
-        self._copy = self._landing.receive(values)
-
-    def wait(self) -> Tensor:
-        """The values, once they are here."""
-        if self._landing is not None:
-            self._copy = self._landing.taken(self._copy)
-            self._landing = None
-        return self._copy
+        self._copy: npt.NDArray[Any]
+        if on_gpu(values.device):
+            self._landing = _landing(values)
+            self._landing.receive(values)
+        else:
+            self._copy = values.clone().numpy()
 
     def array(self) -> npt.NDArray[Any]:
-        """The same as an array."""
-        return self.wait().numpy()
+        """The values, once they are here."""
+        if self._landing is not None:
+            self._copy = self._landing.taken()
+            self._landing = None
+        return self._copy
 
 
 class _Landing:
@@ -207,33 +182,35 @@ class _Landing:
         self._memory = _Pinned(_pinned(nbytes))
         self._arrived = torch.cuda.Event()  # that device's, once it has been recorded
         self._device = device
+        self._values: npt.NDArray[Any] = np.zeros(0)
 
-    def receive(self, values: Tensor) -> Tensor:
-        """Where they will be."""
-        here = self._memory.view(values).tensor
+    def receive(self, values: Tensor) -> None:
+        here, array = self._memory.view(values)
+        if array is None:
+            raise TypeError(f"values of {values.dtype} can't be fetched as an array")
+        self._values = array
         here.copy_(values, non_blocking=True)
         self._arrived.record(torch.cuda.current_stream(values.device))
-        return here
 
-    def taken(self, values: Tensor) -> Tensor:
-        """What has arrived; small memory is free for others then."""
-        _wait(self._arrived)
-        if self._size != LANDED_BYTES:
-            return values
-        array = self._memory.view(values).array
-        values = values.clone() if array is None else torch.from_numpy(np.array(array))
-        _landings[self._device].append(self)
+    def taken(self) -> npt.NDArray[Any]:
+        """What has arrived; memory that is kept is free for others then."""
+        wait_for(self._arrived)
+        if self._size > MOST_LANDED_BYTES:
+            return self._values
+        values = np.array(self._values)
+        _landings[self._device, self._size].append(self)
         return values
 
 
-_landings: defaultdict[torch.device, deque[_Landing]] = defaultdict(deque)
-"""Free ones of each device, of :data:`LANDED_BYTES` each."""
+_landings: defaultdict[tuple[torch.device, int], deque[_Landing]] = defaultdict(deque)
+"""Free ones of each device and size."""
 
 
 def _landing(values: Tensor) -> _Landing:
-    if values.nbytes > LANDED_BYTES:
+    if values.nbytes > MOST_LANDED_BYTES:
         return _Landing(values.nbytes, values.device)
+    size = max(LANDED_BYTES, 1 << (values.nbytes - 1).bit_length())
     try:
-        return _landings[values.device].pop()
+        return _landings[values.device, size].pop()
     except IndexError:
-        return _Landing(LANDED_BYTES, values.device)
+        return _Landing(size, values.device)

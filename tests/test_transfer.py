@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from cosyvoice_runtime import transfer
-from cosyvoice_runtime.transfer import LANDED_BYTES, STAGES, Fetch, moved
+from cosyvoice_runtime.transfer import LANDED_BYTES, MOST_LANDED_BYTES, STAGES, Fetch, moved
 
 
 class DeviceEvent:
@@ -60,23 +61,33 @@ def on(place: torch.device | str, tensor: torch.Tensor) -> OnGpu:
 
 def test_what_has_arrived_from_one_gpu_leaves_no_memory_for_another():
     for number in range(6):
-        assert Fetch(on(f"cuda:{number % 2}", torch.tensor([number]))).wait().tolist() == [number]
+        assert Fetch(on(f"cuda:{number % 2}", torch.tensor([number]))).array().tolist() == [number]
     assert [len(free) for free in transfer._landings.values()] == [1, 1]
 
 
 def test_memory_that_values_arrived_in_is_free_when_they_are_taken():
     first = Fetch(on("cuda:0", torch.tensor([1, 2])))
     second = Fetch(on("cuda:0", torch.tensor([3, 4])))
-    assert first.wait().tolist() == first.wait().tolist() == [1, 2]
+    assert first.array().tolist() == first.array().tolist() == [1, 2]
     third = Fetch(on("cuda:0", torch.tensor([5, 6])))
-    assert (second.wait().tolist(), third.wait().tolist()) == ([3, 4], [5, 6])
-    assert len(transfer._landings[torch.device("cuda:0")]) == 2
+    assert (second.array().tolist(), third.array().tolist()) == ([3, 4], [5, 6])
+    assert len(transfer._landings[torch.device("cuda:0"), LANDED_BYTES]) == 2
 
 
 def test_large_values_have_memory_of_their_own():
-    values = torch.arange(LANDED_BYTES)
-    assert torch.equal(Fetch(on("cuda:0", values)).wait(), values)
+    values = torch.arange(MOST_LANDED_BYTES // 8 + 1)
+    assert np.array_equal(Fetch(on("cuda:0", values)).array(), values.numpy())
     assert not transfer._landings
+
+
+def test_memory_is_kept_for_values_of_another_kind_and_about_the_same_size():
+    for values in (
+        torch.arange(LANDED_BYTES),
+        torch.arange(7000.0),
+        torch.ones(3, 1111, dtype=torch.float64),
+    ):
+        assert np.array_equal(Fetch(on("cuda:0", values)).array(), values.numpy())
+    assert [len(free) for free in transfer._landings.values()] == [1]
 
 
 def test_memory_is_written_again_when_what_it_sent_has_left():
@@ -104,14 +115,15 @@ def test_views_are_kept_and_given_up_when_there_are_many(monkeypatch):
 def test_values_of_a_type_that_numpy_lacks_pass():
     values = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
     assert torch.equal(moved(values, torch.device("cuda:0")), values)
-    assert torch.equal(Fetch(on("cuda:0", values)).wait(), values)
+    with pytest.raises(TypeError, match="bfloat16"):
+        Fetch(on("cuda:0", values))
 
 
 def test_memory_first_used_in_inference_mode_serves_others():
     with torch.inference_mode():
         fetched = Fetch(on("cuda:0", torch.tensor([1.0])))
         moved(torch.tensor([1.0]), torch.device("cuda:0"))
-        assert fetched.wait().tolist() == [1.0]
-    assert Fetch(on("cuda:0", torch.tensor([2.0]))).wait().tolist() == [2.0]
+        assert fetched.array().tolist() == [1.0]
+    assert Fetch(on("cuda:0", torch.tensor([2.0]))).array().tolist() == [2.0]
     for number in range(STAGES):
         assert moved(torch.tensor([float(number)]), torch.device("cuda:0")).tolist() == [number]

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, batch_buckets, bucket_for
 from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.paged_call import (
     BatchShape,
-    Continued,
     PagedCall,
     PagedInputs,
     PagedSolver,
-    batch_tails,
+    SolverTails,
 )
-from cosyvoice_runtime.flow.pages import FlowTails, PagePool
+from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
@@ -102,7 +102,7 @@ class FusedSteps:
 
     Args:
         shape: the size, with the longest past.
-        old_tails, new_tails: memory that all these calls use while they run.
+        tails: memory that all these calls use while they run.
     """
 
     def __init__(
@@ -110,16 +110,20 @@ class FusedSteps:
         flow: Flow,
         pool: PagePool,
         shape: BatchShape,
-        old_tails: FlowTails,
-        new_tails: FlowTails,
+        tails: SolverTails,
         capture: GraphCapture,
         solver: PagedSolver,
     ) -> None:
-        idle = PagedCall(flow, pool, PagedInputs.of(flow, shape, old_tails), new_tails)
+        idle = PagedCall(flow, pool, PagedInputs(flow, shape), tails=tails)
         started = idle.start(masked=False)
         self.mel = idle.mel
         self._conditions, self._places = started.conditions, idle.solver_places(started)
-        self._graph = capture(lambda: solver.solve(self.mel, self._conditions, self._places))
+
+        def solve() -> None:
+            solver.solve(self.mel, self._conditions, self._places)
+            self._places.keep_tails(pool.estimator_tails)
+
+        self._graph = capture(solve)
 
     def take(self, conditions: Conditions, places: Places) -> None:
         """Copy what a call's start has made; can be captured."""
@@ -133,6 +137,7 @@ class FusedSteps:
             (mine.page, places.page),
             (mine.unused, places.unused + missing),
             (mine.lengths, places.lengths),
+            (mine.tails_to, places.tails_to),
         ):
             old.copy_(new)
 
@@ -147,7 +152,7 @@ class GraphedCall:
     Plain steps are equal, so one is captured and replayed for all.
 
     Args:
-        old_tails, new_tails: memory that the call may use while it runs.
+        tails: memory that the call may use while it runs.
         fused: of this size, takes the place of the plain steps.
     """
 
@@ -156,31 +161,26 @@ class GraphedCall:
         flow: Flow,
         pool: PagePool,
         shape: BatchShape,
-        old_tails: FlowTails,
-        new_tails: FlowTails,
+        tails: SolverTails,
         capture: GraphCapture,
         fused: FusedSteps | None = None,
     ) -> None:
-        self._flow, self._inputs = flow, PagedInputs.of(flow, shape, old_tails)
+        self._inputs = PagedInputs(flow, shape, again=True)
         if fused is None:
-            self._call = PagedCall(flow, pool, self._inputs, new_tails)
+            self._call = PagedCall(flow, pool, self._inputs)
             start = capture(self._call.start)
             step = capture(lambda: self._call.step(start.result))
             self._replays = [start.replay, *[step.replay] * flow.solver.num_steps]
         else:
-            self._call = PagedCall(flow, pool, self._inputs, new_tails, fused.mel)
+            self._call = PagedCall(flow, pool, self._inputs, fused.mel, tails)
             self._replays = [capture(lambda: self._start(fused)).replay, fused.replay]
 
-    def run(
-        self, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]], tails: Sequence[FlowTails]
-    ) -> Continued:
-        """As :meth:`PagedCall.run` for rows that fit, each with its pages as `PagedInputs.of` wants them."""
-        self._inputs.take(self._flow, spans, pages)
-        self._inputs.take_tails(tails)
+    def run(self, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]]) -> Tensor:
+        """As :meth:`PagedCall.run` for rows that fit, each with its pages as `PagedInputs` wants them."""
+        self._inputs.take(spans, pages)
         for replay in self._replays:
             replay()
-        new_tails = FlowTails(*(part.clone() for part in self._call.new_tails.parts))
-        return Continued(self._call.mel.clone(), new_tails)
+        return self._call.mel.clone()
 
     def _start(self, fused: FusedSteps) -> None:
         started = self._call.start(masked=False)
@@ -190,7 +190,7 @@ class GraphedCall:
 class GraphedCalls:
     """A captured call for every shape of the buckets, all made at the start.
 
-    One runs at a time, so calls of as many rows share their tails' memory.
+    One runs at a time, so calls of as many rows share the memory of fused steps' tails.
 
     Args:
         fused: takes the solver's steps; None leaves them to the plain modules.
@@ -207,16 +207,16 @@ class GraphedCalls:
     ) -> None:
         self._chunk, self._lookahead = flow.config.encoder.chunk_tokens, flow.lookahead_tokens
         self._buckets = buckets
-        tails = {rows: (batch_tails(pool, rows), batch_tails(pool, rows)) for rows in buckets.rows}
+        tails = {rows: SolverTails.of(pool, rows) for rows in buckets.rows}
         # Largest first: the smaller ones then find their memory in the pool.
         self._steps = {
-            (shape.rows, shape.tokens): FusedSteps(flow, pool, shape, *tails[shape.rows], capture, fused)
+            (shape.rows, shape.tokens): FusedSteps(flow, pool, shape, tails[shape.rows], capture, fused)
             for shape in buckets.shapes(self._chunk)
             if fused is not None and shape.before == buckets.before[-1]
         }
         self._calls = {
             shape: GraphedCall(
-                flow, pool, shape, *tails[shape.rows], capture, self._steps.get((shape.rows, shape.tokens))
+                flow, pool, shape, tails[shape.rows], capture, self._steps.get((shape.rows, shape.tokens))
             )
             for shape in buckets.shapes(self._chunk)
         }

@@ -8,15 +8,16 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.flow import Flow, FlowAttention
-from cosyvoice_runtime.flow.pages import FlowTails, PagedPast, PageGeometry, PagePool
+from cosyvoice_runtime.flow.pages import PagedPast, PageGeometry, PagePool
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.free_pages import WASTE_PAGE, ZERO_PAGE
-from cosyvoice_runtime.transfer import move
+from cosyvoice_runtime.parcel import Kind, Parcel
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
 
@@ -80,71 +81,61 @@ class RowIndices:
         return cls(given, counts, starts, missing, table, tokens)
 
 
-@dataclass(frozen=True, eq=False)
 class PagedInputs:
     """What the rows of a call bring with them.
+
+    Args:
+        spans: of the first rows; the others are without an utterance.
+        pages: of each utterance, those of its earlier blocks and those reserved for this span.
+        again: others will be taken in, again and again.
 
     Attributes:
         num_pages: of a row's page table.
         packed: int64, :class:`RowIndices` in one tensor.
         speaker: float32 ``[B, D]``.
         prompt: float32 ``[B, frames, mel]`` the prompt's mel, zeros after it.
-        tails: before the call, rows on axis 1.
     """
 
-    shape: BatchShape
-    num_pages: int
-    packed: Tensor
-    speaker: Tensor
-    prompt: Tensor
-    tails: FlowTails
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         flow: Flow,
         shape: BatchShape,
-        tails: FlowTails,
         spans: Sequence[TokenSpan] = (),
         pages: Sequence[Sequence[int]] = (),
-    ) -> PagedInputs:
-        """
-        Args:
-            tails: of all rows, before the call.
-            spans: of the first rows; the others are without an utterance.
-            pages: of each utterance, those of its earlier blocks and those reserved for this span.
-        """
-        config, pages_of_row = flow.config, shape.pages(flow.config.encoder.chunk_tokens)
-        frames, columns = config.frames_per_token * shape.tokens, 4 + pages_of_row + _given(flow, shape)
-        inputs = cls(
-            shape=shape,
-            num_pages=pages_of_row,
-            packed=torch.zeros(shape.rows, columns, dtype=torch.int64, device=flow.device),
-            speaker=torch.zeros(shape.rows, config.speaker_dim, device=flow.device),
-            prompt=torch.zeros(shape.rows, frames, config.mel_bins, device=flow.device),
-            tails=tails,
-        )
-        inputs.take(flow, spans, pages)
-        return inputs
+        again: bool = False,
+    ) -> None:
+        config = flow.config
+        self.shape, self._flow = shape, flow
+        self.num_pages = shape.pages(config.encoder.chunk_tokens)
+        frames, given = config.frames_per_token * shape.tokens, shape.tokens + config.lookahead_tokens
+        kinds: list[Kind] = [
+            ((shape.rows, 4 + self.num_pages + given), torch.int64),
+            ((shape.rows, config.speaker_dim), torch.float32),
+            ((shape.rows, frames, config.mel_bins), torch.float32),
+        ]
+        self._parcel = Parcel(flow.device, kinds, again)
+        self.packed, self.speaker, self.prompt = self._parcel.tensors
+        self._no_prompt = True  # its memory holds zeros
+        self.take(spans, pages)
 
-    def take(self, flow: Flow, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]]) -> None:
-        """Overwrite all but the tails with what the first rows bring, as :meth:`of`."""
-        block = flow.config.encoder.chunk_tokens
-        move(_packed_rows(self.shape, _given(flow, self.shape), block, spans, pages), self.packed)
-        speaker = np.zeros(self.speaker.shape, np.float32)
+    def take(self, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]]) -> None:
+        """Overwrite all with what the first rows bring."""
+        packed, speaker, prompt = self._parcel.host()
+        _pack_rows(packed, self.shape, self._flow.config.encoder.chunk_tokens, spans, pages)
+        speaker[:] = 0
         if spans:
             speaker[: len(spans)] = [span.prompt.speaker for span in spans]
-        move(torch.from_numpy(speaker), self.speaker)
-        if all(span.start >= len(span.prompt.tokens) for span in spans):
-            self.prompt.zero_()
-        else:
-            move(_prompt_frames(flow, self.prompt.shape, spans), self.prompt)
-
-    def take_tails(self, tails: Sequence[FlowTails]) -> None:
-        """Overwrite those of the first rows; the others, which nobody hears, get the first one's."""
-        rows = [*tails, *[tails[0]] * (self.shape.rows - len(tails))]
-        for mine, parts in zip(self.tails.parts, zip(*(row.parts for row in rows), strict=True), strict=True):
-            torch.stack(parts, dim=1, out=mine)
+        no_prompt = all(span.start >= len(span.prompt.tokens) for span in spans)
+        if no_prompt and self._no_prompt:
+            self._parcel.send(2)
+            return
+        self._no_prompt = False
+        prompt[:] = 0
+        for row, span in enumerate(spans):  # only the first calls of a voice have any
+            frames = self._flow.prompt_frames(span, prompt.shape[1])
+            prompt[row, : len(frames)] = frames
+        self._parcel.send(3)
+        self._no_prompt = no_prompt
 
     @cached_property
     def rows(self) -> RowIndices:
@@ -152,44 +143,24 @@ class PagedInputs:
         return RowIndices.unpack(self.packed, self.num_pages)
 
 
-def _packed_rows(
-    shape: BatchShape, given: int, block: int, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]]
-) -> Tensor:
-    """:class:`RowIndices` on the host; rows without an utterance compute too, into the waste page."""
+def _pack_rows(
+    packed: npt.NDArray[np.int64],
+    shape: BatchShape,
+    block: int,
+    spans: Sequence[TokenSpan],
+    pages: Sequence[Sequence[int]],
+) -> None:
+    """Write :class:`RowIndices`; rows without an utterance compute too, into the waste page."""
     width = shape.pages(block)
-    packed = np.zeros((shape.rows, 4 + width + given), np.int64)
-    packed[:, :4] = given, shape.tokens, 0, shape.before
     table, tokens = packed[:, 4 : 4 + width], packed[:, 4 + width :]
-    table[:, : shape.before], table[:, shape.before :] = ZERO_PAGE, WASTE_PAGE
+    packed[:, :4] = tokens.shape[1], shape.tokens, 0, shape.before
+    table[:, : shape.before], table[:, shape.before :], tokens[:] = ZERO_PAGE, WASTE_PAGE, 0
     for row, (span, held) in enumerate(zip(spans, pages, strict=True)):
         missing = shape.before - span.start // block
         packed[row, :4] = len(span.tokens), span.count, span.start, missing
         table[row] = ZERO_PAGE
         table[row, missing : missing + len(held)] = held
         tokens[row, : len(span.tokens)] = span.tokens
-    return torch.from_numpy(packed)
-
-
-def _given(flow: Flow, shape: BatchShape) -> int:
-    """Most tokens of a row."""
-    return shape.tokens + flow.config.lookahead_tokens
-
-
-def _prompt_frames(flow: Flow, size: Sequence[int], spans: Sequence[TokenSpan]) -> Tensor:
-    """float32 ``[B, frames, mel]`` on the host; only the first calls of a voice have any."""
-    prompt = np.zeros(size, np.float32)
-    for row, span in enumerate(spans):
-        frames = flow.prompt_frames(span, size[1])
-        prompt[row, : len(frames)] = frames
-    return torch.from_numpy(prompt)
-
-
-def batch_tails(pool: PagePool, rows: int, tails: Sequence[FlowTails] = ()) -> FlowTails:
-    """FlowTails of the first rows, and zeros for the others, with rows on axis 1."""
-    empty = [pool.empty_tails()] * (rows - len(tails))
-    return FlowTails(
-        *(torch.stack(part, dim=1) for part in zip(*(row.parts for row in (*tails, *empty)), strict=True))
-    )
 
 
 @dataclass(frozen=True)
@@ -202,6 +173,7 @@ class Started:
         frame: of each new frame in its page.
         ends: new frames of each row; None where all are as long as the call.
         starts: frames of each row's utterance before the new ones.
+        tails_from, tails_to: int64 ``[R]`` as ``table``, pages whose tails are read and written.
     """
 
     conditions: Conditions
@@ -211,17 +183,26 @@ class Started:
     frame: Tensor
     ends: Tensor | None
     starts: Tensor
+    tails_from: Tensor
+    tails_to: Tensor
 
 
-class Continued(NamedTuple):
-    """
+class SolverTails(NamedTuple):
+    """Memory for the estimator's tails while a :class:`PagedSolver` takes the steps.
+
     Attributes:
-        mel: float32 ``[B, frames, mel]``.
-        tails: after the call, rows on axis 1.
+        old, new: ``[R, steps, tail_size]``, read and written.
     """
 
-    mel: Tensor
-    tails: FlowTails
+    old: Tensor
+    new: Tensor
+
+    @classmethod
+    def of(cls, pool: PagePool, rows: int) -> SolverTails:
+        """Zeros for so many utterances."""
+        stored = pool.estimator_tails.flatten(0, 1)
+        old, new = (stored.new_zeros(rows * pool.estimator.rows, *stored.shape[1:]) for _ in range(2))
+        return cls(old, new)
 
 
 class PagedSolver(Protocol):
@@ -241,12 +222,11 @@ class PagedCall:
     replayed after the inputs have been overwritten.
 
     Args:
-        new_tails: where the tails go; by default into memory of the call's own.
         mel: where the solver works; by default memory of the call's own.
+        tails: for a :class:`PagedSolver`; by default memory of the call's own.
 
     Attributes:
         mel: float32 ``[B, frames, mel]`` what the solver has so far.
-        new_tails: those of the steps that are done.
     """
 
     def __init__(
@@ -254,24 +234,24 @@ class PagedCall:
         flow: Flow,
         pool: PagePool,
         inputs: PagedInputs,
-        new_tails: FlowTails | None = None,
         mel: Tensor | None = None,
+        tails: SolverTails | None = None,
     ) -> None:
         self._flow, self._pool, self._inputs = flow, pool, inputs
         shape, config = inputs.shape, flow.config
         frames = config.frames_per_token * shape.tokens
         size = (shape.rows, frames, config.mel_bins)
         self.mel = torch.zeros(size, device=flow.device) if mel is None else mel
-        self.new_tails = new_tails or FlowTails(*(torch.zeros_like(part) for part in inputs.tails.parts))
+        self._tails = tails
         self._before = torch.zeros(size, device=flow.device)
         self._index = torch.zeros(1, dtype=torch.int64, device=flow.device)
 
-    def run(self) -> Continued:
-        """All of it, without CUDA graphs."""
+    def run(self) -> Tensor:
+        """All of it, without CUDA graphs; float32 ``[B, frames, mel]``."""
         started = self.start()
         for _ in range(self._flow.solver.num_steps):
             self.step(started)
-        return Continued(self.mel, self.new_tails)
+        return self.mel
 
     def start(self, masked: bool = True) -> Started:
         """Encode the tokens; ``mel`` becomes the solver's noise.
@@ -280,17 +260,23 @@ class PagedCall:
             masked: make the mask that :meth:`step` needs, and a :class:`PagedSolver` does not.
         """
         flow, pool, inputs = self._flow, self._pool, self._inputs
-        old, new = inputs.tails, self.new_tails
+        read, written = self._tail_pages()
+        tokens, frames = (
+            stored[:, 0, 0].index_select(0, read) for stored in (pool.token_tails, pool.frame_tails)
+        )
+        new_tokens, new_frames = torch.empty_like(tokens), torch.empty_like(frames)
         visible = self._visible(pool.frames.frames)
         attention = FlowAttention(
             tokens=self._visible(pool.tokens.frames),
             frames=visible,
             estimator=visible,
-            token_past=self._past(pool.token_pages, pool.tokens, old.tokens[0, :, 0], new.tokens[0, :, 0]),
-            frame_past=self._past(pool.frame_pages, pool.frames, old.frames[0, :, 0], new.frames[0, :, 0]),
+            token_past=self._past(pool.token_pages, pool.tokens, tokens, new_tokens),
+            frame_past=self._past(pool.frame_pages, pool.frames, frames, new_frames),
         )
         place = torch.arange(inputs.rows.tokens.shape[1], device=flow.device)
         mu = flow.encode(inputs.rows.tokens, place < inputs.rows.given[:, None], attention)
+        pool.token_tails[:, 0, 0].index_copy_(0, written, new_tokens)
+        pool.frame_tails[:, 0, 0].index_copy_(0, written, new_frames)
         self.mel.copy_(flow.noise(inputs.rows.starts, mu.shape[1]))
         self._index.zero_()
         self._before.zero_()
@@ -298,13 +284,14 @@ class PagedCall:
         places = self._places(pool.estimator)
         mask = flow.solver.mask(visible) if masked else None
         starts = (inputs.rows.starts * flow.config.frames_per_token).repeat(pool.estimator.rows)
-        return Started(guided, mask, *places, self._ends(pool.estimator), starts)
+        tails = (_in_network(pages, pool.estimator) for pages in (read, written))
+        return Started(guided, mask, *places, self._ends(pool.estimator), starts, *tails)
 
     def step(self, started: Started) -> None:
         """One step of the solver on ``mel``, and on to the next."""
         pool, solver, index = self._pool, self._flow.solver, self._index
-        geometry = pool.estimator
-        old = self._inputs.tails.estimator.index_select(2, index).flatten(0, 2)
+        tails = pool.estimator_tails.flatten(0, 2)
+        old = tails.index_select(0, started.tails_from + index)
         new = torch.empty_like(old)
         past = PagedPast(
             pages=pool.estimator_pages.flatten(0, 2),
@@ -318,23 +305,36 @@ class PagedCall:
             starts=started.starts,
         )
         self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index, self._before))
-        self.new_tails.estimator.index_copy_(2, index, new.unflatten(0, (geometry.rows, -1)).unsqueeze(2))
+        tails.index_copy_(0, started.tails_to + index, new)
         index.add_(1).remainder_(solver.num_steps)  # a capture runs it more often than there are steps
 
     def solver_places(self, started: Started) -> Places:
         """Where a :class:`PagedSolver` finds the past and leaves the new frames."""
-        inputs = self._inputs
+        inputs, pool = self._inputs, self._pool
+        tails = self._tails or SolverTails.of(pool, inputs.shape.rows)
+        steps = self._flow.solver.num_steps
+        torch.index_select(pool.estimator_tails.flatten(0, 1), 0, started.tails_from // steps, out=tails.old)
         return Places(
-            pages=self._pool.estimator_pages.flatten(0, 2),
+            pages=pool.estimator_pages.flatten(0, 2),
             table=started.table,
             page=started.page,
             frame=started.frame,
             before=inputs.shape.before,
             unused=inputs.rows.missing.contiguous(),
             lengths=inputs.rows.counts * self._flow.config.frames_per_token,
-            tails=inputs.tails.estimator.flatten(0, 1),
-            new_tails=self.new_tails.estimator.flatten(0, 1),
+            tails=tails.old,
+            new_tails=tails.new,
+            tails_to=started.tails_to // steps,
         )
+
+    def _tail_pages(self) -> tuple[Tensor, Tensor]:
+        """The last page before each row's new ones, and the last of those: int64 ``[B]``."""
+        rows, before = self._inputs.rows, self._inputs.shape.before
+        block = self._flow.config.encoder.chunk_tokens
+        last = before + (rows.counts + block - 1) // block - 1
+        written = rows.page_table.gather(1, last[:, None]).squeeze(1)
+        read = rows.page_table[:, before - 1] if before else torch.full_like(written, ZERO_PAGE)
+        return read, written
 
     def _past(self, pages: Tensor, geometry: PageGeometry, tails: Tensor, new_tails: Tensor) -> PagedPast:
         """Of a part of the network that has one row for an utterance and one step."""
@@ -381,8 +381,10 @@ class PagedCall:
         page = table[:, before:][:, frame // geometry.frames]
         page = torch.where(frame < self._lengths(geometry.frames)[:, None], page, WASTE_PAGE)
 
-        def flattened(pages: Tensor) -> Tensor:
-            rows = torch.cat([pages * geometry.rows + row for row in range(geometry.rows)])
-            return rows * geometry.steps
+        return _in_network(table, geometry), _in_network(page, geometry), frame % geometry.frames
 
-        return flattened(table), flattened(page), frame % geometry.frames
+
+def _in_network(pages: Tensor, geometry: PageGeometry) -> Tensor:
+    """Pages of utterances on axis 0 for each row of the network, at the first step."""
+    rows = torch.cat([pages * geometry.rows + row for row in range(geometry.rows)])
+    return rows * geometry.steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -37,25 +38,16 @@ class PageGeometry:
         return (self.rows, self.steps, self.layout.tail_size)
 
 
-@dataclass(frozen=True)
-class FlowTails:
-    """Last input frames of every convolution of one utterance: ``[rows, steps, tail_size]`` per part."""
-
-    tokens: Tensor
-    frames: Tensor
-    estimator: Tensor
-
-    @property
-    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.tokens, self.frames, self.estimator
-
-    def rows(self) -> list[FlowTails]:
-        """Of each utterance, when these are of several, ``[rows, B, steps, tail_size]``."""
-        return [FlowTails(*row) for row in zip(*(part.unbind(1) for part in self.parts), strict=True)]
-
-
 class PagePool(PageStore):
-    """Pages that are allocated once."""
+    """Pages that are allocated once, and in each the tails of an utterance behind it.
+
+    Tails are the last input frames of every convolution. A call leaves them in the last page that it fills;
+    whoever goes on after that page finds them there, behind the page of zeros those of an utterance's start.
+
+    Attributes:
+        token_pages, frame_pages, estimator_pages: ``[pages, *page_shape]`` of each part of the network.
+        token_tails, frame_tails, estimator_tails: ``[pages, *tail_shape]``, alike.
+    """
 
     def __init__(self, flow: Flow, num_pages: int) -> None:
         super().__init__(num_pages)
@@ -72,6 +64,10 @@ class PagePool(PageStore):
             untouched_zeros(total, *geometry.page_shape, device=flow.device, dtype=flow.dtype)
             for geometry in self._geometries
         )
+        self.token_tails, self.frame_tails, self.estimator_tails = (
+            untouched_zeros(total, *geometry.tail_shape, device=flow.device, dtype=flow.dtype)
+            for geometry in self._geometries
+        )
 
     @property
     def _geometries(self) -> tuple[PageGeometry, PageGeometry, PageGeometry]:
@@ -80,12 +76,12 @@ class PagePool(PageStore):
     @property
     def page_bytes(self) -> int:
         """Memory of one page, that is of one block of one utterance."""
-        elements = sum(torch.Size(geometry.page_shape).numel() for geometry in self._geometries)
+        shapes = [(geometry.page_shape, geometry.tail_shape) for geometry in self._geometries]
+        elements = sum(math.prod(page) + math.prod(tail) for page, tail in shapes)
         return elements * self.token_pages.element_size()
 
-    def empty_tails(self) -> FlowTails:
-        """Tails at the start of an utterance: zeros, as the convolutions are padded there."""
-        return FlowTails(*(self.token_pages.new_zeros(geometry.tail_shape) for geometry in self._geometries))
+    def empty_tails(self) -> None:
+        """They are in the pages."""
 
     def clear(self, page: int) -> None:
         for storage in (self.token_pages, self.frame_pages, self.estimator_pages):

@@ -23,6 +23,7 @@ class Places:
         unused: int64 ``[B]`` of those, the first ones that an utterance does not have.
         lengths: int64 ``[B]`` new frames of each utterance, at least as many as a convolution looks back.
         tails: ``[R, steps, tail_size]`` read; ``new_tails`` alike, written.
+        tails_to: int64 ``[R]`` where the new tails go when all steps are done: pages times guidance rows.
     """
 
     pages: Tensor
@@ -34,6 +35,11 @@ class Places:
     lengths: Tensor
     tails: Tensor
     new_tails: Tensor
+    tails_to: Tensor
+
+    def keep_tails(self, stored: Tensor) -> None:
+        """Leave the new tails in ``[pages, guidance rows, steps, tail_size]``; can be captured."""
+        stored.flatten(0, 1).index_copy_(0, self.tails_to, self.new_tails)
 
     @property
     def rows(self) -> int:

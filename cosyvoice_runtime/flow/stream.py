@@ -9,18 +9,19 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.batched_mel import AnyMel, MelCut, joined_mel, mel_tensor
 from cosyvoice_runtime.cuda_graphs import EagerCalls, GraphCapture, split_graph_rows
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets, GraphedCalls
+from cosyvoice_runtime.flow.milestone import Milestone
 from cosyvoice_runtime.flow.paged_call import (
     BatchShape,
-    Continued,
     PagedCall,
     PagedInputs,
     PagedSolver,
-    batch_tails,
 )
 from cosyvoice_runtime.flow.pages import PagePool
+from cosyvoice_runtime.transfer import on_gpu
 from cosyvoice_runtime.wave.paged_flow import FlowState, FlowWork, PagedFlow
 from cosyvoice_runtime.wave.prompt import FlowPrompt, TokenSpan
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix
@@ -37,9 +38,10 @@ class FlowStream(PagedFlow):
     def __init__(self, flow: Flow, num_pages: int, eager: EagerCalls | None = None) -> None:
         self._pool = PagePool(flow, num_pages)
         super().__init__(flow, self._pool)
-        self._flow = flow
+        self._flow, self._on_gpu = flow, on_gpu(flow.device)
         self.eager = eager or EagerCalls()
         self._graphs: GraphedCalls | None = None
+        self._no_mel = torch.zeros(flow.config.mel_bins, 0, device=flow.device)
 
     @property
     def flow(self) -> Flow:
@@ -81,36 +83,34 @@ class FlowStream(PagedFlow):
 
     def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
         prefix = super().prefix(prompt)
-        if self.flow.device.type != "cuda":
-            return prefix
-        return dataclasses.replace(prefix, ready=torch.cuda.current_stream(self.flow.device).record_event())
+        return dataclasses.replace(prefix, ready=Milestone(self.flow.device)) if self._on_gpu else prefix
 
     def open(self, voice: FlowPrompt | FlowPrefix) -> FlowState:
         """As :meth:`PagedFlow.open`; a stream that reads a voice waits for the one that computes it."""
         if isinstance(voice, FlowPrefix) and voice.ready is not None:
-            torch.cuda.current_stream(self.flow.device).wait_event(voice.ready)
+            voice.ready.before_next()
         return super().open(voice)
 
     def close(self, held: FlowState | FlowPrefix) -> None:
         """As :meth:`PagedFlow.close`; a voice that is given up before it has been computed is waited for."""
         if isinstance(held, FlowPrefix) and held.ready is not None:
-            held.ready.synchronize()
+            held.ready.wait()
         super().close(held)
 
     def settle(self) -> None:
-        if self.flow.device.type == "cuda":
+        if self._on_gpu:
             torch.cuda.current_stream(self.flow.device).synchronize()
 
     @torch.inference_mode()
     def advance(self, states: Sequence[FlowState]) -> list[Tensor]:
+        return [mel_tensor(mel) for mel in self.advanced(states)]
+
+    @torch.inference_mode()
+    def mels(self, states: Sequence[FlowState]) -> list[AnyMel]:
         return self.advanced(states)
 
-    def joined(self, mels: Sequence[Tensor]) -> Tensor:
-        return (
-            torch.cat(list(mels), dim=1)
-            if mels
-            else torch.zeros(self.flow.config.mel_bins, 0, device=self.flow.device)
-        )
+    def joined(self, mels: Sequence[AnyMel]) -> AnyMel:
+        return joined_mel(mels) if mels else self._no_mel
 
     def first_parts(self, spans: Sequence[TokenSpan]) -> Sequence[TokenSpan]:
         return spans if self._graphs is None else self._graphs.first_parts(spans)
@@ -125,22 +125,22 @@ class FlowStream(PagedFlow):
         self._count_eager("utterances found no free page")
         return list(self.flow.solve(spans, self.flow.attention_of_whole(spans, streaming=True)))
 
-    def continued(self, work: Sequence[FlowWork]) -> Sequence[Tensor]:
-        mel, tails = self._run(work)
-        for item, new_tails in zip(work, tails.rows(), strict=False):  # captured calls may have more rows
-            item.state.tails = new_tails
-        return list(mel[: len(work)])
+    def continued(self, work: Sequence[FlowWork]) -> Sequence[MelCut]:
+        mel = self._run(work)
+        return [MelCut.row_of(mel, row) for row in range(len(work))]
 
-    def _run(self, work: Sequence[FlowWork]) -> Continued:
-        spans, tails = [item.span for item in work], [item.state.tails for item in work]
-        pages = [item.state.pages or [] for item in work]
+    def cut(self, frames: Tensor | MelCut, start: int, stop: int) -> AnyMel:
+        return frames[start:stop].T if isinstance(frames, Tensor) else frames[:, start:stop]
+
+    def _run(self, work: Sequence[FlowWork]) -> Tensor:
+        """float32 ``[B, frames, mel]``; captured calls may have more rows."""
+        spans, pages = [item.span for item in work], [item.state.pages or [] for item in work]
         shape = BatchShape.of(spans, self.flow.config.encoder.chunk_tokens)
         call = None if self._graphs is None else self._graphs.fitting(shape)
         if call is None:
             self._count_eager(f"utterances look back on {shape.before} blocks")
-            inputs = PagedInputs.of(self.flow, shape, batch_tails(self.pool, shape.rows, tails), spans, pages)
-            return PagedCall(self.flow, self.pool, inputs).run()
-        return call.run(spans, pages, tails)
+            return PagedCall(self.flow, self.pool, PagedInputs(self.flow, shape, spans, pages)).run()
+        return call.run(spans, pages)
 
     def _count_eager(self, reason: str) -> None:
         if self._graphs is not None:

@@ -48,6 +48,10 @@ class CpuCarry:
     kept: Sequence[Floats]
 
     @property
+    def no_mel(self) -> Floats:
+        return self.mel[:, :0]
+
+    @property
     def nbytes(self) -> int:
         return sum(array.nbytes for array in (self.mel, self.source, self.ahead, *self.kept))
 
@@ -124,8 +128,11 @@ class OnnxVocoder(WindowedVocoder):
     def here(self, mel: Floats) -> Floats:
         return mel
 
-    def joined(self, arrays: Sequence[Floats]) -> Floats:
-        return np.concatenate(arrays, axis=-1) if arrays else np.zeros(0, np.float32)
+    def joined_mel(self, mels: Sequence[Floats]) -> Floats:
+        return np.concatenate(mels, axis=1)
+
+    def joined(self, waves: Sequence[Floats]) -> Floats:
+        return np.concatenate(waves) if waves else np.zeros(0, np.float32)
 
     def kept(self, wave: Floats) -> Floats:
         return wave.copy()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from threading import Lock
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -34,12 +36,13 @@ class NoiseTable:
     def __init__(self, weight: Tensor) -> None:
         self._rows = uniform_noise(len(weight))
         self._weight = weight
-        self._values = torch.empty(0)
+        self._values = np.zeros(0, np.float32)
         self._lock = Lock()
 
-    def __getitem__(self, samples: slice) -> Tensor:
-        """Values of a range of samples, float32."""
+    def __getitem__(self, samples: slice) -> npt.NDArray[np.float32]:
+        """Values of a range of samples."""
         with self._lock:
             while len(self._values) < samples.stop:
-                self._values = torch.cat([self._values, next(self._rows) @ self._weight])
+                added = (next(self._rows) @ self._weight).numpy()
+                self._values = np.concatenate([self._values, added])
         return self._values[samples]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from cosyvoice_runtime.cuda_graphs import GraphCapture, bucket_for
+from cosyvoice_runtime.vocoder.given_mel import GivenMel
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows
 from cosyvoice_runtime.wave.context import context
@@ -16,19 +18,26 @@ from cosyvoice_runtime.wave.vocoder_state import VocoderState, Window
 class GraphedWindow:
     """A call of one shape."""
 
-    def __init__(self, hift: HiFT, rows: int, width: int, capture: GraphCapture) -> None:
-        self._inputs = WindowInputs(hift, rows, width)
+    def __init__(self, hift: HiFT, rows: int, width: int, given: GivenMel, capture: GraphCapture) -> None:
+        self._inputs = WindowInputs(hift, rows, width, given)
         self._graph = capture(lambda: compute_windows(hift, self._inputs, *self._inputs.rows()))
+        self._waves: dict[tuple[int, int], Tensor] = {}
 
     def run(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
-        """As :func:`compute_windows` for these utterances."""
+        """As :func:`compute_windows` for these utterances; the next call overwrites the waves."""
         self._inputs.fill_(states, windows)
         self._graph.replay()
-        return self._graph.result.clone()
+        result = self._graph.result
+        key = len(states), id(result.wave)  # a graph may leave its result in one of several places
+        if key not in self._waves:
+            self._waves[key] = result.wave[: len(states)]
+        return WindowOutputs(self._waves[key], result.carried.clone())
 
 
 class GraphedWindows:
     """A captured call for every combination of rows and frames, both ascending, all made at the start.
+
+    One runs at a time, so they share the memory of the mel that they take in.
 
     Raises:
         ValueError: the most frames are too few for any new ones.
@@ -46,9 +55,10 @@ class GraphedWindows:
         if self.max_new_frames < 1:
             raise ValueError(f"windows of {frames[-1]} frames hold no new ones")
         self._rows, self._frames = rows, frames
+        given = GivenMel(rows[-1], frames[-1], hift.config.mel_bins, hift.device)
         # Largest first: the smaller ones then find their memory in the pool.
         self._windows = {
-            (count, width): GraphedWindow(hift, count, width, capture)
+            (count, width): GraphedWindow(hift, count, width, given, capture)
             for count in reversed(rows)
             for width in reversed(frames)
         }

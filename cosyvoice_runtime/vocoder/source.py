@@ -33,14 +33,14 @@ class SourceNoise:
         self._first = self._next = 0
         self._marked: int | None = None
 
-    def peek(self, frames: int) -> Tensor:
-        """The next frames, [hop * frames] float32 standard normal, without using them up."""
+    def peek(self, frames: int) -> npt.NDArray[np.float32]:
+        """The next frames, [hop * frames] standard normal, without using them up."""
         missing = self._next + frames - self._first - len(self._held) // self.hop
         if missing > 0:
             self._let_go(self._next if self._marked is None else min(self._marked, self._next))
             self._held = np.concatenate([self._held, self._fresh(missing)])
         start = self.hop * (self._next - self._first)
-        return torch.from_numpy(self._held[start : start + self.hop * frames])
+        return self._held[start : start + self.hop * frames]
 
     def skip(self, frames: int) -> None:
         """Use up frames."""
@@ -53,7 +53,7 @@ class SourceNoise:
         """The next frames, [hop * frames] float32, used up."""
         noise = self.peek(frames)
         self.skip(frames)
-        return noise
+        return torch.from_numpy(noise)
 
     def mark(self) -> NoiseMark:
         """Where it is, for :meth:`rewind`, until the next mark."""

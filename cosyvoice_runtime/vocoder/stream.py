@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cosyvoice_runtime.batched_mel import AnyMel, MelCut, StoredMel, StretchedMel, joined_mel, mel_tensor
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.cuda_graphs import GraphCapture, split_rows
 from cosyvoice_runtime.speed import check_speed
-from cosyvoice_runtime.transfer import Fetch, moved
-from cosyvoice_runtime.vocoder.carry import VocoderCarry
+from cosyvoice_runtime.vocoder.carry import VocoderCarry, carry_layout
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
+from cosyvoice_runtime.vocoder.heard import BlendedWave, HeardWave, HeardWindows, JoinedWave, WaveCut
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows
@@ -42,7 +43,7 @@ def open_state(
     device: torch.device | str = "cpu",
 ) -> VocoderState:
     """Start of an utterance on a device."""
-    return VocoderState(config, VocoderCarry.at_start(config, device), noise, lookahead)
+    return VocoderState(config, carry_layout(config, torch.device(device)).start, noise, lookahead)
 
 
 def stream(
@@ -52,12 +53,15 @@ def stream(
     last: Sequence[bool],
     graphs: GraphedWindows | None = None,
 ) -> list[Tensor]:
-    """Take the next mel of each utterance and return its next samples, as :meth:`HiFTStream.advance`."""
-    return HiFTStream(hift, graphs).advance(states, mels, last)
+    """Take the next mel of each utterance; its next samples, as tensors of the host."""
+    waves = HiFTStream(hift, graphs).advance(states, mels, last)
+    return [torch.from_numpy(wave.array()) for wave in waves]
 
 
 class HiFTStream(WindowedVocoder):
-    """A :class:`~cosyvoice_runtime.vocoder.hift.HiFT` over windows; mels and waves are tensors on its device.
+    """A :class:`~cosyvoice_runtime.vocoder.hift.HiFT` over windows.
+
+    Mels are on its device, tensors or cut from some; waves are on their way to the host.
 
     Args:
         graphs: replayed for all calls; longer mel is then vocoded in several.
@@ -83,49 +87,53 @@ class HiFTStream(WindowedVocoder):
 
     @torch.no_grad()
     def advance(
-        self, states: Sequence[VocoderState], mels: Sequence[Tensor], last: Sequence[bool]
-    ) -> list[Tensor]:
+        self, states: Sequence[VocoderState], mels: Sequence[AnyMel], last: Sequence[bool]
+    ) -> list[HeardWave]:
         return self.advanced(states, mels, last)
 
     def start(self) -> VocoderCarry:
-        return VocoderCarry.at_start(self.config, self.device)
+        return carry_layout(self.config, self.device).start
 
     def utterance_noise(self, seed: int) -> UtteranceNoise:
         return self.hift.utterance_noise(seed)
 
-    def here(self, mel: Tensor) -> Tensor:
+    def here(self, mel: AnyMel) -> AnyMel:
+        if isinstance(mel, MelCut) and mel.batch.device == self.device:
+            return mel
+        mel = mel_tensor(mel)
         return mel if mel.device == self.device else mel.to(self.device, non_blocking=True)
 
-    def joined(self, arrays: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(arrays), dim=-1) if arrays else torch.zeros(0, device=self.device)
+    def joined_mel(self, mels: Sequence[AnyMel]) -> StoredMel:
+        return joined_mel(mels)
 
-    def kept(self, wave: Tensor) -> Tensor:
-        return wave.clone()
+    def joined(self, waves: Sequence[HeardWave]) -> JoinedWave:
+        return JoinedWave(waves)
 
-    def blended(self, first: Tensor, second: Tensor, weight: npt.NDArray[np.float32]) -> Tensor:
-        return first.lerp(second, moved(torch.from_numpy(weight), first.device))
+    def kept(self, wave: WaveCut) -> WaveCut:
+        """As it is: what it is cut from is memory of the host."""
+        return wave
+
+    def blended(self, first: HeardWave, second: HeardWave, weight: npt.NDArray[np.float32]) -> BlendedWave:
+        return BlendedWave(first, second, weight)
 
     def between(
         self,
-        mel: Tensor,
+        mel: StoredMel,
         left: npt.NDArray[np.int64],
         right: npt.NDArray[np.int64],
         weight: npt.NDArray[np.float32],
-    ) -> Tensor:
-        places = moved(torch.from_numpy(np.stack([left, right])), mel.device)
-        return self.blended(mel[:, places[0]], mel[:, places[1]], weight)
+    ) -> StretchedMel:
+        return StretchedMel(mel, left, right, weight)
 
-    def sent(self, waves: Sequence[Tensor]) -> Waveforms:
-        """All waveforms in one copy."""
-        if not waves:
-            return list
-        together, lengths = Fetch(torch.cat(list(waves)).float()), [len(wave) for wave in waves]
-        return lambda: [wave.numpy() for wave in together.wait().split(lengths)]
+    def sent(self, waves: Sequence[HeardWave]) -> Waveforms:
+        """They are on their way."""
+        return lambda: [wave.array() for wave in waves]
 
-    def parts(self, mel: Tensor) -> Sequence[Tensor]:
+    def parts(self, mel: AnyMel) -> Sequence[AnyMel]:
         if self._graphs is None or mel.shape[1] <= self._graphs.max_new_frames:
             return (mel,)
-        return mel.split(self._graphs.max_new_frames, dim=1)
+        most = self._graphs.max_new_frames
+        return [mel[:, start : start + most] for start in range(0, mel.shape[1], most)]
 
     def calls(self, rows: Sequence[int], windows: Mapping[int, Window]) -> Iterator[Sequence[int]]:
         """Captured calls pad to their own width, so windows of another go in another call."""
@@ -140,10 +148,11 @@ class HiFTStream(WindowedVocoder):
 
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterable[WindowWave]:
         outputs, hop = self._compute(states, windows), self.config.hop
-        rows = zip(outputs.wave, outputs.carried.rows(), strict=True)
+        layout, heard = carry_layout(self.config, self.device), HeardWindows(outputs.wave)
+        samples = outputs.wave.shape[1]
         return [
-            WindowWave(wave[hop * window.past :], carried)
-            for (wave, carried), window in zip(rows, windows, strict=False)
+            WindowWave(WaveCut(heard, row, hop * window.past, samples), VocoderCarry(flat, layout))
+            for row, (flat, window) in enumerate(zip(outputs.carried.unbind(), windows, strict=False))
         ]
 
     def _compute(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:

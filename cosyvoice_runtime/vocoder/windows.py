@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from cosyvoice_runtime.transfer import Upload, move
-from cosyvoice_runtime.vocoder.carry import VocoderCarry
+from cosyvoice_runtime.parcel import Kind, Parcel
+from cosyvoice_runtime.vocoder.carry import VocoderCarry, carry_layout
+from cosyvoice_runtime.vocoder.given_mel import GivenMel
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.source import FROM_THE_START, PhaseCarry
@@ -56,46 +56,61 @@ class WindowLengths(NamedTuple):
 
 
 class WindowInputs:
-    """Row i of each tensor starts at the i-th window's first frame; rows without an utterance hold anything.
+    """Row i of each tensor is the i-th window's; rows without an utterance hold anything.
+
+    Args:
+        given: taken in by all calls, for calls that come again and again.
 
     Attributes:
         packed: [B, 6] int64, :class:`WindowLengths` in one tensor.
-        fresh: [B, W, bins] float32, mel taken in since the last window.
+        places: [B, 2, W] int64, where the frames of mel taken in since the last window are: each is between
+            two of the given ones.
+        weight: [B, W] float32, how far from the first of them to the second.
         noise: [B, hop * W] float32, from the first frame that is to be emitted on.
+        given: what mel there is.
         carried: of each row.
     """
 
-    def __init__(self, hift: HiFT, rows: int, width: int) -> None:
+    def __init__(self, hift: HiFT, rows: int, width: int, given: GivenMel | None = None) -> None:
         config, device = hift.config, hift.device
-        self.packed = torch.zeros(rows, len(WindowLengths._fields), dtype=torch.int64, device=device)
-        self.fresh = torch.zeros(rows, width, config.mel_bins, device=device)
-        self.noise = torch.zeros(rows, config.hop * width, device=device)
-        self.carried = VocoderCarry.idle(config, rows, device)
-        self._noise = Upload(self.noise)
+        layout = carry_layout(config, device)
+        self.width, self._hop = width, config.hop
+        kinds: list[Kind] = [
+            ((rows, len(WindowLengths._fields)), torch.int64),
+            ((rows, 2, width), torch.int64),
+            ((rows, width), torch.float32),
+            ((rows, config.hop * width), torch.float32),
+        ]
+        self._parcel = Parcel(device, kinds, again=given is not None)
+        self.packed, self.places, self.weight, self.noise = self._parcel.tensors
+        self.given = given or GivenMel(rows, width, config.mel_bins, device)
+        self.carried = VocoderCarry(torch.zeros(rows, layout.size, device=device), layout)
+        self._first_rows: dict[int, Tensor] = {}
         self.fill_([], [])
 
     def fill_(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> None:
         """Take the first rows from utterances; those after them are without one from now on."""
-        rows, width = self.fresh.shape[:2]
-        taken = [WindowLengths.row(*of_row) for of_row in zip(states, windows, strict=True)]
-        idle = [WindowLengths.idle_row(width)] * (rows - len(taken))
-        move(torch.tensor([*taken, *idle]), self.packed)
-        if not states:
-            return
-        frames = _side_by_side([state.fresh.T for state in states])
-        self.fresh[: len(states), : frames.shape[1]] = frames
-        self.carried.fill_([_own(state.carried) for state in states])
-        self._fill_noise(states, windows)
-
-    def _fill_noise(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> None:
-        host, hop = self._noise.host().numpy(), self.noise.shape[1] // self.fresh.shape[1]
-        for row, (state, window) in enumerate(zip(states, windows, strict=True)):
+        numbers, places, weight, noise = self._parcel.host()
+        numbers[:] = WindowLengths.idle_row(self.width)
+        fresh = self.given.take([state.fresh for state in states]) if states else []
+        for row, (state, window, given) in enumerate(zip(states, windows, fresh, strict=True)):
+            numbers[row] = WindowLengths.row(state, window)
+            count = len(given.weight)
+            places[row, :, :count] = given.left, given.right
+            weight[row, :count] = given.weight
             if state.noise is None:
-                host[row] = 0
+                noise[row] = 0
             else:
-                fresh = state.noise.peek(window.frames - window.past)
-                host[row, hop * window.past : hop * window.frames] = fresh.numpy()
-        self._noise.send(len(states))
+                next_ = state.noise.peek(window.frames - window.past)
+                noise[row, self._hop * window.past : self._hop * window.frames] = next_
+        self._parcel.send(3, len(states))
+        if states:
+            torch.stack([_own(state.carried).flat for state in states], out=self._carried_of(len(states)))
+
+    def _carried_of(self, rows: int) -> Tensor:
+        if rows not in self._first_rows:
+            self._first_rows[rows] = self.carried.flat[:rows]
+        return self._first_rows[rows]
 
     @property
     def lengths(self) -> WindowLengths:
@@ -103,17 +118,19 @@ class WindowInputs:
 
     def rows(self) -> tuple[Rows, Rows]:
         """Row ends for the F0 predictor and source, and for the decoder; one graph serves all lengths."""
-        width = self.fresh.shape[1]
-        return Rows(self.lengths.frames, width), Rows(self.lengths.decoded, width)
+        return Rows(self.lengths.frames, self.width), Rows(self.lengths.decoded, self.width)
 
     def mel(self) -> Tensor:
         """[B, bins, W]: what is carried, what is fresh, and the newest frame repeated to the row's end."""
         lengths, waiting = self.lengths, self.carried.mel.shape[2]
-        frame = torch.arange(self.fresh.shape[1], device=self.fresh.device)
+        frame = torch.arange(self.width, device=self.packed.device)
+        left, right = self.given.memory[self.places].unbind(1)
+        weight = self.weight[..., None]
+        fresh = torch.where(weight > 0, left.lerp(right, weight), left)
         known = torch.minimum(frame, lengths.received[:, None] - 1)
         held = lengths.held[:, None]
         place = torch.where(known < held, known, known - held + waiting)
-        both = torch.cat([self.carried.mel, self.fresh.transpose(1, 2)], dim=2)
+        both = torch.cat([self.carried.mel, fresh.transpose(1, 2)], dim=2)
         mel = _picked(both, place[:, None])
         return mel.masked_fill_((frame >= lengths.frames[:, None])[:, None], 0)
 
@@ -121,13 +138,6 @@ class WindowInputs:
 def _own(carried: Carry) -> VocoderCarry:
     assert isinstance(carried, VocoderCarry)
     return carried
-
-
-def _side_by_side(mels: Sequence[Tensor]) -> Tensor:
-    """[B, longest, bins] of [n, bins] each."""
-    if len({len(mel) for mel in mels}) == 1:
-        return torch.stack(list(mels))
-    return pad_sequence(list(mels), batch_first=True)
 
 
 def _picked(signal: Tensor, places: Tensor) -> Tensor:
@@ -139,15 +149,11 @@ class WindowOutputs(NamedTuple):
     """
     Attributes:
         wave: [B, hop * W] float32.
-        carried: to the next window.
+        carried: to the next window, as :class:`VocoderCarry` has it: [B, size] float32.
     """
 
     wave: Tensor
-    carried: VocoderCarry
-
-    def clone(self) -> WindowOutputs:
-        """In memory of its own."""
-        return WindowOutputs(self.wave.clone(), self.carried.clone())
+    carried: Tensor
 
 
 def compute_windows(hift: HiFT, inputs: WindowInputs, rows: Rows, decoded: Rows) -> WindowOutputs:
@@ -171,7 +177,7 @@ def compute_windows(hift: HiFT, inputs: WindowInputs, rows: Rows, decoded: Rows)
 
 def _carry_on(
     hift: HiFT, inputs: WindowInputs, mel: Tensor, source: Tensor, f0: Tensor, cycles: Tensor
-) -> VocoderCarry:
+) -> Tensor:
     """What the next window takes over: frames from the emitted ones on that it looks back on."""
     end, hop = inputs.lengths.end[:, None], hift.config.hop
     first = (end - context(hift.config).left).clamp(min=0)
@@ -183,7 +189,7 @@ def _carry_on(
         )
     )
     following = end.clamp(max=f0.shape[1] - 1)
-    return VocoderCarry(
+    return inputs.carried.layout.packed(
         mel=_picked(mel, frames[:, None]),
         source=_picked(source, samples),
         f0=_picked(f0, following).squeeze(1),

@@ -146,6 +146,14 @@ class PagedFlow(VoiceFlow):
             prompt's; T is 0 where no block is complete.
         """
 
+    def mels(self, states: Sequence[FlowState]) -> list[Mel]:
+        """As :meth:`advance`, but perhaps cut from arrays that they share."""
+        return self.advance(states)
+
+    def cut(self, frames: Mel, start: int, stop: int) -> Mel:
+        """Some of the frames ``[T, mel]`` that a call gives, as ``[mel, stop - start]``."""
+        return frames[start:stop].T
+
     @abstractmethod
     def joined(self, mels: Sequence[Mel]) -> Mel:
         """Frames one after the other; of none, ``[mel, 0]``."""
@@ -176,7 +184,7 @@ class PagedFlow(VoiceFlow):
         """
         state = self.open(prompt)
         try:
-            self.advance([state])
+            self.mels([state])
         except BaseException:
             self.settle()
             self.close(state)
@@ -277,4 +285,4 @@ class PagedFlow(VoiceFlow):
         rate = self.flow.config.frames_per_token
         state.tokens_done = span.start + span.count
         hidden = max(len(state.prompt.tokens) - span.start, 0)
-        return frames[rate * hidden : rate * span.count].T
+        return self.cut(frames, rate * hidden, rate * span.count)

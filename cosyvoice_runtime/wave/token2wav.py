@@ -60,7 +60,7 @@ class Token2Wav:
     def open(self, voice: FlowPrompt | FlowPrefix, noise_seed: int | None, speed: float = 1.0) -> WaveState:
         """Start an utterance. Pair with :meth:`close`."""
         vocoder = self.vocoder.open(noise_seed, self.lookahead_frames)
-        change = SpeedChange(speed, self.vocoder.joined, self.vocoder.between)
+        change = SpeedChange(speed, self.vocoder.joined_mel, self.vocoder.between)
         return WaveState(self.flow.open(voice), change, vocoder)
 
     def push(self, state: WaveState, tokens: Sequence[int], last: bool = False) -> None:
@@ -81,7 +81,7 @@ class Token2Wav:
         Returns:
             what waits for the waveforms, of the earliest launch first.
         """
-        mels = self.flow.advance([state.flow for state in states])
+        mels = self.flow.mels([state.flow for state in states])
         last = [state.flow.last for state in states]
         stretched = [
             state.speed.push(self.vocoder.here(mel), is_last)

@@ -19,7 +19,7 @@ class UtteranceNoise(Protocol):
     """One utterance's noise: the same sequence of frames however it is asked for."""
 
     def peek(self, frames: int) -> Any:
-        """The next frames, ``[hop * frames]`` float32, without using them up."""
+        """The next frames, ``[hop * frames]`` float32 of the host, without using them up."""
 
     def skip(self, frames: int) -> None:
         """Use up frames."""
@@ -39,8 +39,8 @@ class Carry(Protocol):
     """What a window leaves to the next."""
 
     @property
-    def mel(self) -> Any:
-        """``[bins, left + lookahead]`` float32, the newest frames."""
+    def no_mel(self) -> Any:
+        """``[bins, 0]`` float32, a mel that no frame has come of yet."""
 
     @property
     def nbytes(self) -> int:
@@ -111,7 +111,7 @@ class VocoderState:
         self.received = self.emitted = self.held = 0
         self.is_last = False
         self.carried = carried
-        self.fresh = carried.mel[:, :0]
+        self.fresh = carried.no_mel
         self.continuation: Any = None
 
     def check(self, mel: Any) -> None:
@@ -124,7 +124,10 @@ class VocoderState:
 
     def take(self, mel: Any, is_last: bool, joined: Callable[[Sequence[Any]], Any]) -> None:
         """Append mel ``[bins, n]`` float32."""
-        self.fresh = joined([self.fresh, mel]) if self.fresh.shape[1] else mel
+        if not self.fresh.shape[1]:
+            self.fresh = mel
+        elif mel.shape[1]:
+            self.fresh = joined([self.fresh, mel])
         self.received += mel.shape[1]
         self.is_last = is_last
 
@@ -160,7 +163,7 @@ class VocoderState:
         self.emitted += emitted
         if self.noise is not None:
             self.noise.skip(emitted)
-        self.carried, self.fresh = carried, carried.mel[:, :0]
+        self.carried, self.fresh = carried, carried.no_mel
 
     @property
     def nbytes(self) -> int:

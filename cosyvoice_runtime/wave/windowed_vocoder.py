@@ -19,7 +19,7 @@ from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.wave.vocoder_state import Carry, UtteranceNoise, VocoderState, Window
 
 Wave = Any
-"""``[n]`` float32, an array of the runtime."""
+"""``[n]`` float32, the runtime's own, which may be on its way."""
 Waveforms = Callable[[], list[npt.NDArray[np.float32]]]
 """Waits for waveforms ``[n]`` that are on their way to the host."""
 
@@ -88,16 +88,20 @@ class WindowedVocoder(ABC):
         """A mel of the flow's, where the vocoder works."""
 
     @abstractmethod
-    def joined(self, arrays: Sequence[Any]) -> Any:
-        """Mels ``[bins, n]`` or waveforms ``[n]`` one after the other; of none, a waveform ``[0]``."""
+    def joined_mel(self, mels: Sequence[Any]) -> Any:
+        """Mels ``[bins, n]``, at least one, one after the other."""
+
+    @abstractmethod
+    def joined(self, waves: Sequence[Wave]) -> Wave:
+        """Waveforms one after the other; of none, a waveform ``[0]``."""
 
     @abstractmethod
     def kept(self, wave: Wave) -> Wave:
-        """In memory of its own: a view would keep the whole batch in memory."""
+        """For the next window."""
 
     @abstractmethod
-    def blended(self, first: Any, second: Any, weight: npt.NDArray[np.float32]) -> Any:
-        """On the way from the first to the second by ``weight``, along the last axis."""
+    def blended(self, first: Wave, second: Wave, weight: npt.NDArray[np.float32]) -> Wave:
+        """On the way from the first to the second by ``weight``."""
 
     @abstractmethod
     def between(
@@ -141,7 +145,7 @@ class WindowedVocoder(ABC):
             for row, state in enumerate(states):
                 if turn < len(parts[row]):
                     more = turn + 1 < len(parts[row])
-                    state.take(parts[row][turn], last[row] and not more, self.joined)
+                    state.take(parts[row][turn], last[row] and not more, self.joined_mel)
                     windows[row] = state.window(more)
             for row, wave in self._vocode(states, windows):
                 waves[row].append(wave)

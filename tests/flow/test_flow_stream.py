@@ -148,7 +148,9 @@ def test_one_row_of_nan_fails_alone():
 def test_pool_knows_its_memory_in_advance():
     stream = FlowStream(FLOW, num_pages=3)
     pool = stream.pool
-    held = sum(x[2:].nbytes for x in (pool.token_pages, pool.frame_pages, pool.estimator_pages))
+    pages = pool.token_pages, pool.frame_pages, pool.estimator_pages
+    tails = pool.token_tails, pool.frame_tails, pool.estimator_tails
+    held = sum(part[2:].nbytes for part in (*pages, *tails))
     assert held == 3 * pool.page_bytes
 
 

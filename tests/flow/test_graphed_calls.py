@@ -152,6 +152,9 @@ def test_the_page_of_zeros_stays_zero(stream):
     pool = stream.pool
     for pages in (pool.token_pages, pool.frame_pages, pool.estimator_pages):
         assert not pages[0].any()
+    for tails in (pool.token_tails, pool.frame_tails, pool.estimator_tails):
+        assert not tails[0].any()
+        assert tails[2:].any()
 
 
 def test_utterance_that_looks_back_further_than_all_graphs_runs_eagerly_and_is_counted(

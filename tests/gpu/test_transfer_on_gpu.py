@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 
-from cosyvoice_runtime.transfer import STAGED_BYTES, STAGES, Fetch, Upload, move, moved
+from cosyvoice_runtime.parcel import Parcel
+from cosyvoice_runtime.transfer import STAGED_BYTES, STAGES, Fetch, move, moved
 
 pytestmark = pytest.mark.gpu
 
@@ -40,7 +42,7 @@ def test_values_arrive_behind_a_device_that_is_busy(gpu: torch.device, size: int
         kept.append(Fetch(target))
     for values, there, back in zip(sent, found, kept, strict=True):
         assert torch.equal(there.cpu(), values)
-        assert torch.equal(back.wait(), values)
+        assert np.array_equal(back.array(), values.numpy())
 
 
 def test_threads_do_not_meet(gpu: torch.device) -> None:
@@ -50,7 +52,7 @@ def test_threads_do_not_meet(gpu: torch.device) -> None:
         with torch.cuda.stream(torch.cuda.Stream(gpu)):
             busy(gpu)
             fetched = [Fetch(moved(torch.full((100,), 1000 * number + i), gpu)) for i in range(ROUNDS)]
-            values = [int(each.wait().sum()) for each in fetched]
+            values = [int(each.array().sum()) for each in fetched]
         if values != [100 * (1000 * number + i) for i in range(ROUNDS)]:
             errors.append(number)
 
@@ -62,15 +64,17 @@ def test_threads_do_not_meet(gpu: torch.device) -> None:
     assert not errors
 
 
-def test_upload_is_not_overwritten_before_it_has_left(gpu: torch.device) -> None:
-    target = torch.zeros(4, 50, device=gpu)
-    upload, found = Upload(target), []
+def test_parcel_is_not_overwritten_before_it_has_left(gpu: torch.device) -> None:
+    parcel, found = Parcel(gpu, [((3,), torch.int64), ((4, 50), torch.float32)], again=True), []
     busy(gpu)
     for number in range(10):
-        upload.host()[:3] = number + 1
-        upload.send(3)
-        found.append(target.clone())
-    for number, values in enumerate(found):
+        numbers, values = parcel.host()
+        numbers[:] = number
+        values[:] = number + 1
+        parcel.send(1, 3)
+        found.append([tensor.clone() for tensor in parcel.tensors])
+    for number, (numbers, values) in enumerate(found):
+        assert numbers.eq(number).all()
         assert values[:3].eq(number + 1).all()
         assert values[3].eq(0).all()
 
@@ -80,4 +84,4 @@ def test_devices_do_not_share_what_arrives_there() -> None:
         pytest.skip("two GPUs")
     for number in range(6):
         device = torch.device("cuda", number % 2)
-        assert int(Fetch(moved(torch.tensor([number]), device)).wait()) == number
+        assert int(Fetch(moved(torch.tensor([number]), device)).array()) == number

@@ -54,6 +54,7 @@ def random_places(
         lengths=torch.tensor(lengths, device=device),
         tails=torch.randn(tail_shape, generator=generator).to(device, dtype),
         new_tails=torch.full(tail_shape, torch.nan, dtype=dtype, device=device),
+        tails_to=flattened(order[:, -1]) // steps,
     )
 
 

@@ -14,7 +14,7 @@ from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs, batch_tails
+from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.kernels.dit_tiles import DiTTiles
@@ -94,24 +94,25 @@ def test_fused_steps_equal_the_plain_ones(starts, counts, family):
     shape = BatchShape.of(spans, 25)
     held = [pool.acquire(start // 25 + -(-count // 25)) for start, count in zip(starts, counts, strict=True)]
     pool.estimator_pages[2:].normal_()
-    tails = [
-        type(pool.empty_tails())(*(torch.randn_like(part) for part in pool.empty_tails().parts))
-        for _ in spans
-    ]
-    inputs = PagedInputs.of(flow, shape, batch_tails(pool, len(spans), tails), spans, held)
-    pages_before = pool.estimator_pages.clone()
+    for tails in (pool.token_tails, pool.frame_tails, pool.estimator_tails):
+        tails[2:].normal_()
+    inputs = PagedInputs(flow, shape, spans, held)
+    pages_before, tails_before = pool.estimator_pages.clone(), pool.estimator_tails.clone()
     plain = PagedCall(flow, pool, inputs)
     expected = plain.run()
-    pages_expected = pool.estimator_pages.clone()
+    pages_expected, tails_expected = pool.estimator_pages.clone(), pool.estimator_tails.clone()
     pool.estimator_pages.copy_(pages_before)
+    pool.estimator_tails.copy_(tails_before)
     fused = PagedCall(flow, pool, inputs)
     started = fused.start()
-    family.fused(flow).solve(fused.mel, started.conditions, fused.solver_places(started), family.tiles)
+    places = fused.solver_places(started)
+    family.fused(flow).solve(fused.mel, started.conditions, places, family.tiles)
+    places.keep_tails(pool.estimator_tails)
     for row, count in enumerate(counts):
         torch.testing.assert_close(
-            fused.mel[row, : 2 * count], expected.mel[row, : 2 * count], atol=1e-4, rtol=1e-4
+            fused.mel[row, : 2 * count], expected[row, : 2 * count], atol=1e-4, rtol=1e-4
         )
-    torch.testing.assert_close(fused.new_tails.estimator, expected.tails.estimator, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(pool.estimator_tails, tails_expected, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(pool.estimator_pages[2:], pages_expected[2:], atol=1e-4, rtol=1e-4)
 
 
@@ -171,7 +172,7 @@ def test_ten_steps_in_half_precision_stay_near_single():
     for each in (flow, truth):
         pool, [span] = PagePool(each, 1), spans_of([0], [25])
         shape = BatchShape.of([span], 25)
-        inputs = PagedInputs.of(each, shape, batch_tails(pool, 1), [span], [pool.acquire(1)])
+        inputs = PagedInputs(each, shape, [span], [pool.acquire(1)])
         call = PagedCall(each, pool, inputs)
         if each is flow:
             started = call.start(masked=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -85,9 +86,9 @@ def test_a_step_is_launched_before_the_ids_of_the_last_are_read(
     events = []
 
     class Watched(Fetch):
-        def wait(self) -> torch.Tensor:
+        def array(self) -> np.ndarray:
             events.append("read")
-            return super().wait()
+            return super().array()
 
     def capture(compute):
         graph = play_back(compute)

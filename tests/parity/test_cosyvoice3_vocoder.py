@@ -126,6 +126,6 @@ def test_an_utterance_hears_that_noise_however_it_is_asked_for() -> None:
     for seed, sizes in ((1, [4]), (2, [1, 3]), (3, [3, 0, 1])):
         noise, drawn = hift().utterance_noise(seed), []
         for size in sizes:
-            drawn.append(noise.peek(size))
+            drawn.append(torch.from_numpy(noise.peek(size)))
             noise.skip(size)
         torch.testing.assert_close(torch.cat(drawn), expected)

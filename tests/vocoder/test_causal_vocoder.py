@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ SIZES = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(any)
 
 
 def whole(hift: HiFT, mel: torch.Tensor) -> torch.Tensor:
-    noise = hift.utterance_noise(0).peek(mel.shape[1])
+    noise = torch.from_numpy(hift.utterance_noise(0).peek(mel.shape[1]))
     return hift(mel[None], noise[None])[0]
 
 
@@ -111,6 +112,6 @@ def test_every_utterance_hears_the_same_noise() -> None:
     first, second = hift.utterance_noise(1), hift.utterance_noise(2)
     mark = first.mark()
     first.skip(600)  # 12 s: the table grows
-    assert torch.equal(first.peek(3), hift.utterance_noise(3).peek(603)[-3 * CAUSAL.hop :])
+    assert np.array_equal(first.peek(3), hift.utterance_noise(3).peek(603)[-3 * CAUSAL.hop :])
     first.rewind(mark)
-    assert torch.equal(first.peek(5), second.peek(5))
+    assert np.array_equal(first.peek(5), second.peek(5))

@@ -1,3 +1,4 @@
+import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +19,8 @@ def test_any_draws_draw_the_same_sequence(hop: int, sizes: list[int], seed: int)
 def test_peeking_uses_nothing_up() -> None:
     noise = SourceNoise(0, 480)
     peeked = noise.peek(7)
-    assert torch.equal(noise.peek(3), peeked[: 3 * 480])
-    assert torch.equal(noise.draw(7), peeked)
+    assert np.array_equal(noise.peek(3), peeked[: 3 * 480])
+    assert np.array_equal(noise.draw(7).numpy(), peeked)
     assert noise.nbytes == 0
 
 
@@ -37,7 +38,7 @@ def test_what_comes_after_a_mark_can_be_had_again(turns: list[tuple[int, int, bo
         mark = noise.mark()
         for _ in range(2):  # windows of a turn
             start = hop * used
-            assert torch.equal(noise.peek(peeked), everything[start : start + hop * peeked])
+            assert np.array_equal(noise.peek(peeked), everything[start : start + hop * peeked].numpy())
             noise.skip(skipped)
             used += skipped
         if fails:

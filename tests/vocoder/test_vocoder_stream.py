@@ -87,8 +87,7 @@ def test_state_does_not_grow() -> None:
         stream(hift, [state], [random_mel(40)], [False])
         sizes.append(state.nbytes)
     assert sizes[1:] == sizes[1:2] * 4
-    stored = sum(tensor.untyped_storage().nbytes() for tensor in state.carried)
-    assert stored <= state.nbytes
+    assert state.carried.flat.untyped_storage().nbytes() <= state.nbytes
 
 
 def test_ended_utterance_takes_no_more_mel() -> None:
@@ -129,7 +128,7 @@ def test_short_lookahead_joins_without_a_step(lookahead: int) -> None:
     expected, carried = state.continuation, state.carried
     samples = stream(hift, [state], [random_mel(30, seed=1)], [False])[0]
     assert expected is not None
-    assert samples[0] == expected[0]
+    assert samples[0] == expected.array()[0]
     assert carried.f0 > 0
     assert carried.cycles.any()
 
