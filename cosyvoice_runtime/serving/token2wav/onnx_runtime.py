@@ -11,7 +11,6 @@ from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_files import require_wave
 from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
-from cosyvoice_runtime.onnx_memory import give_back_heap
 from cosyvoice_runtime.serving.token2wav.memory import host_room, page_count
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime, warm_up
 from cosyvoice_runtime.settings import Token2WavSettings
@@ -27,7 +26,7 @@ def open_runtimes(settings: Token2WavSettings) -> list[WaveRuntime]:
     streams = [stream, *(stream.beside() for _ in settings.devices[1:])]
     ready = [Token2Wav(each, vocoder, settings.lookahead) for each in streams]
     warm_up(ready[0], 1)
-    give_back_heap()
+    _give_back_memory(stream, vocoder)
     return [
         WaveRuntime(
             settings.backend,

@@ -50,7 +50,7 @@ def test_utterances_on_two_devices_equal_each_alone(settings, shared_token2wav, 
                 cut = chunks_of(str(row), tokens[row], [25, len(tokens[row])], "v", prompt)
                 service.submit(cut[part], wave.append)
     shown = numbers(tmp_path)
-    of_each_device = settings.backend == "torch"  # else they divide those of one
+    of_each_device = settings.backend == "torch"  # else they have those of one together
     assert shown["pages"] == settings.max_flow_pages * (2 if of_each_device else 1)
     assert shown["voice_lookups_total"] == len(waves)
     assert shown["voices"] == shown["utterances"] == 0
