@@ -1,4 +1,4 @@
-"""When many have spoken and all have gone."""
+"""When all who spoke have gone."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from cosyvoice_runtime.serving.token2wav.usage import Usage
 
 QUIET_S = 1.0
 """By then nothing of the last turn is held any more, and the next crowd has begun if it follows at once."""
+LONE_QUIET_S = 30.0
+"""Whoever speaks alone has a successor sooner, for whom it is better to have memory at hand."""
 
 
 class Crowd:
-    """Notices that all is quiet after several utterances at once. One alone is none: it soon has a successor.
+    """Notices that all is quiet: soon after several utterances at once, later after single ones.
 
     Args:
         when_gone: called then, from a thread of its own; meanwhile :meth:`look` waits.
-        quiet_s: without an utterance.
+        quiet_s: without an utterance, after several at once.
+        lone_quiet_s: the same after one at a time.
     """
 
-    def __init__(self, when_gone: Callable[[], None], quiet_s: float = QUIET_S) -> None:
+    def __init__(
+        self,
+        when_gone: Callable[[], None],
+        quiet_s: float = QUIET_S,
+        lone_quiet_s: float = LONE_QUIET_S,
+    ) -> None:
         self._when_gone = when_gone
-        self._quiet_s = quiet_s
+        self._quiet_s, self._lone_quiet_s = quiet_s, lone_quiet_s
         self._most = 0
         self._speaking: dict[Hashable, int] = {}
         self._opened: dict[Hashable, int] = {}
@@ -39,10 +47,11 @@ class Crowd:
             self._opened[scheduler] = opened
             speaking = sum(self._speaking.values())
             self._most = max(self._most, speaking, in_turn)
-            if speaking or self._closed:
+            if speaking or in_turn or self._closed:
                 self._stop()
-            elif self._most > 1 and self._timer is None:
-                self._timer = threading.Timer(self._quiet_s, self._ring)
+            if not speaking and self._most and self._timer is None and not self._closed:
+                quiet_s = self._quiet_s if self._most > 1 else self._lone_quiet_s
+                self._timer = threading.Timer(quiet_s, self._ring)
                 self._timer.daemon = True
                 self._timer.start()
 
