@@ -39,9 +39,10 @@ from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.token2wav.load import open_runtime, start_scheduler
+from cosyvoice_runtime.serving.token2wav.router import WaveRouter
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
-from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter
 from cosyvoice_runtime.serving.token2wav.usage import WaveMetrics
+from cosyvoice_runtime.serving.token2wav.wave_memory import WaveMemory
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.voice import Voice
 from measuring.figures import spread
@@ -177,9 +178,11 @@ async def level(client: Client, clients: int, seconds: float) -> dict[str, Any]:
 def start(copies: Sequence[WaveRuntime], settings: Token2WavSettings) -> WaveRouter:
     """Schedulers over networks that are loaded."""
     metrics = Metrics("token2wav")
-    return WaveRouter(
-        [start_scheduler(copy, settings, WaveMetrics(metrics, str(n))) for n, copy in enumerate(copies)]
-    )
+    schedulers = []
+    for number, copy in enumerate(copies):
+        memory = WaveMemory(copy, settings.max_cached_voices, metrics, str(number))
+        schedulers.append(start_scheduler(copy, settings, WaveMetrics(metrics, str(number)), memory))
+    return WaveRouter(schedulers)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 ZERO_PAGE = 0
@@ -12,7 +13,7 @@ FIRST_PAGE = 2
 
 
 class FreePages:
-    """A fixed number of pages; several may hold one, and it is free when nobody does.
+    """A fixed number of pages; several may hold one, and it is free when nobody does. For any thread.
 
     Args:
         num_pages: beside the two that nobody holds.
@@ -22,6 +23,7 @@ class FreePages:
         self.num_pages = num_pages
         self._free = list(range(FIRST_PAGE, FIRST_PAGE + num_pages))[::-1]
         self._holders = [0] * (FIRST_PAGE + num_pages)
+        self._lock = threading.Lock()
 
     @property
     def free_pages(self) -> int:
@@ -29,22 +31,25 @@ class FreePages:
 
     def acquire(self, count: int) -> list[int] | None:
         """Take ``count`` free pages, with what was left in them; if there are fewer, none, and give None."""
-        if count > len(self._free):
-            return None
-        pages = [self._free.pop() for _ in range(count)]
-        for page in pages:
-            self._holders[page] = 1
-        return pages
+        with self._lock:
+            if count > len(self._free):
+                return None
+            pages = [self._free.pop() for _ in range(count)]
+            for page in pages:
+                self._holders[page] = 1
+            return pages
 
     def share(self, pages: Sequence[int]) -> list[int]:
         """Hold pages that another holds already; they must not be written again."""
-        for page in pages:
-            self._holders[page] += 1
+        with self._lock:
+            for page in pages:
+                self._holders[page] += 1
         return list(pages)
 
     def release(self, pages: Sequence[int]) -> None:
         """Hold these no longer: to be called once by each holder."""
-        for page in pages:
-            self._holders[page] -= 1
-            if not self._holders[page]:
-                self._free.append(page)
+        with self._lock:
+            for page in pages:
+                self._holders[page] -= 1
+                if not self._holders[page]:
+                    self._free.append(page)

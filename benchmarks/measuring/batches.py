@@ -18,7 +18,7 @@ from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk
-from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter
+from cosyvoice_runtime.serving.token2wav.router import WaveRouter
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
 from cosyvoice_runtime.voice import Voice
 

@@ -15,7 +15,7 @@ from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors, WaveChunk
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
-from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter
+from cosyvoice_runtime.serving.token2wav.router import WaveRouter
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
 from cosyvoice_runtime.settings import Settings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,8 +76,14 @@ class OnnxFlowStream(PagedFlow):
         super().__init__(flow, self._pool)
         self._flow = flow
 
+    def beside(self) -> OnnxFlowStream:
+        """The same networks and pages for another thread, with counts of its own."""
+        other = copy.copy(self)
+        other.forget_counts()
+        return other
+
     def give_back_memory(self) -> None:
-        """Of pages that nobody holds; to be called between turns."""
+        """Of pages that nobody holds; any threads may compute meanwhile."""
         self._pool.give_back_free()
 
     def advance(self, states: Sequence[FlowState]) -> list[Floats]:

@@ -118,10 +118,19 @@ class CpuPages(PageStore):
         return self._empty
 
     def give_back_free(self) -> None:
-        """Give the memory of free pages back; kept, it is the next utterance's without a fault."""
-        for memory in self._memory:
-            for page in self._free:
-                memory.give_back(page)
+        """Give the memory of free pages back; kept, it is the next utterance's without a fault.
+
+        Others may take and read pages meanwhile; whoever takes one waits for one at most.
+        """
+        for page in range(FIRST_PAGE, len(self._holders)):
+            if not self._holders[page]:
+                self._give_back(page)
+
+    def _give_back(self, page: int) -> None:
+        with self._lock:
+            if not self._holders[page]:  # still
+                for memory in self._memory:
+                    memory.give_back(page)
 
     def clear(self, page: int) -> None:
         for pages in (self.tokens, self.frames, self.estimator):

@@ -235,10 +235,6 @@ class ChunkedToken2Wav:
         on_their_way = [Fetch(self._advance(state)) for state in states]
         return lambda: [wave.array() for wave in on_their_way]
 
-    def next_pages(self, states: Sequence[ChunkedState]) -> int:  # noqa: ARG002
-        """There are none."""
-        return 0
-
     def _advance(self, state: ChunkedState) -> Tensor:
         waves = []
         while not self._whole(state) and len(state.waiting) >= self._chunk_tokens:

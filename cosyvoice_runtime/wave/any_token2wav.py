@@ -54,9 +54,6 @@ class AnyToken2Wav(Protocol):
             what waits for the waveforms, of the earliest launch first.
         """
 
-    def next_pages(self, states: Sequence[Any]) -> int:
-        """Pages of the flow that :meth:`advance` takes."""
-
     def all_or_nothing(self, states: Sequence[Any]) -> AbstractContextManager[object]:
         """Context in which these utterances advance; after an exception they are where they were before.
 

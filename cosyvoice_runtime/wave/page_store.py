@@ -8,6 +8,7 @@ read them instead of recomputing, and utterances of one voice share the pages of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from cosyvoice_runtime.free_pages import FreePages
@@ -19,7 +20,23 @@ Tails = Any
 
 
 class PageStore(FreePages, ABC):
-    """The pages of all utterances."""
+    """The pages of all utterances.
+
+    Attributes:
+        makes_room: has others give up pages that they can do without, until so many are free; whether it may
+            be worth while to ask again.
+    """
+
+    def __init__(self, num_pages: int) -> None:
+        super().__init__(num_pages)
+        self.makes_room: Callable[[int], bool] = lambda _: False
+
+    def take(self, count: int) -> list[int] | None:
+        """:meth:`acquire` so many, which others make room for; None if there are none left that could."""
+        while (pages := self.acquire(count)) is None:
+            if count > self.num_pages or not self.makes_room(count):
+                return None
+        return pages
 
     @property
     @abstractmethod

@@ -137,6 +137,9 @@ class PagedFlow(VoiceFlow):
     def free_pages(self) -> int:
         return self.pool.free_pages
 
+    def when_short(self, makes_room: Callable[[int], bool]) -> None:
+        self.pool.makes_room = makes_room
+
     @abstractmethod
     def advance(self, states: Sequence[FlowState]) -> list[Mel]:
         """Turn all tokens that are ready into mel, utterances side by side: :meth:`advanced`.
@@ -217,10 +220,6 @@ class PagedFlow(VoiceFlow):
     def prefix_pages(self, prompt: FlowPrompt) -> int:
         return max(len(prompt.tokens) - self.flow.lookahead_tokens, 0) // self._block
 
-    def next_pages(self, states: Sequence[FlowState]) -> int:
-        spans = (state.next_span() for state in states if state.pages is not None)
-        return sum(-(-span.count // self._block) for span in spans if span is not None)
-
     @property
     def _block(self) -> int:
         return self.flow.config.encoder.chunk_tokens
@@ -262,7 +261,7 @@ class PagedFlow(VoiceFlow):
         if state.pages is None:
             return False
         whole, rest = divmod(span.count, self._block)
-        pages = self.pool.acquire(whole + bool(rest))
+        pages = self.pool.take(whole + bool(rest))
         if pages is None:
             self.settle()
             self.close(state)

@@ -90,10 +90,6 @@ class Token2Wav:
         waves = self.vocoder.advance([state.vocoder for state in states], stretched, last)
         return self.vocoder.sent(waves)
 
-    def next_pages(self, states: Sequence[WaveState]) -> int:
-        """Pages of the flow that :meth:`advance` takes."""
-        return self.flow.next_pages([state.flow for state in states])
-
     @contextmanager
     def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[object]:
         """Context in which these utterances advance; after an exception they are where they were before.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,14 @@ class VoiceFlow(ABC):
     def free_pages(self) -> int:
         return 0
 
+    def when_short(self, makes_room: Callable[[int], bool]) -> None:  # noqa: B027 - a flow may have no pages
+        """Whom to ask when there are fewer free pages than somebody needs.
+
+        Args:
+            makes_room: called from any thread with the number of pages; whether it is worth while to look
+                again.
+        """
+
     @property
     def eager_calls(self) -> int:
         """Calls so far that no captured graph held, where there are graphs."""
@@ -73,8 +81,4 @@ class VoiceFlow(ABC):
 
     def prefix_pages(self, prompt: FlowPrompt) -> int:  # noqa: ARG002
         """Pages that :meth:`prefix` takes."""
-        return 0
-
-    def next_pages(self, states: Sequence[Any]) -> int:  # noqa: ARG002
-        """Pages that these utterances take when they advance."""
         return 0

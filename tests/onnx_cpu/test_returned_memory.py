@@ -58,6 +58,30 @@ def test_pages_that_nobody_holds_go_back(tmp_path):
     assert pages.estimator[held[1]].mean() < 0.1  # its ends lie in system pages that others have, too
 
 
+def test_a_page_that_is_taken_just_before_it_would_go_back_stays(tmp_path, monkeypatch):
+    stream = OnnxFlowStream(flows(tmp_path)[1], num_pages=3)
+    pages, taken = stream.pool, []
+    give_back = pages._give_back
+
+    def late(page: int) -> None:
+        taken.extend(pages.acquire(1) or [])
+        pages.estimator[taken] = 1
+        give_back(page)
+
+    monkeypatch.setattr(pages, "_give_back", late)
+    stream.give_back_memory()
+    assert len(taken) == 3
+    assert pages.estimator[taken].min() == 1
+
+
+def test_streams_beside_each_other_have_the_same_pages_and_counts_of_their_own(tmp_path):
+    stream = OnnxFlowStream(flows(tmp_path)[1], num_pages=3)
+    stream.calls = stream.recomputing = 5
+    beside = stream.beside()
+    assert beside.pool is stream.pool
+    assert (beside.calls, beside.recomputing, stream.calls) == (0, 0, 5)
+
+
 def test_a_slot_of_the_speech_lm_goes_back_with_its_request(config):
     cache = OnnxKVCache(config, slots=3, max_len=16_384)
     before = resident_mib()

@@ -1,48 +1,65 @@
-"""When many have spoken and all have gone."""
+"""When all who spoke have gone."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from cosyvoice_runtime.serving.token2wav.usage import Usage
 
 QUIET_S = 1.0
 """By then nothing of the last turn is held any more, and the next crowd has begun if it follows at once."""
+LONE_QUIET_S = 30.0
+"""Whoever speaks alone has a successor sooner, for whom it is better to have memory at hand."""
 
 
 class Crowd:
-    """Notices that all is quiet after several utterances at once. One alone is none: it soon has a successor.
+    """Notices that all is quiet: soon after several utterances at once, later after single ones.
 
     Args:
-        when_gone: called then, from a thread of its own.
-        when_idle: calls what it is given unless somebody speaks, and not while :meth:`look` is called.
-        quiet_s: without an utterance.
+        when_gone: called then, from a thread of its own; meanwhile :meth:`look` waits.
+        quiet_s: without an utterance, after several at once.
+        lone_quiet_s: the same after one at a time.
     """
 
     def __init__(
         self,
         when_gone: Callable[[], None],
-        when_idle: Callable[[Callable[[], None]], None],
         quiet_s: float = QUIET_S,
+        lone_quiet_s: float = LONE_QUIET_S,
     ) -> None:
-        self._when_gone, self._when_idle = when_gone, when_idle
-        self._quiet_s = quiet_s
-        self._most = self._opened = 0
+        self._when_gone = when_gone
+        self._quiet_s, self._lone_quiet_s = quiet_s, lone_quiet_s
+        self._most = 0
+        self._speaking: dict[Hashable, int] = {}
+        self._opened: dict[Hashable, int] = {}
         self._timer: threading.Timer | None = None
+        self._closed = False
+        self._lock = threading.Lock()
 
-    def look(self, usage: Usage) -> None:
-        """To be called after every turn, by one thread at a time."""
-        opened = usage.voice_hits + usage.voice_misses
-        # Some begin and end within one turn.
-        self._most = max(self._most, usage.utterances, opened - self._opened)
-        self._opened = opened
-        if usage.utterances:
+    def look(self, scheduler: Hashable, usage: Usage) -> None:
+        """To be called after every turn of each scheduler, from any thread."""
+        with self._lock:
+            opened = usage.voice_hits + usage.voice_misses
+            self._speaking[scheduler] = usage.utterances
+            # Some begin and end within one turn.
+            in_turn = opened - self._opened.get(scheduler, 0)
+            self._opened[scheduler] = opened
+            speaking = sum(self._speaking.values())
+            self._most = max(self._most, speaking, in_turn)
+            if speaking or in_turn or self._closed:
+                self._stop()
+            if not speaking and self._most and self._timer is None and not self._closed:
+                quiet_s = self._quiet_s if self._most > 1 else self._lone_quiet_s
+                self._timer = threading.Timer(quiet_s, self._ring)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def close(self) -> None:
+        """Notice nothing any more; what has been noticed is done when this returns."""
+        with self._lock:
+            self._closed = True
             self._stop()
-        elif self._most > 1 and self._timer is None:
-            self._timer = threading.Timer(self._quiet_s, self._ring)
-            self._timer.daemon = True
-            self._timer.start()
 
     def _stop(self) -> None:
         timer, self._timer = self._timer, None
@@ -50,9 +67,8 @@ class Crowd:
             timer.cancel()
 
     def _ring(self) -> None:
-        self._timer = None  # first: if somebody speaks just now, the next look sets another
-        self._when_idle(self._leave)
-
-    def _leave(self) -> None:
-        self._most = 0
-        self._when_gone()
+        with self._lock:
+            # Not if somebody came just now: the next look that finds all quiet sets another.
+            if threading.current_thread() is self._timer:
+                self._timer, self._most = None, 0
+                self._when_gone()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.served_family import require_backend
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
-from cosyvoice_runtime.serving.token2wav.crowd import Crowd
+from cosyvoice_runtime.serving.token2wav.router import WaveRouter
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
-from cosyvoice_runtime.serving.token2wav.scheduler import WaveRouter, WaveScheduler
+from cosyvoice_runtime.serving.token2wav.scheduler import WaveScheduler
 from cosyvoice_runtime.serving.token2wav.service import WaveService
 from cosyvoice_runtime.serving.token2wav.usage import Usage, WaveMetrics
-from cosyvoice_runtime.serving.token2wav.utterances import VoiceCache
+from cosyvoice_runtime.serving.token2wav.wave_memory import WaveMemory
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.settings.model import gpu_number
 
@@ -35,6 +35,8 @@ def load_wave_service(
 ) -> WaveRouter:
     """Schedulers at work, one for each device, with all limits of the settings each.
 
+    On a CPU they share pages and voices, of which there are as many as the settings say.
+
     Args:
         shared: of GPUs that another network computes on in this process, by number.
 
@@ -50,12 +52,25 @@ def load_wave_service(
     for runtime, label in zip(ready, labels, strict=True):
         _show(runtime, metrics, label)
         _tell_lanes(runtime, settings.turn_lanes, label)
+    memories = open_memories(ready, settings, metrics)
     return WaveRouter(
         [
-            start_scheduler(runtime, settings, WaveMetrics(metrics, label), gpu)
-            for runtime, label, gpu in zip(ready, labels, gpus, strict=True)
-        ]
+            start_scheduler(runtime, settings, WaveMetrics(metrics, label), memory, gpu)
+            for runtime, label, memory, gpu in zip(ready, labels, memories, gpus, strict=True)
+        ],
+        partial(_close_all, memories),
     )
+
+
+def open_memories(
+    ready: Sequence[WaveRuntime], settings: Token2WavSettings, metrics: Metrics
+) -> list[WaveMemory]:
+    """Of each runtime; those that share their memory have one."""
+    limit = settings.max_cached_voices
+    if ready[0].shares_memory:
+        return [WaveMemory(ready[0], limit, metrics, settings.devices[0])] * len(ready)
+    labels = _labels(settings.devices)
+    return [WaveMemory(runtime, limit, metrics, label) for runtime, label in zip(ready, labels, strict=True)]
 
 
 def open_runtimes(settings: Token2WavSettings, parts: Sequence[GpuParts | None]) -> list[WaveRuntime]:
@@ -82,22 +97,19 @@ def start_scheduler(
     runtime: WaveRuntime,
     settings: Token2WavSettings,
     metrics: WaveMetrics,
+    memory: WaveMemory,
     shared: SharedGpu | None = None,
 ) -> WaveScheduler:
     """A scheduler at work over networks that are loaded."""
     token2wav = runtime.token2wav
-    voices = VoiceCache(token2wav.flow, settings.max_cached_voices)
-    watchers = [metrics.show]
     service = WaveService(
         token2wav,
-        voices,
+        memory.voices,
         settings.max_states,
         settings.idle_timeout_s,
-        partial(_tell_all, watchers),
+        partial(_show_usage, metrics, memory),
         beside=[turns.token2wav for turns in runtime.beside],
     )
-    if runtime.after_crowd is not None:
-        watchers.append(Crowd(runtime.after_crowd, service.when_idle).look)
     return WaveScheduler(
         service,
         runtime.rows,
@@ -120,9 +132,14 @@ def _always_many(utterances: int) -> bool:  # noqa: ARG001
     return False
 
 
-def _tell_all(watchers: Sequence[Callable[[Usage], None]], usage: Usage) -> None:
-    for watcher in watchers:
-        watcher(usage)
+def _show_usage(metrics: WaveMetrics, memory: WaveMemory, usage: Usage) -> None:
+    metrics.show(usage)
+    memory.look(metrics, usage)
+
+
+def _close_all(memories: Sequence[WaveMemory]) -> None:
+    for memory in memories:
+        memory.close()
 
 
 def _tell_lanes(runtime: WaveRuntime, wanted: int, device: str) -> None:

@@ -11,7 +11,6 @@ from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.onnx_cpu.wave_files import require_wave
 from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
-from cosyvoice_runtime.onnx_memory import give_back_heap
 from cosyvoice_runtime.serving.token2wav.memory import host_room, page_count
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime, warm_up
 from cosyvoice_runtime.settings import Token2WavSettings
@@ -21,21 +20,22 @@ logger = logging.getLogger(__name__)
 
 
 def open_runtimes(settings: Token2WavSettings) -> list[WaveRuntime]:
-    """One for each scheduler, ready to be fast; they share the networks and divide the room for pages."""
+    """One for each scheduler, ready to be fast; they share the networks and the pages."""
     flow, vocoder = _networks(settings)
-    schedulers = len(settings.devices)
-    streams = [_stream(settings, flow, schedulers) for _ in range(schedulers)]
-    ready = [Token2Wav(stream, vocoder, settings.lookahead) for stream in streams]
+    stream = _stream(settings, flow)
+    streams = [stream, *(stream.beside() for _ in settings.devices[1:])]
+    ready = [Token2Wav(each, vocoder, settings.lookahead) for each in streams]
     warm_up(ready[0], 1)
-    give_back_heap()
+    _give_back_memory(stream, vocoder)
     return [
         WaveRuntime(
             settings.backend,
             token2wav,
             settings.most_batch,
             after_crowd=partial(_give_back_memory, stream, vocoder),
+            shares_memory=True,
         )
-        for token2wav, stream in zip(ready, streams, strict=True)
+        for token2wav in ready
     ]
 
 
@@ -51,7 +51,7 @@ def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
         EngineFileError: the graphs are missing, or of something else than this checkpoint.
     """
     flow, vocoder = _networks(settings)
-    return Token2Wav(_stream(settings, flow, schedulers=1), vocoder, settings.lookahead)
+    return Token2Wav(_stream(settings, flow), vocoder, settings.lookahead)
 
 
 def _networks(settings: Token2WavSettings) -> tuple[OnnxFlow, OnnxVocoder]:
@@ -69,9 +69,8 @@ def _networks(settings: Token2WavSettings) -> tuple[OnnxFlow, OnnxVocoder]:
     return flow, vocoder
 
 
-def _stream(settings: Token2WavSettings, flow: OnnxFlow, schedulers: int) -> OnnxFlowStream:
-    """With an equal part of the pages."""
+def _stream(settings: Token2WavSettings, flow: OnnxFlow) -> OnnxFlowStream:
     room, most = host_room(settings.most_flow_memory), settings.most_flow_pages
     page_bytes = OnnxFlowStream(flow, 0).pool.page_bytes
-    pages = page_count(flow.config, page_bytes, room // schedulers, -(-most // schedulers))
+    pages = page_count(flow.config, page_bytes, room, most)
     return OnnxFlowStream(flow, pages)

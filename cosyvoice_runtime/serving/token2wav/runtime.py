@@ -47,7 +47,8 @@ class WaveRuntime:
         turns_at_once: turns that may be under way: the device computes them by itself, in their order.
         of_few: as of :class:`TurnsBeside`.
         beside: for turns at the same time.
-        after_crowd: gives back what a crowd made it take, while no turn is under way; None where nothing is.
+        after_crowd: gives back what a crowd made it take, whatever is under way; None where nothing is.
+        shares_memory: with the other schedulers of this process: pages and what a crowd made them take.
     """
 
     name: str
@@ -59,6 +60,7 @@ class WaveRuntime:
     of_few: bool | None = None
     beside: Sequence[TurnsBeside] = ()
     after_crowd: Callable[[], None] | None = None
+    shares_memory: bool = False
 
 
 def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:

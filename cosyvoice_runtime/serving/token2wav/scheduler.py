@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from operator import attrgetter
+from functools import partial
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
@@ -175,12 +175,11 @@ class WaveScheduler:
         """Wait until a turn may be launched; its lane, or None at the end."""
         with self._wake:
             while True:
-                jobs = self._first_jobs()
-                if self._closed and not jobs:
+                if self._closed and not self._first_jobs():
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
                 now = self._clock()
-                delay_s, lane = soonest(self._divided(jobs, now), now)
+                delay_s, lane = soonest(self._divided(now), now)
                 if delay_s is not None and delay_s <= 0:
                     return lane
                 self._wake.wait(delay_s)
@@ -199,12 +198,16 @@ class WaveScheduler:
                     first.setdefault(job.chunk.utterance_id, job)
         return list(first.values())
 
+    def _ready_jobs(self) -> list[WaveJob]:
+        """Of these, those that a turn may have now."""
+        return [job for job in self._first_jobs() if not job.awaits_voice]
+
     def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
         with self._wake:
-            return jobs_of(lane, self._divided(self._first_jobs(), self._clock()))
+            return jobs_of(lane, self._divided(self._clock()))
 
-    def _divided(self, jobs: Sequence[WaveJob], now: float) -> LaneJobs:
-        return by_lane(jobs, self._lanes, now, self._few(len(self._service)))
+    def _divided(self, now: float) -> LaneJobs:
+        return by_lane(self._ready_jobs(), self._lanes, now, self._few(len(self._service)))
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
@@ -232,16 +235,29 @@ class WaveScheduler:
             self._end(job, outcome)
 
     def _with_voices(self, jobs: Iterable[WaveJob]) -> list[WaveJob]:
-        """These jobs, most urgent first, once it is known who needs a voice; one that can't be asked ends."""
+        """These jobs, most urgent first, once it is known who needs a voice.
+
+        Without those that wait for another scheduler's, and one that can't be asked ends.
+        """
         known = []
         for job in jobs:
+            job.awaits_voice = True  # before it asks: it may be told at once
             try:
+                if self._service.awaits_voice(job.chunk, partial(self._voice_came, job)):
+                    continue
                 job.needs_voice = self._service.computes_voice(job.chunk)
             except Exception as error:
                 self._end(job, error)
             else:
+                job.awaits_voice = False
                 known.append(job)
         return sorted(known, key=priority)
+
+    def _voice_came(self, job: WaveJob) -> None:
+        """Or did not: the job's next turn finds out."""
+        with self._wake:
+            job.awaits_voice = False
+            self._wake.notify()
 
     def _shares(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
         """What the next turn computes; a new voice is computed in a turn of its own, in lane 0."""
@@ -345,35 +361,3 @@ class WaveScheduler:
             self._on_waiting(len(self._jobs))
         except Exception:
             logger.exception("the number of waiting chunks could not be told")
-
-
-class WaveRouter:
-    """Passes the chunks of an utterance to one scheduler: the least loaded when its first chunk comes.
-
-    Nothing is kept here: the schedulers know which utterances are theirs, so none can be lost or left over.
-
-    Args:
-        schedulers: one for each device, at least one.
-    """
-
-    def __init__(self, schedulers: Sequence[WaveScheduler]) -> None:
-        self._schedulers = schedulers
-        self._choosing = threading.Lock()
-
-    def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
-        """See `WaveScheduler.submit`."""
-        with self._choosing:  # two threads must not find two homes for one utterance
-            self._home(chunk.utterance_id).submit(chunk, deliver)
-
-    def close(self) -> None:
-        """Compute what waits, then stop and free everything."""
-        for scheduler in self._schedulers:
-            scheduler.close()
-
-    def _home(self, utterance_id: str) -> WaveScheduler:
-        if len(self._schedulers) == 1:
-            return self._schedulers[0]
-        for scheduler in self._schedulers:
-            if scheduler.holds(utterance_id):
-                return scheduler
-        return min(self._schedulers, key=attrgetter("load"))

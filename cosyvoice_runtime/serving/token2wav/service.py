@@ -17,7 +17,8 @@ from cosyvoice_runtime.cuda_errors import is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError, OverloadedError
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.usage import Usage
-from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances, VoiceCache
+from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances
+from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
@@ -44,11 +45,12 @@ class ComputedChunk(NamedTuple):
 
 
 class WaveService:
-    """Owns the utterances in progress and the voices they speak with.
+    """Owns the utterances in progress.
 
     Utterances are independent: what one of them does wrong ends that one alone.
 
     Args:
+        voices: they speak with; other services may share them if their flows share the pages.
         max_utterances: in progress at once.
         idle_timeout_s: after which an utterance that nobody calls for is dropped.
         on_change: told the usage now and after every change, from whichever thread made it.
@@ -75,9 +77,11 @@ class WaveService:
         self._turns: list[frozenset[str]] = []
         self._waiting: Callable[[], Iterable[str]] = tuple
         self._batches: Counter[int] = Counter()
+        self._voice_hits = self._voice_misses = 0
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self._closed = False
+        voices.enter()
         self._changed()
 
     def __len__(self) -> int:
@@ -134,43 +138,42 @@ class WaveService:
         with self._lock:
             return self._opens(chunk) and self._voices.computes(chunk.voice_key, chunk.prompt)
 
+    def awaits_voice(self, chunk: WaveChunk, told: Callable[[], None]) -> bool:
+        """Whether the chunk needs a voice that another service computes now.
+
+        Args:
+            told: if so, called from a thread of the other one when that has ended.
+        """
+        with self._lock:
+            return self._opens(chunk) and self._voices.awaits(chunk.voice_key, told)
+
     def sweep(self) -> None:
         """Drop utterances that nobody has called for in time. Called by a timer while there are any."""
         with self._lock:
             self._drop_idle()
         self._changed()
 
-    def when_idle(self, action: Callable[[], None]) -> None:
-        """Do something now that no turn may meet; nothing if there are utterances, or at the end."""
-        with self._lock:
-            if not (self._closed or len(self._utterances) or self._turns):
-                action()
-
     def usage(self) -> Usage:
         with self._lock:
-            flow = self._token2wav.flow
             flows = [lane.flow for lane in self._lanes]
             return Usage(
                 utterances=len(self._utterances),
-                voices=len(self._voices),
-                voice_pages=self._voices.pages,
-                pages_in_use=flow.num_pages - flow.free_pages,
-                pages=flow.num_pages,
                 recomputes=sum(each.recomputing for each in flows),
                 flow_calls=sum(each.calls for each in flows),
-                eager_calls=flow.eager_calls,
+                eager_calls=self._token2wav.flow.eager_calls,
                 batches=dict(self._batches),
-                voice_hits=self._voices.hits,
-                voice_misses=self._voices.misses,
+                voice_hits=self._voice_hits,
+                voice_misses=self._voice_misses,
             )
 
     def close(self) -> None:
-        """Free everything and stop the timer."""
+        """Free everything and stop the timer; harmless when repeated."""
         with self._lock:
-            self._closed = True
             for name in self._utterances.names():
                 self._drop(name)
-            self._voices.clear()
+            if not self._closed:
+                self._voices.leave()
+            self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
         self._changed()
@@ -243,7 +246,10 @@ class WaveService:
         given_up = self._utterances.making_room(turn.union(*self._turns))
         if given_up is not None:
             self._drop(given_up)
-        voice = self._voices.acquire(chunk.voice_key, chunk.prompt)
+        misses = self._voices.computes(chunk.voice_key, chunk.prompt)
+        voice = self._voices.acquire(chunk.voice_key, chunk.prompt, self._token2wav.flow)
+        self._voice_misses += misses
+        self._voice_hits += not misses
         try:
             state = self._token2wav.open(voice.start, chunk.noise_seed, chunk.speed)
         except BaseException:
@@ -272,7 +278,6 @@ class WaveService:
         states = [utterance.state for utterance in utterances]
         self._batches[len(states)] += 1
         with token2wav.all_or_nothing(states) as before:
-            self._voices.make_room_for(token2wav.next_pages(states))
             return partial(_with_inputs, token2wav.launch(states), before)
 
     def _drop(self, name: str) -> None:

@@ -23,6 +23,7 @@ class WaveJob:
         deliver: takes the outcome, once.
         deadline: when the listener runs dry, by the scheduler's clock.
         needs_voice: the networks have to run over the prompt of its voice first.
+        awaits_voice: another scheduler computes its voice; no turn may have it before that has ended.
         _launched, _parts: tokens that are launched, and in how many parts.
         _waves: samples of the parts that have ended.
     """
@@ -31,6 +32,7 @@ class WaveJob:
     deliver: Callable[[WaveOutcome], None]
     deadline: float
     needs_voice: bool = False
+    awaits_voice: bool = False
     _launched: int = 0
     _parts: int = 0
     _waves: list[Waveform] = field(default_factory=list)

@@ -1,9 +1,10 @@
-"""What token2wav holds and does, and the metrics that show it."""
+"""What token2wav does and holds, and the metrics that show it."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,14 +12,28 @@ from cosyvoice_runtime.metrics import Metrics
 
 
 @dataclass(frozen=True)
-class Usage:
-    """
+class MemoryUsage:
+    """Of one scheduler, or of several that share their memory.
+
     Attributes:
-        utterances: in progress.
         voices: known by key.
         voice_pages: pages held by voices; what remains when no utterance is in progress.
         pages_in_use: pages held by voices and utterances.
         pages: all there are.
+    """
+
+    voices: int
+    voice_pages: int
+    pages_in_use: int
+    pages: int
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of a scheduler.
+
+    Attributes:
+        utterances: in progress.
         recomputes: utterances so far that found no free page and recompute their earlier chunks.
         flow_calls: calls of the flow so far.
         eager_calls: calls of the flow and of TensorRT engines so far that no CUDA graph held, where there
@@ -29,10 +44,6 @@ class Usage:
     """
 
     utterances: int
-    voices: int
-    voice_pages: int
-    pages_in_use: int
-    pages: int
     recomputes: int
     flow_calls: int
     eager_calls: int
@@ -58,10 +69,6 @@ class WaveMetrics:
         lookups = "cosyvoice_token2wav_voice_lookups_total", "Utterances by whether their voice was computed."
         self._shown = {
             "utterances": gauge("cosyvoice_token2wav_utterances", "Utterances in progress."),
-            "voices": gauge("cosyvoice_token2wav_voices", "Voices in memory."),
-            "voice_pages": gauge("cosyvoice_token2wav_voice_pages", "Flow pages that voices hold."),
-            "pages_in_use": gauge("cosyvoice_token2wav_pages_in_use", "Flow pages in use."),
-            "pages": gauge("cosyvoice_token2wav_pages", "Flow pages there are."),
             "recomputes": counter("cosyvoice_token2wav_recomputes_total", "Utterances without a free page."),
             "flow_calls": counter("cosyvoice_token2wav_flow_calls_total", "Calls of the flow."),
             "eager_calls": counter("cosyvoice_token2wav_eager_calls_total", "Calls that no CUDA graph held."),
@@ -97,3 +104,29 @@ class WaveMetrics:
 
     def show_waiting(self, chunks: int) -> None:
         self._waiting.set(chunks)
+
+
+class MemoryMetrics:
+    """
+    Args:
+        device: label of all of them; of schedulers that share their memory, what they run on.
+        read: called from any thread.
+    """
+
+    def __init__(self, metrics: Metrics, device: str, read: Callable[[], MemoryUsage]) -> None:
+        gauge = partial(metrics.gauge, device=device)
+        self._shown = {
+            "voices": gauge("cosyvoice_token2wav_voices", "Voices in memory."),
+            "voice_pages": gauge("cosyvoice_token2wav_voice_pages", "Flow pages that voices hold."),
+            "pages_in_use": gauge("cosyvoice_token2wav_pages_in_use", "Flow pages in use."),
+            "pages": gauge("cosyvoice_token2wav_pages", "Flow pages there are."),
+        }
+        self._read = read
+        self._lock = threading.Lock()
+
+    def show(self) -> None:
+        """To be called after every change."""
+        with self._lock:  # of two threads, the last one shows what is newest
+            usage = self._read()
+            for name, metric in self._shown.items():
+                metric.set(getattr(usage, name))

@@ -11,7 +11,7 @@ import numpy as np
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
-from cosyvoice_runtime.serving.token2wav.utterances import CachedVoice
+from cosyvoice_runtime.serving.token2wav.voices import CachedVoice
 
 LOST_GPU_TOKEN = 997
 NAN_TOKEN = 998
@@ -35,8 +35,6 @@ class CodedWaves:
         self.open_states: set[CodedState] = set()
         self.batches: list[list[list[int]]] = []
         self.flow = SimpleNamespace(
-            num_pages=0,
-            free_pages=0,
             recomputing=0,
             calls=0,
             eager_calls=0,
@@ -72,9 +70,6 @@ class CodedWaves:
             np.array([np.nan if token == NAN_TOKEN else token for token in row], np.float32) for row in rows
         ]
 
-    def next_pages(self, states: Sequence[CodedState]) -> int:
-        return 0
-
     @contextmanager
     def all_or_nothing(self, states: Sequence[CodedState]) -> Iterator[None]:
         before = [state.pending for state in states]
@@ -92,13 +87,14 @@ class CodedWaves:
 class OneVoice:
     """Knows the voice ``known``, and others once they have come with tensors."""
 
-    pages = hits = misses = 0
-
     def __init__(self) -> None:
         self.voices = {"known": CachedVoice(prompt=None)}
 
-    def __len__(self) -> int:
-        return len(self.voices)
+    def enter(self) -> None:
+        pass
+
+    def leave(self) -> None:
+        self.voices.clear()
 
     @property
     def users(self) -> int:
@@ -107,7 +103,10 @@ class OneVoice:
     def computes(self, key: str, tensors: PromptTensors | None) -> bool:
         return key not in self.voices and tensors is not None
 
-    def acquire(self, key: str, tensors: PromptTensors | None) -> CachedVoice:
+    def awaits(self, key: str, told: Callable[[], None]) -> bool:
+        return False
+
+    def acquire(self, key: str, tensors: PromptTensors | None, flow: object) -> CachedVoice:
         if tensors is not None:
             self.voices[key] = CachedVoice(prompt=None)
         if key not in self.voices:
@@ -117,12 +116,6 @@ class OneVoice:
 
     def release(self, voice: CachedVoice) -> None:
         voice.users -= 1
-
-    def make_room_for(self, pages: int) -> None:
-        pass
-
-    def clear(self) -> None:
-        self.voices.clear()
 
 
 @dataclass

@@ -19,6 +19,7 @@ from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveScheduler
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
 from cosyvoice_runtime.serving.token2wav.usage import WaveMetrics
+from cosyvoice_runtime.serving.token2wav.wave_memory import WaveMemory
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 
 TOKENS = np.random.default_rng(3).integers(0, 4096, 260).tolist()
@@ -41,7 +42,9 @@ def runtime(settings: Token2WavSettings) -> WaveRuntime:
 
 @pytest.fixture
 def scheduler(runtime: WaveRuntime, settings: Token2WavSettings) -> Iterator[WaveScheduler]:
-    scheduler = start_scheduler(runtime, settings, WaveMetrics(Metrics("token2wav"), "cpu"))
+    metrics = Metrics("token2wav")
+    memory = WaveMemory(runtime, 4, metrics, "cpu")
+    scheduler = start_scheduler(runtime, settings, WaveMetrics(metrics, "cpu"), memory)
     yield scheduler
     scheduler.close()
 

@@ -162,7 +162,7 @@ def test_prompt_too_long_for_all_pages_takes_none_from_other_voices(token2wav, v
     assert not voices.computes("small", None)
 
 
-def test_voice_that_would_overflow_the_networks_fails_alone(service, token2wav):
+def test_voice_that_would_overflow_the_networks_fails_alone(service, token2wav, voices):
     good = prompt_tensors(token2wav, 60)
     wild = PromptTensors(good.tokens, np.full_like(good.mel, 3e38), good.speaker)
     tokens = speech_tokens(40, 1)
@@ -176,4 +176,4 @@ def test_voice_that_would_overflow_the_networks_fails_alone(service, token2wav):
     assert str(outcomes[1]).startswith("prompt_speech_feat: 3.0000")
     for row in (0, 2):
         np.testing.assert_allclose(outcomes[row], expected, atol=TOLERANCE, rtol=0)
-    assert service.usage().pages_in_use == service.usage().voice_pages
+    assert voices.usage().pages_in_use == voices.usage().voice_pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cosyvoice_runtime.serving.token2wav import Usage
-from cosyvoice_runtime.serving.token2wav.usage import WaveMetrics
+from cosyvoice_runtime.serving.token2wav.usage import MemoryMetrics, MemoryUsage, WaveMetrics
 
 
 @dataclass
@@ -53,3 +53,17 @@ def test_every_number_is_shown_and_each_batch_once():
     assert metrics.made["cosyvoice_token2wav_turn_seconds", "cuda:1"].observed == [0.05]
     assert metrics.made["cosyvoice_token2wav_first_turn_seconds", "cuda:1"].observed == [0.02]
     assert metrics.made["cosyvoice_token2wav_turn_rows", "cuda:1"].observed == [2, 3, 3]
+
+
+def test_memory_is_shown_as_it_is_then():
+    metrics, usages = FakeMetrics(), iter([MemoryUsage(1, 3, 5, 9), MemoryUsage(1, 3, 3, 9)])
+    shown = MemoryMetrics(metrics, "cpu", lambda: next(usages))
+    shown.show()
+    assert {name: metric.value for (name, _), metric in metrics.made.items()} == {
+        "cosyvoice_token2wav_voices": 1,
+        "cosyvoice_token2wav_voice_pages": 3,
+        "cosyvoice_token2wav_pages_in_use": 5,
+        "cosyvoice_token2wav_pages": 9,
+    }
+    shown.show()
+    assert metrics.made["cosyvoice_token2wav_pages_in_use", "cpu"].value == 3

@@ -50,7 +50,7 @@ def test_utterances_on_two_devices_equal_each_alone(settings, shared_token2wav, 
                 cut = chunks_of(str(row), tokens[row], [25, len(tokens[row])], "v", prompt)
                 service.submit(cut[part], wave.append)
     shown = numbers(tmp_path)
-    of_each_device = settings.backend == "torch"  # else they divide those of one
+    of_each_device = settings.backend == "torch"  # else they have those of one together
     assert shown["pages"] == settings.max_flow_pages * (2 if of_each_device else 1)
     assert shown["voice_lookups_total"] == len(waves)
     assert shown["voices"] == shown["utterances"] == 0
@@ -75,7 +75,8 @@ def numbers(directory: Path) -> dict[str, float]:
 )
 def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, lengths, hop, order):
     token2wav = shared_token2wav
-    service = WaveService(token2wav, VoiceCache(token2wav.flow, 2), max_utterances=4, idle_timeout_s=60)
+    voices = VoiceCache(token2wav.flow, 2)
+    service = WaveService(token2wav, voices, max_utterances=4, idle_timeout_s=60)
     prompts = [prompt_tensors(token2wav, 40, seed=voice) for voice in range(2)]
     tokens = [speech_tokens(length, seed) for seed, length in enumerate(lengths)]
     queues = [
@@ -98,8 +99,8 @@ def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, 
         for row, row_tokens in enumerate(tokens):
             expected = alone(token2wav, prompts[row % 2], row_tokens, seed=row)
             np.testing.assert_allclose(np.concatenate(waves[row]), expected, atol=TOLERANCE, rtol=0)
-        assert service.usage().pages_in_use == service.usage().voice_pages
-    assert service.usage().pages_in_use == 0
+        assert voices.usage().pages_in_use == voices.usage().voice_pages
+    assert voices.usage().pages_in_use == 0
 
 
 @hypothesis_settings(max_examples=examples(5, fresh=16))

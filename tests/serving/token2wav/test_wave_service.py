@@ -72,21 +72,6 @@ def test_utterance_opened_without_tokens_goes_on_from_position_0(service):
     assert results(service, chunk("a", [2], position=1)) == [[2]]
 
 
-def test_what_is_done_when_idle_is_not_done_while_anybody_speaks(service):
-    done = []
-    service.when_idle(lambda: done.append("before"))
-    results(service, chunk("a", [1, 2]))
-    service.when_idle(lambda: done.append("between"))
-    turn = service.launch([chunk("a", [3], position=2, last=True)])
-    service.when_idle(lambda: done.append("in the last turn"))
-    turn()
-    service.when_idle(lambda: done.append("after"))
-    assert done == ["before", "after"]
-    service.close()
-    service.when_idle(lambda: done.append("at the end"))
-    assert done == ["before", "after"]
-
-
 def test_cancel_frees_the_utterance_and_may_be_repeated(service, waves, voices):
     results(service, chunk("a", [1]))
     for _ in range(2):
