@@ -166,7 +166,7 @@ def test_waveform_is_audible_voiced_and_not_clipped() -> None:
     hift = HiFT.from_tensors(vocoder, dict(random_tensors("hift", TINY, 0)))
     mel = 1.8 * torch.randn(1, 80, 150, generator=draw) + MEAN_LOG_MEL
     assert 80 < hift.f0(mel).median() < 350
-    wave = hift(mel, hift.utterance_noise(0).peek(150)[None])
+    wave = hift(mel, torch.from_numpy(hift.utterance_noise(0).peek(150))[None])
     assert 0.02 < wave.std() < 0.2
     assert (wave.abs() >= vocoder.audio_limit).float().mean() < 0.001
     silent_source = hift.decode(mel, torch.zeros_like(wave))
