@@ -33,9 +33,6 @@ from cosyvoice_runtime.serving.token2wav.turn import (
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 1.0
-"""After which somebody who waits for pages looks again."""
-
 
 class WaveScheduler:
     """Threads that run the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
@@ -185,8 +182,7 @@ class WaveScheduler:
                 delay_s, lane = soonest(self._divided(now), now)
                 if delay_s is not None and delay_s <= 0:
                     return lane
-                # An utterance that is dropped because nobody calls for it wakes nobody.
-                self._wake.wait(min(delay_s or LOOK_S, LOOK_S) if self._jobs else delay_s)
+                self._wake.wait(delay_s)
 
     def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""
@@ -202,21 +198,16 @@ class WaveScheduler:
                     first.setdefault(job.chunk.utterance_id, job)
         return list(first.values())
 
-    def _ready_jobs(self, now: float) -> list[WaveJob]:
+    def _ready_jobs(self) -> list[WaveJob]:
         """Of these, those that a turn may have now."""
-        jobs = [job for job in self._first_jobs() if not job.awaits_voice]
-        new = [job for job in jobs if job.begins(now) and job.chunk.utterance_id not in self._service]
-        if not new or (most := self._service.may_open()) >= len(new):
-            return jobs
-        held = sorted(new, key=priority)[most:]
-        return [job for job in jobs if job not in held]
+        return [job for job in self._first_jobs() if not job.awaits_voice]
 
     def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
         with self._wake:
             return jobs_of(lane, self._divided(self._clock()))
 
     def _divided(self, now: float) -> LaneJobs:
-        return by_lane(self._ready_jobs(now), self._lanes, now, self._few(len(self._service)))
+        return by_lane(self._ready_jobs(), self._lanes, now, self._few(len(self._service)))
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections import Counter
@@ -25,14 +24,6 @@ from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
 logger = logging.getLogger(__name__)
 
-PAGES_AHEAD, SHARE_AHEAD = 4, 1 / 16
-"""Pages, and at most which share of all, that stay free for each utterance in progress before another one
-begins: those in progress are in the middle of what they say, on average, and one that finds no page computes
-all of its blocks again with each chunk, which everybody waits for. Simulated with the benchmark's utterances
-(12 s in the mean, up to 33) at 270 s of speech a second and 1,034 pages, 128 clients at once find none left
-82 % of the time with 0 pages ahead, 30 with 2, 1 with 4; 64 clients never wait for 4."""
-PAGES_OF_FIRST = 2
-"""That a first chunk takes at most."""
 Waveform = npt.NDArray[np.float32]
 WaveOutcome = Waveform | Exception
 """Samples ``[n]``, or why there are none."""
@@ -155,15 +146,6 @@ class WaveService:
         """
         with self._lock:
             return self._opens(chunk) and self._voices.awaits(chunk.voice_key, told)
-
-    def may_open(self) -> int:
-        """Utterances that may begin so that those in progress find pages for what they may still say."""
-        flow, in_progress = self._token2wav.flow, len(self._utterances)
-        ahead = min(PAGES_AHEAD, int(SHARE_AHEAD * flow.num_pages))
-        if not (ahead and in_progress):
-            return sys.maxsize
-        left = flow.free_pages + self._voices.pages_to_give - ahead * in_progress
-        return max(left, 0) // (ahead + PAGES_OF_FIRST)
 
     def sweep(self) -> None:
         """Drop utterances that nobody has called for in time. Called by a timer while there are any."""

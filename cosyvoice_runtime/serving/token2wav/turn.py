@@ -50,14 +50,6 @@ class WaveJob:
         opens = not (self.chunk.position or self.chunk.cancel or self._parts or self.needs_voice)
         return opens and self.deadline < now + DUE_S
 
-    def begins(self, now: float) -> bool:
-        """Whether it begins what nobody has heard anything of, and has not waited for long.
-
-        A text's later segment takes the place of the one before.
-        """
-        first = not (self.chunk.position or self.chunk.cancel or self.chunk.cushion_s or self._parts)
-        return first and now < self.deadline + LONGEST_WAIT_S
-
     @property
     def waits(self) -> bool:
         """Whether a part of it is still to be launched; a chunk without tokens has one, too."""
@@ -124,8 +116,6 @@ class LaunchedTurn:
         return sum(tokens) if on_gpu else len(tokens) * max(tokens)
 
 
-LONGEST_WAIT_S = 10.0
-"""For pages, which those in progress may have for longer: then an utterance begins without."""
 NEW_VOICE_DELAY_S = 0.5
 """How much later a new voice's first chunk is due: computing its prompt makes everybody else wait."""
 

@@ -202,14 +202,8 @@ class VoiceCache:
                 self._drop_prefix(voice)
             return bool(unused) or self._flow.free_pages >= pages
 
-    @property
-    def pages_to_give(self) -> int:
-        """Pages of voices that nobody speaks with."""
-        with self._changed:
-            return sum(map(_pages_to_give, self._voices.values()))
-
     def _can_free(self, pages: int) -> bool:
-        return self._flow.free_pages + self.pages_to_give >= pages
+        return self._flow.free_pages + sum(map(_pages_to_give, self._voices.values())) >= pages
 
     def _forget_down_to(self, limit: int) -> None:
         while self._voices and len(self._voices) > limit:

@@ -38,8 +38,6 @@ class CodedWaves:
             recomputing=0,
             calls=0,
             eager_calls=0,
-            num_pages=0,
-            free_pages=0,
         )
 
     def open(self, voice: object, noise_seed: int, speed: float) -> CodedState:
@@ -88,8 +86,6 @@ class CodedWaves:
 
 class OneVoice:
     """Knows the voice ``known``, and others once they have come with tensors."""
-
-    pages_to_give = 0
 
     def __init__(self) -> None:
         self.voices = {"known": CachedVoice(prompt=None)}
