@@ -95,6 +95,7 @@ class HopPolicy:
             needs no more than ``min_first_tokens``; None for none.
         share_s: asked for the seconds that a second of speech takes as the machine is shared just then; 0 if
             that isn't known.
+        runs_dry: somebody listens meanwhile, for whom what is here goes out in time.
         fixed_chunks: whether an utterance sounds different with other chunks. They then begin after the
             prompt.
         early_blocks: of a first chunk that ends one block after another that holds new tokens, or needs
@@ -112,6 +113,7 @@ class HopPolicy:
     token_rate: int
     growth: float = CPU_HOP_GROWTH
     share_s: Callable[[], float] = lambda: 0.0
+    runs_dry: bool = True
     cut_from_tokens: int | None = None
     fixed_chunks: bool = False
     early_blocks: bool = False
@@ -143,7 +145,8 @@ class HopPolicy:
         """
         if self.fixed_chunks and (request.speed != 1.0 or not request.streaming):
             return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
-        return dataclasses.replace(self, early_blocks=self.early_blocks and request.streaming)
+        streaming = request.streaming
+        return dataclasses.replace(self, early_blocks=self.early_blocks and streaming, runs_dry=streaming)
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None is not yet.
@@ -164,9 +167,11 @@ class HopPolicy:
             prompt_tokens, previous_end, received, cushion_s: as of :meth:`chunk_end`, which has none yet.
 
         Returns:
-            None where that takes more tokens.
+            None where that takes more tokens, or nobody runs dry.
         """
-        if not previous_end or self.chunk_end(prompt_tokens, previous_end, received, 0.0) is None:
+        if not (previous_end and self.runs_dry):
+            return None
+        if self.chunk_end(prompt_tokens, previous_end, received, 0.0) is None:
             return None
         blocks = (received - self.lookahead_tokens - previous_end) // self.block_tokens
         return max(cushion_s - (blocks + 1) * self._block_cushion_s, 0.0) + LEAST_WAIT_S

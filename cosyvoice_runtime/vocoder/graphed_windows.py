@@ -21,17 +21,18 @@ class GraphedWindow:
     def __init__(self, hift: HiFT, rows: int, width: int, given: GivenMel, capture: GraphCapture) -> None:
         self._inputs = WindowInputs(hift, rows, width, given)
         self._graph = capture(lambda: compute_windows(hift, self._inputs, *self._inputs.rows()))
-        self._waves: dict[tuple[int, int], Tensor] = {}
+        self._waves: dict[int, tuple[Tensor, Tensor]] = {}
 
     def run(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
         """As :func:`compute_windows` for these utterances; the next call overwrites the waves."""
         self._inputs.fill_(states, windows)
         self._graph.replay()
-        result = self._graph.result
-        key = len(states), id(result.wave)  # a graph may leave its result in one of several places
-        if key not in self._waves:
-            self._waves[key] = result.wave[: len(states)]
-        return WindowOutputs(self._waves[key], result.carried.clone())
+        result, count = self._graph.result, len(states)
+        whole, waves = self._waves.get(count, (None, result.wave))
+        if whole is not result.wave:  # a graph may leave its result in one of several places
+            waves = result.wave[:count]
+            self._waves[count] = result.wave, waves
+        return WindowOutputs(waves, result.carried.clone())
 
 
 class GraphedWindows:

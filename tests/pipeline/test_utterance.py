@@ -275,3 +275,10 @@ async def _heard_while_no_more_tokens_come() -> None:
         first, _ = await anext(chunks)
         second, _ = await anext(chunks)
     assert (len(first), len(second)) == (28 * TOKEN_SAMPLES, 25 * TOKEN_SAMPLES)
+
+
+def test_nobody_looks_at_the_clock_for_a_request_that_is_answered_as_a_whole():
+    """Its cushion never falls, so no wait would end with a chunk."""
+    whole, streamed = (HOP.of_request(request(streaming=streaming)) for streaming in (False, True))
+    assert streamed.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is not None
+    assert whole.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is None
