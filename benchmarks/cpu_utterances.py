@@ -37,7 +37,8 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest
-from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
+from cosyvoice_runtime.pipeline.hop import HopPolicy
+from cosyvoice_runtime.pipeline.utterance import Playback, speak
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.machine import usable_cores
 from cosyvoice_runtime.voice import Voice

@@ -32,9 +32,10 @@ from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens
 from cosyvoice_runtime.pipeline.request import SpeechRequest
-from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
+from cosyvoice_runtime.pipeline.utterance import Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from cosyvoice_runtime.voice import Voice

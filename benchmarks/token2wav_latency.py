@@ -30,7 +30,8 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, FAMILIES
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
-from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback
+from cosyvoice_runtime.pipeline.hop import HopPolicy
+from cosyvoice_runtime.pipeline.utterance import Playback
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server

@@ -32,9 +32,10 @@ from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.request import SpeechRequest
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
-from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
+from cosyvoice_runtime.pipeline.utterance import Playback, speak
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler

@@ -9,10 +9,11 @@ from contextlib import aclosing
 from typing import Any
 
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
-from cosyvoice_runtime.pipeline.utterance import HopPolicy, Speech
+from cosyvoice_runtime.pipeline.utterance import Speech
 
 
 async def speak_arriving(

@@ -20,6 +20,7 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.lm import Prompt
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.incoming_text import GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
 from cosyvoice_runtime.pipeline.networks import EXPORTED, NUM_STEPS, Networks, Placing, open_networks
@@ -27,7 +28,7 @@ from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_pro
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
-from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
+from cosyvoice_runtime.pipeline.utterance import Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.voice import Voice

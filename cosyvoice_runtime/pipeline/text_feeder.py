@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.text_stream import TextStream
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.incoming_text import TextMark, TextSource
 from cosyvoice_runtime.pipeline.request import SpeechRequest, prompt_layout
 from cosyvoice_runtime.pipeline.text_segment import TextPieces, TextSegment
-from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.text import Clause, ClauseStream, SplitLimits, TextFrontEnd, TextTokenizer
 
 ANY_TOKEN = 0

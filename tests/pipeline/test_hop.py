@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice300m import TINY as FIXED
-from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice import Voice
 

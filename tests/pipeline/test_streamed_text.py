@@ -19,10 +19,10 @@ from cosyvoice_runtime.checkpoint.family import COSYVOICE3
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
 from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
-from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 

@@ -14,9 +14,10 @@ from coded_stages import TOKEN_SAMPLES, CodedStages
 
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
-from cosyvoice_runtime.pipeline.utterance import OFFLINE_CUSHION_S, HopPolicy, Playback, SegmentSpeech, speak
+from cosyvoice_runtime.pipeline.utterance import OFFLINE_CUSHION_S, Playback, SegmentSpeech, speak
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 

@@ -15,7 +15,7 @@ from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
-from cosyvoice_runtime.pipeline.utterance import HopPolicy
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark
 from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
 from cosyvoice_runtime.serving.host.host_calls import HostCalls

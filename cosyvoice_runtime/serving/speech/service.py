@@ -18,12 +18,13 @@ from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.pipeline.head_start import SecondChunk, with_head_start
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.incoming_text import IncomingText
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
 from cosyvoice_runtime.pipeline.stages import Stages
 from cosyvoice_runtime.pipeline.streamed_text import beside, speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
-from cosyvoice_runtime.pipeline.utterance import HopPolicy, Playback, speak
+from cosyvoice_runtime.pipeline.utterance import Playback, speak
 from cosyvoice_runtime.pipeline.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.speech.admission import Admission, Stay
 from cosyvoice_runtime.serving.speech.listeners import ChunkListener

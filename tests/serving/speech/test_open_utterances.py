@@ -17,8 +17,8 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.errors import StageError, StageLostError, status_of
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.stages import TokenGroup
-from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics

@@ -19,8 +19,8 @@ from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostE
 from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.stages import TokenGroup
-from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.run_variables import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService

@@ -16,8 +16,8 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.request import AudioChunk
-from cosyvoice_runtime.pipeline.utterance import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark, marked
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService

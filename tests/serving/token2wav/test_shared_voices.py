@@ -207,12 +207,18 @@ def say(scheduler, outcomes: Outcomes, name: str, tokens: list[int], key: str, s
     scheduler.submit(said, outcomes.of(name))
 
 
-def test_a_scheduler_speaks_with_others_while_one_waits_for_a_voice(pair, outcomes):
-    slow, other, first, second = pair
+def both_want_a_voice(pair, outcomes: Outcomes) -> None:
+    """The first scheduler computes it, and may not end yet."""
+    slow, _, first, second = pair
     slow.flow.go.clear()
     say(first, outcomes, "a", [1], "new", 3)
     assert slow.flow.asked.acquire(timeout=TIMEOUT_S)
     say(second, outcomes, "b", [2], "new", 3)
+
+
+def test_a_scheduler_speaks_with_others_while_one_waits_for_a_voice(pair, outcomes):
+    slow, other, _, second = pair
+    both_want_a_voice(pair, outcomes)
     say(second, outcomes, "c", [3], "another", 2)
     assert outcomes.wait(1)
     say(second, outcomes, "d", [4], "another", 2)
@@ -226,12 +232,9 @@ def test_a_scheduler_speaks_with_others_while_one_waits_for_a_voice(pair, outcom
 
 
 def test_who_waited_computes_the_voice_when_the_first_fails(pair, outcomes):
-    slow, other, first, second = pair
+    slow, other, *_ = pair
     slow.flow.fails = 1
-    slow.flow.go.clear()
-    say(first, outcomes, "a", [1], "new", 3)
-    assert slow.flow.asked.acquire(timeout=TIMEOUT_S)
-    say(second, outcomes, "b", [2], "new", 3)
+    both_want_a_voice(pair, outcomes)
     slow.flow.go.set()
     assert outcomes.wait(2)
     assert sorted(outcomes.delivered) == [("a", "this prompt can't be computed"), ("b", [2])]
@@ -239,11 +242,8 @@ def test_who_waited_computes_the_voice_when_the_first_fails(pair, outcomes):
 
 
 def test_who_waits_for_a_voice_can_be_cancelled(pair, outcomes):
-    slow, other, first, second = pair
-    slow.flow.go.clear()
-    say(first, outcomes, "a", [1], "new", 3)
-    assert slow.flow.asked.acquire(timeout=TIMEOUT_S)
-    say(second, outcomes, "b", [2], "new", 3)
+    slow, other, _, second = pair
+    both_want_a_voice(pair, outcomes)
     second.submit(chunk("b", cancel=True), outcomes.of("cancel"))
     assert outcomes.wait(2)
     assert outcomes.names == ["b", "cancel"]
@@ -253,11 +253,8 @@ def test_who_waits_for_a_voice_can_be_cancelled(pair, outcomes):
 
 
 def test_at_the_end_those_who_wait_for_a_voice_are_still_spoken(pair, outcomes):
-    slow, _, first, second = pair
-    slow.flow.go.clear()
-    say(first, outcomes, "a", [1], "new", 3)
-    assert slow.flow.asked.acquire(timeout=TIMEOUT_S)
-    say(second, outcomes, "b", [2], "new", 3)
+    slow, *_, second = pair
+    both_want_a_voice(pair, outcomes)
     closing = threading.Thread(target=second.close)
     closing.start()
     slow.flow.go.set()
