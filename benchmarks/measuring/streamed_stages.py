@@ -36,7 +36,7 @@ async def spoken(
     prompt = PromptTensors(voice.speech_tokens, voice.prompt_mel, voice.speaker_embedding)
     chunk = WaveChunk(
         utterance_id, list(tokens), position, last, prompt.key, settings.noise_seed,
-        prompt=prompt, cushion_s=cushion_s,
+        prompt=prompt, cushion_s=cushion_s, continues=settings.continues,
     )  # fmt: skip
     found: asyncio.Future[WaveOutcome] = loop.create_future()
 

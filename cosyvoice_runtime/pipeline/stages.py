@@ -24,11 +24,16 @@ class TokenGroup:
 
 @dataclass(frozen=True)
 class WaveSettings:
-    """How an utterance sounds; the same in every call for it."""
+    """How an utterance sounds; the same in every call for it.
+
+    Attributes:
+        continues: it is a later segment of what somebody listens to.
+    """
 
     voice: Voice
     noise_seed: int
     speed: float = 1.0
+    continues: bool = False
 
 
 class Stages(Protocol):

@@ -189,7 +189,8 @@ class Speech:
         """
         request = self._request
         sampling = dataclasses.replace(request.sampling, seed=derived_seed(self._seed, "sampling", index))
-        settings = WaveSettings(self._voice, derived_seed(self._seed, "noise", index), request.speed)
+        seed = derived_seed(self._seed, "noise", index)
+        settings = WaveSettings(self._voice, seed, request.speed, continues=index > 0)
         segment = SegmentSpeech(self._stages, self._hop, settings, self._cushion_s)
         return segment.chunks(prompt, sampling, pieces)
 

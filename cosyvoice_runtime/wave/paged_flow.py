@@ -217,8 +217,8 @@ class PagedFlow(VoiceFlow):
             self.pool.release(state.pages[mark.num_pages :])
             del state.pages[mark.num_pages :]
 
-    def prefix_pages(self, prompt: FlowPrompt) -> int:
-        return max(len(prompt.tokens) - self.flow.lookahead_tokens, 0) // self._block
+    def prefix_pages(self, prompt_tokens: int) -> int:
+        return max(prompt_tokens - self.flow.lookahead_tokens, 0) // self._block
 
     @property
     def _block(self) -> int:

@@ -90,6 +90,11 @@ class FlowInputs:
                 raise InvalidInput("speech_tokens", token, f"tokens are 0 to {config.token_vocab_size - 1}")
         return np.array(tokens, np.int64)
 
+    @property
+    def most_prompt_tokens(self) -> int:
+        """Speech tokens of the longest prompt."""
+        return MAX_PROMPT_S * self.config.token_rate
+
     def check_prompt(self, prompt: FlowPrompt) -> FlowPrompt:
         """The prompt itself, after checking that its parts fit each other and this checkpoint.
 
@@ -97,7 +102,7 @@ class FlowInputs:
             InvalidInput: it is longer than 30 s, a part has another shape, or a token is out of range.
         """
         config = self.config
-        limit = MAX_PROMPT_S * config.token_rate
+        limit = self.most_prompt_tokens
         if len(prompt.tokens) > limit:
             raise InvalidInput(
                 "speech_tokens", len(prompt.tokens), f"a prompt has at most {limit} tokens ({MAX_PROMPT_S} s)"

@@ -79,6 +79,6 @@ class VoiceFlow(ABC):
     def close(self, held: Any) -> None:
         """Give back the pages of an utterance or of a voice; harmless when repeated."""
 
-    def prefix_pages(self, prompt: FlowPrompt) -> int:  # noqa: ARG002
-        """Pages that :meth:`prefix` takes."""
+    def prefix_pages(self, prompt_tokens: int) -> int:  # noqa: ARG002
+        """Pages that :meth:`prefix` takes of a prompt of so many tokens."""
         return 0

@@ -197,6 +197,7 @@ def test_long_text_is_one_answer_of_several_segments_with_seeds_of_their_own(tok
     assert [reason for reason in heard.reasons if reason] == [FinishReason.STOP] * segments
     assert [chunk.segment for chunk in heard.chunks if chunk.finish_reason] == list(range(segments))
     assert len({sampling.seed for _, sampling in stages.prompts}) == segments
+    assert [sound.continues for sound in dict.fromkeys(stages.sounds)] == [False, *(segments - 1) * [True]]
 
 
 def failed(expected, match, groups, tokenizer, **options) -> CodedStages:

@@ -81,6 +81,8 @@ class WaveChunk:
         cancel: forget the utterance; nothing else is read.
         rest: tokens that come next for certain, when a call is computed in parts: checked with the first one.
         cushion_s: seconds of audio that the listener still has to play; the less, the more urgent.
+        continues: the utterance is a later part of what somebody listens to: it takes the place of another
+            one, and doesn't wait for pages. Read when it is opened.
     """
 
     utterance_id: str
@@ -94,6 +96,7 @@ class WaveChunk:
     cancel: bool = False
     rest: Sequence[int] = ()
     cushion_s: float = 0.0
+    continues: bool = False
 
     @classmethod
     def forgetting(cls, utterance_id: str) -> WaveChunk:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.served_family import require_backend
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
+from cosyvoice_runtime.serving.token2wav.openings import Openings
 from cosyvoice_runtime.serving.token2wav.router import WaveRouter
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveScheduler
@@ -125,6 +126,7 @@ def start_scheduler(
         runtime.of_few,
         runtime.beside,
         _always_many if shared is None or runtime.of_few is None else shared.few,
+        Openings(memory.voices, metrics.show_held).held,
     )
 
 

@@ -64,6 +64,7 @@ def decode(inputs: Inputs) -> WaveChunk:
         speed=inputs.scalar("speed", required=True),
         prompt=decode_prompt(inputs),
         cushion_s=inputs.scalar("cushion", default=0.0),
+        continues=inputs.scalar("continues", default=False),
     )
 
 

@@ -6,7 +6,7 @@ import copy
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 
@@ -33,6 +33,9 @@ from cosyvoice_runtime.serving.token2wav.turn import (
 
 logger = logging.getLogger(__name__)
 
+LOOK_S = 0.1
+"""After which those who wait for pages look again: another scheduler's utterances may have ended."""
+
 
 class WaveScheduler:
     """Threads that run the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
@@ -45,7 +48,7 @@ class WaveScheduler:
 
     Args:
         max_rows: utterances in a turn.
-        max_waiting: chunks that may wait.
+        max_waiting: chunks that may wait to begin an utterance, and as many of utterances in progress.
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         unit_tokens: at whose multiples a chunk may be cut.
         on_waiting: told the number of chunks that wait, whenever it has changed.
@@ -57,6 +60,7 @@ class WaveScheduler:
         of_few: of the service's lane 0, as `TurnsBeside.of_few`.
         beside: what computes turns at the same time, by the numbers of the service's lanes from 1 on.
         few: told the utterances in progress; whether they are few, where lanes depend on it.
+        held: told jobs that would begin utterances, and the clock's time; those of them that have to wait.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -77,6 +81,7 @@ class WaveScheduler:
         of_few: bool | None = None,
         beside: Sequence[TurnsBeside] = (),
         few: Callable[[int], bool] = lambda _: False,
+        held: Callable[[Collection[WaveJob], float], Collection[WaveJob]] = lambda *_: (),
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -89,6 +94,7 @@ class WaveScheduler:
         self._at_work = at_work
         self._at_turn = at_turn
         self._few = few
+        self._held = held
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
@@ -126,9 +132,9 @@ class WaveScheduler:
         with self._wake:
             if self._refusal is not None:
                 raise copy.copy(self._refusal)
-            if len(self._jobs) >= self._max_waiting and not chunk.cancel:
-                raise OverloadedError(f"{len(self._jobs)} chunks wait, the limit; try again later")
-            self._jobs.append(WaveJob(chunk, deliver, self._clock() + chunk.cushion_s))
+            job = WaveJob(chunk, deliver, self._clock() + chunk.cushion_s)
+            self._require_place(job)
+            self._jobs.append(job)
             self._tell_waiting()
             self._wake.notify()
 
@@ -153,6 +159,22 @@ class WaveScheduler:
         for thread in self._threads:
             thread.join()
         self._service.close()
+
+    def _require_place(self, job: WaveJob) -> None:
+        """Utterances that wait to begin take no place of those in progress.
+
+        Raises:
+            OverloadedError: too many wait.
+        """
+        if len(self._jobs) < self._max_waiting or job.chunk.cancel:
+            return
+        begins = self._begins(job)
+        alike = sum(self._begins(other) == begins for other in self._jobs)
+        if alike >= self._max_waiting:
+            raise OverloadedError(f"{alike} chunks wait, the limit; try again later")
+
+    def _begins(self, job: WaveJob) -> bool:
+        return job.begins and job.chunk.utterance_id not in self._service
 
     def _withdraw(self, utterance_id: str) -> None:
         """End an utterance's chunks; of one that is being computed, the turn under way is the last."""
@@ -179,10 +201,11 @@ class WaveScheduler:
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
                 now = self._clock()
-                delay_s, lane = soonest(self._divided(now), now)
+                held = self._held_jobs(now)
+                delay_s, lane = soonest(self._divided(held, now), now)
                 if delay_s is not None and delay_s <= 0:
                     return lane
-                self._wake.wait(delay_s)
+                self._wake.wait(min(delay_s or LOOK_S, LOOK_S) if held else delay_s)
 
     def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""
@@ -199,15 +222,22 @@ class WaveScheduler:
         return list(first.values())
 
     def _ready_jobs(self) -> list[WaveJob]:
-        """Of these, those that a turn may have now."""
+        """Of these, those whose voices are not being computed elsewhere."""
         return [job for job in self._first_jobs() if not job.awaits_voice]
+
+    def _held_jobs(self, now: float) -> Collection[WaveJob]:
+        """Of these, those that wait for pages; nobody does at the end."""
+        new = [job for job in self._ready_jobs() if self._begins(job)]
+        return () if self._closed else self._held(new, now)
 
     def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
         with self._wake:
-            return jobs_of(lane, self._divided(self._clock()))
+            now = self._clock()
+            return jobs_of(lane, self._divided(self._held_jobs(now), now))
 
-    def _divided(self, now: float) -> LaneJobs:
-        return by_lane(self._ready_jobs(), self._lanes, now, self._few(len(self._service)))
+    def _divided(self, held: Collection[WaveJob], now: float) -> LaneJobs:
+        jobs = [job for job in self._ready_jobs() if job not in held]
+        return by_lane(jobs, self._lanes, now, self._few(len(self._service)))
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""

@@ -38,6 +38,16 @@ class WaveJob:
     _waves: list[Waveform] = field(default_factory=list)
 
     @property
+    def arrived(self) -> float:
+        """When it came, by the scheduler's clock."""
+        return self.deadline - self.chunk.cushion_s
+
+    @property
+    def begins(self) -> bool:
+        """Whether its utterance is nobody's yet, unless it has been opened before."""
+        return not (self.chunk.position or self.chunk.cancel or self.chunk.continues or self._parts)
+
+    @property
     def tokens_left(self) -> int:
         """Speech tokens that are not launched."""
         return len(self.chunk.tokens) - self._launched

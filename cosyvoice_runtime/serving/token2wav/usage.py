@@ -76,6 +76,9 @@ class WaveMetrics:
             "voice_misses": counter(*lookups, result="miss"),
         }
         self._waiting = gauge("cosyvoice_token2wav_waiting", "Chunks that wait or are being computed.")
+        self._held = gauge(
+            "cosyvoice_token2wav_waiting_for_pages", "Utterances that have not begun for want of pages."
+        )
         self._rows = metrics.histogram(
             "cosyvoice_token2wav_turn_rows", "Utterances computed in one turn.", ROWS, device=device
         )
@@ -104,6 +107,9 @@ class WaveMetrics:
 
     def show_waiting(self, chunks: int) -> None:
         self._waiting.set(chunks)
+
+    def show_held(self, utterances: int) -> None:
+        self._held.set(utterances)
 
 
 class MemoryMetrics:

@@ -64,7 +64,7 @@ class VoiceCache:
         self._flow = flow
         self._limit = limit
         self._voices: OrderedDict[str, CachedVoice] = OrderedDict()
-        self._members = 0
+        self._members = self._speaking = 0
         # Never held while networks compute or others are told; that of the pages is taken inside it.
         self._changed = threading.Condition()
         flow.when_short(self._make_room_for)
@@ -77,6 +77,35 @@ class VoiceCache:
         """Pages that voices hold."""
         with self._changed:
             return sum(len(voice.prefix.pages) for voice in self._voices.values() if voice.prefix)
+
+    @property
+    def num_pages(self) -> int:
+        """All pages there are."""
+        return self._flow.num_pages
+
+    @property
+    def pages_left(self) -> int:
+        """Pages that are free, or would be if voices that nobody speaks with gave theirs up."""
+        with self._changed:
+            return self._flow.free_pages + sum(map(_pages_to_give, self._voices.values()))
+
+    @property
+    def speaking(self) -> int:
+        """Utterances in progress, of all whose pages these are."""
+        return self._speaking
+
+    def pages_to_take(self, key: str, tensors: PromptTensors | None) -> int:
+        """Pages of a voice that are among those left and are not when somebody speaks with it."""
+        with self._changed:
+            voice = self._voices.get(key)
+            if voice is not None and voice.prefix is not None:
+                return _pages_to_give(voice)
+            if voice is not None:
+                return self._flow.prefix_pages(len(voice.prompt.tokens))
+            if tensors is None:
+                return 0
+            # Not checked yet: a longer one is refused, and must not wait for that.
+            return self._flow.prefix_pages(min(tensors.tokens.size, self._flow.flow.most_prompt_tokens))
 
     def usage(self) -> MemoryUsage:
         in_use = self._flow.num_pages - self._flow.free_pages
@@ -129,6 +158,7 @@ class VoiceCache:
         with self._changed:
             voice = self._known(key, tensors)
             voice.users += 1
+            self._speaking += 1
         try:
             self._complete(voice, flow or self._flow)
         except BaseException:
@@ -140,6 +170,7 @@ class VoiceCache:
         """An utterance has ended."""
         with self._changed:
             voice.users -= 1
+            self._speaking -= 1
             if voice.forgotten:
                 self._drop_prefix(voice)
 
@@ -148,6 +179,7 @@ class VoiceCache:
         with self._changed:
             while self._voices:
                 voice = self._voices.popitem()[1]
+                self._speaking -= voice.users
                 voice.users = 0
                 self._drop_prefix(voice)
 
@@ -168,10 +200,10 @@ class VoiceCache:
 
     def _complete(self, voice: CachedVoice, flow: VoiceFlow) -> None:
         """Have the voice computed, unless there are no pages for it."""
-        wanted = flow.prefix_pages(voice.prompt)
+        wanted = flow.prefix_pages(len(voice.prompt.tokens))
         with self._changed:
             self._changed.wait_for(lambda: not voice.computing)
-            if voice.prefix is not None or not self._can_free(wanted):
+            if voice.prefix is not None or self.pages_left < wanted:
                 return
             voice.computing = True
         prefix = None
@@ -201,9 +233,6 @@ class VoiceCache:
                     break
                 self._drop_prefix(voice)
             return bool(unused) or self._flow.free_pages >= pages
-
-    def _can_free(self, pages: int) -> bool:
-        return self._flow.free_pages + sum(map(_pages_to_give, self._voices.values())) >= pages
 
     def _forget_down_to(self, limit: int) -> None:
         while self._voices and len(self._voices) > limit:

@@ -334,6 +334,14 @@ TOKEN2WAV = ModelSchema(
             optional=True,
         ),
         TensorSpec(
+            "continues",
+            "BOOL",
+            (1,),
+            "the utterance is a later part of what somebody listens to: it doesn't wait for pages to begin; "
+            "default false",
+            optional=True,
+        ),
+        TensorSpec(
             "cancel",
             "BOOL",
             (1,),

@@ -187,6 +187,7 @@ class StageClient:
             "noise_seed": settings.noise_seed,
             "speed": settings.speed,
             "cushion": cushion_s,
+            "continues": settings.continues,
         }
         self._waves[utterance_id] = answer = answer_of(self._wave(inputs, settings.voice))
         answer.add_done_callback(lambda _: self._waves.pop(utterance_id, None))

@@ -29,7 +29,7 @@ class GatedFlow(VoiceFlow):
     """
 
     def __init__(self, pages: FreePages) -> None:
-        super().__init__(SimpleNamespace(check_prompt=lambda prompt: prompt))
+        super().__init__(SimpleNamespace(check_prompt=lambda prompt: prompt, most_prompt_tokens=30))
         self.store = pages
         self.computed: list[int] = []
         self.fails = 0
@@ -39,8 +39,8 @@ class GatedFlow(VoiceFlow):
     num_pages = property(lambda self: self.store.num_pages)
     free_pages = property(lambda self: self.store.free_pages)
 
-    def prefix_pages(self, prompt: FlowPrompt) -> int:
-        return len(prompt.tokens)
+    def prefix_pages(self, prompt_tokens: int) -> int:
+        return prompt_tokens
 
     def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
         self.computed.append(len(prompt.tokens))
@@ -166,6 +166,33 @@ def test_a_voice_whose_pages_others_took_meanwhile_is_computed_by_the_next(flow,
     assert voice.start is voice.prompt
     flow.store.release(taken)
     assert voices.acquire("a", None).prefix.tokens_done == 3
+
+
+def test_pages_of_a_voice_are_left_until_somebody_speaks_with_it(flow, voices):
+    assert [voices.pages_to_take("a", tensors) for tensors in (prompt(3), None)] == [3, 0]
+    assert voices.pages_to_take("a", prompt(10_000)) == flow.flow.most_prompt_tokens
+    voice = voices.acquire("a", prompt(3))
+    assert (voices.speaking, voices.pages_left, voices.pages_to_take("a", None)) == (1, PAGES - 3, 0)
+    voices.release(voice)
+    assert (voices.speaking, voices.pages_left, voices.pages_to_take("a", None)) == (0, PAGES, 3)
+    voices._drop_prefix(voice)
+    assert voices.pages_to_take("a", None) == 3
+
+
+def test_who_speaks_with_a_forgotten_voice_still_speaks(voices):
+    kept = voices.acquire("a", prompt(1))
+    for key in "bcd":
+        voices.release(voices.acquire(key, prompt(2)))
+    assert ("a" in voices._voices, voices.speaking) == (False, 1)
+    voices.release(kept)
+    assert voices.speaking == 0
+
+
+def test_a_voice_that_fails_has_no_speaker(flow, voices):
+    flow.fails = 1
+    with pytest.raises(RuntimeError):
+        voices.acquire("a", prompt(3))
+    assert voices.speaking == 0
 
 
 def test_the_last_who_leaves_frees_the_voices(flow, voices):

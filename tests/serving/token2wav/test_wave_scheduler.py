@@ -197,7 +197,7 @@ def test_cancelled_name_may_be_used_again(scheduler, waves, outcomes):
 
 def test_chunk_beyond_the_queue_is_refused_but_not_a_cancel(scheduler, waves, outcomes):
     start_busy(scheduler, waves, outcomes)
-    for row in range(5):
+    for row in range(6):
         scheduler.submit(chunk(str(row), [1]), outcomes.of(str(row)))
     with pytest.raises(OverloadedError, match="6 chunks wait"):
         scheduler.submit(chunk("one more", [1]), outcomes.of("one more"))
