@@ -28,6 +28,7 @@ from cosyvoice_runtime.serving.token2wav.turn import (
     plan_turn,
     plan_turn_of_gpu,
     priority,
+    priority_on_gpu,
     urgent,
 )
 
@@ -281,7 +282,12 @@ class WaveScheduler:
             else:
                 job.awaits_voice = False
                 known.append(job)
-        return sorted(known, key=priority)
+        return sorted(known, key=partial(self._priority, now=self._clock()))
+
+    def _priority(self, job: WaveJob, now: float) -> tuple[float, ...]:
+        if not self._on_gpu:
+            return (priority(job),)
+        return priority_on_gpu(job, now, self._service.number(job.chunk.utterance_id))
 
     def _voice_came(self, job: WaveJob) -> None:
         """Or did not: the job's next turn finds out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -133,6 +134,25 @@ NEW_VOICE_DELAY_S = 0.5
 def priority(job: WaveJob) -> float:
     """When a job is due, by the scheduler's clock; the earliest comes first."""
     return job.deadline + NEW_VOICE_DELAY_S if job.needs_voice else job.deadline
+
+
+SOON_S = 1.0
+"""Several turns, after which whoever runs dry within it has been served."""
+
+
+def priority_on_gpu(job: WaveJob, now: float, number: int | None) -> tuple[float, float]:
+    """Order of a GPU's jobs: those due soon by their deadlines, then the others as their utterances began.
+
+    By deadlines alone, of those who are well supplied the shorter utterances would end first and the longer
+    ones stay, each with its pages: simulated, 17 for each utterance of 64 instead of 6.
+
+    Args:
+        number: utterances opened before its own; None before that is opened.
+    """
+    due = priority(job)
+    if due < now + SOON_S:
+        return -1.0, due
+    return math.inf if number is None else number, due
 
 
 def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:

@@ -17,11 +17,13 @@ class OpenUtterance:
         state: the networks' own.
         received: speech tokens so far.
         used_at: when it was called last, by the store's clock.
+        number: of the utterances that were opened before.
     """
 
     state: Any
     voice: CachedVoice
     used_at: float
+    number: int
     received: int = 0
 
 
@@ -39,6 +41,7 @@ class Utterances:
         self._idle_timeout_s = idle_timeout_s
         self._clock = clock
         self._utterances: dict[str, OpenUtterance] = {}
+        self._opened = 0
 
     def __len__(self) -> int:
         return len(self._utterances)
@@ -72,7 +75,8 @@ class Utterances:
         return oldest
 
     def add(self, name: str, state: Any, voice: CachedVoice) -> OpenUtterance:
-        self._utterances[name] = OpenUtterance(state, voice, self._clock())
+        self._utterances[name] = OpenUtterance(state, voice, self._clock(), self._opened)
+        self._opened += 1
         return self._utterances[name]
 
     def get(self, name: str) -> OpenUtterance:
@@ -84,6 +88,11 @@ class Utterances:
             limit = f"it was not opened, has ended or failed, or was idle for {self._idle_timeout_s:g} s"
             raise NotFoundError("utterance_id", name, limit)
         return self._utterances[name]
+
+    def number(self, name: str) -> int | None:
+        """How many were opened before this one; None if it is not in progress."""
+        utterance = self._utterances.get(name)
+        return None if utterance is None else utterance.number
 
     def is_open(self, name: str, utterance: OpenUtterance) -> bool:
         """Whether this one is in progress, and no other of its name."""

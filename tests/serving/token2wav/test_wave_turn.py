@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.serving.token2wav.turn import (
     DUE_S,
     GPU_BLOCKS,
+    SOON_S,
     TurnBudget,
     WaveJob,
     plan_turn,
     plan_turn_of_gpu,
+    priority,
+    priority_on_gpu,
     urgent,
 )
 
@@ -115,3 +118,20 @@ def test_small_turns_teach_nothing_about_large_ones():
     for _ in range(10):
         budget.learn(5, 0.01)
     assert budget.tokens == 50
+
+
+def test_on_a_gpu_whoever_is_due_soon_comes_first_and_then_whoever_began_first():
+    now, deadlines, numbers = 10.0, (13.0, 10.9, 12.0, 10.5, 11.5, 11.2), (2, 7, 1, 3, None, 0)
+    jobs = [WaveJob(chunk(str(row), [0]), print, deadline) for row, deadline in enumerate(deadlines)]
+
+    def key(job: WaveJob) -> tuple[float, float]:
+        return priority_on_gpu(job, now, numbers[jobs.index(job)])
+
+    assert SOON_S == 1.0
+    assert [jobs.index(job) for job in sorted(jobs, key=key)] == [3, 1, 5, 2, 0, 4]
+
+
+def test_a_new_voice_is_due_later_on_a_gpu_too():
+    job = WaveJob(chunk("a", [0]), print, 10.0, needs_voice=True)
+    assert priority_on_gpu(job, 10.0, None) == (-1.0, priority(job))
+    assert priority_on_gpu(job, 9.0, None)[0] > 0
