@@ -6,12 +6,15 @@
 
 Each client asks again as soon as it is done: most listen to the end, some leave after a few chunks, some at
 once, some send what must be refused, some bring a voice that nobody has heard. A client that is told to come
-back does. A text heard with one seed has to sound the same whenever it is heard again, but for a few that
-the rounding of another batch makes the speech LM read otherwise.
+back does. A text heard with one seed has to sound the same whenever it is heard again, but for a few
+(--read-otherwise) that the rounding of another batch makes the speech LM read otherwise: in half precision
+many, since a draw between two speech tokens that are as likely may depend on the last bit of a score. So some
+bring speech tokens of their own to token2wav, whose audio has to be what it was before the crowd came, with
+nobody else there.
 
 With --kill-minutes one of the server's processes is killed every few minutes, each model's in turn; the
-server has to be on this machine. Who is cut off then has to be told UNAVAILABLE, and a minute later clients
-have to be served again.
+server has to be on this machine. Who is cut off then has to be told UNAVAILABLE at once, and a minute later
+clients have to be served again.
 
 A line a minute and one at the end tell what happened, and what the server's processes hold. At the end the
 gauges of work in progress must come back to zero, and memory, threads, descriptors and shared memory must be
@@ -36,19 +39,31 @@ import numpy as np
 
 from cosyvoice_client import AsyncSpeechClient, ClientError, RefusedError, SpeechRequest, UnavailableError
 from cosyvoice_client.reference import SERVER_RATE, Reference
+from measuring.given_tokens import GivenTokens, distance_db
 from measuring.sentences import SENTENCES
 from measuring.server_processes import Holding, ServerProcesses, growths
 from measuring.work_left import work_left
 from measuring.workload import add_instruction
 
-SHARES = {"listen": 57, "leave": 25, "leave at once": 10, "bad input": 5, "new voice": 3}
+SHARES = {
+    "listen": 52,
+    "given tokens": 5,
+    "leave": 25,
+    "leave at once": 10,
+    "bad input": 5,
+    "new voice": 3,
+}
 SEEDS = 4
 MOST_READ_OTHERWISE = 0.05
-"""Share of what is listened to: a draw between two tokens may depend on the last bit of a score."""
+"""Share of what is listened to."""
+GIVEN, MOST_GIVEN_DB = 8, 1.0
+"""Utterances of given tokens, and how far their spectra may be from those heard alone."""
 SAME = 2e-3
 """Greatest difference between two samples that are the same but for rounding; full scale is 1."""
 MOST_CHUNKS_HEARD, LONGEST_STAY_S = 3, 0.5
 REFERENCE_S = 2.0
+TOLD_S = 5.0
+"""Longest time from a process's death until those whom it spoke to are told."""
 BACK_S = 60.0
 """Longest time from a process's death until the server serves again."""
 SETTLE_S = 10.0
@@ -57,34 +72,53 @@ PAUSE_S = 0.5
 
 
 class Soak:
-    """Clients of one server, and what became of their requests."""
+    """Clients of one server, and what became of their requests.
 
-    def __init__(self, client: AsyncSpeechClient) -> None:
+    Args:
+        most_read_otherwise: share of what is listened to that may sound otherwise than before.
+    """
+
+    def __init__(
+        self, client: AsyncSpeechClient, given: GivenTokens, most_read_otherwise: float = MOST_READ_OTHERWISE
+    ) -> None:
         self._client = client
+        self._given = given
+        self._given_alone: list[np.ndarray] = []
+        self._most_read_otherwise = most_read_otherwise
         self._heard: dict[SpeechRequest, np.ndarray] = {}
         self._killed_s = self._served_s = -np.inf
         self.outcomes: Counter[str] = Counter()
         self.failures: list[str] = []
-        self.longest_outage_s = 0.0
+        self.longest_outage_s = self.longest_cut_s = self.farthest_db = 0.0
         self._fates: dict[str, Callable[[SpeechRequest, random.Random], Awaitable[None]]] = {
             "listen": self._listen,
+            "given tokens": self._give_tokens,
             "leave": self._leave,
             "leave at once": self._leave_at_once,
             "bad input": self._send_bad_input,
             "new voice": self._bring_a_voice,
         }
 
+    async def alone(self) -> None:
+        """Hear what will be compared, before anybody else comes."""
+        if SHARES.get("given tokens"):
+            self._given_alone = [await self._given.speak(number) for number in range(GIVEN)]
+
     async def client(self, chance: random.Random, until: float, texts: Sequence[str]) -> None:
         """One client after another of a random kind."""
         while time.monotonic() < until:
             [fate] = chance.choices(list(SHARES), list(SHARES.values()))
             request = SpeechRequest(chance.choice(texts), seed=chance.randrange(SEEDS))
+            asked_s = time.monotonic()
             try:
                 await self._fates[fate](request, chance)
                 self.outcomes[fate] += 1
             except UnavailableError as error:
-                await self._come_back(fate, error)
+                await self._come_back(fate, error, asked_s)
             except ClientError as error:
+                if fate == "given tokens" and self._after_death():  # Triton's own word for it is INTERNAL
+                    await self._come_back(fate, UnavailableError(str(error)), asked_s)
+                    continue
                 self.failures.append(f"{fate}: {error}")
                 await asyncio.sleep(PAUSE_S)
 
@@ -103,7 +137,7 @@ class Soak:
     def read_otherwise(self) -> list[str]:
         """What failed if too many requests were not repeated by their seed."""
         otherwise, heard = self.outcomes["read otherwise"], self.outcomes["listen"]
-        if otherwise <= MOST_READ_OTHERWISE * heard:
+        if otherwise <= self._most_read_otherwise * heard:
             return []
         return [f"{otherwise} of {heard} requests did not sound as before with the same seed"]
 
@@ -116,14 +150,25 @@ class Soak:
         if outage_s > BACK_S:
             self.failures.append(f"nobody was served for {outage_s:.0f} s after {model} was killed")
 
-    async def _come_back(self, fate: str, error: UnavailableError) -> None:
+    async def _come_back(self, fate: str, error: UnavailableError, asked_s: float) -> None:
+        if asked_s < self._killed_s and error.retry_after_s is None:
+            self._told(time.monotonic() - self._killed_s)
         if error.retry_after_s is not None:
             self.outcomes["told to come back"] += 1
-        elif self._served_s < self._killed_s or time.monotonic() < self._killed_s + BACK_S:
+        elif self._after_death():
             self.outcomes["cut off by a death"] += 1
         else:
             self.failures.append(f"{fate}: {error}")
         await asyncio.sleep(error.retry_after_s or PAUSE_S)
+
+    def _after_death(self) -> bool:
+        return self._served_s < self._killed_s or time.monotonic() < self._killed_s + BACK_S
+
+    def _told(self, after_s: float) -> None:
+        """Note somebody who was cut off by a death."""
+        self.longest_cut_s = max(self.longest_cut_s, after_s)
+        if after_s > TOLD_S:
+            self.failures.append(f"somebody was told of a death more than {TOLD_S:g} s later")
 
     async def _speak(self, request: SpeechRequest) -> np.ndarray:
         asked_s = time.monotonic()
@@ -142,6 +187,15 @@ class Soak:
         else:
             same_bits = np.array_equal(samples, expected)
             self.outcomes["same bits" if same_bits else "same but for rounding"] += 1
+
+    async def _give_tokens(self, request: SpeechRequest, chance: random.Random) -> None:  # noqa: ARG002
+        number = chance.randrange(GIVEN)
+        distance = distance_db(await self._given.speak(number), self._given_alone[number])
+        self.farthest_db = max(self.farthest_db, distance)
+        if distance > MOST_GIVEN_DB:
+            self.failures.append(
+                f"given tokens {number} sound otherwise than alone, by over {MOST_GIVEN_DB} dB"
+            )
 
     async def _leave(self, request: SpeechRequest, chance: random.Random) -> None:
         left = chance.randint(1, MOST_CHUNKS_HEARD)
@@ -190,6 +244,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kill-minutes", type=float, default=0, help="between two deaths; default none")
     parser.add_argument("--longest", type=int, default=1000, help="characters of a text (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the clients' fates")
+    parser.add_argument(
+        "--read-otherwise",
+        type=float,
+        default=MOST_READ_OTHERWISE,
+        metavar="SHARE",
+        help="that may sound otherwise when heard again; 1 for a speech LM in half precision (%(default)s)",
+    )
     add_instruction(parser)
     options = parser.parse_args(arguments)
     failures = asyncio.run(soak(options))
@@ -205,8 +266,12 @@ async def soak(options: argparse.Namespace) -> list[str]:
     texts = [options.instruction + text for text in sentences]
     server = server_here(options)
     held: list[Holding] = []
-    async with AsyncSpeechClient(options.url) as client:
-        everybody = Soak(client)
+    async with AsyncSpeechClient(options.url) as client, GivenTokens(options.url) as given:
+        everybody = Soak(client, given, options.read_otherwise)
+        try:
+            await everybody.alone()
+        except ClientError as error:
+            return [f"given tokens: {error}"]
         async with asyncio.TaskGroup() as tasks:
             for number in range(options.clients):
                 chance = random.Random(options.seed * options.clients + number)
@@ -248,6 +313,10 @@ async def report(everybody: Soak, server: ServerProcesses | None, held: list[Hol
 def tell(everybody: Soak) -> None:
     counts = ", ".join(f"{count} x {name}" for name, count in sorted(everybody.outcomes.items()))
     outage = f", longest outage {everybody.longest_outage_s:.0f} s" if everybody.longest_outage_s else ""
+    if everybody.outcomes["given tokens"]:
+        counts += f", given tokens within {everybody.farthest_db:.2g} dB"
+    if everybody.longest_cut_s:
+        outage += f", cut off within {everybody.longest_cut_s:.2f} s of a death"
     print(f"{time.strftime('%H:%M:%S')}  {counts}, {len(everybody.failures)} failures{outage}", flush=True)
 
 

@@ -36,6 +36,13 @@ def no_patience(monkeypatch):
     monkeypatch.setattr(soak, "SETTLE_S", 0.0)
 
 
+@pytest.fixture(autouse=True)
+def fates(monkeypatch):
+    """Of a server that has no token2wav."""
+    shares = {fate: share for fate, share in soak.SHARES.items() if fate != "given tokens"}
+    monkeypatch.setattr(soak, "SHARES", shares)
+
+
 @pytest.fixture
 def slow_speech(monkeypatch):
     """Who leaves does so long before the end: tritonserver 2.51 may abort when both come together."""
@@ -69,7 +76,7 @@ def test_audio_that_is_heard_again_has_to_be_the_same():
     shorter, other = samples[:-1], samples.copy()
     other[50] += 0.01
     answers = (samples, samples + np.float32(1e-4), samples.copy(), shorter, other)
-    outcomes = heard(soak.Soak(client=None), "request", *answers)
+    outcomes = heard(soak.Soak(client=None, given=None), "request", *answers)
     assert outcomes == {"same but for rounding": 1, "same bits": 1, "read otherwise": 2}
 
 
@@ -81,19 +88,19 @@ def test_audio_that_is_heard_again_has_to_be_the_same():
     ],
 )
 def test_client_that_is_told_to_come_back_or_cut_off_by_a_death_is_no_failure(message, killed, outcome):
-    clients = soak.Soak(client=None)
+    clients = soak.Soak(client=None, given=None)
     if killed:
         clients._killed_s = time.monotonic()
-    asyncio.run(clients._come_back("listen", UnavailableError(message)))
+    asyncio.run(clients._come_back("listen", UnavailableError(message), time.monotonic()))
     assert (dict(clients.outcomes), clients.failures) == ({outcome: 1}, [])
 
 
 def test_server_that_is_away_for_long_is_one_failure():
     async def run(clients):
-        await clients._come_back("listen", UnavailableError("gone"))
+        await clients._come_back("listen", UnavailableError("gone"), time.monotonic())
         await clients._back("lm", until=time.monotonic())
 
-    clients = soak.Soak(client=None)
+    clients = soak.Soak(client=None, given=None)
     clients._killed_s = time.monotonic() - 2 * soak.BACK_S
     asyncio.run(run(clients))
     [failure] = clients.failures
@@ -101,8 +108,8 @@ def test_server_that_is_away_for_long_is_one_failure():
 
 
 def test_client_that_is_cut_off_while_nothing_died_is_a_failure():
-    clients = soak.Soak(client=None)
-    asyncio.run(clients._come_back("listen", UnavailableError("gone")))
+    clients = soak.Soak(client=None, given=None)
+    asyncio.run(clients._come_back("listen", UnavailableError("gone"), time.monotonic()))
     assert clients.failures == ["listen: gone"]
 
 
@@ -117,7 +124,7 @@ def test_what_a_server_holds_has_to_stay(name, later, grown):
 
 @pytest.mark.parametrize(("otherwise", "failures"), [(0, 0), (5, 0), (6, 1)])
 def test_few_requests_may_be_read_otherwise(otherwise, failures):
-    clients = soak.Soak(client=None)
+    clients = soak.Soak(client=None, given=None)
     clients.outcomes.update({"listen": 100, "read otherwise": otherwise})
     assert len(clients.read_otherwise()) == failures
 
@@ -146,7 +153,53 @@ def test_server_elsewhere_has_no_process_to_kill(tmp_path):
         soak.main(line)
 
 
+def test_server_that_is_not_there_for_given_tokens_is_a_failure(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(soak.SHARES, "given tokens", 1)
+    line = ["--url", "localhost:9", "--metrics", page(tmp_path), "--clients", "1", "--minutes", "0.05"]
+    assert soak.main(line) == 1
+    assert "failed: given tokens: localhost:9" in capsys.readouterr().err
+
+
 def test_page_without_the_gauges_is_told(server, tmp_path):
     (tmp_path / "metrics").write_text("")
     with pytest.raises(SystemExit, match="has no cosyvoice_inflight_utterances"):
         run(server, (tmp_path / "metrics").as_uri())
+
+
+def spoken_alone(monkeypatch, *heard):
+    """Clients of given tokens, of which each is heard once alone and then as told."""
+    waiting = [*[np.linspace(-1, 1, 4000, dtype=np.float32)] * soak.GIVEN, *heard]
+
+    class Given:
+        async def speak(self, number):
+            return waiting.pop(0)
+
+    async def run(clients):
+        await clients.alone()
+        for _ in heard:
+            await clients._give_tokens(None, random.Random(0))
+
+    monkeypatch.setitem(soak.SHARES, "given tokens", 1)
+    clients = soak.Soak(client=None, given=Given())
+    asyncio.run(run(clients))
+    return clients
+
+
+def test_given_tokens_have_to_sound_as_they_did_alone(monkeypatch):
+    alone = np.linspace(-1, 1, 4000, dtype=np.float32)
+    clients = spoken_alone(monkeypatch, alone, -alone)
+    assert (clients.failures, clients.farthest_db) == ([], 0.0)
+    clients = spoken_alone(monkeypatch, alone, alone[:-1], 2 * alone)
+    assert len(clients.failures) == 2
+    assert clients.farthest_db == np.inf
+
+
+def test_who_is_told_late_of_a_death_is_a_failure():
+    clients = soak.Soak(client=None, given=None)
+    clients._killed_s = time.monotonic() - 2 * soak.TOLD_S
+    error = UnavailableError("gone")
+    asyncio.run(clients._come_back("listen", error, clients._killed_s + 1))
+    assert (clients.failures, clients.longest_cut_s) == ([], 0.0)
+    asyncio.run(clients._come_back("listen", error, clients._killed_s - 1))
+    assert clients.longest_cut_s > soak.TOLD_S
+    assert "told of a death" in clients.failures[0]
