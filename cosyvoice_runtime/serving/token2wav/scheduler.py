@@ -1,4 +1,4 @@
-"""The order in which chunks are computed: earliest deadline first, on one device or several."""
+"""The order in which chunks are computed, most urgent first, on one device or several."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cosyvoice_runtime.serving.token2wav.turn import (
     Share,
     TurnBudget,
     WaveJob,
+    in_order_of_gpu,
     plan_first_turn,
     plan_turn,
     plan_turn_of_gpu,
     priority,
-    priority_on_gpu,
     urgent,
 )
 
@@ -96,6 +96,7 @@ class WaveScheduler:
         self._at_turn = at_turn
         self._few = few
         self._held = held
+        self._some_held = False
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
@@ -109,9 +110,8 @@ class WaveScheduler:
         ]
         self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
         for lane in self._lanes:
-            self._threads.append(
-                threading.Thread(target=self._finish_turns, args=[lane], name="token2wav-ends")
-            )
+            ends = threading.Thread(target=self._finish_turns, args=[lane], name="token2wav-ends")
+            self._threads.append(ends)
         service.queued_in(self._queued)
         for thread in self._threads:
             thread.start()
@@ -133,7 +133,10 @@ class WaveScheduler:
         with self._wake:
             if self._refusal is not None:
                 raise copy.copy(self._refusal)
-            job = WaveJob(chunk, deliver, self._clock() + chunk.cushion_s)
+            due, number = self._clock() + chunk.cushion_s, self._service.number(chunk.utterance_id)
+            job = WaveJob(chunk, deliver, due, number)
+            if self._begins(job):
+                chunk.check_opening()
             self._require_place(job)
             self._jobs.append(job)
             self._tell_waiting()
@@ -223,13 +226,14 @@ class WaveScheduler:
         return list(first.values())
 
     def _ready_jobs(self) -> list[WaveJob]:
-        """Of these, those whose voices are not being computed elsewhere."""
+        """Of these, those whose voice nobody else computes now."""
         return [job for job in self._first_jobs() if not job.awaits_voice]
 
     def _held_jobs(self, now: float) -> Collection[WaveJob]:
         """Of these, those that wait for pages; nobody does at the end."""
-        new = [job for job in self._ready_jobs() if self._begins(job)]
-        return () if self._closed else self._held(new, now)
+        new = [] if self._closed else [job for job in self._ready_jobs() if self._begins(job)]
+        self._some_held = bool(held := self._held(new, now))
+        return held
 
     def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
         with self._wake:
@@ -282,12 +286,9 @@ class WaveScheduler:
             else:
                 job.awaits_voice = False
                 known.append(job)
-        return sorted(known, key=partial(self._priority, now=self._clock()))
-
-    def _priority(self, job: WaveJob, now: float) -> tuple[float, ...]:
-        if not self._on_gpu:
-            return (priority(job),)
-        return priority_on_gpu(job, now, self._service.number(job.chunk.utterance_id))
+        if self._on_gpu:
+            return in_order_of_gpu(known, self._clock(), self._some_held)
+        return sorted(known, key=priority)
 
     def _voice_came(self, job: WaveJob) -> None:
         """Or did not: the job's next turn finds out."""

@@ -92,8 +92,11 @@ class WaveService:
         """Whether an utterance is in progress. Does not wait for a batch that is being computed."""
         return utterance_id in self._utterances
 
-    def number(self, utterance_id: str) -> int | None:
-        """How many utterances were opened before this one; None if it is not in progress. Does not wait."""
+    def number(self, utterance_id: str) -> int:
+        """How many utterances were opened before this one; of one that is not in progress, so far.
+
+        Does not wait for a batch that is being computed.
+        """
         return self._utterances.number(utterance_id)
 
     def run(self, chunks: Sequence[WaveChunk]) -> list[WaveOutcome]:

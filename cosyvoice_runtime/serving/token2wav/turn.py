@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ class WaveJob:
     Attributes:
         deliver: takes the outcome, once.
         deadline: when the listener runs dry, by the scheduler's clock.
+        number: utterances that came before its own.
         needs_voice: the networks have to run over the prompt of its voice first.
         awaits_voice: another scheduler computes its voice; no turn may have it before that has ended.
         _launched, _parts: tokens that are launched, and in how many parts.
@@ -32,6 +32,7 @@ class WaveJob:
     chunk: WaveChunk
     deliver: Callable[[WaveOutcome], None]
     deadline: float
+    number: int = 0
     needs_voice: bool = False
     awaits_voice: bool = False
     _launched: int = 0
@@ -136,23 +137,22 @@ def priority(job: WaveJob) -> float:
     return job.deadline + NEW_VOICE_DELAY_S if job.needs_voice else job.deadline
 
 
-SOON_S = 1.0
-"""Several turns, after which whoever runs dry within it has been served."""
+SOON_S, SOON_WITHOUT_PAGES_S = 2.0, 1.0
+"""What listeners keep to play whatever happens: a turn of a new voice, or a host that pauses, is not heard.
+Less while others wait for pages, which go sooner to those who began."""
 
 
-def priority_on_gpu(job: WaveJob, now: float, number: int | None) -> tuple[float, float]:
-    """Order of a GPU's jobs: those due soon by their deadlines, then the others as their utterances began.
+def in_order_of_gpu(jobs: Sequence[WaveJob], now: float, pages_lack: bool) -> list[WaveJob]:
+    """Those due soon by their deadlines, then the others as their utterances came.
 
     By deadlines alone, of those who are well supplied the shorter utterances would end first and the longer
-    ones stay, each with its pages: simulated, 17 for each utterance of 64 instead of 6.
+    ones stay, each with its pages: simulated, 17 for each utterance of 64 instead of 7.
 
     Args:
-        number: utterances opened before its own; None before that is opened.
+        pages_lack: somebody waits for pages to begin.
     """
-    due = priority(job)
-    if due < now + SOON_S:
-        return -1.0, due
-    return math.inf if number is None else number, due
+    soon = now + (SOON_WITHOUT_PAGES_S if pages_lack else SOON_S)
+    return sorted(jobs, key=lambda job: (-1 if priority(job) < soon else job.number, priority(job)))
 
 
 def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:

@@ -89,10 +89,10 @@ class Utterances:
             raise NotFoundError("utterance_id", name, limit)
         return self._utterances[name]
 
-    def number(self, name: str) -> int | None:
-        """How many were opened before this one; None if it is not in progress."""
+    def number(self, name: str) -> int:
+        """How many were opened before this one; of one that is not in progress, so far."""
         utterance = self._utterances.get(name)
-        return None if utterance is None else utterance.number
+        return self._opened if utterance is None else utterance.number
 
     def is_open(self, name: str, utterance: OpenUtterance) -> bool:
         """Whether this one is in progress, and no other of its name."""

@@ -94,6 +94,10 @@ class VoiceCache:
         """Utterances in progress, of all whose pages these are."""
         return self._speaking
 
+    def can_speak(self, key: str, tensors: PromptTensors | None) -> bool:
+        """Whether the voice is known, or comes with the call."""
+        return tensors is not None or key in self._voices
+
     def pages_to_take(self, key: str, tensors: PromptTensors | None) -> int:
         """Pages of a voice that are among those left and are not when somebody speaks with it."""
         with self._changed:

@@ -9,10 +9,11 @@ import pytest
 from coded_gpu import BLOCK, Gpu
 from coded_waves import FakeClock, OneVoice, chunk
 
-from cosyvoice_runtime.errors import OverloadedError
+from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
 from cosyvoice_runtime.serving.token2wav import scheduler as scheduler_module
 from cosyvoice_runtime.serving.token2wav.openings import (
+    BETWEEN_S,
     LEAST_PARTS,
     LONGEST_WAIT_S,
     PAGES_AHEAD,
@@ -32,12 +33,17 @@ class Room:
 
     Attributes:
         voices: pages that each voice would take.
+        unknown: key of a voice that nobody has brought.
     """
 
     speaking: int = 1
     pages_left: int = PAGES
     num_pages: int = PAGES
     voices: dict[str, int] = field(default_factory=dict)
+    unknown: str = ""
+
+    def can_speak(self, key: str, tensors: object) -> bool:
+        return key != self.unknown
 
     def pages_to_take(self, key: str, tensors: object) -> int:
         return self.voices.get(key, 0)
@@ -83,16 +89,39 @@ def test_somebody_begins_where_nobody_is_in_progress():
 
 
 def test_whoever_has_waited_for_long_begins_one_at_a_time():
-    room, new = Room(pages_left=0), jobs("abc")
-    assert held(room, new, LONGEST_WAIT_S - 0.1) == "abc"
-    assert held(room, new, LONGEST_WAIT_S + 9) == "bc"
+    openings, new = Openings(Room(pages_left=0)), jobs("abc")
+    start = LONGEST_WAIT_S + 3
+    assert len(openings.held(new, LONGEST_WAIT_S - 0.1)) == 3
+    for moment in (start, start + BETWEEN_S):  # it is still the one while it has not begun
+        assert openings.held(new, moment) == set(new[1:])
+    assert openings.held(new[1:], start + 0.5) == set(new[1:])
+    assert openings.held(new[1:], start + BETWEEN_S) == set(new[2:])
+
+
+def test_whoever_is_due_first_of_those_who_have_waited_for_long_begins():
+    """Turns go by deadlines: somebody who can wait would be let in and never be served."""
+    patient = WaveJob(chunk("patient", [1], cushion_s=3600.0), print, 3600.0)
+    new = [patient, *jobs("a")]
+    assert held(Room(pages_left=0), new, LONGEST_WAIT_S) == "patient"
 
 
 def test_a_listener_who_gets_all_at_once_has_waited_since_it_came():
-    new = [WaveJob(chunk("whole", [1], cushion_s=8.0), print, 8.0), *jobs("a")]
-    new[1].deadline = LONGEST_WAIT_S - 5.0
-    assert held(Room(pages_left=0), new, LONGEST_WAIT_S - 0.1) == "wholea"
-    assert held(Room(pages_left=0), new, LONGEST_WAIT_S) == "a"
+    new = [WaveJob(chunk("whole", [1], cushion_s=8.0), print, 8.0)]
+    assert held(Room(pages_left=0), new, LONGEST_WAIT_S - 0.1) == "whole"
+    assert held(Room(pages_left=0), new, LONGEST_WAIT_S) == ""
+
+
+def test_nobody_waits_to_be_told_that_a_voice_is_not_known():
+    room = Room(pages_left=PAGES_AHEAD + EACH, unknown="nobody's")
+    unknown = WaveJob(chunk("unknown", [1], voice_key="nobody's"), print, -1.0)
+    assert held(room, [unknown, *jobs("ab")]) == "b"
+
+
+def test_a_number_that_can_not_be_shown_holds_nobody_up():
+    def fails(waiting: int) -> None:
+        raise RuntimeError("no metrics")
+
+    assert len(Openings(Room(pages_left=0), fails).held(jobs("ab"), 0.0)) == 2
 
 
 @pytest.mark.parametrize("pages", [0, LEAST_PARTS - 1])
@@ -146,12 +175,18 @@ def room(service) -> Room:
 
 
 @pytest.fixture
+def shown() -> list[int]:
+    """Numbers of those who wait for pages."""
+    return []
+
+
+@pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
 
 
 @pytest.fixture
-def scheduler(gpu, service, room, clock, monkeypatch) -> Iterator[WaveScheduler]:
+def scheduler(gpu, service, room, shown, clock, monkeypatch) -> Iterator[WaveScheduler]:
     monkeypatch.setattr(scheduler_module, "LOOK_S", 0.01)
     scheduler = WaveScheduler(
         service,
@@ -160,7 +195,7 @@ def scheduler(gpu, service, room, clock, monkeypatch) -> Iterator[WaveScheduler]
         1.0,
         BLOCK,
         on_gpu=True,
-        held=Openings(room).held,
+        held=Openings(room, shown.append).held,
         clock=clock,
         end_process=lambda _: None,
     )
@@ -233,14 +268,29 @@ def test_those_who_wait_take_no_place_of_those_in_progress(speaking, gpu, outcom
     assert outcomes.names == list("aaaa")
 
 
-def test_the_end_waits_for_nobody(speaking, gpu, outcomes):
+def test_the_end_waits_for_nobody_and_shows_so(speaking, shown, gpu, outcomes):
     speaking.submit(chunk("b", [1], last=True), outcomes.of("b"))
     gpu.finish_all()
     speaking.close()
     assert outcomes.names == ["a", "b"]
+    assert shown[-1:] in ([], [0])
 
 
-def test_nobody_waits_for_long(speaking, gpu, clock, outcomes):
-    speaking.submit(chunk("b", [1], last=True), outcomes.of("b"))
-    clock.now = LONGEST_WAIT_S
-    assert gpu.launched(2)
+def test_an_opening_that_is_wrong_waits_for_nothing(speaking, outcomes):
+    with pytest.raises(InvalidInput, match="noise_seed"):
+        speaking.submit(chunk("b", [1], noise_seed=-1), outcomes.of("b"))
+
+
+def test_on_a_gpu_the_well_supplied_are_served_as_they_came(scheduler, room, gpu, outcomes):
+    room.pages_left = PAGES
+    for token, name in enumerate("abc"):
+        scheduler.submit(chunk(name, [token]), outcomes.of(name))
+        finished(gpu, token)
+        assert outcomes.wait(token + 1)
+    scheduler.submit(chunk("a", [10], 1), outcomes.of("busy"))
+    assert gpu.launched(4)
+    scheduler.submit(chunk("c", [12], 1, cushion_s=5.0), outcomes.of("c"))
+    scheduler.submit(chunk("b", [11], 1, cushion_s=6.0), outcomes.of("b"))
+    gpu.finish_all()
+    scheduler.close()
+    assert outcomes.names[-3:] == ["busy", "b", "c"]

@@ -170,12 +170,14 @@ def test_a_voice_whose_pages_others_took_meanwhile_is_computed_by_the_next(flow,
 
 def test_pages_of_a_voice_are_left_until_somebody_speaks_with_it(flow, voices):
     assert [voices.pages_to_take("a", tensors) for tensors in (prompt(3), None)] == [3, 0]
+    assert [voices.can_speak("a", tensors) for tensors in (prompt(3), None)] == [True, False]
     assert voices.pages_to_take("a", prompt(10_000)) == flow.flow.most_prompt_tokens
     voice = voices.acquire("a", prompt(3))
     assert (voices.speaking, voices.pages_left, voices.pages_to_take("a", None)) == (1, PAGES - 3, 0)
     voices.release(voice)
     assert (voices.speaking, voices.pages_left, voices.pages_to_take("a", None)) == (0, PAGES, 3)
     voices._drop_prefix(voice)
+    assert voices.can_speak("a", None)
     assert voices.pages_to_take("a", None) == 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from coded_waves import chunk
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +10,12 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.serving.token2wav.turn import (
     DUE_S,
     GPU_BLOCKS,
-    SOON_S,
+    NEW_VOICE_DELAY_S,
     TurnBudget,
     WaveJob,
+    in_order_of_gpu,
     plan_turn,
     plan_turn_of_gpu,
-    priority,
-    priority_on_gpu,
     urgent,
 )
 
@@ -120,18 +120,23 @@ def test_small_turns_teach_nothing_about_large_ones():
     assert budget.tokens == 50
 
 
-def test_on_a_gpu_whoever_is_due_soon_comes_first_and_then_whoever_began_first():
-    now, deadlines, numbers = 10.0, (13.0, 10.9, 12.0, 10.5, 11.5, 11.2), (2, 7, 1, 3, None, 0)
-    jobs = [WaveJob(chunk(str(row), [0]), print, deadline) for row, deadline in enumerate(deadlines)]
+@pytest.mark.parametrize(
+    ("pages_lack", "order"),
+    [(False, [3, 1, 5, 4, 0, 2]), (True, [3, 1, 4, 5, 0, 2])],
+)
+def test_on_a_gpu_whoever_is_due_soon_comes_first_and_then_whoever_came_first(pages_lack, order):
+    now, deadlines, numbers = 10.0, (13.0, 10.9, 12.5, 10.5, 11.5, 11.2), (2, 7, 3, 0, 0, 1)
+    given = list(zip(deadlines, numbers, strict=True))
+    jobs = [WaveJob(chunk("a", [0]), print, deadline, number) for deadline, number in given]
+    assert [jobs.index(job) for job in in_order_of_gpu(jobs, now, pages_lack)] == order
 
-    def key(job: WaveJob) -> tuple[float, float]:
-        return priority_on_gpu(job, now, numbers[jobs.index(job)])
 
-    assert SOON_S == 1.0
-    assert [jobs.index(job) for job in sorted(jobs, key=key)] == [3, 1, 5, 2, 0, 4]
+def test_the_first_of_all_who_is_well_supplied_is_served_after_those_due_soon():
+    supplied, due = WaveJob(chunk("a", [0]), print, 20.0, 0), WaveJob(chunk("b", [0]), print, 11.0, 5)
+    assert in_order_of_gpu([supplied, due], 10.0, False) == [due, supplied]
 
 
 def test_a_new_voice_is_due_later_on_a_gpu_too():
-    job = WaveJob(chunk("a", [0]), print, 10.0, needs_voice=True)
-    assert priority_on_gpu(job, 10.0, None) == (-1.0, priority(job))
-    assert priority_on_gpu(job, 9.0, None)[0] > 0
+    new = WaveJob(chunk("a", [0]), print, 10.0, 1, needs_voice=True)
+    known = WaveJob(chunk("b", [0]), print, 10.0 + NEW_VOICE_DELAY_S / 2, 2)
+    assert in_order_of_gpu([new, known], 10.0, False) == [known, new]
