@@ -9,8 +9,8 @@ once, some send what must be refused, some bring a voice that nobody has heard. 
 back does. A text heard with one seed has to sound the same whenever it is heard again, but for a few
 (--read-otherwise) that the rounding of another batch makes the speech LM read otherwise: in half precision
 many, since a draw between two speech tokens that are as likely may depend on the last bit of a score. So some
-bring speech tokens of their own to token2wav, whose audio has to be what it was before the crowd came, with
-nobody else there.
+bring speech tokens of their own to token2wav, if the server opens it (server.open_models=*), whose audio has
+to be what it was before the crowd came, with nobody else there.
 
 With --kill-minutes one of the server's processes is killed every few minutes, each model's in turn; the
 server has to be on this machine. Who is cut off then has to be told UNAVAILABLE at once, and a minute later
@@ -84,6 +84,7 @@ class Soak:
         self._client = client
         self._given = given
         self._given_alone: list[np.ndarray] = []
+        self._shares = dict(SHARES)
         self._most_read_otherwise = most_read_otherwise
         self._heard: dict[SpeechRequest, np.ndarray] = {}
         self._killed_s = self._served_s = -np.inf
@@ -101,13 +102,18 @@ class Soak:
 
     async def alone(self) -> None:
         """Hear what will be compared, before anybody else comes."""
-        if SHARES.get("given tokens"):
+        if not self._shares.get("given tokens"):
+            return
+        try:
             self._given_alone = [await self._given.speak(number) for number in range(GIVEN)]
+        except RefusedError as error:
+            print(f"nobody brings speech tokens: {error}", file=sys.stderr)
+            self._shares.pop("given tokens")
 
     async def client(self, chance: random.Random, until: float, texts: Sequence[str]) -> None:
         """One client after another of a random kind."""
         while time.monotonic() < until:
-            [fate] = chance.choices(list(SHARES), list(SHARES.values()))
+            [fate] = chance.choices(list(self._shares), list(self._shares.values()))
             request = SpeechRequest(chance.choice(texts), seed=chance.randrange(SEEDS))
             asked_s = time.monotonic()
             try:

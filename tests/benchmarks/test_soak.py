@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import soak
-from cosyvoice_client import UnavailableError
+from cosyvoice_client import RefusedError, UnavailableError
 from measuring.server_processes import Holding, growths
 from measuring.work_left import IN_PROGRESS
 
@@ -158,6 +158,18 @@ def test_server_that_is_not_there_for_given_tokens_is_a_failure(server, tmp_path
     line = ["--url", "localhost:9", "--metrics", page(tmp_path), "--clients", "1", "--minutes", "0.05"]
     assert soak.main(line) == 1
     assert "failed: given tokens: localhost:9" in capsys.readouterr().err
+
+
+def test_server_that_does_not_open_token2wav_is_asked_for_speech_alone(monkeypatch, capsys):
+    class Closed:
+        async def speak(self, number):
+            raise RefusedError("token2wav is unknown here", "not_found")
+
+    monkeypatch.setitem(soak.SHARES, "given tokens", 1)
+    clients = soak.Soak(client=None, given=Closed())
+    asyncio.run(clients.alone())
+    assert "given tokens" not in clients._shares
+    assert "nobody brings speech tokens: token2wav is unknown here" in capsys.readouterr().err
 
 
 def test_page_without_the_gauges_is_told(server, tmp_path):

@@ -60,20 +60,21 @@ def test_first_chunks_beside_turns_change_nothing(runtime, lane):
             going_on = [states[row] for row in active]
             with main.all_or_nothing(going_on) as held:  # what the turn reads, until it has ended
                 turn = main.launch(going_on) if active else None
-            opened = None
+            opened = opening = None
             if len(states) < UTTERANCES:
                 row = len(states)
                 with beside.at_launch():
                     states.append(main.open(prompt(main, PROMPT, row), row))
                     main.push(states[row], speech(count, row)[:FIRST])
-                    opened = beside.token2wav.launch([states[row]])
+                    with beside.token2wav.all_or_nothing([states[row]]) as opening:
+                        opened = beside.token2wav.launch([states[row]])
                 done[row] = FIRST
             if opened is not None:
                 waves[row].append(torch.from_numpy(opened()[0]))
             if turn is not None:
                 for active_row, wave in zip(active, turn(), strict=True):
                     waves[active_row].append(torch.from_numpy(wave))
-            del held
+            del held, opening
         for state in states:
             main.close(state)
     assert all(len(each) == CHUNKS for each in waves)

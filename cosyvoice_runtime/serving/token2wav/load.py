@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -103,6 +104,7 @@ def start_scheduler(
 ) -> WaveScheduler:
     """A scheduler at work over networks that are loaded."""
     token2wav = runtime.token2wav
+    openings = Openings(memory.voices, metrics.show_held)
     service = WaveService(
         token2wav,
         memory.voices,
@@ -126,7 +128,8 @@ def start_scheduler(
         runtime.of_few,
         runtime.beside,
         _always_many if shared is None or runtime.of_few is None else shared.few,
-        Openings(memory.voices, metrics.show_held).held,
+        openings.held,
+        openings.soon_s if runtime.on_gpu else lambda: math.inf,
     )
 
 

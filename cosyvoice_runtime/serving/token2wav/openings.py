@@ -23,10 +23,16 @@ LONGEST_WAIT_S, BETWEEN_S = 10.0, 1.0
 """Whoever has waited for longer begins all the same, one in so many seconds: those in progress may say
 nothing for minutes, and hold their pages. More at once, and all would run out of them."""
 
+SHORT, SOON_S, SOON_LACKING_S = 0.3, 2.0, 1.0
+"""With a smaller share of pages left, utterances are spoken to their ends in the order they came, but that
+everybody keeps so many seconds to play: a turn of a new voice, or a host that pauses, is not heard. Fewer
+seconds while somebody waits for pages."""
+
 
 class Openings:
     """Utterances begin while those in progress are sure of pages for what they may still say, and wait
-    otherwise, the most urgent first. For one thread at a time.
+    otherwise, the most urgent first. Those in progress end the sooner the fewer pages there are. For one
+    thread at a time.
 
     Args:
         voices: of all utterances that share the pages.
@@ -52,6 +58,12 @@ class Openings:
             held.remove(overdue)
         self._tell(len(held))
         return set(held)
+
+    def soon_s(self) -> float:
+        """Seconds within which somebody runs dry who has to be served before those who came earlier."""
+        if self._shown:
+            return SOON_LACKING_S
+        return SOON_S if self._voices.pages_left < SHORT * self._voices.num_pages else math.inf
 
     def _fitting(self, jobs: Sequence[WaveJob]) -> int:
         """How many of them may begin: the first one always, where nobody is in progress."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,11 +25,10 @@ from cosyvoice_runtime.serving.token2wav.turn import (
     Share,
     TurnBudget,
     WaveJob,
-    in_order_of_gpu,
+    in_order,
     plan_first_turn,
     plan_turn,
     plan_turn_of_gpu,
-    priority,
     urgent,
 )
 
@@ -62,6 +62,7 @@ class WaveScheduler:
         beside: what computes turns at the same time, by the numbers of the service's lanes from 1 on.
         few: told the utterances in progress; whether they are few, where lanes depend on it.
         held: told jobs that would begin utterances, and the clock's time; those of them that have to wait.
+        soon_s: whoever runs dry within it comes first, and then the others as their utterances came.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -83,6 +84,7 @@ class WaveScheduler:
         beside: Sequence[TurnsBeside] = (),
         few: Callable[[int], bool] = lambda _: False,
         held: Callable[[Collection[WaveJob], float], Collection[WaveJob]] = lambda *_: (),
+        soon_s: Callable[[], float] = lambda: math.inf,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -96,7 +98,7 @@ class WaveScheduler:
         self._at_turn = at_turn
         self._few = few
         self._held = held
-        self._some_held = False
+        self._soon_s = soon_s
         self._clock = clock
         self._end_process = end_process
         self._jobs: list[WaveJob] = []
@@ -232,8 +234,7 @@ class WaveScheduler:
     def _held_jobs(self, now: float) -> Collection[WaveJob]:
         """Of these, those that wait for pages; nobody does at the end."""
         new = [] if self._closed else [job for job in self._ready_jobs() if self._begins(job)]
-        self._some_held = bool(held := self._held(new, now))
-        return held
+        return self._held(new, now)
 
     def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
         with self._wake:
@@ -286,9 +287,7 @@ class WaveScheduler:
             else:
                 job.awaits_voice = False
                 known.append(job)
-        if self._on_gpu:
-            return in_order_of_gpu(known, self._clock(), self._some_held)
-        return sorted(known, key=priority)
+        return in_order(known, self._clock() + self._soon_s())
 
     def _voice_came(self, job: WaveJob) -> None:
         """Or did not: the job's next turn finds out."""

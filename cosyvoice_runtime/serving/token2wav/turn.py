@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -137,21 +137,15 @@ def priority(job: WaveJob) -> float:
     return job.deadline + NEW_VOICE_DELAY_S if job.needs_voice else job.deadline
 
 
-SOON_S, SOON_WITHOUT_PAGES_S = 2.0, 1.0
-"""What listeners keep to play whatever happens: a turn of a new voice, or a host that pauses, is not heard.
-Less while others wait for pages, which go sooner to those who began."""
-
-
-def in_order_of_gpu(jobs: Sequence[WaveJob], now: float, pages_lack: bool) -> list[WaveJob]:
+def in_order(jobs: Iterable[WaveJob], soon: float) -> list[WaveJob]:
     """Those due soon by their deadlines, then the others as their utterances came.
 
     By deadlines alone, of those who are well supplied the shorter utterances would end first and the longer
     ones stay, each with its pages: simulated, 17 for each utterance of 64 instead of 7.
 
     Args:
-        pages_lack: somebody waits for pages to begin.
+        soon: whoever runs dry before, by the scheduler's clock.
     """
-    soon = now + (SOON_WITHOUT_PAGES_S if pages_lack else SOON_S)
     return sorted(jobs, key=lambda job: (-1 if priority(job) < soon else job.number, priority(job)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -18,6 +19,9 @@ from cosyvoice_runtime.serving.token2wav.openings import (
     LONGEST_WAIT_S,
     PAGES_AHEAD,
     PAGES_OF_FIRST,
+    SHORT,
+    SOON_LACKING_S,
+    SOON_S,
     Openings,
 )
 from cosyvoice_runtime.serving.token2wav.turn import WaveJob
@@ -129,6 +133,19 @@ def test_few_pages_in_all_hold_nobody_back(pages):
     assert held(Room(num_pages=pages, pages_left=0), jobs("abc")) == ""
 
 
+def test_the_fewer_pages_the_sooner_those_in_progress_end():
+    room = Room()
+    openings = Openings(room)
+    assert openings.soon_s() == math.inf
+    room.pages_left = int(SHORT * PAGES) - 1
+    assert openings.soon_s() == SOON_S
+    room.pages_left = 0
+    assert openings.held(jobs("a"), 0.0)
+    assert openings.soon_s() == SOON_LACKING_S
+    openings.held([], 0.0)
+    assert openings.soon_s() == SOON_S
+
+
 def test_what_waits_is_shown_when_it_changes():
     shown = []
     room = Room(pages_left=0)
@@ -188,6 +205,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def scheduler(gpu, service, room, shown, clock, monkeypatch) -> Iterator[WaveScheduler]:
     monkeypatch.setattr(scheduler_module, "LOOK_S", 0.01)
+    openings = Openings(room, shown.append)
     scheduler = WaveScheduler(
         service,
         4,
@@ -195,7 +213,8 @@ def scheduler(gpu, service, room, shown, clock, monkeypatch) -> Iterator[WaveSch
         1.0,
         BLOCK,
         on_gpu=True,
-        held=Openings(room, shown.append).held,
+        held=openings.held,
+        soon_s=openings.soon_s,
         clock=clock,
         end_process=lambda _: None,
     )
@@ -281,8 +300,11 @@ def test_an_opening_that_is_wrong_waits_for_nothing(speaking, outcomes):
         speaking.submit(chunk("b", [1], noise_seed=-1), outcomes.of("b"))
 
 
-def test_on_a_gpu_the_well_supplied_are_served_as_they_came(scheduler, room, gpu, outcomes):
-    room.pages_left = PAGES
+@pytest.mark.parametrize(("pages", "order"), [(PAGES, "cb"), (SHORT * PAGES - 1, "bc")])
+def test_while_pages_are_few_the_well_supplied_are_served_as_they_came(
+    scheduler, room, gpu, outcomes, pages, order
+):
+    room.pages_left, room.speaking = pages, 0
     for token, name in enumerate("abc"):
         scheduler.submit(chunk(name, [token]), outcomes.of(name))
         finished(gpu, token)
@@ -293,4 +315,4 @@ def test_on_a_gpu_the_well_supplied_are_served_as_they_came(scheduler, room, gpu
     scheduler.submit(chunk("b", [11], 1, cushion_s=6.0), outcomes.of("b"))
     gpu.finish_all()
     scheduler.close()
-    assert outcomes.names[-3:] == ["busy", "b", "c"]
+    assert outcomes.names[-3:] == ["busy", *order]

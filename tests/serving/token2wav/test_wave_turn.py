@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from coded_waves import chunk
 from hypothesis import given
@@ -13,7 +15,7 @@ from cosyvoice_runtime.serving.token2wav.turn import (
     NEW_VOICE_DELAY_S,
     TurnBudget,
     WaveJob,
-    in_order_of_gpu,
+    in_order,
     plan_turn,
     plan_turn_of_gpu,
     urgent,
@@ -121,22 +123,22 @@ def test_small_turns_teach_nothing_about_large_ones():
 
 
 @pytest.mark.parametrize(
-    ("pages_lack", "order"),
-    [(False, [3, 1, 5, 4, 0, 2]), (True, [3, 1, 4, 5, 0, 2])],
+    ("soon_s", "order"),
+    [(2.0, [3, 1, 5, 4, 0, 2]), (1.0, [3, 1, 4, 5, 0, 2]), (math.inf, [3, 1, 5, 4, 2, 0])],
 )
-def test_on_a_gpu_whoever_is_due_soon_comes_first_and_then_whoever_came_first(pages_lack, order):
+def test_whoever_is_due_soon_comes_first_and_then_whoever_came_first(soon_s, order):
     now, deadlines, numbers = 10.0, (13.0, 10.9, 12.5, 10.5, 11.5, 11.2), (2, 7, 3, 0, 0, 1)
     given = list(zip(deadlines, numbers, strict=True))
     jobs = [WaveJob(chunk("a", [0]), print, deadline, number) for deadline, number in given]
-    assert [jobs.index(job) for job in in_order_of_gpu(jobs, now, pages_lack)] == order
+    assert [jobs.index(job) for job in in_order(jobs, now + soon_s)] == order
 
 
 def test_the_first_of_all_who_is_well_supplied_is_served_after_those_due_soon():
     supplied, due = WaveJob(chunk("a", [0]), print, 20.0, 0), WaveJob(chunk("b", [0]), print, 11.0, 5)
-    assert in_order_of_gpu([supplied, due], 10.0, False) == [due, supplied]
+    assert in_order([supplied, due], 12.0) == [due, supplied]
 
 
-def test_a_new_voice_is_due_later_on_a_gpu_too():
+def test_a_new_voice_is_due_later():
     new = WaveJob(chunk("a", [0]), print, 10.0, 1, needs_voice=True)
     known = WaveJob(chunk("b", [0]), print, 10.0 + NEW_VOICE_DELAY_S / 2, 2)
-    assert in_order_of_gpu([new, known], 10.0, False) == [known, new]
+    assert in_order([new, known], math.inf) == [known, new]
