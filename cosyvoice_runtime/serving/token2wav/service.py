@@ -35,7 +35,7 @@ class ComputedChunk(NamedTuple):
     """A chunk that is being computed.
 
     Attributes:
-        utterance: that it moves on; None where its outcome was known before.
+        utterance: that it moves on, or ends if its outcome was known before; None if there is none.
         wait: for the outcome.
     """
 
@@ -194,7 +194,7 @@ class WaveService:
         return [
             ComputedChunk(chunk, entry, next(waits))
             if isinstance(entry, OpenUtterance)
-            else ComputedChunk(chunk, None, partial(_known, entry))
+            else ComputedChunk(chunk, self._utterances.find(chunk.utterance_id), partial(_known, entry))
             for chunk, entry in zip(chunks, taken, strict=True)
         ]
 
@@ -210,11 +210,15 @@ class WaveService:
             self._changed()
 
     def _settled(self, row: ComputedChunk, outcome: WaveOutcome) -> WaveOutcome:
-        """The outcome, unless an earlier one or a cancel ended the utterance while this was computed."""
-        name = row.chunk.utterance_id
-        if row.utterance is not None and not self._utterances.is_open(name, row.utterance):
-            return NotFoundError("utterance_id", name, "it ended before this was computed")
-        if row.chunk.last or row.chunk.cancel or isinstance(outcome, Exception):
+        """The outcome, unless an earlier one or a cancel ended the utterance while this was computed.
+
+        What ends an utterance leaves another one alone that was opened by its name meanwhile.
+        """
+        name, failed = row.chunk.utterance_id, isinstance(outcome, Exception)
+        if self._utterances.find(name) is not row.utterance:
+            limit = "it ended before this was computed"
+            return outcome if failed or row.chunk.cancel else NotFoundError("utterance_id", name, limit)
+        if row.chunk.last or row.chunk.cancel or failed:
             self._drop(name)
         self._utterances.touch([name])
         return outcome

@@ -94,9 +94,9 @@ class Utterances:
         utterance = self._utterances.get(name)
         return self._opened if utterance is None else utterance.number
 
-    def is_open(self, name: str, utterance: OpenUtterance) -> bool:
-        """Whether this one is in progress, and no other of its name."""
-        return self._utterances.get(name) is utterance
+    def find(self, name: str) -> OpenUtterance | None:
+        """The one in progress of this name."""
+        return self._utterances.get(name)
 
     def remove(self, name: str) -> OpenUtterance | None:
         return self._utterances.pop(name, None)

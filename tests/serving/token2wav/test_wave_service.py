@@ -10,6 +10,7 @@ from coded_waves import (
     BROKEN_TOKEN,
     LOST_GPU_TOKEN,
     NAN_TOKEN,
+    PROMPT,
     CodedWaves,
     FakeClock,
     OneVoice,
@@ -116,6 +117,16 @@ def test_bad_token_in_a_later_chunk_ends_the_utterance(service, waves, voices):
     results(service, chunk("a", [1]))
     assert results(service, chunk("a", [BAD_TOKEN], 1))[0].startswith("speech_tokens: 1000")
     assert_nothing_held(service, waves, voices)
+
+
+def test_a_refusal_that_ends_late_leaves_the_utterance_that_was_opened_meanwhile(service):
+    """Two parts of a chunk whose voice is not known are under way, and the voice comes after the first."""
+    first, second = (service.launch([chunk("a", [1], at, voice_key="new")]) for at in (0, 1))
+    assert isinstance(first()[0], NotFoundError)
+    opened = service.launch([chunk("a", [1], voice_key="new", prompt=PROMPT)])
+    assert isinstance(second()[0], NotFoundError)
+    assert opened()[0].tolist() == [1]
+    assert "a" in service
 
 
 @pytest.mark.parametrize("position", [0, 1, 3])
