@@ -72,7 +72,7 @@ class Stages(Protocol):
         """The next samples, float32 ``[n]``, of an utterance; ``position`` tokens of it went before.
 
         Args:
-            cushion_s: seconds of audio that the listener still has to play; the least is served first.
+            cushion_s: seconds of audio that the listener still has to play; the less, the more urgent.
         """
 
     def drop(self, utterance_id: str) -> None:

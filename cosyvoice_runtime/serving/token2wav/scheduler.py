@@ -39,7 +39,7 @@ LOOK_S = 0.1
 
 
 class WaveScheduler:
-    """Threads that run the chunks of a :class:`WaveService` in turns, by the listeners' deadlines.
+    """Threads that run the chunks of a :class:`WaveService` in turns, the most urgent first.
 
     One launches the turns, another waits for what comes of them, so that a GPU may have the next turn before
     it has done the last. There may be turns beside, in lanes of their own, each with a thread that waits.

@@ -330,7 +330,7 @@ TOKEN2WAV = ModelSchema(
             "cushion",
             "FP32",
             (1,),
-            "seconds of audio that the listener still has to play; the least is computed first; default 0",
+            "seconds of audio that the listener still has to play; the less, the more urgent; default 0",
             optional=True,
         ),
         TensorSpec(

@@ -444,7 +444,7 @@ def test_error_of_the_server_about_a_model_that_is_not_loaded_says_try_again(rea
 
 
 def test_utterance_that_a_chunk_opened_after_its_cancel_is_cancelled_again(stage):
-    fake, cancels = FakeTriton(), []
+    fake, cancels, sent = FakeTriton(), [], {}
     cancelled = threading.Event()
 
     def infer(request, context):
@@ -452,6 +452,8 @@ def test_utterance_that_a_chunk_opened_after_its_cancel_is_cancelled_again(stage
             cancels.append(request)
             cancelled.set()
         else:
+            names = (tensor.name for tensor in request.inputs)
+            sent.update(zip(names, request.raw_input_contents, strict=True))
             cancelled.wait(PATIENCE_S)  # the chunk is slower than the cancel
         response = service_pb2.ModelInferResponse()
         response.outputs.add(name="waveform", datatype="FP32", shape=[1, 1])
@@ -465,7 +467,8 @@ def test_utterance_that_a_chunk_opened_after_its_cancel_is_cancelled_again(stage
 
     async def use(calls: StageCalls) -> None:
         stages = StageClient(calls, MergedVocabulary(100, 6564))
-        waving = asyncio.create_task(stages.wave("id", [1], 0, False, WaveSettings(voice, 1), 0.0))
+        settings = WaveSettings(voice, 1, continues=True)
+        waving = asyncio.create_task(stages.wave("id", [1], 0, False, settings, 0.0))
         await asyncio.sleep(0)
         waving.cancel()
         await asyncio.wait([waving])
@@ -474,6 +477,7 @@ def test_utterance_that_a_chunk_opened_after_its_cancel_is_cancelled_again(stage
 
     run(fake, PATIENCE_S, use)
     assert len(cancels) == 2
+    assert sent["continues"] == b"\1"
 
 
 def test_where_processes_can_not_be_watched_calls_go_on(stage, monkeypatch, caplog):

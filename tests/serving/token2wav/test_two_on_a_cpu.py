@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -102,6 +103,34 @@ def test_two_who_speak_at_once_have_one_voice_and_the_metrics_tell_it_once(setti
     assert (shown["utterances"], shown["voice_lookups_total"]) == (2, 2)
     router.close()
     assert {sample.value for sample in read_samples(tmp_path) if "pages_in_use" in sample.name} == {0}
+
+
+def test_an_utterance_waits_for_pages_that_another_scheduler_speaks_with(settings, prompts, tmp_path):
+    router = load_wave_service(settings.replace(max_flow_pages=32), Metrics("token2wav", tmp_path))
+    tokens = speech_tokens(26 * 25 + 30, 0)
+    begun = send(router, WaveChunk("long", tokens[:-25], 0, False, "w", 7, prompt=prompts["w"]))
+    assert not isinstance(begun, Exception)
+    waiting: Future[WaveOutcome] = Future()
+    router.submit(WaveChunk("next", tokens[:25], 0, True, "w", 7), waiting.set_result)
+
+    def shown() -> float:
+        return sum(sample.value for sample in read_samples(tmp_path) if "waiting_for_pages" in sample.name)
+
+    assert soon(lambda: shown() == 1)
+    assert not isinstance(
+        send(router, WaveChunk("long", tokens[-25:], len(tokens) - 25, True, "w", 7)), Exception
+    )
+    assert len(waiting.result(TIMEOUT_S)) > 0
+    router.close()
+    assert shown() == 0
+
+
+def soon(true: Callable[[], bool]) -> bool:
+    """Whether it is, in time."""
+    end = time.monotonic() + TIMEOUT_S
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return true()
 
 
 @dataclass(frozen=True)

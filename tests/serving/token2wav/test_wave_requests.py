@@ -11,6 +11,7 @@ from triton_python_backend_utils import InferenceRequest, TritonError
 
 from cosyvoice_runtime.serving.token2wav import WaveRouter, WaveScheduler, WaveService
 from cosyvoice_runtime.serving.token2wav import model as module
+from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.settings import Token2WavSettings
 
 TIMEOUT_S = 120.0
@@ -116,3 +117,9 @@ def test_malformed_request_is_refused_by_the_inputs_name_and_touches_no_other(mo
     assert (first, second) == ([3, 4], [5])
     assert str(error).startswith(message)
     assert error.code() == TritonError.INVALID_ARG
+
+
+@pytest.mark.parametrize("continues", [None, False, True])
+def test_request_says_whether_somebody_listens_already(continues):
+    changes = {} if continues is None else {"continues": np.array([[continues]])}
+    assert module.decode(Inputs(request(**changes))).continues is bool(continues)
