@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -100,6 +100,9 @@ class FlowStream(PagedFlow):
     def settle(self) -> None:
         if self._on_gpu:
             torch.cuda.current_stream(self.flow.device).synchronize()
+
+    def begun(self) -> Callable[[], None]:
+        return Milestone(self.flow.device).wait if self._on_gpu else super().begun()
 
     @torch.inference_mode()
     def advance(self, states: Sequence[FlowState]) -> list[Tensor]:

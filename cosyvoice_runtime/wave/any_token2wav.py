@@ -51,7 +51,7 @@ class AnyToken2Wav(Protocol):
         """Begin to :meth:`advance`.
 
         Returns:
-            what waits for the waveforms, of the earliest launch first.
+            what waits for the waveforms, of the earliest launch first, and for all else that it has begun.
         """
 
     def all_or_nothing(self, states: Sequence[Any]) -> AbstractContextManager[object]:

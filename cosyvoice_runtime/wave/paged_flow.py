@@ -172,6 +172,10 @@ class PagedFlow(VoiceFlow):
     def settle(self) -> None:
         """Wait for what has been begun, before pages that it may still use are given away."""
 
+    def begun(self) -> Callable[[], None]:
+        """What waits for all that has been begun until now."""
+        return _done
+
     def first_parts(self, spans: Sequence[TokenSpan]) -> Sequence[TokenSpan]:
         """As much of stretches side by side as the next call takes."""
         return spans
@@ -285,3 +289,7 @@ class PagedFlow(VoiceFlow):
         state.tokens_done = span.start + span.count
         hidden = max(len(state.prompt.tokens) - span.start, 0)
         return self.cut(frames, rate * hidden, rate * span.count)
+
+
+def _done() -> None:
+    """Nothing is under way where calls return when they are done."""

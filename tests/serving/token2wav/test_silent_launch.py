@@ -1,0 +1,64 @@
+"""Launches that bring no sample yet, with a stand-in for a GPU's stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from spoken import prompt_tensors, speech_tokens
+
+from cosyvoice_runtime.serving.token2wav import torch_runtime as load
+from cosyvoice_runtime.wave.token2wav import Token2Wav, WaveState
+
+
+class Busy:
+    """A stream, and its event: what the host waits for."""
+
+    waits = 0
+
+    def record_event(self) -> Busy:
+        return self
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+
+@pytest.fixture
+def busy(monkeypatch) -> Busy:
+    busy = Busy()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: busy)
+    return busy
+
+
+@pytest.fixture
+def token2wav(torch_settings, busy, monkeypatch) -> Token2Wav:
+    token2wav = load.load_token2wav(torch_settings)
+    monkeypatch.setattr(token2wav.flow, "_on_gpu", True)
+    return token2wav
+
+
+@pytest.fixture
+def state(token2wav) -> Iterator[WaveState]:
+    """Its first block has 20 frames of new mel, one fewer than the vocoder holds back."""
+    state = token2wav.open(prompt_tensors(token2wav, 40).flow_prompt(), noise_seed=7)
+    token2wav.push(state, speech_tokens(28, 3))
+    yield state
+    token2wav.close(state)
+
+
+def test_the_host_waits_for_a_launch_without_samples(token2wav, state, busy):
+    """Whoever has the outcome may go on in another stream, which reads what this one leaves in pages."""
+    waveforms = token2wav.launch([state])
+    assert not busy.waits
+    [wave] = waveforms()
+    assert not len(wave)
+    assert busy.waits == 1
+
+
+def test_samples_are_waited_for_alone(token2wav, state, busy):
+    token2wav.launch([state])()
+    token2wav.push(state, speech_tokens(25, 4))
+    [wave] = token2wav.launch([state])()
+    assert len(wave)
+    assert busy.waits == 1
