@@ -10,7 +10,5 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 """float32: samples, features, embeddings."""
-Halves = npt.NDArray[np.float16]
-"""float16: what is kept in half the memory."""
 Ids = npt.NDArray[np.int32]
 """int32: speech tokens."""

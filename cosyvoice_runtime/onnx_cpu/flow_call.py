@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.arrays import Array, Floats
+from cosyvoice_runtime.onnx_cpu.call_part import CallPart, joined
 from cosyvoice_runtime.onnx_cpu.flow_pages import CpuPages, CpuTails, stacked_past
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.wave.prompt import TokenSpan
@@ -16,8 +17,6 @@ from cosyvoice_runtime.wave.prompt import TokenSpan
 if TYPE_CHECKING:
     from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow
 
-HIDDEN_SCORE = -30000.0
-"""Added to the score of a key that a query must not see."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -113,25 +112,29 @@ class FlowCall:
 
 
 class CallSteps:
-    """The solver's steps over a call's frames.
+    """The solver's steps over a call's frames: of all its blocks at once, or of one after the other, as pages
+    want it.
 
     Args:
         conditions: as :meth:`FlowCall.encode` gives them.
     """
 
     def __init__(self, call: FlowCall, conditions: Floats) -> None:
-        self._call, self._pages = call, call.pool.estimator
+        self._call, self._pages, self._code = call, call.pool.estimator, call.pool.code
         self._frames = call.pool.block_frames
         self._before = self._frames * len(call.held)
-        self._all = self._before + call.frames
         flow, tails = call.flow, (GUIDANCE_ROWS, *call.flow.past_sizes.estimator_tail)
         _, _, _, sides, heads, _, size = self._pages.shape
-        self._room = np.empty((sides, GUIDANCE_ROWS, heads, self._all, size), self._pages.dtype)
-        self._x = np.empty((GUIDANCE_ROWS, call.frames, flow.config.mel_bins), np.float32)
+        room = (sides, GUIDANCE_ROWS, heads, self._before + call.frames, size)
+        self._room = np.empty(room, self._code.room)
         self._times = np.empty_like(flow.time_biases[0])
         self._tails, self._new_tails = np.empty(tails, np.float32), np.empty(tails, np.float32)
-        self._velocity = np.empty_like(self._x)
-        self._bound = flow.estimator.bound(*self._ports(conditions))
+        shared = self._shared()
+        blocks = list(call.blocks(self._frames))
+        self._parts = [
+            CallPart(call, part, self._before, conditions, shared)
+            for part in ([[block] for block in blocks] if self._code.by_block else [blocks])
+        ]
 
     def take(
         self, mel: Floats, step: int, before: Floats | None, tails: Floats, place: int
@@ -143,44 +146,45 @@ class CallSteps:
             place: of the step in the pages.
         """
         flow, rate = self._call.flow, np.float32(self._call.flow.config.cfg_rate)
-        self._gather(place)
-        self._x[:] = mel
         self._times[:] = flow.time_biases[step]
-        self._tails[:] = tails
-        self._bound.run()
-        self._keep(place)
-        conditioned, unconditioned = self._velocity
+        self._new_tails[:] = tails
+        self._gather(place)
+        for part in self._parts:
+            self._tails[:] = self._new_tails
+            part.run(mel)
+            self._keep(part, place)
+        conditioned, unconditioned = joined([part.velocity for part in self._parts])
         guided = (1 + rate) * conditioned - rate * unconditioned
         return flow.solver.moved(mel, guided, before, step), guided, self._new_tails.copy()
 
-    def _ports(self, conditions: Floats) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Inputs and outputs of the estimator."""
-        call, outputs = self._call, dict[str, Array]()
-        shown = call.visible(self._frames)
-        inputs: dict[str, Array] = {
-            "x": self._x,
-            "conditions": conditions,
-            "time_biases": self._times,
-            "bias": np.where(shown, 0, HIDDEN_SCORE).astype(self._pages.dtype),
-            "last": np.array([self._all - 1], np.int32),
-            "total": np.array([self._all], np.int32),
-            "starts": np.full(GUIDANCE_ROWS, self._before, np.int64),
-            "tails": self._tails,
-        }
+    def _shared(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Inputs and outputs of the estimator that are the same memory for all parts."""
+        inputs: dict[str, Array] = {"time_biases": self._times, "tails": self._tails}
+        outputs: dict[str, Array] = {"new_tails": self._new_tails}
         for index, memory in enumerate(self._room):
             side, layer = ("keys", "values")[index % 2], index // 2
             heads = memory.reshape(1, -1, *memory.shape[2:])
             inputs[f"{side}.{layer}"] = outputs[f"{side}_after.{layer}"] = heads
-        return inputs, outputs | {"velocity": self._velocity, "new_tails": self._new_tails}
+        return inputs, outputs
 
     def _gather(self, step: int) -> None:
         """Keys and values of a step to the front of the room."""
         for place, page in enumerate(self._call.held):
-            span = slice(place * self._frames, (place + 1) * self._frames)
-            self._room[:, :, :, span] = self._pages[page, step].swapaxes(0, 1)
+            self._code.read(self._page(page, step), self._at(place * self._frames, self._frames))
 
-    def _keep(self, step: int) -> None:
-        """Those that were written behind them."""
-        for page, place, count in self._call.blocks(self._frames):
-            new = self._room[:, :, :, self._before + place : self._before + place + count]
-            self._pages[page, step, :, :, :, :count] = new.swapaxes(0, 1)
+    def _keep(self, part: CallPart, step: int) -> None:
+        """Those that were written behind them; the next part sees them as they are kept."""
+        for page, place, count in part.blocks:
+            written, kept = self._at(self._before + place, count), self._page(page, step)[:, :, :, :count]
+            self._code.write(written, kept)
+            if part is not self._parts[-1]:
+                self._code.read(kept, written)
+
+    def _page(self, page: int, step: int) -> Array:
+        """``[2A, R, H, frames, D]``."""
+        kept: Array = self._pages[page, step].swapaxes(0, 1)
+        return kept
+
+    def _at(self, first: int, frames: int) -> Array:
+        """The same of the room."""
+        return self._room[:, :, :, first : first + frames]

@@ -10,18 +10,22 @@ attention takes where new keys are written behind those of earlier blocks.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
 import onnx
+from onnx import helper
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig
 from cosyvoice_runtime.compiled.export import layers
-from cosyvoice_runtime.compiled.export.graph import FAR, FLOAT, ONNX_TYPES, Value
+from cosyvoice_runtime.compiled.export.graph import FAR, FLOAT, HALF, ONNX_TYPES, Value
 from cosyvoice_runtime.onnx_cpu.integer_product_graph import IntegerProducts
+from cosyvoice_runtime.onnx_cpu.page_scales_graph import PageScales
 from cosyvoice_runtime.onnx_cpu.runtime_graph import INT32, RuntimeGraph
 from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ESTIMATOR, EstimatorFormats
+from cosyvoice_runtime.onnx_cpu.wave_page_codes import EIGHT_BITS, PAGE_FORMAT
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 
 ROBUST = re.compile(r"mid\.|(down|up)\.blocks\.")
@@ -63,22 +67,28 @@ class BlockMemory:
     ``[1, 1, T, S + T]``, added to attention's scores; ``keys.0``, ``values.0`` and so on
     ``[1, R * H, room, D]``, of which the first S frames are there. Outputs ``keys_after.0`` and so on are to
     be bound to the same memory: new ones are written behind them. All but the first two are in the format of
-    pages, and so are queries: a call sees its own keys and values as later ones will.
+    pages, and so are queries: a call sees its own keys and values as later ones will. Those of pages
+    in 8 bits are float16, as which they are read.
 
     Args:
-        page_type: that format.
+        page_format: that format.
         sizes: heads of a row, and their size.
     """
 
-    def __init__(self, graph: RuntimeGraph, page_type: int, sizes: tuple[int, int]) -> None:
-        self.graph, self.page_type = graph, page_type
+    def __init__(self, graph: RuntimeGraph, page_format: str, sizes: tuple[int, int]) -> None:
+        self.graph, self.page_format = graph, page_format
         self.heads, self.head_dim = GUIDANCE_ROWS * sizes[0], sizes[1]
+        self.page_type = HALF if page_format == EIGHT_BITS else ONNX_TYPES[page_format]
         self.place = [graph.input(name, INT32, (1,)) for name in ("last", "total")]
-        self.bias = graph.input("bias", page_type, (1, 1, "new", "all"))
+        self.bias = graph.input("bias", self.page_type, (1, 1, "new", "all"))
         self.layers = 0
 
-    def attend(self, heads: Sequence[Value]) -> Value:
-        """Attention of the next layer: ``[1, T, R * H * D]`` of queries, keys and values alike."""
+    def attend(self, heads: Sequence[Value], of_keys: float = 1.0) -> Value:
+        """Attention of the next layer: ``[1, T, R * H * D]`` of queries, keys and values alike.
+
+        Args:
+            of_keys: what keys have been divided by.
+        """
         graph, layer = self.graph, self.layers
         self.layers += 1
         mixed = graph.attention(
@@ -90,8 +100,15 @@ class BlockMemory:
             num_heads=self.heads,
             kv_num_heads=self.heads,
             causal=0,
+            scale=of_keys / math.sqrt(self.head_dim),
         )
         return graph.wide(mixed)
+
+    def model(self) -> onnx.ModelProto:
+        """The finished graph, which tells the format of pages."""
+        model = self.graph.model()
+        helper.set_model_props(model, {PAGE_FORMAT: self.page_format})
+        return model
 
 
 class _EstimatorGraph:
@@ -103,7 +120,9 @@ class _EstimatorGraph:
         formats: EstimatorFormats,
     ) -> None:
         self.config, self.mel_bins, self.formats = config, mel_bins, formats
-        self.graph = RuntimeGraph(FLOW_ESTIMATOR, "float32", weights)
+        in_8_bits = formats.pages == EIGHT_BITS
+        self._scales = PageScales.of(weights) if in_8_bits else PageScales(weights, {})
+        self.graph = RuntimeGraph(FLOW_ESTIMATOR, "float32", self._scales.weights)
         self._integers = IntegerProducts(self.graph)
         self.inner = config.num_heads * config.head_dim
         self.new_tails: list[Value] = []
@@ -114,7 +133,7 @@ class _EstimatorGraph:
         conditions = graph.input("conditions", FLOAT, (GUIDANCE_ROWS, "new", config.in_channels - bins))
         time_biases = graph.input("time_biases", FLOAT, (config.num_stages, config.channels))
         sizes = (config.num_heads, config.head_dim)
-        self.memory = BlockMemory(graph, ONNX_TYPES[self.formats.pages], sizes)
+        self.memory = BlockMemory(graph, self.formats.pages, sizes)
         channels = tail_channels(config)
         tails_shape = (GUIDANCE_ROWS, TAIL, sum(channels))
         tails = graph.transpose(graph.input("tails", FLOAT, tails_shape), 1, 0, 2)
@@ -123,7 +142,7 @@ class _EstimatorGraph:
         velocity = graph.transpose(self._by_frame(velocity, bins), 1, 0, 2)
         graph.output("velocity", velocity, (GUIDANCE_ROWS, "new", bins))
         graph.output("new_tails", graph.transpose(graph.concat(self.new_tails, 2), 1, 0, 2), tails_shape)
-        return graph.model()
+        return self.memory.model()
 
     def _network(self, packed: Value, time_biases: Value) -> Value:
         graph, config = self.graph, self.config
@@ -174,7 +193,7 @@ class _EstimatorGraph:
         packed = self._by_frame(self._product(f"{name}.qkv", x), 3 * inner)
         parts = graph.node("Split", packed, outputs=3, axis=2, num_outputs=3)
         side_by_side = [graph.reshape(part, (1, -1, GUIDANCE_ROWS * inner)) for part in parts]
-        return self._flat(self.memory.attend(side_by_side), inner)
+        return self._flat(self.memory.attend(side_by_side, self._scales.keys.get(name, 1.0)), inner)
 
     def _mish(self, x: Value) -> Value:
         """``x * tanh(softplus(x))``, which is ``x * n / (n + 2)`` with ``n = e^x * (e^x + 2)``."""

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cosyvoice_runtime.arrays import Floats, Halves
+from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.free_pages import FIRST_PAGE
 from cosyvoice_runtime.onnx_cpu.returned_memory import ReturnedMemory
 from cosyvoice_runtime.onnx_cpu.session import NamedSession
+from cosyvoice_runtime.onnx_cpu.wave_page_codes import PAGE_FORMAT, PageCode, page_code
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS, PageStore
 
 SIDES = 2
 """Keys and values."""
-HALF = "tensor(float16)"
 NO_STACK = (0, "batch", "past", 1, 1)
 """Shape of the keys of a stack that a graph does not have."""
 
@@ -29,7 +29,7 @@ class PastSizes(NamedTuple):
         tokens, frames: layers of attention, heads and their size in each of the encoder's stacks.
         token_tail, frame_tail: sizes of these stacks' tails.
         estimator_tail: frames and channels of the estimator's tails.
-        pages: type of the estimator's keys and values.
+        code: how pages keep the estimator's keys and values.
     """
 
     tokens: tuple[int, int, int]
@@ -37,7 +37,7 @@ class PastSizes(NamedTuple):
     token_tail: int
     frame_tail: int
     estimator_tail: tuple[int, int]
-    pages: np.dtype[Any]
+    code: PageCode
 
     @classmethod
     def of(cls, encoder: NamedSession, estimator: NamedSession) -> PastSizes:
@@ -54,7 +54,7 @@ class PastSizes(NamedTuple):
             shapes["token_tails"][-1],
             shapes["frame_tails"][-1] if "frame_tails" in shapes else 0,
             (tail[1], tail[2]),
-            np.dtype(np.float16 if estimator.types["keys.0"] == HALF else np.float32),
+            page_code(estimator.properties[PAGE_FORMAT]),
         )
 
 
@@ -77,8 +77,9 @@ class CpuPages(PageStore):
 
     Attributes:
         tokens, frames: ``[pages, 2, A, frames, H, D]`` of the encoder's stacks, keys before values.
-        estimator: float32 or float16 ``[pages, steps, guidance rows, 2A, H, frames, D]``, keys and values by
-            turns: all but a hundredth of the memory.
+        estimator: ``[pages, steps, guidance rows, 2A, H, frames, D]`` in the type of ``code``, keys and
+            values by turns: all but a hundredth of the memory.
+        code: how it is written and read.
     """
 
     def __init__(self, config: FlowConfig, num_steps: int, sizes: PastSizes, num_pages: int) -> None:
@@ -95,11 +96,12 @@ class CpuPages(PageStore):
         heads = estimator.num_heads, self.block_frames, estimator.head_dim
         of_steps = (num_steps, GUIDANCE_ROWS, SIDES * estimator.attentions, *heads)
         self._shapes: tuple[tuple[int, ...], ...] = (of_tokens, of_frames, of_steps)
-        self._types = np.dtype(np.float32), np.dtype(np.float32), sizes.pages
+        self._types = np.dtype(np.float32), np.dtype(np.float32), sizes.code.pages
         total = FIRST_PAGE + num_pages
         self.tokens: Floats
         self.frames: Floats
-        self.estimator: Floats | Halves
+        self.estimator: Array
+        self.code = sizes.code
         self._memory = [
             ReturnedMemory((total, *shape), dtype, in_one=True)
             for shape, dtype in zip(self._shapes, self._types, strict=True)

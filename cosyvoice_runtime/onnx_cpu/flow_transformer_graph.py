@@ -22,12 +22,13 @@ from cosyvoice_runtime.compiled.export.dit import (
     HeadTurn,
     Transformer,
 )
-from cosyvoice_runtime.compiled.export.graph import FAR, FLOAT, INT64, ONNX_TYPES, Graph, Value
+from cosyvoice_runtime.compiled.export.graph import FAR, FLOAT, INT64, Graph, Value
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.onnx_cpu import flow_times_graph
 from cosyvoice_runtime.onnx_cpu.flow_estimator_graph import BlockMemory
 from cosyvoice_runtime.onnx_cpu.runtime_graph import RuntimeGraph
 from cosyvoice_runtime.onnx_cpu.wave_graphs import FLOW_ESTIMATOR, FLOW_TIMES, EstimatorFormats
+from cosyvoice_runtime.onnx_cpu.wave_page_codes import EIGHT_BITS
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 
 TAIL = POSITION_KERNEL - 1
@@ -45,17 +46,19 @@ def transformer_graph(
         weights: of the estimator, by their names in it.
 
     Raises:
-        InvalidInput: weights in another format than float32.
+        InvalidInput: weights in another format than float32, or pages in 8 bits.
     """
     if formats.weights != "float32":
         raise InvalidInput("token2wav.weight_format", formats.weights, "float32 with CosyVoice3")
+    if formats.pages == EIGHT_BITS:
+        raise InvalidInput("token2wav.page_format", formats.pages, "float32 or float16 with CosyVoice3")
     graph = RuntimeGraph(FLOW_ESTIMATOR, "float32", weights)
     x = graph.input("x", FLOAT, (GUIDANCE_ROWS, "new", mel_bins))
     conditions = graph.input("conditions", FLOAT, (GUIDANCE_ROWS, "new", 3 * mel_bins))
     modulations = BLOCK_MODULATIONS * config.depth + FINAL_MODULATIONS
     time_biases = graph.input("time_biases", FLOAT, (modulations, config.width))
     starts = graph.input(STARTS, INT64, (GUIDANCE_ROWS,))
-    past = _LayerPast(graph, config, ONNX_TYPES[formats.pages])
+    past = _LayerPast(graph, config, formats.pages)
     mu, voice, prompt = graph.node("Split", conditions, outputs=3, axis=2, num_outputs=3)
     network = Transformer(
         graph, config, past, past.memory.bias, HeadTurn.of(graph, starts, x, config.head_dim)
@@ -63,7 +66,7 @@ def transformer_graph(
     velocity = network.velocity(graph.concat([x, prompt, mu, voice], 2), time_biases)
     graph.output("velocity", velocity, (GUIDANCE_ROWS, "new", mel_bins))
     past.ports()
-    return graph.model()
+    return past.memory.model()
 
 
 class _LayerPast:
@@ -71,12 +74,12 @@ class _LayerPast:
     <cosyvoice_runtime.compiled.export.dit.TransformerPast>`.
 
     Args:
-        page_type: of keys and values.
+        page_format: of keys and values.
     """
 
-    def __init__(self, graph: RuntimeGraph, config: DiTConfig, page_type: int) -> None:
+    def __init__(self, graph: RuntimeGraph, config: DiTConfig, page_format: str) -> None:
         self.graph, self.config = graph, config
-        self.memory = BlockMemory(graph, page_type, (config.num_heads, config.head_dim))
+        self.memory = BlockMemory(graph, page_format, (config.num_heads, config.head_dim))
         self.tails_shape = (GUIDANCE_ROWS, TAIL, POSITION_CONVS * config.width)
         tails = graph.input("tails", FLOAT, self.tails_shape)
         self.tails = graph.node("Split", tails, outputs=POSITION_CONVS, axis=2, num_outputs=POSITION_CONVS)

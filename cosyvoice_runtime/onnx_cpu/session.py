@@ -51,13 +51,14 @@ class NamedSession:
     """A session whose inputs and outputs go by their names.
 
     Attributes:
-        shapes, types: of the inputs; a size that is free has a name.
+        shapes: of the inputs; a size that is free has a name.
+        properties: that were written beside the graph.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         self._session = session
         self.shapes: dict[str, list[int | str]] = {port.name: port.shape for port in session.get_inputs()}
-        self.types: dict[str, str] = {port.name: port.type for port in session.get_inputs()}
+        self.properties: dict[str, str] = session.get_modelmeta().custom_metadata_map
         self._outputs = [port.name for port in session.get_outputs()]
 
     def bound(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> BoundRun:

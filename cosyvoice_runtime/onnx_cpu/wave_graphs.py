@@ -16,7 +16,7 @@ class EstimatorFormats(NamedTuple):
     """
     Attributes:
         weights: of the matrices, ``float32`` or ``int8``.
-        pages: of keys and values that later calls read, ``float32`` or ``float16``.
+        pages: of keys and values that later calls read, ``float32``, ``float16`` or ``float8``.
     """
 
     weights: str = "float32"

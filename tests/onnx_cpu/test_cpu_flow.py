@@ -22,6 +22,7 @@ from examples import examples
 
 TOLERANCE = 1e-4
 HALF_TOLERANCE = 5e-4
+EIGHT_BITS_TOLERANCE = 0.02
 ONE_STEP = 1e-3
 """Of half precision: sums in another order may be rounded to the next number."""
 Both = tuple[Flow, OnnxFlow]
@@ -42,6 +43,11 @@ def both_with_half_pages(both: Both, tmp_path_factory: pytest.TempPathFactory) -
     """Of the family of ``both``."""
     [family] = (name for name, config in FLOWS.items() if config is both[1].config)
     return flows(tmp_path_factory.mktemp("flow-half"), family, formats=EstimatorFormats(pages="float16"))
+
+
+@pytest.fixture(scope="module")
+def both_with_pages_in_8_bits(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    return flows(tmp_path_factory.mktemp("flow-float8"), formats=EstimatorFormats(pages="float8"))
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +137,46 @@ def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(both, bo
     assert_mels_of_torch(flow, prompts, tokens, mels[1], HALF_TOLERANCE)
     for exact, rounded in zip(*mels, strict=True):
         assert 1e-7 < np.abs(exact - rounded).mean() < 1e-4
+
+
+def test_pages_in_8_bits_are_refused_of_the_transformer(tmp_path):
+    with pytest.raises(InvalidInput, match=r"page_format: .float8. is not accepted; float32 or float16 with"):
+        flows(tmp_path, "cosyvoice3", formats=EstimatorFormats(pages="float8"))
+
+
+def test_pages_in_8_bits_take_a_quarter_of_the_memory_and_change_the_mel_by_rounding(
+    both_of_cosyvoice2, both_with_pages_in_8_bits
+):
+    flow, onnx_flow = both_with_pages_in_8_bits
+    streams = [OnnxFlowStream(each, num_pages=60) for each in (both_of_cosyvoice2[1], onnx_flow)]
+    assert streams[1].pool.estimator.nbytes == streams[0].pool.estimator.nbytes / 4
+    saved = 3 * streams[1].pool.estimator[0].nbytes
+    assert streams[1].pool.page_bytes == streams[0].pool.page_bytes - saved
+    prompts = [random_prompt(31, seed) for seed in range(3)]
+    tokens = [random_tokens(length, length) for length in (20, 60, 83)]
+    mels = [spoken(stream, prompts, [pieces_of(row, [10, 40]) for row in tokens]) for stream in streams]
+    assert_mels_of_torch(flow, prompts, tokens, mels[1], EIGHT_BITS_TOLERANCE)
+    for exact, rounded in zip(*mels, strict=True):
+        assert 1e-5 < np.abs(exact - rounded).mean() < 2e-3
+
+
+@settings(max_examples=examples(10, fresh=40))
+@given(UTTERANCES)
+def test_wherever_it_is_cut_a_mel_with_pages_in_8_bits_is_that_of_the_whole(
+    both_with_pages_in_8_bits, utterances
+):
+    """Also of utterances side by side, of more blocks than a call takes, and of those that find no page."""
+    _, onnx_flow = both_with_pages_in_8_bits
+    prompts = [random_prompt(prompt, seed) for seed, ((prompt, _), _) in enumerate(utterances)]
+    tokens = [random_tokens(length, seed) for seed, ((_, length), _) in enumerate(utterances)]
+    whole = [
+        spoken(OnnxFlowStream(onnx_flow, 10), [a], [[b]])[0] for a, b in zip(prompts, tokens, strict=True)
+    ]
+    for pages in (60, 3):
+        queues = [pieces_of(row, cuts) for row, (_, cuts) in zip(tokens, utterances, strict=True)]
+        cut = spoken(OnnxFlowStream(onnx_flow, pages), prompts, queues)
+        for mel, own in zip(cut, whole, strict=True):
+            np.testing.assert_allclose(mel, own, atol=ONE_STEP, rtol=0)
 
 
 def test_in_8_bits_mels_are_near_torchs_and_near_those_of_another_cut(both_in_8_bits):

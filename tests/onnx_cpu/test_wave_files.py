@@ -67,6 +67,11 @@ def test_nothing_there_is_told(tiny_checkpoint, tmp_path):
         require_wave(tiny_checkpoint, tmp_path, FLOAT32)
 
 
+def test_graphs_for_other_pages_are_refused_by_the_setting_that_differs(tiny_checkpoint, copied):
+    with pytest.raises(EngineFileError, match="option page_format was 'float32' when built, now 'float8'"):
+        require_wave(tiny_checkpoint, copied, EstimatorFormats(pages="float8"))
+
+
 def test_graphs_of_other_formats_are_refused_and_made_anew(tiny_checkpoint, copied):
     changed = [
         f"option {name} was 'float32' when built, now '{now}'"
