@@ -44,8 +44,9 @@ from measuring.report import table
 T = TypeVar("T")
 PACKAGE = str(ROOT / "cosyvoice_runtime") + "/"
 ROWS = 16
-WARM = 3
-"""Turns of a kind, of which the last counts: memory of transfers is there then."""
+WARM = 5
+"""Turns of a kind, of which the last counts: memory of transfers is there then, also where two take turns and
+the first turn clears away what others left."""
 FREE = {"__len__", "dim", "size", "stride", "numel", "element_size", "is_contiguous", "data_ptr"}
 """Read from a tensor's header."""
 
