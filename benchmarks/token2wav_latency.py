@@ -35,12 +35,11 @@ from cosyvoice_runtime.pipeline.utterance import Playback
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
+from measuring.wave_chunks import MODEL, wave_chunk, wave_inputs
 
-MODEL = "token2wav"
 TEMPLATES = Path(__file__).parent.parent / "model_repo"
 PROMPT_S, SPEECH_S = 2.6, 10
 SILENCE_S = 0.1
-DATATYPES = {"int32": "INT32", "int64": "INT64", "float32": "FP32", "bool": "BOOL", "object": "BYTES"}
 
 
 class Spoken(NamedTuple):
@@ -116,7 +115,8 @@ def teach_voice(server: Server, spoken: Spoken) -> None:
         "prompt_speech_feat": (2 * draw.standard_normal(shape) - 6).astype(np.float32),
         "prompt_spk_embedding": draw.standard_normal((1, config.speaker_dim)).astype(np.float32),
     }
-    call(triton.InferenceServerClient(server.grpc_url), chunk("voice", [], 0, True) | prompt)
+    opening = wave_chunk("voice", [], 0, True, "voice") | prompt
+    triton.InferenceServerClient(server.grpc_url).infer(MODEL, wave_inputs(opening))
 
 
 def measure(server: Server, spoken: Spoken, clients: int, utterances: int) -> None:
@@ -161,7 +161,8 @@ def speak(server: Server, spoken: Spoken, name: str, seed: int) -> Heard:
         boundary = hop.chunk_end(spoken.prompt, boundary, len(tokens), cushion_s) or len(tokens)
         end = min(boundary + hop.lookahead_tokens, len(tokens))
         cushion = {"cushion": np.array([[cushion_s]], np.float32)}
-        wave = call(client, chunk(name, tokens[start:end], start, end == len(tokens)) | cushion)
+        chunk = wave_chunk(name, tokens[start:end], start, end == len(tokens), "voice")
+        wave = client.infer(MODEL, wave_inputs(chunk | cushion)).as_numpy("waveform")
         now = time.perf_counter()
         seconds.append(now - asked)
         timeline.add(now - begun, wave.size / rate)
@@ -169,26 +170,6 @@ def speak(server: Server, spoken: Spoken, name: str, seed: int) -> Heard:
         start = end
     client.close()
     return seconds, timeline
-
-
-def chunk(name: str, tokens: Sequence[int], position: int, last: bool) -> dict[str, np.ndarray[Any, Any]]:
-    return {
-        "utterance_id": np.array([[name.encode()]], np.object_),
-        "speech_tokens": np.array([tokens], np.int32),
-        "position": np.array([[position]], np.int32),
-        "last": np.array([[last]]),
-        "voice_key": np.array([[b"voice"]], np.object_),
-        "noise_seed": np.array([[1]], np.int64),
-        "speed": np.array([[1]], np.float32),
-    }
-
-
-def call(client: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    inputs = []
-    for name, array in arrays.items():
-        inputs.append(triton.InferInput(name, array.shape, DATATYPES[array.dtype.name]))
-        inputs[-1].set_data_from_numpy(array)
-    return client.infer(MODEL, inputs).as_numpy("waveform")
 
 
 def rows_and_turns(server: Server) -> tuple[float, float]:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
+import uuid
 from typing import Any
 
 import numpy as np
-import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
 from cosyvoice_client.errors import server_error
+from measuring.wave_chunks import MODEL, Tensors, wave_chunk, wave_inputs
 
-MODEL = "token2wav"
 TOKENS, VOCABULARY, CHUNK = (40, 160), 4096, 40
 """Fewest and most of an utterance; codes that every family has; tokens of a chunk."""
 MEL_BINS, SPEAKER_DIM = 80, 192
 """Of all published families; the voice is a speaker alone."""
-DATATYPES = {"int32": "INT32", "int64": "INT64", "float32": "FP32", "bool": "BOOL", "object": "BYTES"}
 WINDOW, HOP, FLOOR_DB = 1024, 256, -60.0
 """Samples of a spectrum and between two; what is quieter than the loudest by more is as good as silent."""
 
 Samples = NDArray[np.float32]
-Tensors = dict[str, NDArray[Any]]
 
 
 class GivenTokens:
@@ -34,7 +31,6 @@ class GivenTokens:
     def __init__(self, url: str) -> None:
         self.url = url
         self._client = triton_aio.InferenceServerClient(url)
-        self._names = itertools.count()
 
     async def speak(self, number: int) -> Samples:
         """Samples ``[n]`` of an utterance.
@@ -43,13 +39,11 @@ class GivenTokens:
             ClientError: the server refuses or fails.
         """
         tokens, speaker = _drawn(number)
-        name = np.array([[f"given {id(self)} {next(self._names)}".encode()]], np.object_)
-        waves, ended = [], False
+        name, waves, ended = uuid.uuid4().hex, [], False
         try:
             for start in range(0, len(tokens), CHUNK):
                 end = min(start + CHUNK, len(tokens))
-                chunk = _chunk(name, tokens[start:end], start, end == len(tokens))
-                chunk["voice_key"] = np.array([[f"given {number}".encode()]], np.object_)
+                chunk = wave_chunk(name, tokens[start:end], start, end == len(tokens), f"given {number}")
                 waves.append(await self._infer(chunk | (_voice(speaker) if start == 0 else {})))
             ended = True
         finally:
@@ -64,17 +58,13 @@ class GivenTokens:
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
-    async def _forget(self, name: NDArray[Any]) -> None:
+    async def _forget(self, name: str) -> None:
         with contextlib.suppress(Exception):
-            await self._infer({"utterance_id": name, "cancel": np.array([[True]])})
+            await self._infer(wave_chunk(name, [], 0, True, "") | {"cancel": np.array([[True]])})
 
-    async def _infer(self, arrays: Tensors) -> Samples:
-        inputs = []
-        for name, array in arrays.items():
-            inputs.append(triton.InferInput(name, array.shape, DATATYPES[array.dtype.name]))
-            inputs[-1].set_data_from_numpy(array)
+    async def _infer(self, tensors: Tensors) -> Samples:
         try:
-            result = await self._client.infer(MODEL, inputs)
+            result = await self._client.infer(MODEL, wave_inputs(tensors))
         except InferenceServerException as error:
             raise server_error(error.status(), error.message(), self.url) from error
         return np.asarray(result.as_numpy("waveform"), np.float32).reshape(-1)
@@ -101,17 +91,6 @@ def _drawn(number: int) -> tuple[NDArray[Any], NDArray[Any]]:
     random = np.random.default_rng(number)
     tokens = random.integers(0, VOCABULARY, random.integers(*TOKENS)).astype(np.int32)
     return tokens, random.standard_normal(SPEAKER_DIM).astype(np.float32)
-
-
-def _chunk(name: NDArray[Any], tokens: NDArray[Any], position: int, last: bool) -> Tensors:
-    return {
-        "utterance_id": name,
-        "speech_tokens": tokens[None],
-        "position": np.array([[position]], np.int32),
-        "last": np.array([[last]]),
-        "noise_seed": np.array([[1]], np.int64),
-        "speed": np.array([[1]], np.float32),
-    }
 
 
 def _voice(speaker: NDArray[Any]) -> Tensors:

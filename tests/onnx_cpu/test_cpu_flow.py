@@ -123,6 +123,16 @@ def test_weights_that_the_transformer_does_not_have_are_refused(tmp_path):
         flows(tmp_path, "cosyvoice3", formats=EstimatorFormats("int8"))
 
 
+def assert_rounded(flow, streams, tolerance: float, least: float, most: float) -> None:
+    """The second stream's mels are those of torch within the tolerance, and so far from the first one's."""
+    prompts = [random_prompt(31, seed) for seed in range(3)]
+    tokens = [random_tokens(length, length) for length in (20, 60, 83)]
+    mels = [spoken(stream, prompts, [pieces_of(row, [10, 40]) for row in tokens]) for stream in streams]
+    assert_mels_of_torch(flow, prompts, tokens, mels[1], tolerance)
+    for exact, rounded in zip(*mels, strict=True):
+        assert least < np.abs(exact - rounded).mean() < most
+
+
 def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(both, both_with_half_pages):
     flow, onnx_flow = both_with_half_pages
     streams = OnnxFlowStream(both[1], num_pages=60), OnnxFlowStream(onnx_flow, num_pages=60)
@@ -131,12 +141,7 @@ def test_half_pages_take_half_the_memory_and_change_the_mel_by_rounding(both, bo
         streams[0].pool.estimator
     )
     assert streams[1].pool.page_bytes == streams[0].pool.page_bytes - saved
-    prompts = [random_prompt(31, seed) for seed in range(3)]
-    tokens = [random_tokens(length, length) for length in (20, 60, 83)]
-    mels = [spoken(stream, prompts, [pieces_of(row, [10, 40]) for row in tokens]) for stream in streams]
-    assert_mels_of_torch(flow, prompts, tokens, mels[1], HALF_TOLERANCE)
-    for exact, rounded in zip(*mels, strict=True):
-        assert 1e-7 < np.abs(exact - rounded).mean() < 1e-4
+    assert_rounded(flow, streams, HALF_TOLERANCE, 1e-7, 1e-4)
 
 
 def test_pages_in_8_bits_are_refused_of_the_transformer(tmp_path):
@@ -152,12 +157,7 @@ def test_pages_in_8_bits_take_a_quarter_of_the_memory_and_change_the_mel_by_roun
     assert streams[1].pool.estimator.nbytes == streams[0].pool.estimator.nbytes / 4
     saved = 3 * streams[1].pool.estimator[0].nbytes
     assert streams[1].pool.page_bytes == streams[0].pool.page_bytes - saved
-    prompts = [random_prompt(31, seed) for seed in range(3)]
-    tokens = [random_tokens(length, length) for length in (20, 60, 83)]
-    mels = [spoken(stream, prompts, [pieces_of(row, [10, 40]) for row in tokens]) for stream in streams]
-    assert_mels_of_torch(flow, prompts, tokens, mels[1], EIGHT_BITS_TOLERANCE)
-    for exact, rounded in zip(*mels, strict=True):
-        assert 1e-5 < np.abs(exact - rounded).mean() < 2e-3
+    assert_rounded(flow, streams, EIGHT_BITS_TOLERANCE, 1e-5, 2e-3)
 
 
 @settings(max_examples=examples(10, fresh=40))

@@ -207,11 +207,11 @@ class WaveScheduler:
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
                 now = self._clock()
-                held = self._held_jobs(now)
-                delay_s, lane = soonest(self._divided(held, now), now)
+                divided, some_held = self._divided(now)
+                delay_s, lane = soonest(divided, now)
                 if delay_s is not None and delay_s <= 0:
                     return lane
-                self._wake.wait(min(delay_s or LOOK_S, LOOK_S) if held else delay_s)
+                self._wake.wait(min(delay_s or LOOK_S, LOOK_S) if some_held else delay_s)
 
     def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""
@@ -231,19 +231,17 @@ class WaveScheduler:
         """Of these, those whose voice nobody else computes now."""
         return [job for job in self._first_jobs() if not job.awaits_voice]
 
-    def _held_jobs(self, now: float) -> Collection[WaveJob]:
-        """Of these, those that wait for pages; nobody does at the end."""
-        new = [] if self._closed else [job for job in self._ready_jobs() if self._begins(job)]
-        return self._held(new, now)
-
     def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
         with self._wake:
-            now = self._clock()
-            return jobs_of(lane, self._divided(self._held_jobs(now), now))
+            divided, _ = self._divided(self._clock())
+            return jobs_of(lane, divided)
 
-    def _divided(self, held: Collection[WaveJob], now: float) -> LaneJobs:
-        jobs = [job for job in self._ready_jobs() if job not in held]
-        return by_lane(jobs, self._lanes, now, self._few(len(self._service)))
+    def _divided(self, now: float) -> tuple[LaneJobs, bool]:
+        """Each lane's jobs, and whether others wait for pages; nobody does at the end."""
+        ready = self._ready_jobs()
+        held = self._held([] if self._closed else [job for job in ready if self._begins(job)], now)
+        jobs = [job for job in ready if job not in held]
+        return by_lane(jobs, self._lanes, now, self._few(len(self._service))), bool(held)
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""

@@ -91,7 +91,7 @@ class Utterances:
 
     def number(self, name: str) -> int:
         """How many were opened before this one; of one that is not in progress, so far."""
-        utterance = self._utterances.get(name)
+        utterance = self.find(name)
         return self._opened if utterance is None else utterance.number
 
     def find(self, name: str) -> OpenUtterance | None:

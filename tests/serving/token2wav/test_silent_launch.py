@@ -10,23 +10,12 @@ from spoken import prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.serving.token2wav import torch_runtime as load
 from cosyvoice_runtime.wave.token2wav import Token2Wav, WaveState
-
-
-class Busy:
-    """A stream, and its event: what the host waits for."""
-
-    waits = 0
-
-    def record_event(self) -> Busy:
-        return self
-
-    def synchronize(self) -> None:
-        self.waits += 1
+from stream_fake import Work
 
 
 @pytest.fixture
-def busy(monkeypatch) -> Busy:
-    busy = Busy()
+def busy(monkeypatch) -> Work:
+    busy = Work()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: busy)
     return busy
 
@@ -50,10 +39,10 @@ def state(token2wav) -> Iterator[WaveState]:
 def test_the_host_waits_for_a_launch_without_samples(token2wav, state, busy):
     """Whoever has the outcome may go on in another stream, which reads what this one leaves in pages."""
     waveforms = token2wav.launch([state])
-    assert not busy.waits
+    assert not busy.host_waits
     [wave] = waveforms()
     assert not len(wave)
-    assert busy.waits == 1
+    assert busy.host_waits == 1
 
 
 def test_samples_are_waited_for_alone(token2wav, state, busy):
@@ -61,4 +50,4 @@ def test_samples_are_waited_for_alone(token2wav, state, busy):
     token2wav.push(state, speech_tokens(25, 4))
     [wave] = token2wav.launch([state])()
     assert len(wave)
-    assert busy.waits == 1
+    assert busy.host_waits == 1
