@@ -103,7 +103,7 @@ class Chunk:
         places = self.call.solver_places(self.started)
 
         def solve() -> None:
-            solver.solve(self.call.mel, self.started.conditions, places, tiles)
+            solver.solve(self.call.mel, self.started.conditions, places, tiles=tiles)
             places.keep_tails(self.pool.estimator_tails)
 
         return solve

@@ -86,7 +86,11 @@ class ReplayedAnew:
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
 
-    def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]:
+    def __call__(
+        self,
+        compute: Callable[[], T],
+        warm_up: Callable[[], object] | None = None,  # noqa: ARG002
+    ) -> CapturedGraph[T]:
         result = compute()
 
         def replay() -> None:
@@ -113,7 +117,13 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 class OneStep:
     """In the place of the flow's fused steps."""
 
-    def solve(self, mel: torch.Tensor, guided: Conditions, places: Places) -> None:  # noqa: ARG002
+    def solve(
+        self,
+        mel: torch.Tensor,
+        guided: Conditions,  # noqa: ARG002
+        places: Places,
+        steps: int | None = None,  # noqa: ARG002
+    ) -> None:
         mel.mul_(1)
         places.new_tails.copy_(places.tails)
 

@@ -50,12 +50,17 @@ class CapturedGraph(Generic[T]):
 
 
 class GraphCapture(Protocol):
-    """Captures computations; a computation may run several times while it is captured.
+    """Captures computations; a computation may run several times while it is captured."""
 
-    The result of a new graph holds what the computation gives, as after a replay.
-    """
-
-    def __call__(self, compute: Callable[[], T]) -> ReplayedGraph[T]: ...
+    def __call__(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
+    ) -> ReplayedGraph[T]:
+        """
+        Args:
+            warm_up: runs before the computation is captured: less of it, with all its kernels. Nothing is
+                computed then before the first replay; otherwise the result of a new graph holds what the
+                computation gives, as after one.
+        """
 
 
 class CudaGraphCapture:
@@ -73,28 +78,39 @@ class CudaGraphCapture:
         self._pool = torch.cuda.graph_pool_handle()
         # One for all: libraries keep a workspace for every stream they have seen.
         self._stream = torch.cuda.Stream(device) if stream is None else stream
+        self._fresh = True
 
-    def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]:
+    def __call__(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
+    ) -> CapturedGraph[T]:
         with torch.cuda.device(self._device):
-            graph, result = self._capture(compute)
+            graph, result = self._capture(compute, warm_up or compute)
 
         def replay() -> None:
             with torch.cuda.device(self._device):
                 graph.replay()
 
-        replay()  # capturing computes nothing, and the next graph may be made of this result
+        if warm_up is None:  # capturing computes nothing, and the next graph may be made of this result
+            replay()
         return CapturedGraph(replay, result, compute)
 
-    def _capture(self, compute: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+    def _capture(
+        self, compute: Callable[[], T], warm_up: Callable[[], object]
+    ) -> tuple[torch.cuda.CUDAGraph, T]:
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):  # libraries set themselves up in a first call
-            compute()
+            warm_up()
+        if self._fresh:  # of captures largest first: what later calls take while they warm up is in it
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            self._fresh = False
         graph = torch.cuda.CUDAGraph()
-        with (
-            uncollected(),
-            torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
-        ):
-            result = compute()
+        with uncollected(), torch.cuda.stream(self._stream):
+            graph.capture_begin(self._pool, capture_error_mode="thread_local")
+            try:
+                result = compute()
+            finally:
+                graph.capture_end()
         torch.cuda.current_stream().wait_stream(self._stream)
         return graph, result
 
@@ -143,8 +159,10 @@ class CaptureOnParts:
     def __init__(self, captures: Sequence[GraphCapture], which: Callable[[], int]) -> None:
         self._captures, self._which = captures, which
 
-    def __call__(self, compute: Callable[[], T]) -> GraphOnParts[T]:
-        return GraphOnParts([capture(compute) for capture in self._captures], self._which)
+    def __call__(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
+    ) -> GraphOnParts[T]:
+        return GraphOnParts([capture(compute, warm_up) for capture in self._captures], self._which)
 
 
 class EagerCalls:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -94,6 +95,11 @@ def _padding(left: Sequence[int], blocks: int) -> int:
     return sum(max(blocks - each, 0) for each in left)
 
 
+WARM_UP_STEPS = 2
+"""Of the solver, that launch all its kernels: arguments of the second are aligned otherwise than the first's,
+and a kernel may be compiled for each."""
+
+
 class FusedSteps:
     """All steps of the solver in one CUDA graph, for calls of any past.
 
@@ -119,11 +125,11 @@ class FusedSteps:
         self.mel = idle.mel
         self._conditions, self._places = started.conditions, idle.solver_places(started)
 
-        def solve() -> None:
-            solver.solve(self.mel, self._conditions, self._places)
+        def solve(steps: int | None = None) -> None:
+            solver.solve(self.mel, self._conditions, self._places, steps)
             self._places.keep_tails(pool.estimator_tails)
 
-        self._graph = capture(solve)
+        self._graph = capture(solve, partial(solve, WARM_UP_STEPS))
 
     def take(self, conditions: Conditions, places: Places) -> None:
         """Copy what a call's start has made; can be captured."""

@@ -208,8 +208,8 @@ class SolverTails(NamedTuple):
 class PagedSolver(Protocol):
     """Takes all of the solver's steps at once, over pasts in pages."""
 
-    def solve(self, mel: Tensor, guided: Conditions, places: Places) -> None:
-        """Take ``mel``, float32 ``[B, T, mel]``, from noise to the solution."""
+    def solve(self, mel: Tensor, guided: Conditions, places: Places, steps: int | None = None) -> None:
+        """Take ``mel``, float32 ``[B, T, mel]``, from noise to the solution, or as far as ``steps`` go."""
 
     def on(self, multiprocessors: int) -> PagedSolver:
         """The same, with the same weights, for a part of the GPU that has so many multiprocessors."""

@@ -137,8 +137,15 @@ class FusedDiTSolver:
         other._multiprocessors = multiprocessors
         return other
 
-    def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: DiTTiles | None = None) -> None:
-        """Take ``mel`` through all steps.
+    def solve(
+        self,
+        mel: Tensor,
+        guided: Conditions,
+        places: Places,
+        steps: int | None = None,
+        tiles: DiTTiles | None = None,
+    ) -> None:
+        """Take ``mel`` through the first ``steps``, by default all.
 
         Nothing here depends on values that only the host knows, so a call can be captured in a CUDA graph.
 
@@ -156,7 +163,7 @@ class FusedDiTSolver:
             [noisy, guided.prompt, guided.mu, speaker], dim=-1, out=memory.packed.view(rows, frames, -1)
         )
         call = FusedDiTCall(memory, places, tiles, chained, self._rotation)
-        for step in range(self._solver.num_steps):
+        for step in range(self._solver.num_steps)[:steps]:
             call.enter(self._input, self._convs, step)
             for weights, (attention, feed_forward) in zip(self._blocks, self._modulations, strict=True):
                 call.attention(weights, attention, step)

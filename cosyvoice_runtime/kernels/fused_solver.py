@@ -168,8 +168,15 @@ class FusedSolver:
         other._multiprocessors = multiprocessors
         return other
 
-    def solve(self, mel: Tensor, guided: Conditions, places: Places, tiles: Tiles | None = None) -> None:
-        """Take ``mel`` through all steps.
+    def solve(
+        self,
+        mel: Tensor,
+        guided: Conditions,
+        places: Places,
+        steps: int | None = None,
+        tiles: Tiles | None = None,
+    ) -> None:
+        """Take ``mel`` through the first ``steps``, by default all.
 
         Nothing here depends on values that only the host knows, so a call can be captured in a CUDA graph.
 
@@ -185,7 +192,7 @@ class FusedSolver:
         speaker = guided.speaker[:, None, :].expand(-1, frames, -1)
         torch.cat([noisy, guided.mu, speaker, guided.prompt], dim=-1, out=work.packed.view(rows, frames, -1))
         call = FusedCall(work, places, tiles, chained)
-        for step in range(self._solver.num_steps):
+        for step in range(self._solver.num_steps)[:steps]:
             self._velocity(call, step)
             guided_euler(
                 work.second, *self._final_norm, *self._projection,

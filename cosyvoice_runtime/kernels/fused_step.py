@@ -131,6 +131,10 @@ class FusedStep:
         )
         return memory.logits
 
+    def work(self, batch: int, span: int) -> tuple[int, int]:
+        """As :meth:`SpanlessStep.work`: parts of each sequence's keys, on the whole GPU and on a part."""
+        return step_tiles(batch).splits(batch, span), step_tiles(batch, on_part=True).splits(batch, span)
+
     def _on_part(self) -> bool:
         stream = torch.cuda.current_stream(self._lm.device) if self._parts else None
         return any(part.stream == stream for part in self._parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -57,16 +57,22 @@ class SpeechDecoder(nn.Module):
         check_tensors(config, tensors)
         with torch.device("meta"):
             model = cls(config)
-        state = cls.own_tensors(config, tensors)
-        model.load_state_dict({name: t.to(device, dtype) for name, t in state.items()}, assign=True)
+        state = cls.own_tensors(config, tensors, lambda tensor: tensor.to(device, dtype))
+        model.load_state_dict(state, assign=True)
         if model.device.type == "cpu":
             store_by_columns(model)
         return model.eval().requires_grad_(False)
 
     @staticmethod
     @abstractmethod
-    def own_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """State of this network from published tensors, which fit the configuration."""
+    def own_tensors(
+        config: SpeechLMConfig, tensors: Mapping[str, Tensor], place: Callable[[Tensor], Tensor]
+    ) -> Mapping[str, Tensor]:
+        """State of this network from published tensors, which fit the configuration.
+
+        Args:
+            place: takes a tensor to the network's device and dtype.
+        """
 
     @property
     def device(self) -> torch.device:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +22,16 @@ LogitsStep = Callable[[Tensor, Tensor, CacheView, int], Tensor]
 """From tokens, positions, slots and span to logits, as :meth:`SpeechLM.decode_step`; can be captured."""
 
 
+@runtime_checkable
+class SpanlessStep(Protocol):
+    """A :data:`LogitsStep` that reads as far as each sequence goes, whatever the span."""
+
+    def work(self, batch: int, span: int) -> Hashable:
+        """How a step divides its work: for spans with one answer it computes the same."""
+
+
 class GraphedSteps:
-    """Decode steps and their draws, one captured graph for each pair of batch size and span.
+    """Decode steps and their draws, one captured graph for each pair of batch size and span that differs.
 
     A step feeds the ids that the tables say were drawn last. All graphs are made at the start.
 
@@ -53,7 +62,11 @@ class GraphedSteps:
             size: torch.zeros(2, size, dtype=torch.int64, device=cache.data.device) for size in self._sizes
         }
         # Largest first: the smaller ones then find their memory in the pool.
-        self._graphs = {shape: self._captured(*shape) for shape in self._shapes()}
+        graphs: dict[Hashable, ReplayedGraph[Tensor]] = {}
+        self._graphs = {
+            (size, span): graphs.get(work) or graphs.setdefault(work, self._captured(size, span))
+            for size, span, work in self._shapes()
+        }
 
     def size(self, needed: int) -> int:
         """Slots that a step takes when it needs at least ``needed`` of them."""
@@ -81,8 +94,12 @@ class GraphedSteps:
         graph.replay()
         return graph.result
 
-    def _shapes(self) -> Iterator[tuple[int, int]]:
-        return ((size, span) for size in reversed(self._sizes) for span in reversed(self._spans))
+    def _shapes(self) -> Iterator[tuple[int, int, Hashable]]:
+        """Batch size, span, and what is equal for shapes that one graph serves, that of the longest span."""
+        step = self._step
+        for size in reversed(self._sizes):
+            for span in reversed(self._spans):
+                yield size, span, (size, step.work(size, span) if isinstance(step, SpanlessStep) else span)
 
     def _captured(self, size: int, span: int) -> ReplayedGraph[Tensor]:
         view, slots = self._cache.view(0, size), self._slots[:size]

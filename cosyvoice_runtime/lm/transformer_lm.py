@@ -9,7 +9,7 @@ B: sequences, T: positions fed at once, D: head_dim, span: cache positions that 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -136,10 +136,14 @@ class TransformerLM(SpeechDecoder):
         self.head = nn.Linear(config.hidden_size, config.speech_rows)
 
     @staticmethod
-    def own_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG004
+    def own_tensors(
+        config: SpeechLMConfig,  # noqa: ARG004
+        tensors: Mapping[str, Tensor],
+        place: Callable[[Tensor], Tensor],
+    ) -> dict[str, Tensor]:
         """Of the same shapes under other names; projections that lie apart in ``llm.pt`` are one."""
         state = fused_projections(renamed(as_arrays(tensors), _RENAMES))
-        return {_of_layer(name): torch.from_numpy(array) for name, array in state.items()}
+        return {_of_layer(name): place(torch.from_numpy(array)) for name, array in state.items()}
 
     def prepare(self, max_len: int) -> None:
         """Project the distances of all layers, whose tables captured passes read where they are."""

@@ -178,7 +178,7 @@ def test_page_without_the_gauges_is_told(server, tmp_path):
         run(server, (tmp_path / "metrics").as_uri())
 
 
-def spoken_alone(monkeypatch, *heard):
+def spoken_alone(monkeypatch, *heard, within_db=soak.GIVEN_WITHIN_DB):
     """Clients of given tokens, of which each is heard once alone and then as told."""
     waiting = [*[np.linspace(-1, 1, 4000, dtype=np.float32)] * soak.GIVEN, *heard]
 
@@ -192,7 +192,7 @@ def spoken_alone(monkeypatch, *heard):
             await clients._give_tokens(None, random.Random(0))
 
     monkeypatch.setitem(soak.SHARES, "given tokens", 1)
-    clients = soak.Soak(client=None, given=Given())
+    clients = soak.Soak(client=None, given=Given(), given_within_db=within_db)
     asyncio.run(run(clients))
     return clients
 
@@ -204,6 +204,9 @@ def test_given_tokens_have_to_sound_as_they_did_alone(monkeypatch):
     clients = spoken_alone(monkeypatch, alone, alone[:-1], 2 * alone)
     assert len(clients.failures) == 2
     assert clients.farthest_db == np.inf
+    clients = spoken_alone(monkeypatch, alone, 2 * alone, within_db=10)
+    assert clients.failures == []
+    assert 1 < clients.farthest_db < 10
 
 
 def test_who_is_told_late_of_a_death_is_a_failure():

@@ -106,7 +106,7 @@ def test_fused_steps_equal_the_plain_ones(starts, counts, family):
     fused = PagedCall(flow, pool, inputs)
     started = fused.start()
     places = fused.solver_places(started)
-    family.fused(flow).solve(fused.mel, started.conditions, places, family.tiles)
+    family.fused(flow).solve(fused.mel, started.conditions, places, tiles=family.tiles)
     places.keep_tails(pool.estimator_tails)
     for row, count in enumerate(counts):
         torch.testing.assert_close(
@@ -116,10 +116,32 @@ def test_fused_steps_equal_the_plain_ones(starts, counts, family):
     torch.testing.assert_close(pool.estimator_pages[2:], pages_expected[2:], atol=1e-4, rtol=1e-4)
 
 
+@FAMILIES
+@torch.inference_mode()
+def test_the_first_of_two_steps_is_that_of_the_plain_way(family):
+    flow = family.flow(num_steps=2)
+    pool, spans = PagePool(flow, 8), spans_of([0], [5])
+    inputs = PagedInputs(flow, BatchShape.of(spans, 25), spans, [pool.acquire(1)])
+    plain, fused = (PagedCall(flow, pool, inputs) for _ in range(2))
+    plain.step(plain.start())
+    started = fused.start()
+    places = fused.solver_places(started)
+    family.fused(flow).solve(fused.mel, started.conditions, places, steps=1, tiles=family.tiles)
+    torch.testing.assert_close(fused.mel[0, :10], plain.mel[0, :10], atol=1e-4, rtol=1e-4)
+
+
 class ComputedAgain:
     """Captures nothing: a replay computes on the same memory and leaves the result in the same place."""
 
-    def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]:
+    def __init__(self) -> None:
+        self.warm_ups = 0
+
+    def __call__(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
+    ) -> CapturedGraph[T]:
+        if warm_up is not None:
+            warm_up()
+            self.warm_ups += 1
         result = compute()
         return CapturedGraph(compute, result, compute)
 
@@ -129,8 +151,10 @@ def test_captured_calls_with_fused_steps_speak_a_whole_utterance(family):
     flow = family.flow(num_steps=1)
     stream = FlowStream(flow, num_pages=20)
     buckets = CallBuckets(rows=(1,), blocks=(1,), before=(1, 4))
-    assert stream.capture(buckets, ComputedAgain(), family.fused(flow)) == 2
+    capture = ComputedAgain()
+    assert stream.capture(buckets, capture, family.fused(flow)) == 2
     assert stream.fused
+    assert capture.warm_ups == 1  # the steps, which take longest
     prompt, tokens = random_prompt(30, 1), random_tokens(12, 3)
     state = stream.open(prompt)
     stream.advance([state])
@@ -177,7 +201,7 @@ def test_ten_steps_in_half_precision_stay_near_single():
         if each is flow:
             started = call.start(masked=False)
             solver = fused_solver(each, chained=False)
-            solver.solve(call.mel, started.conditions, call.solver_places(started), tiles)
+            solver.solve(call.mel, started.conditions, call.solver_places(started), tiles=tiles)
         else:
             call.run()
         mels[each] = call.mel

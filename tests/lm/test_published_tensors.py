@@ -38,13 +38,15 @@ def test_text_head_of_the_backbone_is_optional_and_unused(config: SpeechLMConfig
 
 
 def test_fused_projection_stacks_its_parts(config: SpeechLMConfig, published: Tensors) -> None:
-    fused = SpeechLM.own_tensors(config, published)["layers.2.attention.qkv.weight"]
+    fused = SpeechLM.own_tensors(config, published, torch.Tensor.float)["layers.2.attention.qkv.weight"]
     parts = [published[f"llm.model.model.layers.2.self_attn.{x}_proj.weight"] for x in "qkv"]
     assert torch.equal(fused, torch.cat(parts))
 
 
 def test_every_other_published_value_is_used_once(config: SpeechLMConfig, published: Tensors) -> None:
-    used = sum(tensor.numel() for tensor in SpeechLM.own_tensors(config, published).values())
+    used = sum(
+        tensor.numel() for tensor in SpeechLM.own_tensors(config, published, torch.Tensor.float).values()
+    )
     assert used + published[TEXT_HEAD].numel() == sum(tensor.numel() for tensor in published.values())
 
 

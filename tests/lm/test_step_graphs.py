@@ -43,6 +43,31 @@ def test_a_step_takes_the_next_larger_graph(lm, config):
     assert replayed == [captured[2]]
 
 
+class Halves:
+    """A step that reads as far as sequences go, in two parts of two sequences and more."""
+
+    def __init__(self, lm):
+        self.lm, self.spans = lm, []
+
+    def __call__(self, tokens, positions, view, span):
+        self.spans.append((len(tokens), span))
+        return self.lm.decode_step(tokens, positions, view, span)
+
+    def work(self, batch, span):
+        return span > 256 if batch == 1 else 2
+
+
+def test_spans_that_make_no_difference_share_the_graph_of_the_longest(lm, config):
+    step, cache = Halves(lm), KVCache(config, 2, 600)
+    steps = GraphedSteps(step, cache, draw_plain, SlotTables(config, 2, 600, lm.device), play_back)
+    assert step.spans == [(2, 600), (1, 600), (1, 256)]
+    step.spans.clear()
+    for count, span in ((2, 256), (1, 512), (1, 256)):
+        numbers = torch.arange(count).numpy()
+        steps.run(numbers, numbers * 0, span)
+    assert step.spans == [(2, 600), (1, 600), (1, 256)]
+
+
 def test_graphs_leave_the_slots_as_they_were(lm, config):
     """They run while they are captured."""
     tables = SlotTables(config, 5, 300, lm.device)

@@ -108,6 +108,8 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         config = load_config(settings.checkpoint_dir)
         token2wav, rows, device, turns_at_once, beside = _OPENERS[type(config.flow)](settings, config, parts)
         on_gpu = device.type == "cuda"
+        if on_gpu:
+            torch.cuda.empty_cache()  # what captures warmed up in
         of_few = None if all(turns.of_few is None for turns in beside) else False
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)

@@ -89,6 +89,7 @@ class TorchEngine(BatchEngine):
         super().__init__(decoder, prefill_batch)
         if on_gpu:
             torch.cuda.synchronize(lm.device)  # before steps on another stream than this thread's
+            torch.cuda.empty_cache()  # what captures warmed up in; token2wav plans with what is free
         logger.info(
             "engine torch: %d slots of %d positions%s, %.0f MiB of cache, %s",
             slots,
