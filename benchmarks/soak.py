@@ -10,10 +10,10 @@ back does. A text heard with one seed has to sound the same whenever it is heard
 (--read-otherwise) that the rounding of another batch makes the speech LM read otherwise: in half precision
 many, since a draw between two speech tokens that are as likely may depend on the last bit of a score. So some
 bring speech tokens of their own to token2wav, if the server opens it (server.open_models=*), whose audio has
-to be what it was before the crowd came, with nobody else there. Where token2wav computes in float32 that is so
-for any weights. In half precision another batch moves F0 by its rounding, and with it the phase of the source:
-nothing that a listener of a trained vocoder hears, but one with random weights makes other spectra of it
-(--given-within).
+to be what it was before the crowd came, with nobody else there. Where token2wav computes in float32 that is
+so for any weights. In half precision another batch moves F0 by its rounding, and with it the phase of the
+source: nothing that a listener of a trained vocoder hears, but one with random weights makes other spectra of
+it (--given-within).
 
 With --kill-minutes one of the server's processes is killed every few minutes, each model's in turn; the
 server has to be on this machine. Who is cut off then has to be told UNAVAILABLE at once, and a minute later
