@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -75,9 +77,14 @@ def damages(directory: Path, required: Iterable[str]) -> list[str]:
     ]
 
 
+_hashing: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
+"""Whoever asks for a file that is being read waits for that."""
+
+
 def _current(path: Path) -> str:
     state = path.stat()
-    return _hash_once(path, state.st_ino, state.st_size, state.st_mtime_ns)
+    with _hashing[path]:
+        return _hash_once(path, state.st_ino, state.st_size, state.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)

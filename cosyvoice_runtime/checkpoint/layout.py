@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -62,6 +64,19 @@ class Layout:
     @property
     def config(self) -> Path:
         return self._file(*(family.config_file for family in self._families() or FAMILIES[::-1]))
+
+    def check_ahead(self, *parts: Part) -> None:
+        """Begin to hold weights against their checksums, in a thread, while others import and compute.
+
+        Gigabytes take seconds. What is wrong with a file hears whoever asks for it.
+        """
+
+        def check() -> None:
+            for part in parts:
+                with suppress(CheckpointError):
+                    self.weights(part)
+
+        threading.Thread(target=check, name="checksums", daemon=True).start()
 
     def weights(self, part: Part) -> Path:
         """``<part>.safetensors`` where present, else ``<part>.pt``."""

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.embedding import embedding
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.dit import DiT
 from cosyvoice_runtime.flow.encoder import FlowEncoder
@@ -46,7 +47,7 @@ class FlowNetwork(nn.Module):
     def __init__(self, config: FlowConfig) -> None:
         super().__init__()
         parts = parts_of(config)
-        self.token_embedding = nn.Embedding(config.token_vocab_size, config.token_width)
+        self.token_embedding = embedding(config.token_vocab_size, config.token_width)
         self.speaker = nn.Linear(config.speaker_dim, config.mel_bins)
         self.encoder = parts.encoder(
             config.encoder, config.token_width, config.lookahead_tokens, config.frames_per_token

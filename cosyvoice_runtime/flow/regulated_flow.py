@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.family import PUBLISHED_PROMPT_RATE
+from cosyvoice_runtime.embedding import embedding
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.estimator import NUM_STEPS, Conditions, FlowSolver
 from cosyvoice_runtime.flow.length_regulator import LengthRegulator
@@ -32,7 +33,7 @@ class RegulatedFlowNetwork(nn.Module):
 
     def __init__(self, config: RegulatedFlowConfig) -> None:
         super().__init__()
-        self.token_embedding = nn.Embedding(config.token_vocab_size, config.token_width)
+        self.token_embedding = embedding(config.token_vocab_size, config.token_width)
         self.speaker = nn.Linear(config.speaker_dim, config.mel_bins)
         self.encoder = RelativeEncoder(config.whole_encoder)
         self.encoder_projection = nn.Linear(config.whole_encoder.width, config.mel_bins)

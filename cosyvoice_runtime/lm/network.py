@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.embedding import embedding
 from cosyvoice_runtime.lm.kv_cache import CachePlaces, CacheView
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
@@ -107,9 +108,9 @@ class SpeechLM(SpeechDecoder):
 
     def __init__(self, config: SpeechLMConfig) -> None:
         super().__init__(config)
-        self.text_embedding = nn.Embedding(config.text_vocab_size, config.hidden_size)
-        self.control_embedding = nn.Embedding(2, config.hidden_size)
-        self.speech_embedding = nn.Embedding(config.speech_rows, config.hidden_size)
+        self.text_embedding = embedding(config.text_vocab_size, config.hidden_size)
+        self.control_embedding = embedding(2, config.hidden_size)
+        self.speech_embedding = embedding(config.speech_rows, config.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
         self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.head = nn.Linear(config.hidden_size, config.speech_rows, bias=config.head_bias)

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import LAYER_NORM_EPS, TransformerLMConfig
+from cosyvoice_runtime.embedding import embedding
 from cosyvoice_runtime.flow.encoder import ScaledEmbedding, relative_positions
 from cosyvoice_runtime.flow.relative_encoder import RelativeEncoder
 from cosyvoice_runtime.lm.kv_cache import CachePlaces, CacheView
@@ -124,12 +125,12 @@ class TransformerLM(SpeechDecoder):
     def __init__(self, config: TransformerLMConfig) -> None:
         super().__init__(config)
         width = config.input_width
-        self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_width)
+        self.text_embedding = embedding(config.text_vocab_size, config.text_width)
         self.text_encoder = RelativeEncoder(config.text_encoder)
         self.text_projection = nn.Linear(config.text_encoder.width, width)
-        self.control_embedding = nn.Embedding(2, width)
+        self.control_embedding = embedding(2, width)
         self.speaker_projection = nn.Linear(config.speaker_dim, width)
-        self.speech_embedding = nn.Embedding(config.speech_tokens, width)
+        self.speech_embedding = embedding(config.speech_tokens, width)
         self.embed_input = ScaledEmbedding(width, config.hidden_size)
         self.layers = nn.ModuleList(DistanceLayer(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.hidden_size, eps=1e-5)

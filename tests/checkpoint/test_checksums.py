@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers, verify_checkpoint
+from cosyvoice_runtime.checkpoint import Layout, checksums, load_config, load_speakers, verify_checkpoint
 from cosyvoice_runtime.checkpoint.__main__ import main
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.sha256 import sha256_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DAMAGED = "damaged, or changed on purpose: SHA256SUMS lists another SHA-256"
@@ -46,6 +49,36 @@ def test_flipped_bit_is_noticed_by_whoever_reads_the_file(listed: Path, name: st
     with pytest.raises(CheckpointError, match=DAMAGED) as caught:
         READERS[name](listed)
     assert str(listed / name) in str(caught.value)
+
+
+def test_weights_checked_ahead_are_read_once(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on, hashed = threading.Event(), threading.Event(), []
+
+    def held(path: Path) -> str:
+        hashed.append(path.name)
+        begun.set()
+        assert goes_on.wait(60)
+        return sha256_of(path)
+
+    monkeypatch.setattr(checksums, "sha256_of", held)
+    layout = Layout(listed)
+    layout.check_ahead("llm", "flow")
+    assert begun.wait(60)
+    with ThreadPoolExecutor(1) as pool:
+        weights = pool.submit(layout.weights, "llm")
+        assert not weights.done()  # while it is being read
+        goes_on.set()
+        assert weights.result(60) == listed / "llm.pt"
+    layout.weights("flow")
+    assert hashed == ["llm.pt", "flow.pt"]
+
+
+def test_what_is_found_ahead_is_told_who_asks(listed: Path) -> None:
+    flip_a_bit(listed / "llm.pt")
+    layout = Layout(listed)
+    layout.check_ahead("llm")
+    with pytest.raises(CheckpointError, match=DAMAGED):
+        layout.weights("llm")
 
 
 def test_flipped_bit_of_a_weight_is_not_noticed_without_the_list(listed: Path) -> None:

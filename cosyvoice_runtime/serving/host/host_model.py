@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.serving.host.computing import open_guests
 from cosyvoice_runtime.serving.host.host_client import host_socket
 from cosyvoice_runtime.serving.host.model_host import ModelHost
@@ -31,9 +32,10 @@ class Token2WavModel:
 
     def initialize(self, arguments: dict[str, str]) -> None:
         settings = read_settings(arguments, Token2WavSettings)
-        if settings.backend in ON_TORCH:
-            limit_torch(settings.threads)
         socket = host_socket()
+        if settings.backend in ON_TORCH:
+            Layout(settings.checkpoint_dir).check_ahead("flow", "hift", *(() if socket is None else ("llm",)))
+            limit_torch(settings.threads)
         self._guests, shared = (
             ({}, NOT_SHARED)
             if socket is None

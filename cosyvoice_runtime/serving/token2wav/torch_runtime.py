@@ -33,6 +33,7 @@ from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside, WaveRuntime
 from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows, work_bytes
 from cosyvoice_runtime.serving.token2wav.turn import FIRST_BLOCKS
 from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.wave.context import context
@@ -105,6 +106,7 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
     with as_current(torch.device(settings.device)):
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
         torch.backends.cudnn.deterministic = True
+        attend_unplanned()
         config = load_config(settings.checkpoint_dir)
         token2wav, rows, device, turns_at_once, beside = _OPENERS[type(config.flow)](settings, config, parts)
         on_gpu = device.type == "cuda"

@@ -29,6 +29,7 @@ from cosyvoice_runtime.serving.lm.engine import OpenEngine, Progress
 from cosyvoice_runtime.serving.lm.engines.torch.step_streams import StepStreams
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.settings import TensorrtLlmSettings
+from cosyvoice_runtime.unplanned_attention import attend_unplanned
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +127,7 @@ class TorchEngine(BatchEngine):
 
 def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> OpenEngine:
     """See `engine.prepare_engine`."""
+    attend_unplanned()
     config = load_config(settings.checkpoint_dir)
     check_shared_room(settings, config.speech_lm.max_positions)
     tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
