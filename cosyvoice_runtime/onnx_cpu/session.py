@@ -30,6 +30,8 @@ def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxrun
     # A plan of memory for every length that comes would take more than it saves.
     options.enable_mem_pattern = False
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    # By default what a layer keeps for later is cut out at the end, and all that it is cut from lies there.
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     # Waiting threads would otherwise burn the cores that the other networks of the process need.
