@@ -29,6 +29,7 @@ from cosyvoice_runtime.onnx_cpu.lm_files import (
     past_name,
     present_name,
 )
+from cosyvoice_runtime.onnx_cpu.mapped_weights import forget_mapped
 from cosyvoice_runtime.onnx_cpu.returned_memory import ReturnedMemory
 from cosyvoice_runtime.onnx_cpu.session import BoundRun, open_session
 
@@ -55,6 +56,8 @@ class OnnxSpeechLM:
         self.session = open_session(files.model, threads)
         apart = files.prompt_model.is_file()
         self.prompt_session = open_session(files.prompt_model, threads) if apart else self.session
+        for weights in (files.weights, files.prompt_weights):
+            forget_mapped(weights)
         rows = {
             Table.CONTROL: CONTROL_ROWS,
             Table.TEXT: config.text_vocab_size,
