@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,12 +18,16 @@ from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.onnx_memory import give_back_heap
+from cosyvoice_runtime.serving.resting import Resting
 from cosyvoice_runtime.serving.triton.request import Inputs, respond
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.voice.extract import extract_rows
 from cosyvoice_runtime.voice.onnx_model import ExtractorModel
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+
+logger = logging.getLogger(__name__)
 
 WARM_UP_SAMPLES = EXTRACTOR_SAMPLE_RATE
 
@@ -45,8 +52,19 @@ class ReferenceModel(ABC):
     def __init__(self, settings: ExtractorSettings) -> None:
         self._name = settings.name
         self._count = RequestCount(self._name)
-        self._extractor = self.open(settings)
-        self._extractor(np.zeros(WARM_UP_SAMPLES, np.float32))
+        self._extractor = Resting(partial(self._opened, settings), settings.idle_s, self._gone)
+
+    def _opened(self, settings: ExtractorSettings) -> Extractor:
+        """The network, warm."""
+        begun = time.monotonic()
+        extractor = self.open(settings)
+        extractor(np.zeros(WARM_UP_SAMPLES, np.float32))
+        logger.info("%s: opened in %.1f s", self._name, time.monotonic() - begun)
+        return extractor
+
+    def _gone(self) -> None:
+        give_back_heap()
+        logger.info("%s: its memory goes back, for nobody brings a reference", self._name)
 
     @abstractmethod
     def open(self, settings: ExtractorSettings) -> Extractor:
@@ -54,7 +72,8 @@ class ReferenceModel(ABC):
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         with self._count.during(len(requests)):
-            outcomes = extract_rows(self._extractor.batch, references(requests))
+            with self._extractor.used() as extractor:
+                outcomes = extract_rows(extractor.batch, references(requests))
             return [
                 respond(self._name, outcome if isinstance(outcome, Exception) else self.encoded(outcome))
                 for outcome in outcomes
@@ -62,7 +81,7 @@ class ReferenceModel(ABC):
 
     def finalize(self) -> None:
         """Give the network's memory back."""
-        del self._extractor
+        self._extractor.close()
 
     def encoded(self, features: Array) -> dict[str, Array]:
         """The output tensor, with a batch dimension."""

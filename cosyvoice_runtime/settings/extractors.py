@@ -40,6 +40,14 @@ class ExtractorSettings(BatchedSettings):
         description="Backend onnx: the process that computes. shared is token2wav's, which saves memory; "
         "auto takes it where that one is on a CPU.",
     )
+    idle_s: float = Field(
+        0.0,
+        ge=0.0,
+        le=86400.0,
+        description="Backend onnx: seconds without a reference after which the network's memory goes back, "
+        "half a gigabyte for a published speech tokenizer; the next reference waits until it is read again. "
+        "0 keeps it.",
+    )
     device: Device = Field(AUTO, description="Where backend tensorrt runs the network.")
     tensorrt_contexts: Contexts = 1
 
@@ -47,6 +55,12 @@ class ExtractorSettings(BatchedSettings):
     def _tensorrt_runs_on_a_gpu(self) -> Self:
         if self.backend == "tensorrt":
             require_device(self, self.device, "cuda", self.backend)
+        return self
+
+    @model_validator(mode="after")
+    def _onnx_rests(self) -> Self:
+        if self.idle_s and self.backend != "onnx":
+            raise InvalidInput(f"{self.name}.idle_s", self.idle_s, f"0 with backend {self.backend}")
         return self
 
     @model_validator(mode="after")
