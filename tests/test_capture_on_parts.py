@@ -19,3 +19,9 @@ def test_replay_is_that_of_the_place_and_so_is_the_result():
         results.append(graph.result)
     assert [result.item() for result in results] == [2, 3, 4]
     assert len({id(result) for result in results}) == 3
+
+
+def test_every_place_is_warmed_up():
+    warm_ups = []
+    CaptureOnParts([play_back] * 3, lambda: 0)(lambda: torch.zeros(1), lambda: warm_ups.append(1))
+    assert len(warm_ups) == 3

@@ -14,8 +14,12 @@ from cosyvoice_runtime.cuda_graphs import CapturedGraph
 T = TypeVar("T")
 
 
-def play_back(compute: Callable[[], torch.Tensor]) -> CapturedGraph[torch.Tensor]:
+def play_back(
+    compute: Callable[[], torch.Tensor], warm_up: Callable[[], object] | None = None
+) -> CapturedGraph[torch.Tensor]:
     """Captures by keeping the computation: the same memory in, the same memory out."""
+    if warm_up is not None:
+        warm_up()
     result = compute()
     return CapturedGraph(lambda: result.copy_(compute()), result, compute)
 
@@ -37,9 +41,11 @@ class TracingCapture:
         self.replays = 0
         self._results: list[object] = []
 
-    def __call__(self, compute: Callable[[], T]) -> CapturedGraph[T]:
+    def __call__(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
+    ) -> CapturedGraph[T]:
         for _ in range(self.WARM_UPS):
-            compute()
+            (warm_up or compute)()
         traced = make_fx(lambda: list(tensors(compute())))()
         result = compute()
         self._results.append(result)
