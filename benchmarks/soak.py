@@ -276,6 +276,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_instruction(parser)
     options = parser.parse_args(arguments)
+    least = options.kill_minutes + BACK_S / 60
+    if options.kill_minutes and options.minutes <= least:
+        parser.error(f"--minutes {options.minutes:g}: nobody would be killed; more than {least:g}")
     failures = asyncio.run(soak(options))
     for failure, count in Counter(failures).items():
         print(f"failed: {failure}" + (f" ({count} times)" if count > 1 else ""), file=sys.stderr)

@@ -209,6 +209,12 @@ def test_given_tokens_have_to_sound_as_they_did_alone(monkeypatch):
     assert 1 < clients.farthest_db < 10
 
 
+def test_soak_too_short_for_a_death_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        soak.main(["--minutes", "2", "--kill-minutes", "1.5"])
+    assert "--minutes 2: nobody would be killed; more than 2.5" in capsys.readouterr().err
+
+
 def test_who_is_told_late_of_a_death_is_a_failure():
     clients = soak.Soak(client=None, given=None)
     clients._killed_s = time.monotonic() - 2 * soak.TOLD_S
