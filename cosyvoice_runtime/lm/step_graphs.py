@@ -62,11 +62,12 @@ class GraphedSteps:
             size: torch.zeros(2, size, dtype=torch.int64, device=cache.data.device) for size in self._sizes
         }
         # Largest first: the smaller ones then find their memory in the pool.
-        graphs: dict[Hashable, ReplayedGraph[Tensor]] = {}
-        self._graphs = {
-            (size, span): graphs.get(work) or graphs.setdefault(work, self._captured(size, span))
-            for size, span, work in self._shapes()
-        }
+        self._graphs: dict[tuple[int, int], ReplayedGraph[Tensor]] = {}
+        captured: dict[Hashable, ReplayedGraph[Tensor]] = {}
+        for size, span, work in self._shapes():
+            if work not in captured:
+                captured[work] = self._captured(size, span)
+            self._graphs[size, span] = captured[work]
 
     def size(self, needed: int) -> int:
         """Slots that a step takes when it needs at least ``needed`` of them."""

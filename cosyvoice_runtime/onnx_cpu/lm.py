@@ -56,8 +56,7 @@ class OnnxSpeechLM:
         self.session = open_session(files.model, threads)
         apart = files.prompt_model.is_file()
         self.prompt_session = open_session(files.prompt_model, threads) if apart else self.session
-        for weights in (files.weights, files.prompt_weights):
-            forget_mapped(weights)
+        forget_mapped(files.weights, files.prompt_weights)
         rows = {
             Table.CONTROL: CONTROL_ROWS,
             Table.TEXT: config.text_vocab_size,

@@ -27,23 +27,23 @@ class Mapping(NamedTuple):
     own: int
 
 
-def forget_mapped(path: Path) -> None:
-    """Take a file's pages out of this process's memory; what is read again comes back from the file.
+def forget_mapped(*paths: Path) -> None:
+    """Take files' pages out of this process's memory; what is read again comes back from them.
 
     A session reads all weights once, to lay those of products out in memory of its own, and some of them,
     as the scales of weights in 8 bits, never again. Any threads may read them meanwhile.
     """
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for mapping in mappings(path):
+    for mapping in mappings(*paths):
         if mapping.resident and not mapping.own:
             madvise(mapping.start, mapping.end - mapping.start, MADV_DONTNEED)
 
 
-def mappings(path: Path) -> list[Mapping]:
-    """Where a file is mapped."""
-    wanted = str(path.resolve())
-    return [mapping for name, mapping in _all_mappings() if name == wanted]
+def mappings(*paths: Path) -> list[Mapping]:
+    """Where files are mapped."""
+    wanted = {str(path.resolve()) for path in paths}
+    return [mapping for name, mapping in _all_mappings() if name in wanted]
 
 
 def _all_mappings() -> Iterator[tuple[str, Mapping]]:

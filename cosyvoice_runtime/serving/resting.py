@@ -64,7 +64,6 @@ class Resting(Generic[T]):
     def _rest(self) -> None:
         if self._users or not self._idle_s:
             return
-        self._wake()
         timer = threading.Timer(self._idle_s, lambda: self._go(timer))
         timer.daemon = True
         self._timer = timer

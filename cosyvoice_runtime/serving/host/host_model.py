@@ -13,7 +13,8 @@ from cosyvoice_runtime.serving.host.model_host import ModelHost
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
 from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, read_settings
-from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
+from cosyvoice_runtime.settings.rendered import guests_of
 
 ON_TORCH = ("torch", "tensorrt")
 """Backends of which torch computes everything, or what lies between the engines."""
@@ -32,15 +33,12 @@ class Token2WavModel:
 
     def initialize(self, arguments: dict[str, str]) -> None:
         settings = read_settings(arguments, Token2WavSettings)
-        socket = host_socket()
+        socket, repository = host_socket(), Path(arguments["model_repository"]).parent
         if settings.backend in ON_TORCH:
-            Layout(settings.checkpoint_dir).check_ahead("flow", "hift", *(() if socket is None else ("llm",)))
+            with_lm = socket is not None and TensorrtLlmSettings.name in guests_of(repository)
+            Layout(settings.checkpoint_dir).check_ahead("flow", "hift", *(("llm",) if with_lm else ()))
             limit_torch(settings.threads)
-        self._guests, shared = (
-            ({}, NOT_SHARED)
-            if socket is None
-            else open_guests(Path(arguments["model_repository"]).parent, settings)
-        )
+        self._guests, shared = ({}, NOT_SHARED) if socket is None else open_guests(repository, settings)
         if shared:
             sys.setswitchinterval(SWITCH_S)
         self._wave = WaveModel(settings, shared)
