@@ -28,8 +28,9 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from cosyvoice_runtime import parcel, transfer
+from cosyvoice_runtime.buckets import batch_buckets
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
-from cosyvoice_runtime.cuda_graphs import CapturedGraph, batch_buckets
+from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.flow import stream
 from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.graphed_calls import FEW_PASTS, CallBuckets

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import logging
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -193,18 +192,3 @@ def split_graph_rows(rows: Sequence[T], fits: Callable[[T], bool], max_rows: int
     eager = [row for row in rows if not fits(row)]
     if eager:
         yield eager
-
-
-def bucket_for(buckets: Sequence[int], needed: int) -> int:
-    """The smallest of ascending sizes that is large enough.
-
-    Raises:
-        IndexError: none is.
-    """
-    return buckets[bisect_left(buckets, needed)]
-
-
-def batch_buckets(max_rows: int) -> list[int]:
-    """1 and what doubling gives; the last one is ``max_rows``."""
-    sizes = [2**power for power in range(max_rows.bit_length()) if 2**power < max_rows]
-    return [*sizes, max_rows]

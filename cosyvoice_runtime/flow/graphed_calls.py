@@ -9,7 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import GraphCapture, batch_buckets, bucket_for
+from cosyvoice_runtime.buckets import batch_buckets, bucket_for, finer_buckets
+from cosyvoice_runtime.cuda_graphs import GraphCapture
 from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.paged_call import (
@@ -29,7 +30,7 @@ MOST_ROWS = 32
 
 MOST_PADDING = 8
 """Blocks of padding that a call may have, all rows together: more cost as much as another call."""
-FEW_PASTS = (4, 16, 64)
+FEW_PASTS = (4, 16, 32, 64)
 """Finished blocks that calls look back on, where only what comes before the solver pays for more."""
 
 
@@ -54,10 +55,11 @@ class CallBuckets:
         """For batches of at most ``max_rows`` utterances.
 
         Args:
-            any_past: the steps take as long whatever bucket of ``before`` the call is in, so few will do.
+            any_past: the steps take as long whatever bucket of ``before`` the call is in, so few will do, and
+                more of ``rows`` are there instead.
         """
-        rows = batch_buckets(min(max_rows, MOST_ROWS))
-        return cls(rows, before=FEW_PASTS) if any_past else cls(rows)
+        most = min(max_rows, MOST_ROWS)
+        return cls(finer_buckets(most), before=FEW_PASTS) if any_past else cls(batch_buckets(most))
 
     def shapes(self, chunk_tokens: int) -> list[BatchShape]:
         """Largest first."""

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph, batch_buckets
+from cosyvoice_runtime.buckets import batch_buckets
+from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph
 from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prefills import PREFILL_POSITIONS, Prefill

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph, bucket_for
+from cosyvoice_runtime.buckets import bucket_for
+from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph
 from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables
 from cosyvoice_runtime.transfer import move

@@ -151,8 +151,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     first_chunks_beside: Flag = Field(
         True,
         description="Backend torch with CUDA graphs on a GPU that the speech LM has a part of "
-        "(tensorrt_llm.gpu_share): while a turn is under way, first chunks are computed beside it, on that "
-        "part. false: they wait for the next turn.",
+        "(tensorrt_llm.gpu_share): while a turn is under way, first chunks, and others whose listeners would "
+        "soon run dry, are computed beside it, on that part. false: they wait for the next turn.",
     )
     turn_lanes: int = Field(
         1,

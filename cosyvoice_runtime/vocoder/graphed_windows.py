@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import GraphCapture, bucket_for
+from cosyvoice_runtime.buckets import bucket_for
+from cosyvoice_runtime.cuda_graphs import GraphCapture
 from cosyvoice_runtime.vocoder.given_mel import GivenMel
 from cosyvoice_runtime.vocoder.hift import HiFT
 from cosyvoice_runtime.vocoder.windows import WindowInputs, WindowOutputs, compute_windows

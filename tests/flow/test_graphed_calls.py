@@ -9,7 +9,6 @@ from small_flow import random_flow, random_prompt, random_tokens
 from streams import UTTERANCES, check_streams
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.cuda_graphs import batch_buckets
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import BatchShape
 from cosyvoice_runtime.flow.stream import FlowStream
@@ -38,11 +37,6 @@ def calls_are_replayed(stream):
     stream.eager.count = 0
     yield
     assert stream.eager.count == 0
-
-
-@pytest.mark.parametrize(("most", "sizes"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8])])
-def test_batch_buckets_double_up_to_the_most(most, sizes):
-    assert batch_buckets(most) == sizes
 
 
 def test_replayed_calls_equal_whole_utterances(stream, capture):

@@ -41,7 +41,7 @@ def runtime(checkpoint: Path, parts: GpuParts) -> WaveRuntime:
 @pytest.mark.parametrize("lane", [0, 1], ids=["another lane of turns", "first chunks"])
 def test_first_chunks_beside_turns_change_nothing(runtime, lane):
     main, beside = runtime.token2wav, runtime.beside[lane]
-    assert beside.first_only == (lane == 1)
+    assert beside.hurried == (lane == 1)
     count = FIRST + (CHUNKS - 1) * LATER
     with runtime.at_work():
         alone = [spoken_alone(main, seed, count) for seed in range(UTTERANCES)]

@@ -21,7 +21,7 @@ class TurnLane:
         number: 0 for the one that also computes new voices.
         rows: utterances in a turn.
         at_launch: context in which its turns are launched.
-        first_only: its turns are of first chunks.
+        hurried: its turns are of chunks that somebody waits for or soon will.
         of_few: whether turns are its while few utterances are in progress, or while many are; None: always.
         turns: that are under way, for the thread that waits for them; None at the end.
         names: ids of the utterances in them, each as often as it has turns there.
@@ -31,7 +31,7 @@ class TurnLane:
     rows: int
     pace: TurnPace
     at_launch: Callable[[], AbstractContextManager[object]] = nullcontext
-    first_only: bool = False
+    hurried: bool = False
     of_few: bool | None = None
     turns: SimpleQueue[LaunchedTurn | None] = field(default_factory=SimpleQueue)
     names: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class TurnLane:
     def of(cls, number: int, turns: TurnsBeside, turns_at_once: int) -> TurnLane:
         """A lane beside others, in which so many turns may be under way."""
         pace = TurnPace(turns_at_once)
-        return cls(number, turns.rows, pace, turns.at_launch, turns.first_only, turns.of_few)
+        return cls(number, turns.rows, pace, turns.at_launch, turns.hurried, turns.of_few)
 
     def begin(self, turn: LaunchedTurn, unit_tokens: int, begun_s: float, now: float) -> None:
         """Take in a turn that is launched now, and whose launch began before."""
@@ -66,9 +66,9 @@ def by_lane(
 ) -> LaneJobs:
     """Those that the next turn of each lane may have; one job may be several lanes', whichever is first.
 
-    Parts of an utterance are never under way in two lanes. A first chunk waits for no turn of others: a lane
-    for first chunks takes it, unless a larger one is free that has nothing else to do, or that others can do
-    without, or nobody knows when that for first chunks will be.
+    Parts of an utterance are never under way in two lanes. A chunk that somebody waits for waits for no turn
+    of others: the lane for those takes it, unless a larger one is free that has nothing else to do, or that
+    others can do without, or nobody knows when that lane will be.
 
     Args:
         jobs: at most one of each utterance.
@@ -86,26 +86,26 @@ def by_lane(
 def _divided(
     jobs: Sequence[WaveJob], at_work: Sequence[TurnLane], lanes: Sequence[TurnLane], now: float
 ) -> LaneJobs:
-    shared = [lane for lane in at_work if not lane.first_only]
-    first = next((lane for lane in at_work if lane.first_only), None)
-    if first is None:
+    shared = [lane for lane in at_work if not lane.hurried]
+    beside = next((lane for lane in at_work if lane.hurried), None)
+    if beside is None:
         return [(lane, _open_to(lane, jobs, lanes)) for lane in shared]
-    new = (job for job in jobs if job.is_first(now) and not any(lane.holds(job) for lane in lanes))
-    opening = sorted(new, key=priority)
-    others = [job for job in jobs if job not in opening]
+    due = (job for job in jobs if job.hurries(now) and not any(lane.holds(job) for lane in lanes))
+    hurried = sorted(due, key=priority)
+    others = [job for job in jobs if job not in hurried]
     # While the GPU's division changes, turns of the other one may be on any multiprocessor.
-    others_end = any(lane.pace.busy for lane in lanes if not (lane.first_only or lane in at_work))
+    others_end = any(lane.pace.busy for lane in lanes if not (lane.hurried or lane in at_work))
     free = [] if others_end else [lane for lane in shared if not lane.pace.busy]
     # Of several, one is left for others.
     idle = next((lane for lane in free[::-1] if len(free) > 1 or not _open_to(lane, others, lanes)), None)
     if idle is not None:
         return [
-            (lane, [*_open_to(lane, others, lanes), *(opening if lane is idle else ())]) for lane in shared
+            (lane, [*_open_to(lane, others, lanes), *(hurried if lane is idle else ())]) for lane in shared
         ]
-    if first.pace.delay(now) is None:
-        return [(lane, _open_to(lane, [*others, *opening], lanes)) for lane in shared]
-    later = [*others, *opening[first.rows :]]
-    return [(first, opening), *((lane, _open_to(lane, later, lanes)) for lane in shared)]
+    if beside.pace.delay(now) is None:
+        return [(lane, _open_to(lane, [*others, *hurried], lanes)) for lane in shared]
+    later = [*others, *hurried[beside.rows :]]
+    return [(beside, hurried), *((lane, _open_to(lane, later, lanes)) for lane in shared)]
 
 
 def _open_to(lane: TurnLane, jobs: Sequence[WaveJob], lanes: Sequence[TurnLane]) -> list[WaveJob]:
@@ -133,9 +133,9 @@ def soonest(divided: LaneJobs, now: float) -> tuple[float | None, TurnLane | Non
     """
     waits = [(lane.pace.delay(now), lane) for lane, jobs in divided if jobs]
     known = [(delay_s, lane) for delay_s, lane in waits if delay_s is not None]
-    # Of lanes that are free, that of first chunks: its launch is short, and somebody waits for a first sound.
+    # Of lanes that are free, that of hurried chunks: its launch is short, and somebody waits.
     return min(
         known,
-        key=lambda each: (max(each[0], 0.0), not each[1].first_only, each[1].pace.busy, each[1].number),
+        key=lambda each: (max(each[0], 0.0), not each[1].hurried, each[1].pace.busy, each[1].number),
         default=(None, None),
     )

@@ -148,7 +148,7 @@ def _close_all(memories: Sequence[WaveMemory]) -> None:
 
 
 def _tell_lanes(runtime: WaveRuntime, wanted: int, device: str) -> None:
-    lanes = 1 + sum(not (turns.first_only or turns.of_few) for turns in runtime.beside)
+    lanes = 1 + sum(not (turns.hurried or turns.of_few) for turns in runtime.beside)
     if lanes != wanted:
         logger.warning(
             "token2wav.turn_lanes=%d, but %s has %d: more take backend torch with CUDA graphs, the vocoder "

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cosyvoice_runtime.buckets import finer_bucket
+
 MARGIN_S = 0.002
 """The next turn is there this long before the one under way ends: estimates vary."""
 NEWEST = 0.3
@@ -17,7 +19,7 @@ class TurnSize(NamedTuple):
     """Turns of one size take about as long: they are the same captured call.
 
     Attributes:
-        rows: utterances, up to the next power of two.
+        rows: utterances, up to the next size that is captured.
         units: of the longest row, in which chunks may be cut.
     """
 
@@ -27,7 +29,7 @@ class TurnSize(NamedTuple):
     @classmethod
     def of(cls, tokens: Sequence[int], unit_tokens: int) -> TurnSize:
         """Of rows with so many tokens."""
-        return cls(1 << (len(tokens) - 1).bit_length(), -(-max(tokens) // unit_tokens))
+        return cls(finer_bucket(len(tokens)), -(-max(tokens) // unit_tokens))
 
 
 @dataclass

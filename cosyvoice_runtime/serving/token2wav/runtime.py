@@ -24,14 +24,14 @@ class TurnsBeside:
         token2wav: the same networks and pages, in the part's stream.
         rows: most utterances in a turn.
         at_launch: context in which its turns are launched.
-        first_only: they are of first chunks.
+        hurried: they are of chunks that somebody waits for or soon will: first and second ones.
         of_few: for when few utterances are in progress, or for when many are; None: always.
     """
 
     token2wav: AnyToken2Wav
     rows: int
     at_launch: Callable[[], AbstractContextManager[object]]
-    first_only: bool = False
+    hurried: bool = False
     of_few: bool | None = None
 
 

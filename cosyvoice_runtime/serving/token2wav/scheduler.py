@@ -26,7 +26,7 @@ from cosyvoice_runtime.serving.token2wav.turn import (
     TurnBudget,
     WaveJob,
     in_order,
-    plan_first_turn,
+    plan_hurried_turn,
     plan_turn,
     plan_turn_of_gpu,
     urgent,
@@ -53,7 +53,7 @@ class WaveScheduler:
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
         unit_tokens: at whose multiples a chunk may be cut.
         on_waiting: told the number of chunks that wait, whenever it has changed.
-        on_turn: told the seconds that a turn took, and whether it was in a lane for first chunks.
+        on_turn: told the seconds that a turn took, and whether it was in a lane for hurried chunks.
         on_gpu: many short rows cost little more than a few.
         at_work: context that the thread which launches works in.
         turns_at_once: turns that may be under way, for a GPU that computes them by itself one after another.
@@ -301,12 +301,12 @@ class WaveScheduler:
         return self._plan(lane, known) if known else []
 
     def _plan(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
-        if lane.first_only:
-            return plan_first_turn(jobs, lane.rows, self._unit_tokens)
+        if lane.hurried:
+            return plan_hurried_turn(jobs, lane.rows, self._unit_tokens)
         if not self._on_gpu:
             return plan_turn(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
-        jobs = urgent(jobs, self._clock())
-        return plan_turn_of_gpu(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
+        now = self._clock()
+        return plan_turn_of_gpu(urgent(jobs, now), lane.rows, self._budget.tokens, self._unit_tokens, now)
 
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
         moments.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
@@ -360,10 +360,10 @@ class WaveScheduler:
         turn.held.close()
         with self._wake:
             took_s = lane.pace.ended(self._clock())
-            if not (lane.first_only or turn.of_new_voice):
+            if not (lane.hurried or turn.of_new_voice):
                 self._budget.learn(turn.tokens(self._on_gpu), took_s)
             self._wake.notify()
-        self._on_turn(took_s, lane.first_only)
+        self._on_turn(took_s, lane.hurried)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:

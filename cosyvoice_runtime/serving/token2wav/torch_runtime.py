@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from cosyvoice_runtime.buckets import batch_buckets
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import FlowConfig, ModelConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture, batch_buckets
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
@@ -31,7 +32,7 @@ from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
 from cosyvoice_runtime.serving.token2wav.memory import page_count
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside, WaveRuntime, warm_up
 from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows, work_bytes
-from cosyvoice_runtime.serving.token2wav.turn import FIRST_BLOCKS
+from cosyvoice_runtime.serving.token2wav.turn import HURRIED_BLOCKS
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
@@ -265,8 +266,8 @@ def capture_graphs(
     return fused
 
 
-FIRST_ROWS = 4
-"""First chunks in a turn of them alone; more of them wait for each other no longer than for a turn."""
+HURRIED_ROWS = 4
+"""Hurried chunks in a turn of them alone; more of them wait for each other no longer than for a turn."""
 
 
 def turns_beside(
@@ -292,13 +293,13 @@ def turns_beside(
         return []
     started = time.monotonic()
     buckets = CallBuckets.up_to(rows, any_past=solver is not None)
-    firsts = CallBuckets(batch_buckets(FIRST_ROWS), range(1, FIRST_BLOCKS + 1), buckets.before)
+    hurried = CallBuckets(batch_buckets(HURRIED_ROWS), range(1, HURRIED_BLOCKS + 1), buckets.before)
     on_part = partial(_on_part, token2wav, solver)
 
     def of(parts: GpuParts, turns: Sequence[GpuPart], of_few: bool | None) -> list[TurnsBeside]:
         beside = [on_part(part, buckets, of_few) for part in turns]
         if settings.first_chunks_beside:
-            beside.append(on_part(parts.first, firsts, of_few, first_only=True))
+            beside.append(on_part(parts.first, hurried, of_few, hurried=True))
         return beside
 
     few = parts.of_few
@@ -321,13 +322,13 @@ def _on_part(
     part: GpuPart,
     buckets: CallBuckets,
     of_few: bool | None,
-    first_only: bool = False,
+    hurried: bool = False,
 ) -> TurnsBeside:
     beside = token2wav.beside()
     capture = CudaGraphCapture(token2wav.torch_flow.flow.device, part.stream)
     beside.capture(buckets, capture, None if solver is None else solver.on(part.multiprocessors))
     at_launch = partial(torch.cuda.stream, part.stream)
-    return TurnsBeside(beside, buckets.rows[-1], at_launch, first_only, of_few)
+    return TurnsBeside(beside, buckets.rows[-1], at_launch, hurried, of_few)
 
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:

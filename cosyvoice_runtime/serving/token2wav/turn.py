@@ -54,13 +54,12 @@ class WaveJob:
         """Speech tokens that are not launched."""
         return len(self.chunk.tokens) - self._launched
 
-    def is_first(self, now: float) -> bool:
-        """Whether somebody waits for this, the first sound of an utterance in a voice that is known.
+    def hurries(self, now: float) -> bool:
+        """Whether its listener waits for it or soon will, and its voice is known.
 
-        Not so the first chunk of a text's later segment: its listener has sound left to play.
+        First chunks do, and second ones: what is heard of a first one is a tenth of a second.
         """
-        opens = not (self.chunk.position or self.chunk.cancel or self._parts or self.needs_voice)
-        return opens and self.deadline < now + DUE_S
+        return not (self.chunk.cancel or self.needs_voice) and self.deadline < now + HURRY_S
 
     @property
     def waits(self) -> bool:
@@ -189,40 +188,45 @@ def urgent(jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
     return due if due and len(jobs) <= GPU_BLOCKS else list(jobs)
 
 
-FIRST_BLOCKS = 2
+HURRY_S = 0.2
+"""Two turns of a GPU with many listeners: who runs dry within it may not have what comes of the next one."""
+HURRIED_BLOCKS = 2
 """Of a first chunk at most: it ends with the first block of the flow that has enough of it."""
 
 
-def plan_first_turn(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -> list[Share]:
-    """First chunks side by side, each with all that it needs to be heard.
+def plan_hurried_turn(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -> list[Share]:
+    """Chunks that somebody waits for side by side, each first one with all that it needs to be heard.
 
     Args:
         jobs: at most one of each utterance, most urgent first.
     """
     return [
-        Share(job, _cut(job.tokens_left, FIRST_BLOCKS * block_tokens, block_tokens))
+        Share(job, _cut(job.tokens_left, HURRIED_BLOCKS * block_tokens, block_tokens))
         for job in jobs[:max_rows]
     ]
 
 
 def plan_turn_of_gpu(
-    jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int
+    jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int, now: float
 ) -> list[Share]:
     """As :func:`plan_turn`, where many short rows cost little more than a few, and a long one goes on alone.
 
-    As many of the most urgent jobs as the budget has blocks, and equal parts of it for all; the first gets
-    what a first chunk needs.
+    As many of the most urgent jobs as the budget has blocks, and equal parts of it for all, of 1, 2 or 4
+    blocks and so on, since calls between those are computed as larger ones; the first gets what a first chunk
+    needs. If somebody waits for that, the others get no more than it has.
 
     Args:
         jobs: at most one of each utterance, not empty, most urgent first.
         budget_tokens: of all rows together, that of the first apart.
+        now: by the scheduler's clock.
     """
     blocks = max(budget_tokens // block_tokens, 1)
     rows = min(len(jobs), max_rows, blocks)
-    most = blocks // rows
-    first = _cut(jobs[0].tokens_left, max(most, FIRST_BLOCKS) * block_tokens, block_tokens)
-    others = min(most, max(-(-first // block_tokens), 1)) * block_tokens
-    rest = [Share(job, _cut(job.tokens_left, others, block_tokens)) for job in jobs[1:rows]]
+    most = 1 << (blocks // rows).bit_length() - 1
+    first = _cut(jobs[0].tokens_left, max(most, HURRIED_BLOCKS) * block_tokens, block_tokens)
+    if jobs[0].hurries(now):
+        most = min(most, max(-(-first // block_tokens), 1))
+    rest = [Share(job, _cut(job.tokens_left, most * block_tokens, block_tokens)) for job in jobs[1:rows]]
     return [Share(jobs[0], first), *rest]
 
 

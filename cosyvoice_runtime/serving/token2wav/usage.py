@@ -87,7 +87,7 @@ class WaveMetrics:
         )
         self._first_turn_s = metrics.histogram(
             "cosyvoice_token2wav_first_turn_seconds",
-            "Time of a turn in the lane for first chunks.",
+            "Time of a turn in the lane for first chunks and others that hurry.",
             TURN_S,
             device=device,
         )
@@ -101,9 +101,9 @@ class WaveMetrics:
                 self._rows.observe(rows)
         self._observed = Counter(usage.batches)
 
-    def show_turn(self, seconds: float, of_first: bool = False) -> None:
-        """A turn has ended; ``of_first``: in the lane for first chunks."""
-        (self._first_turn_s if of_first else self._turn_s).observe(seconds)
+    def show_turn(self, seconds: float, hurried: bool = False) -> None:
+        """A turn has ended; ``hurried``: in the lane for hurried chunks."""
+        (self._first_turn_s if hurried else self._turn_s).observe(seconds)
 
     def show_waiting(self, chunks: int) -> None:
         self._waiting.set(chunks)

@@ -27,9 +27,9 @@ class Divided:
 
     def beside(self) -> list[TurnsBeside]:
         return [
-            TurnsBeside(self.first_of_many, 2, lambda: self.first_of_many, first_only=True, of_few=False),
+            TurnsBeside(self.first_of_many, 2, lambda: self.first_of_many, hurried=True, of_few=False),
             TurnsBeside(self.few, 4, lambda: self.few, of_few=True),
-            TurnsBeside(self.first_of_few, 2, lambda: self.first_of_few, first_only=True, of_few=True),
+            TurnsBeside(self.first_of_few, 2, lambda: self.first_of_few, hurried=True, of_few=True),
         ]
 
     def is_few(self, utterances: int) -> bool:
@@ -99,8 +99,8 @@ def test_utterance_whose_turn_is_under_way_goes_on_when_it_has_ended(scheduler, 
     assert gpu.first_of_few.launched(1)  # which makes them many
     gpu.first_of_few.turns[0].set()
     assert outcomes.wait(3)
-    scheduler.submit(chunk("a", [4], 2, last=True), outcomes.of("next"))
-    scheduler.submit(chunk("b", [5], 1, last=True), outcomes.of("other"))
+    scheduler.submit(chunk("a", [4], 2, last=True, cushion_s=3.0), outcomes.of("next"))
+    scheduler.submit(chunk("b", [5], 1, last=True, cushion_s=3.0), outcomes.of("other"))
     assert gpu.many.launched(1)
     gpu.many.turns[0].set()
     assert outcomes.wait(4)

@@ -68,7 +68,8 @@ def test_turn_that_the_last_had_ended_before_counts_from_its_own_launch():
 def test_sizes_are_those_of_captured_calls():
     assert TurnSize.of([25], 25) == (1, 1)
     assert TurnSize.of([3, 25, 0], 25) == TurnSize.of([25, 25, 25, 1], 25) == (4, 1)
-    assert TurnSize.of([25] * 9, 25) == TurnSize.of([1] * 15 + [25], 25) == (16, 1)
+    assert TurnSize.of([25] * 9, 25) == TurnSize.of([1] * 11 + [25], 25) == (12, 1)
+    assert TurnSize.of([25] * 13, 25) == TurnSize.of([1] * 15 + [25], 25) == (16, 1)
     assert TurnSize.of([26, 1], 25) == (2, 2)
 
 

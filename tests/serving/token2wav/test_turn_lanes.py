@@ -134,7 +134,7 @@ def test_what_a_cancelled_utterance_holds_in_the_other_lane_is_free_when_its_tur
 
 
 def test_first_chunk_has_a_free_lane_while_another_free_one_has_others_to_do():
-    lanes = [lane(0), lane(1), lane(2, first_only=True)]
+    lanes = [lane(0), lane(1), lane(2, hurried=True)]
     first, later = job("first", cushion_s=0.0), job("later", cushion_s=3.0)
     divided = by_lane([later, first], lanes, now=0.0)
     assert first in jobs_of(lanes[1], divided)
@@ -143,7 +143,7 @@ def test_first_chunk_has_a_free_lane_while_another_free_one_has_others_to_do():
 
 
 def test_first_chunk_has_the_free_lane_that_may_not_do_what_is_left():
-    lanes = [lane(0), lane(1), lane(2, first_only=True)]
+    lanes = [lane(0), lane(1), lane(2, hurried=True)]
     voice = job("new voice", cushion_s=0.0)
     voice.needs_voice = True
     first = job("first", cushion_s=0.0)
@@ -161,8 +161,8 @@ def test_free_lane_comes_before_one_whose_turn_should_have_ended():
     assert soonest([(each, [job("a", 0.0)]) for each in lanes], now=1.0)[1] is lanes[1]
 
 
-def lane(number: int, first_only: bool = False) -> TurnLane:
-    return TurnLane(number, 2, TurnPace(2), first_only=first_only)
+def lane(number: int, hurried: bool = False) -> TurnLane:
+    return TurnLane(number, 2, TurnPace(2), hurried=hurried)
 
 
 def job(name: str, cushion_s: float) -> WaveJob:

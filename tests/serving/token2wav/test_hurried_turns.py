@@ -1,4 +1,4 @@
-"""First chunks beside turns of others: who computes what, in which order, and what is freed when."""
+"""Chunks that hurry beside turns of others: who computes what, in which order, and what is freed when."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from coded_waves import LOST_GPU_TOKEN, PROMPT, FakeClock, OneVoice, chunk
 
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
+from cosyvoice_runtime.serving.token2wav.turn import HURRIED_BLOCKS, HURRY_S
 
 ROWS = 2
 
@@ -32,7 +33,7 @@ def ended() -> list[str]:
 @pytest.fixture
 def scheduler(large, small, ended) -> Iterator[WaveScheduler]:
     service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[small])
-    first = TurnsBeside(small, ROWS, lambda: small, first_only=True)
+    first = TurnsBeside(small, ROWS, lambda: small, hurried=True)
     scheduler = WaveScheduler(
         service, 4, 16, 1.0, BLOCK, on_gpu=True, beside=[first], clock=FakeClock(), end_process=ended.append
     )
@@ -76,7 +77,7 @@ def test_first_chunk_does_not_wait_for_a_turn_under_way(busy, large, small, outc
     assert outcomes.delivered == [("first", [7]), ("busy", [0])]
 
 
-def test_later_chunks_wait_for_the_turn_under_way(busy, large, small, outcomes):
+def test_utterance_goes_on_only_when_its_turn_under_way_has_ended(busy, large, small, outcomes):
     busy.submit(chunk("busy", [1], 1, last=True), outcomes.of("later"))
     busy.submit(chunk("first", [7]), outcomes.of("first"))
     assert small.launched(1)
@@ -97,8 +98,39 @@ def test_second_chunk_is_launched_when_the_first_is_there(busy, large, small, ou
     run(busy, large, small)
     assert ("second", [6]) in outcomes.delivered
     assert outcomes.delivered.index(("first", [5])) < outcomes.delivered.index(("second", [6]))
-    assert [[6]] in large.batches
+    assert [6] in [row for part in (large, small) for batch in part.batches for row in batch]
     assert large.open_states == {state for state in large.open_states if not state.pending}
+
+
+def test_later_chunk_that_is_due_does_not_wait_for_a_turn_of_others(busy, large, small, outcomes):
+    busy.submit(chunk("a", [5]), outcomes.of("first"))
+    assert small.launched(1)
+    small.turns[0].set()
+    assert outcomes.wait(1)
+    busy.submit(chunk("a", [6], 1, last=True, cushion_s=HURRY_S / 2), outcomes.of("second"))
+    assert small.launched(2)
+    small.turns[1].set()
+    assert outcomes.wait(2)
+    assert outcomes.delivered == [("first", [5]), ("second", [6])]
+
+
+def test_later_chunk_in_good_time_waits_for_a_turn(busy, large, small, outcomes):
+    busy.submit(chunk("a", [5]), outcomes.of("first"))
+    assert small.launched(1)
+    small.turns[0].set()
+    assert outcomes.wait(1)
+    busy.submit(chunk("a", [6], 1, last=True, cushion_s=2 * HURRY_S), outcomes.of("second"))
+    run(busy, large, small)
+    assert small.batches == [[[5]]]
+    assert large.batches == [[[0]], [[6]]]
+
+
+def test_long_chunk_that_is_due_is_computed_in_parts(busy, large, small, outcomes):
+    long = [1] * (3 * BLOCK)
+    busy.submit(chunk("a", long, last=True), outcomes.of("a"))
+    run(busy, large, small)
+    assert ("a", long) in outcomes.delivered
+    assert all(len(row) <= HURRIED_BLOCKS * BLOCK for batch in small.batches for row in batch)
 
 
 def test_many_first_chunks_are_divided_between_both_parts(busy, large, small, outcomes):
