@@ -35,6 +35,7 @@ CUDA = "cuda"
 ONNX_GRAPHS = "onnx_cpu"
 """Folder of backend onnx in ``backend_dir``."""
 CPU_BATCH, GPU_BATCH = 8, 16
+CPU_TURN_MS, GPU_TURN_MS = 200.0, 130.0
 CPU_SCHEDULERS = 2
 """Of backend onnx: one utterance's calls use a core or two well, and several utterances' the others."""
 Devices = Annotated[
@@ -79,12 +80,11 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Longest wait of Triton for a batch to fill; "
         "the model forms batches of its own from what it holds.",
     )
-    max_turn_ms: float = Field(
-        200.0,
-        ge=1.0,
-        le=60_000.0,
+    max_turn_ms: Annotated[float, Field(ge=1.0, le=60_000.0), OR_AUTO] = Field(
+        AUTO_NUMBER,
         description="Longest computation that an urgent chunk may wait for; shorter is smoother, longer is "
-        "faster. On a GPU it is longer for 8 blocks of the flow if need be.",
+        "faster; auto is 130 with backend torch on a GPU and 200 elsewhere. On a GPU it is longer for 8 blocks "
+        "of the flow if need be.",
     )
     ode_steps: int = Field(10, ge=1, le=100, description="Steps of the flow's solver.")
     solver: Literal["euler", "adams_bashforth"] = Field(
@@ -244,8 +244,16 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     @property
     def most_batch(self) -> int:
         """``max_batch`` as it is given, or for the kind of the device."""
-        on_gpu = self.device.startswith(CUDA) and self.backend == "torch"
-        return self.max_batch or (GPU_BATCH if on_gpu else CPU_BATCH)
+        return self.max_batch or (GPU_BATCH if self._torch_on_gpu else CPU_BATCH)
+
+    @property
+    def longest_turn_ms(self) -> float:
+        """``max_turn_ms`` as it is given, or for the kind of the device."""
+        return self.max_turn_ms or (GPU_TURN_MS if self._torch_on_gpu else CPU_TURN_MS)
+
+    @property
+    def _torch_on_gpu(self) -> bool:
+        return self.device.startswith(CUDA) and self.backend == "torch"
 
     @property
     def most_flow_pages(self) -> int:
@@ -289,6 +297,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         network = NetworkSettings.resolved(self._with_a_backend(machine), machine)
         return network.replace(
             max_batch=network.most_batch,
+            max_turn_ms=network.longest_turn_ms,
             max_flow_pages=network.most_flow_pages,
             flow_memory_share=network.most_flow_memory,
             backend_dir=self.backend_dir.absolute(),

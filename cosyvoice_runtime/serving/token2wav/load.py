@@ -117,7 +117,7 @@ def start_scheduler(
         service,
         runtime.rows,
         settings.max_queue_size,
-        settings.max_turn_ms / 1e3,
+        settings.longest_turn_ms / 1e3,
         token2wav.unit_tokens,
         metrics.show_waiting,
         metrics.show_turn,
