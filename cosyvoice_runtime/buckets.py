@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 HALVES_FROM = 8
-"""Rows from which half a doubling is worth a size of its own: computed as 16, 9 to 12 take a quarter longer."""
+"""Rows from which half a doubling is worth a size of its own: 9 to 12 take a quarter longer as 16."""
 
 
 def bucket_for(buckets: Sequence[int], needed: int) -> int:

@@ -83,8 +83,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     max_turn_ms: Annotated[float, Field(ge=1.0, le=60_000.0), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Longest computation that an urgent chunk may wait for; shorter is smoother, longer is "
-        "faster; auto is 130 with backend torch on a GPU and 200 elsewhere. On a GPU it is longer for 8 blocks "
-        "of the flow if need be.",
+        "faster; auto is 130 with backend torch on a GPU and 200 elsewhere. On a GPU it is longer for 8 "
+        "blocks of the flow if need be.",
     )
     ode_steps: int = Field(10, ge=1, le=100, description="Steps of the flow's solver.")
     solver: Literal["euler", "adams_bashforth"] = Field(
