@@ -167,15 +167,19 @@ def main() -> None:
 def capture(token2wav: TorchToken2Wav, most: int, fused: bool) -> None:
     """Replay from now on, once fused always so; prints what capturing took."""
     solver: PagedSolver | None = None
+    flow = token2wav.torch_flow.flow
     if fused:
         from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder  # they need the package triton
+        from cosyvoice_runtime.kernels.fused_encoder import FusedEncoder
         from cosyvoice_runtime.kernels.solvers import fused_solver
 
-        solver = fused_solver(token2wav.torch_flow.flow)
+        solver = fused_solver(flow)
+        if not flow.encodes_any_past:
+            flow.paged_encoder = FusedEncoder.of(flow)
         hift = token2wav.torch_vocoder.hift
         hift.fuse(FusedDecoder.of(hift.decoder))
     begun = time.perf_counter()
-    buckets = CallBuckets.up_to(most, any_past=fused)
+    buckets = CallBuckets.up_to(most, any_past=fused, starts_too=flow.encodes_any_past)
     graphs = token2wav.capture(buckets, CudaGraphCapture(token2wav.torch_vocoder.device), solver)
     spent = time.perf_counter() - begun
     memory = torch.cuda.memory_reserved() / 2**20

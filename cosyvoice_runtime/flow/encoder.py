@@ -15,7 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import EncoderConfig
-from cosyvoice_runtime.flow.layers import CausalConv, Past, WindowedLinear, attend, split_heads
+from cosyvoice_runtime.flow.layers import (
+    CausalConv,
+    Past,
+    RelativeAttention,
+    WindowedLinear,
+    attend,
+    split_heads,
+)
+from cosyvoice_runtime.flow.places import PagePlaces
 from cosyvoice_runtime.wave.past_layout import PastLayout
 
 UPSAMPLE_TAPS = 5
@@ -113,6 +121,8 @@ class EncoderLayer(nn.Module):
         self, x: Tensor, visible: Tensor | None, past: Past, positions: RelativePositions
     ) -> Tensor:
         queries, new = split_heads(self.qkv(x), self.heads)
+        if past.relative is not None:
+            return self.out(past.relative(self.attention, queries, new))
         keys, values = past.keys_values(self.attention, new)
         bias = self._position_scores(queries, keys.shape[1], positions)
         if visible is not None:
@@ -170,6 +180,16 @@ def relative_positions(
     frequency = torch.exp(index * (-math.log(10000.0) / width))
     angle = distance[:, None] * frequency
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+
+
+class PagedEncoder(Protocol):
+    """Attends in the layers of a :class:`FlowEncoder`, over pasts in pages, without masks."""
+
+    def tokens(self, places: PagePlaces) -> RelativeAttention:
+        """Of the first stack, in one call."""
+
+    def frames(self, places: PagePlaces) -> RelativeAttention:
+        """Of the second."""
 
 
 class FlowEncoder(nn.Module):

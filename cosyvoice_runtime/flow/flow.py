@@ -15,7 +15,7 @@ from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.embedding import embedding
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.dit import DiT
-from cosyvoice_runtime.flow.encoder import FlowEncoder
+from cosyvoice_runtime.flow.encoder import FlowEncoder, PagedEncoder
 from cosyvoice_runtime.flow.estimator import (
     NUM_STEPS,
     Conditions,
@@ -67,6 +67,18 @@ class FlowNetwork(nn.Module):
             raise CheckpointError(f"only CosyVoice2's estimator will do; this flow has {kind}")
         return self.estimator
 
+    @property
+    def conformer(self) -> FlowEncoder:
+        """The encoder, alike.
+
+        Raises:
+            CheckpointError: the network is of another family, or has another encoder in its place.
+        """
+        if not isinstance(self.encoder, FlowEncoder):
+            kind = type(self.encoder).__name__
+            raise CheckpointError(f"only CosyVoice2's encoder will do; this flow has {kind}")
+        return self.encoder
+
     def replace(self, encoder: nn.Module, estimator: nn.Module) -> None:
         """Run others in place of the two; their weights are freed."""
         self.add_module("encoder", encoder)
@@ -116,6 +128,8 @@ class Flow(FlowInputs):
         self.solver = FlowSolver(network.estimator, config.cfg_rate, num_steps, solver)
         network.estimator.drop_time_layers()
         self._noise = start_noise(config.mel_bins).to(self.device)
+        self.paged_encoder: PagedEncoder | None = None
+        """Attends in the encoder of calls whose steps a paged solver takes; None: its own layers do."""
         if compiled is not None:
             network.replace(compiled.encoding(network.encoder), compiled.velocity(network.estimator))
             self.solver.estimator = network.estimator
@@ -137,6 +151,13 @@ class Flow(FlowInputs):
             network = FlowNetwork(config).eval().requires_grad_(False)
         network.load_state_dict(state_dict(config, tensors), assign=True)
         return cls(config, network.to(device, dtype), num_steps, compiled, solver)
+
+    @property
+    def encodes_any_past(self) -> bool:
+        """Whether encoding in such calls takes no masks, and no longer where a table has room for more."""
+        encoder = self.network.encoder
+        looks_back = encoder.token_layout.attentions + encoder.frame_layout.attentions
+        return self.paged_encoder is not None or not looks_back
 
     def wait_for(self, tokens: int | None) -> None:
         """Wait for fewer tokens after each block than the network looks ahead; None: for all of them.

@@ -32,6 +32,10 @@ MOST_PADDING = 8
 """Blocks of padding that a call may have, all rows together: more cost as much as another call."""
 FEW_PASTS = (4, 16, 32, 64)
 """Finished blocks that calls look back on, where only what comes before the solver pays for more."""
+BLOCKS, PASTS = (1, 2, 4), (2, 4, 8, 16, 32, 64)
+"""New blocks of a row, and finished ones that calls look back on, where a call pays for more of both."""
+MOST_PAGES = PASTS[-1] + BLOCKS[-1]
+"""Blocks that a row of a captured call has."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +51,22 @@ class CallBuckets:
     """
 
     rows: Sequence[int]
-    blocks: Sequence[int] = (1, 2, 4)
-    before: Sequence[int] = (2, 4, 8, 16, 32, 64)
+    blocks: Sequence[int] = BLOCKS
+    before: Sequence[int] = PASTS
 
     @classmethod
-    def up_to(cls, max_rows: int, any_past: bool = False) -> CallBuckets:
+    def up_to(cls, max_rows: int, any_past: bool = False, starts_too: bool = False) -> CallBuckets:
         """For batches of at most ``max_rows`` utterances.
 
         Args:
             any_past: the steps take as long whatever bucket of ``before`` the call is in, so few will do, and
                 more of ``rows`` are there instead.
+            starts_too: so does what comes before such steps (:attr:`Flow.encodes_any_past`), and one will do.
         """
         most = min(max_rows, MOST_ROWS)
-        return cls(finer_buckets(most), before=FEW_PASTS) if any_past else cls(batch_buckets(most))
+        if not any_past:
+            return cls(batch_buckets(most))
+        return cls(finer_buckets(most), before=FEW_PASTS[-1:] if starts_too else FEW_PASTS)
 
     def shapes(self, chunk_tokens: int) -> list[BatchShape]:
         """Largest first."""

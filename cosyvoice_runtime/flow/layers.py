@@ -18,6 +18,20 @@ from torch import Tensor, nn
 from cosyvoice_runtime.wave.past_layout import PastLayout, Tail
 
 
+class RelativeAttention(Protocol):
+    """Attends with relative positions in the layers of a stack, over keys and values that it keeps itself."""
+
+    def __call__(self, attention: int, queries: Tensor, new: Tensor) -> Tensor:
+        """Values mixed for ``queries [B, T, H, D]``, given the input's keys and values ``[B, T, 2, H, D]``.
+
+        Args:
+            attention: the layer's number.
+
+        Returns:
+            ``[B, T, H * D]``.
+        """
+
+
 class Past(Protocol):
     """Frames before the current input, for each row of a batch."""
 
@@ -26,6 +40,10 @@ class Past(Protocol):
 
     def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values ``[B, S, H, D]`` to look at, given those of the input, ``[B, T, 2, H, D]``."""
+
+    @property
+    def relative(self) -> RelativeAttention | None:
+        """Takes the place of :meth:`keys_values` and of masks in layers with relative positions, if there."""
 
     @property
     def frames(self) -> int:
@@ -92,6 +110,10 @@ class NoPast:
 
     def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         return new[:, :, 0], new[:, :, 1]
+
+    @property
+    def relative(self) -> None:
+        return None
 
     @property
     def frames(self) -> int:

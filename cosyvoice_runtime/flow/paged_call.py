@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -14,8 +14,9 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.flow import Flow, FlowAttention
+from cosyvoice_runtime.flow.layers import RelativeAttention
 from cosyvoice_runtime.flow.pages import PagedPast, PageGeometry, PagePool
-from cosyvoice_runtime.flow.places import Places
+from cosyvoice_runtime.flow.places import PagePlaces, Places
 from cosyvoice_runtime.free_pages import WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.parcel import Kind, Parcel
 from cosyvoice_runtime.wave.prompt import TokenSpan
@@ -257,7 +258,8 @@ class PagedCall:
         """Encode the tokens; ``mel`` becomes the solver's noise.
 
         Args:
-            masked: make the mask that :meth:`step` needs, and a :class:`PagedSolver` does not.
+            masked: make the mask that :meth:`step` needs, and a :class:`PagedSolver` does not; nor does
+                the flow's paged encoder, which is taken then.
         """
         flow, pool, inputs = self._flow, self._pool, self._inputs
         read, written = self._tail_pages()
@@ -265,13 +267,16 @@ class PagedCall:
             stored[:, 0, 0].index_select(0, read) for stored in (pool.token_tails, pool.frame_tails)
         )
         new_tokens, new_frames = torch.empty_like(tokens), torch.empty_like(frames)
-        visible = self._visible(pool.frames.frames)
+        encoder = None if masked else flow.paged_encoder
+        token_attention, frame_attention = (encoder.tokens, encoder.frames) if encoder else (None, None)
+        masks = masked or not flow.encodes_any_past
+        visible = self._visible(pool.frames.frames) if masks else None
         attention = FlowAttention(
-            tokens=self._visible(pool.tokens.frames),
+            tokens=self._visible(pool.tokens.frames) if masks else None,
             frames=visible,
             estimator=visible,
-            token_past=self._past(pool.token_pages, pool.tokens, tokens, new_tokens),
-            frame_past=self._past(pool.frame_pages, pool.frames, frames, new_frames),
+            token_past=self._past(pool.token_pages, pool.tokens, tokens, new_tokens, token_attention),
+            frame_past=self._past(pool.frame_pages, pool.frames, frames, new_frames, frame_attention),
         )
         place = torch.arange(inputs.rows.tokens.shape[1], device=flow.device)
         mu = flow.encode(inputs.rows.tokens, place < inputs.rows.given[:, None], attention)
@@ -284,7 +289,7 @@ class PagedCall:
         places = self._places(pool.estimator)
         mask = flow.solver.mask(visible) if masked else None
         starts = (inputs.rows.starts * flow.config.frames_per_token).repeat(pool.estimator.rows)
-        tails = (_in_network(pages, pool.estimator) for pages in (read, written))
+        tails = (pool.estimator.in_network(pages) for pages in (read, written))
         return Started(guided, mask, *places, self._ends(pool.estimator), starts, *tails)
 
     def step(self, started: Started) -> None:
@@ -336,12 +341,21 @@ class PagedCall:
         read = rows.page_table[:, before - 1] if before else torch.full_like(written, ZERO_PAGE)
         return read, written
 
-    def _past(self, pages: Tensor, geometry: PageGeometry, tails: Tensor, new_tails: Tensor) -> PagedPast:
+    def _past(
+        self,
+        pages: Tensor,
+        geometry: PageGeometry,
+        tails: Tensor,
+        new_tails: Tensor,
+        attention: Callable[[PagePlaces], RelativeAttention] | None,
+    ) -> PagedPast:
         """Of a part of the network that has one row for an utterance and one step."""
-        before = self._inputs.shape.before
-        return PagedPast(
-            pages.flatten(0, 2), *self._places(geometry), before, tails, new_tails, self._ends(geometry)
-        )
+        places = pages.flatten(0, 2), *self._places(geometry), self._inputs.shape.before
+        relative = None
+        if attention is not None:
+            unused, lengths = self._inputs.rows.missing.contiguous(), self._lengths(geometry.frames)
+            relative = attention(PagePlaces(*places, unused, lengths))
+        return PagedPast(*places, tails, new_tails, self._ends(geometry), relative=relative)
 
     def _ends(self, geometry: PageGeometry) -> Tensor | None:
         """New frames of each row of the network; None where all are as long as the call."""
@@ -381,10 +395,4 @@ class PagedCall:
         page = table[:, before:][:, frame // geometry.frames]
         page = torch.where(frame < self._lengths(geometry.frames)[:, None], page, WASTE_PAGE)
 
-        return _in_network(table, geometry), _in_network(page, geometry), frame % geometry.frames
-
-
-def _in_network(pages: Tensor, geometry: PageGeometry) -> Tensor:
-    """Pages of utterances on axis 0 for each row of the network, at the first step."""
-    rows = torch.cat([pages * geometry.rows + row for row in range(geometry.rows)])
-    return rows * geometry.steps
+        return geometry.in_network(table), geometry.in_network(page), frame % geometry.frames

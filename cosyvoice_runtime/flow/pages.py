@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.layers import Before
+from cosyvoice_runtime.flow.layers import Before, RelativeAttention
 from cosyvoice_runtime.free_pages import FIRST_PAGE, ZERO_PAGE
 from cosyvoice_runtime.untouched_zeros import untouched_zeros
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS, PageStore
@@ -36,6 +36,14 @@ class PageGeometry:
     @property
     def tail_shape(self) -> tuple[int, ...]:
         return (self.rows, self.steps, self.layout.tail_size)
+
+    def in_network(self, pages: Tensor) -> Tensor:
+        """Pages of utterances on axis 0 for each row of the network, at the first step.
+
+        Rows and steps are flattened into the pages.
+        """
+        rows = torch.cat([pages * self.rows + row for row in range(self.rows)])
+        return rows * self.steps
 
 
 class PagePool(PageStore):
@@ -147,6 +155,7 @@ class PagedPast:
         tails: ``[B, tail_size]`` read; ``new_tails`` alike written.
         lengths: int64 ``[B]`` new frames of each row; None where all are T.
         starts: int64 ``[B]`` frames of each row's utterance before the new ones, for networks that ask.
+        relative: attends in layers with relative positions; None leaves it to them.
     """
 
     def __init__(
@@ -160,8 +169,10 @@ class PagedPast:
         new_tails: Tensor,
         lengths: Tensor | None,
         starts: Tensor | None = None,
+        relative: RelativeAttention | None = None,
     ) -> None:
         self.starts = starts
+        self.relative = relative
         self._pages = pages
         self._table = table
         self._page, self._frame = page, frame

@@ -8,10 +8,8 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Pages and tails of a call's rows, at the solver's first step; every step adds its number.
-
-    Rows are those of the network: all utterances with guidance, then all without.
+class PagePlaces:
+    """Pages of a call's rows in one part of the network.
 
     Attributes:
         pages: ``[pages, attentions, frames, 2, H, D]``, keys before values; guidance rows and steps are pages
@@ -21,9 +19,7 @@ class Places:
         page, frame: where the new frames are stored: page int64 ``[R, T]``, frame in it int64 ``[T]``.
         before: of the table, the pages before the new frames.
         unused: int64 ``[B]`` of those, the first ones that an utterance does not have.
-        lengths: int64 ``[B]`` new frames of each utterance, at least as many as a convolution looks back.
-        tails: ``[R, steps, tail_size]`` read; ``new_tails`` alike, written.
-        tails_to: int64 ``[R]`` where the new tails go when all steps are done: pages times guidance rows.
+        lengths: int64 ``[B]`` new frames of each utterance, one at least.
     """
 
     pages: Tensor
@@ -33,13 +29,10 @@ class Places:
     before: int
     unused: Tensor
     lengths: Tensor
-    tails: Tensor
-    new_tails: Tensor
-    tails_to: Tensor
 
-    def keep_tails(self, stored: Tensor) -> None:
-        """Leave the new tails in ``[pages, guidance rows, steps, tail_size]``; can be captured."""
-        stored.flatten(0, 1).index_copy_(0, self.tails_to, self.new_tails)
+    def store(self, attention: int, new: Tensor) -> None:
+        """Keep keys and values ``[R, T, 2, H, D]`` of a layer; can be captured."""
+        self.pages[:, attention][self.page, self.frame] = new
 
     @property
     def rows(self) -> int:
@@ -58,3 +51,24 @@ class Places:
     def blocks(self) -> int:
         """New pages of the longest row."""
         return -(-self.new_frames // self.page_frames)
+
+
+@dataclass(frozen=True, eq=False)
+class Places(PagePlaces):
+    """Pages and tails of a call's rows, at the solver's first step; every step adds its number.
+
+    Rows are those of the network: all utterances with guidance, then all without. Each utterance has at least
+    as many new frames as a convolution looks back.
+
+    Attributes:
+        tails: ``[R, steps, tail_size]`` read; ``new_tails`` alike, written.
+        tails_to: int64 ``[R]`` where the new tails go when all steps are done: pages times guidance rows.
+    """
+
+    tails: Tensor
+    new_tails: Tensor
+    tails_to: Tensor
+
+    def keep_tails(self, stored: Tensor) -> None:
+        """Leave the new tails in ``[pages, guidance rows, steps, tail_size]``; can be captured."""
+        stored.flatten(0, 1).index_copy_(0, self.tails_to, self.new_tails)

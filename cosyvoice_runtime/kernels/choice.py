@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig, SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config import EncoderConfig, EstimatorConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.wave.solvers import EULER
@@ -71,6 +71,17 @@ def solver_obstacle(
         size = getattr(config, name)
         if size & (size - 1):
             return f"{name} of the estimator is {size}, no power of two"
+    return None
+
+
+def encoder_obstacle(device: torch.device, dtype: torch.dtype, config: EncoderConfig) -> str | None:
+    """Why the fused kernel cannot attend in the flow's encoder; None if it can."""
+    obstacle = _machine_obstacle(device, dtype, torch.float16)
+    if obstacle is not None:
+        return obstacle
+    size = config.head_dim
+    if size & (size - 1) or size < LEAST_DEPTH:
+        return f"a head of the encoder has {size} values: no power of two, or too few"
     return None
 
 

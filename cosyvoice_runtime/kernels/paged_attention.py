@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.flow.places import Places
+from cosyvoice_runtime.flow.places import PagePlaces, Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
 from cosyvoice_runtime.kernels.tiles import Tile
 
@@ -16,6 +16,12 @@ from cosyvoice_runtime.kernels.tiles import Tile
 def softmax_update(q, keys, values, seen, peak, total, sums):
     """Add keys ``[D, N]`` and values ``[N, D]`` to a running softmax in powers of two."""
     scores = tl.where(seen[None, :], tl.dot(q, keys, input_precision="ieee"), float("-inf"))
+    return softmax_add(scores, values, peak, total, sums)
+
+
+@triton.jit
+def softmax_add(scores, values, peak, total, sums):
+    """The same with scores ``[M, N]``; -inf where not seen."""
     higher = tl.maximum(peak, tl.max(scores, axis=1))
     shrink = tl.exp2(peak - higher)
     p = tl.exp2(scores - higher[:, None])
@@ -128,18 +134,23 @@ def paged_attention_plain(
 ) -> None:
     """As :func:`paged_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
     heads, head_dim = places.pages.shape[-2:]
-    size, frames = places.page_frames, places.new_frames
-    q = queries.float().view(places.rows, frames, heads, head_dim)
+    q = queries.float().view(places.rows, places.new_frames, heads, head_dim)
     seen = places.pages[places.table + step, attention].float().flatten(1, 2)
     scores = torch.einsum("rthd,rshd->rhts", q, seen[:, :, 0])
-    key = torch.arange(seen.shape[1], device=q.device)
-    start = places.before * size
-    exists = (key >= places.unused[:, None] * size) & (key < start + places.lengths[:, None])
-    block = torch.arange(frames, device=q.device) // size
-    visible = exists[:, None, :] & (key // size <= places.before + block[:, None])
+    visible = visible_in_pages(places)
     visible = visible.repeat(places.rows // len(visible), 1, 1)[:, None]
     shares = torch.softmax(scores.masked_fill(~visible, -torch.inf) * 0.6931471805599453, dim=-1)
     mixed[0] = torch.einsum("rhts,rshd->rthd", shares, seen[:, :, 1]).flatten(2).flatten(0, 1).to(mixed.dtype)
     mixed[1:] = 0
     weights[0] = 0
     weights[1:] = -torch.inf
+
+
+def visible_in_pages(places: PagePlaces) -> Tensor:
+    """bool ``[B, T, S]``: keys of the table's pages that each utterance's new frames see."""
+    size, device = places.page_frames, places.unused.device
+    key = torch.arange(places.table.shape[1] * size, device=device)
+    start = places.before * size
+    exists = (key >= places.unused[:, None] * size) & (key < start + places.lengths[:, None])
+    block = torch.arange(places.new_frames, device=device) // size
+    return exists[:, None, :] & (key // size <= places.before + block[:, None])

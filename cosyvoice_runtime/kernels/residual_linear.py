@@ -24,7 +24,7 @@ from cosyvoice_runtime.kernels.tiles import Tile
 
 
 @triton.jit
-def _joined(
+def joined_parts(
     hidden,
     weights,
     m,
@@ -80,7 +80,9 @@ def _residual_linear(
         sums = tl.zeros([ROWS, COLUMNS], tl.float32)
         for start in tl.range(0, WIDTH, DEPTH, num_stages=STAGES):
             w = tl.load(weight + n[None, :] * WIDTH + (start + k)[:, None])
-            a = _joined(hidden, weights, m, start // DEPTH, start + k, inside, rows, WIDTH, GROUPS, PARTS)
+            a = joined_parts(
+                hidden, weights, m, start // DEPTH, start + k, inside, rows, WIDTH, GROUPS, PARTS
+            )
             sums = tl.dot(a.to(w.dtype), w, sums, input_precision="ieee")
         old = tl.load(at, mask=inside[:, None], other=0.0)
     let_next_start(CHAINED)

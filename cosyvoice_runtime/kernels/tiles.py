@@ -155,6 +155,20 @@ FEW, NARROW, WIDE = Tile(64, 64, 64, stages=4), Tile(128, 64, 64, stages=4), Til
 of 86 mel frames, or within a tenth of it."""
 
 
+RELATIVE = Tile(0, 0, stages=2)
+"""Of the encoder's attention: a block of queries and a page of keys at a time. Not measured, nor are those
+below."""
+JOIN = Tile(16, 0)
+"""Of what joins parts of it."""
+RELATIVE_PROGRAMS, RELATIVE_SPLITS = 64, 4
+"""Programs that keys are divided into parts for, and the most parts."""
+
+
+def relative_splits(programs: int) -> int:
+    """Parts of the keys, of which so many programs take one each."""
+    return max(1, min(RELATIVE_SPLITS, RELATIVE_PROGRAMS // programs))
+
+
 def row_conv_tile(rows: int, columns: int) -> Tile:
     """For an output of as many steps of all rows and channels."""
     if rows * columns <= FEW_VALUES:

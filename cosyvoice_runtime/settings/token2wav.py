@@ -164,8 +164,9 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
-        description="Kernels of the flow's steps and of the vocoder in captured CUDA graphs: fused needs "
-        "float16 and compute capability 9.0, auto takes them where they run, plain never.",
+        description="Kernels of the flow's steps, of its encoder's attention and of the vocoder in captured "
+        "CUDA graphs: fused needs float16 and compute capability 9.0, auto takes them where they run, plain "
+        "never.",
     )
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend torch."

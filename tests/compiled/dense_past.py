@@ -36,6 +36,8 @@ class DensePast:
             self.new_tails[row, place] = extended[row, end : end + tail.frames].flatten()
         return extended
 
+    relative = None
+
     def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
         keys, values = new.unbind(2)
         self.new_keys.append(keys)

@@ -24,6 +24,25 @@ def play_back(
     return CapturedGraph(lambda: result.copy_(compute()), result, compute)
 
 
+class ComputedAgain:
+    """Captures nothing: a replay computes on the same memory and leaves the result in the same place.
+
+    For what cannot be traced.
+    """
+
+    def __init__(self) -> None:
+        self.warm_ups = 0
+
+    def __call__(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
+    ) -> CapturedGraph[T]:
+        if warm_up is not None:
+            warm_up()
+            self.warm_ups += 1
+        result = compute()
+        return CapturedGraph(compute, result, compute)
+
+
 FAR = 2**40
 """No index of anything."""
 

@@ -13,13 +13,14 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.kernels.choice import (
     decoder_obstacle,
     draw_obstacle,
+    encoder_obstacle,
     fused_chosen,
     solver_obstacle,
     step_obstacle,
 )
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
-ESTIMATOR, SPEECH_LM = FULL.flow.estimator, FULL.speech_lm
+ESTIMATOR, ENCODER, SPEECH_LM = FULL.flow.estimator, FULL.flow.conformer, FULL.speech_lm
 WORK = "steps"
 
 
@@ -63,11 +64,12 @@ def test_an_unknown_word_is_an_error():
     [
         (solver_obstacle, torch.float16, [ESTIMATOR]),
         (solver_obstacle, torch.float16, [COSYVOICE3.flow.estimator]),
+        (encoder_obstacle, torch.float16, [ENCODER]),
         (decoder_obstacle, torch.float16, []),
         (step_obstacle, torch.bfloat16, [SPEECH_LM]),
         (step_obstacle, torch.bfloat16, [COSYVOICE3.speech_lm]),
     ],
-    ids=["flow", "CosyVoice3's flow", "vocoder", "speech LM", "CosyVoice3's speech LM"],
+    ids=["flow", "CosyVoice3's flow", "encoder", "vocoder", "speech LM", "CosyVoice3's speech LM"],
 )
 def test_kernels_run_on_new_gpus_in_the_type_that_they_are_made_for(capability, obstacle_of, dtype, config):
     assert obstacle_of(GPU, dtype, *config) is None
@@ -104,7 +106,13 @@ def test_sizes_that_no_kernel_has_are_an_obstacle():
     assert "intermediate_size is 4872" in step_obstacle(GPU, torch.bfloat16, odd)
     odd = dataclasses.replace(SPEECH_LM, hidden_size=14 * 96)
     assert "96 values" in step_obstacle(GPU, torch.bfloat16, odd)
+    for heads, values in ((64, 8), (16, 32), (4, 128), (1, 512)):
+        obstacle = encoder_obstacle(GPU, torch.float16, dataclasses.replace(ENCODER, num_heads=heads))
+        assert (obstacle is None) == (values >= 16)
+    odd = dataclasses.replace(ENCODER, width=768)
+    assert "96 values" in encoder_obstacle(GPU, torch.float16, odd)
 
 
-def test_the_small_speech_lm_takes_them_too(capability):
+def test_the_small_networks_take_them_too(capability):
+    assert encoder_obstacle(GPU, torch.float16, TINY.flow.conformer) is None
     assert step_obstacle(GPU, torch.bfloat16, TINY.speech_lm) is None

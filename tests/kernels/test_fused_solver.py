@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +9,8 @@ import torch
 from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
 from small_places import random_places
 
+from capture_fake import ComputedAgain
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs
@@ -21,8 +20,6 @@ from cosyvoice_runtime.kernels.dit_tiles import DiTTiles
 from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.kernels.tiles import LEAN, UNSPLIT, Tile, Tiles, tiles_for
 from cosyvoice_runtime.wave.prompt import TokenSpan
-
-T = TypeVar("T")
 
 TILES = Tiles(
     qkv=Tile(16, 16),
@@ -128,22 +125,6 @@ def test_the_first_of_two_steps_is_that_of_the_plain_way(family):
     places = fused.solver_places(started)
     family.fused(flow).solve(fused.mel, started.conditions, places, steps=1, tiles=family.tiles)
     torch.testing.assert_close(fused.mel[0, :10], plain.mel[0, :10], atol=1e-4, rtol=1e-4)
-
-
-class ComputedAgain:
-    """Captures nothing: a replay computes on the same memory and leaves the result in the same place."""
-
-    def __init__(self) -> None:
-        self.warm_ups = 0
-
-    def __call__(
-        self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
-    ) -> CapturedGraph[T]:
-        if warm_up is not None:
-            warm_up()
-            self.warm_ups += 1
-        result = compute()
-        return CapturedGraph(compute, result, compute)
 
 
 @FAMILIES

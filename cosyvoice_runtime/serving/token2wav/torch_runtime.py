@@ -25,7 +25,12 @@ from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
-from cosyvoice_runtime.kernels.choice import decoder_obstacle, fused_chosen, solver_obstacle
+from cosyvoice_runtime.kernels.choice import (
+    decoder_obstacle,
+    encoder_obstacle,
+    fused_chosen,
+    solver_obstacle,
+)
 from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
 from cosyvoice_runtime.pipeline.token2wav_families import require_own_schedule
 from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
@@ -259,7 +264,9 @@ def capture_graphs(
     fused = _fused_solver(flow, settings)
     if fused is not None and part is not None:
         fused = fused.on(part.multiprocessors)
-    buckets = CallBuckets.up_to(rows, any_past=fused is not None)
+    if fused is not None:
+        _fuse_encoder(flow, settings)
+    buckets = CallBuckets.up_to(rows, any_past=fused is not None, starts_too=flow.encodes_any_past)
     _fuse_decoder(vocoder.hift, settings)
     calls = token2wav.capture(buckets, captures[flow.device], fused, captures[vocoder.device])
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
@@ -292,7 +299,8 @@ def turns_beside(
         )
         return []
     started = time.monotonic()
-    buckets = CallBuckets.up_to(rows, any_past=solver is not None)
+    flow = token2wav.torch_flow.flow
+    buckets = CallBuckets.up_to(rows, any_past=solver is not None, starts_too=flow.encodes_any_past)
     hurried = CallBuckets(batch_buckets(HURRIED_ROWS), range(1, HURRIED_BLOCKS + 1), buckets.before)
     on_part = partial(_on_part, token2wav, solver)
 
@@ -340,6 +348,20 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None
     from cosyvoice_runtime.kernels.solvers import fused_solver
 
     return fused_solver(flow)
+
+
+def _fuse_encoder(flow: Flow, settings: Token2WavSettings) -> None:
+    """Let a fused kernel attend in the encoder where it can and the settings say so."""
+    if flow.encodes_any_past:
+        return  # nothing in it attends
+    config = flow.config.conformer
+    obstacle = encoder_obstacle(flow.device, flow.dtype, config)
+    if not fused_chosen(settings.kernels, "attention of the flow's encoder", flow.device, obstacle):
+        return
+    # defines Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.kernels.fused_encoder import FusedEncoder
+
+    flow.paged_encoder = FusedEncoder.of(flow)
 
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:

@@ -69,7 +69,7 @@ def test_flow_and_vocoder_are_captured_each_on_its_device(torch_settings, torch_
 def test_graphs_are_captured_where_the_settings_want_them(torch_settings, monkeypatch, caplog):
     monkeypatch.setattr(load, "CudaGraphCapture", lambda *_: TracingCapture())
     few = {"blocks": (1,), "before": (2,)}
-    monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows, any_past: CallBuckets((rows,), **few))
+    monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows, **_: CallBuckets((rows,), **few))
     caplog.set_level(logging.INFO)
     token2wav = load.load_token2wav(torch_settings)
     load.capture_graphs(token2wav, torch_settings.replace(cuda_graphs=False), 1)
@@ -88,6 +88,8 @@ def test_graphs_cover_a_prompt_of_30_s_and_30_s_of_speech():
     assert CallBuckets.up_to(8).fitting(BatchShape(8, 25, 59), 25) == BatchShape(8, 25, 64)
     assert CallBuckets.up_to(8).fitting(BatchShape(8, 100, 56), 25) == BatchShape(8, 100, 64)
     assert CallBuckets.up_to(8, any_past=True).fitting(BatchShape(8, 25, 59), 25) == BatchShape(8, 25, 64)
+    one = CallBuckets.up_to(8, any_past=True, starts_too=True)
+    assert one.fitting(BatchShape(8, 25, 0), 25) == BatchShape(8, 25, 64)
 
 
 def test_long_slow_speech_is_replayed_part_by_part(graphed, capture, torch_token2wav):
