@@ -156,12 +156,13 @@ of 86 mel frames, or within a tenth of it."""
 
 
 RELATIVE = Tile(0, 0, stages=2)
-"""Of the encoder's attention: a block of queries and a page of keys at a time. Not measured, nor are those
-below."""
+"""Of the encoder's attention: a block of queries and a page of keys at a time. Eight warps or three stages
+take as long, one stage a tenth longer."""
 JOIN = Tile(16, 0)
 """Of what joins parts of it."""
-RELATIVE_PROGRAMS, RELATIVE_SPLITS = 64, 4
-"""Programs that keys are divided into parts for, and the most parts."""
+RELATIVE_PROGRAMS, RELATIVE_SPLITS = 256, 8
+"""Programs that keys are divided into parts for, and the most parts. With 50 blocks before a new one the
+encoder takes 1.9 / 1.3 / 1.0 / 0.8 ms in 1 / 2 / 4 / 8 parts for one utterance, 2.1 / 1.6 for 16."""
 
 
 def relative_splits(programs: int) -> int:

@@ -218,7 +218,7 @@ def test_twin_equals_the_plain_layer(page, before, lengths):
     close(layer.out(mixed[0]).view_as(expected), expected)
 
 
-@pytest.mark.parametrize(("programs", "splits"), [(8, 4), (16, 4), (32, 2), (64, 1), (512, 1)])
+@pytest.mark.parametrize(("programs", "splits"), [(8, 8), (32, 8), (64, 4), (128, 2), (256, 1), (1024, 1)])
 def test_few_programs_divide_the_keys(programs, splits):
     assert relative_splits(programs) == splits
 
