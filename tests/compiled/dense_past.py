@@ -15,6 +15,8 @@ class DensePast:
         unused: of the first row's frames, those that only fill it up.
     """
 
+    relative = None
+
     def __init__(
         self, layout: PastLayout, rows: int, frames: int, ends: list[int], seed: int, unused: int = 0
     ) -> None:
@@ -35,8 +37,6 @@ class DensePast:
         for row, end in enumerate(self._ends):
             self.new_tails[row, place] = extended[row, end : end + tail.frames].flatten()
         return extended
-
-    relative = None
 
     def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
         keys, values = new.unbind(2)

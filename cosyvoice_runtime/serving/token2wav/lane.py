@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -62,7 +63,11 @@ LaneJobs = list[tuple[TurnLane, list[WaveJob]]]
 
 
 def by_lane(
-    jobs: Sequence[WaveJob], lanes: Sequence[TurnLane], now: float, few: bool | None = None
+    jobs: Sequence[WaveJob],
+    lanes: Sequence[TurnLane],
+    now: float,
+    block_tokens: int,
+    few: bool | None = None,
 ) -> LaneJobs:
     """Those that the next turn of each lane may have; one job may be several lanes', whichever is first.
 
@@ -79,20 +84,26 @@ def by_lane(
     at_work = [lane for lane in lanes if lane.of_few in (None, few)]
     for_voices = [lane for lane in lanes[:1] if lane not in at_work]
     new_voices = [job for job in jobs if job.needs_voice] if for_voices else []
-    divided = _divided(jobs, at_work, lanes, now)
+    divided = _divided(jobs, at_work, lanes, now, block_tokens)
     return [*divided, *((lane, _open_to(lane, new_voices, lanes)) for lane in for_voices)]
 
 
 def _divided(
-    jobs: Sequence[WaveJob], at_work: Sequence[TurnLane], lanes: Sequence[TurnLane], now: float
+    jobs: Sequence[WaveJob],
+    at_work: Sequence[TurnLane],
+    lanes: Sequence[TurnLane],
+    now: float,
+    block_tokens: int,
 ) -> LaneJobs:
     shared = [lane for lane in at_work if not lane.hurried]
     beside = next((lane for lane in at_work if lane.hurried), None)
     if beside is None:
         return [(lane, _open_to(lane, jobs, lanes)) for lane in shared]
-    due = (job for job in jobs if job.hurries(now) and not any(lane.holds(job) for lane in lanes))
+    due = {
+        job for job in jobs if job.hurries(now, block_tokens) and not any(lane.holds(job) for lane in lanes)
+    }
     hurried = sorted(due, key=priority)
-    others = [job for job in jobs if job not in hurried]
+    others = [job for job in jobs if job not in due]
     # While the GPU's division changes, turns of the other one may be on any multiprocessor.
     others_end = any(lane.pace.busy for lane in lanes if not (lane.hurried or lane in at_work))
     free = [] if others_end else [lane for lane in shared if not lane.pace.busy]
@@ -124,6 +135,13 @@ def _open_to(lane: TurnLane, jobs: Sequence[WaveJob], lanes: Sequence[TurnLane])
 def jobs_of(lane: TurnLane, divided: LaneJobs) -> list[WaveJob]:
     """Those of one lane."""
     return next((jobs for other, jobs in divided if other is lane), [])
+
+
+def changes_in(jobs: Iterable[WaveJob], lanes: Sequence[TurnLane], now: float) -> float:
+    """Seconds until the next of the jobs begins to hurry; inf where no lane is for those, or none will."""
+    if not any(lane.hurried for lane in lanes):
+        return math.inf
+    return min((seconds for job in jobs if (seconds := job.hurries_in(now)) > 0), default=math.inf)
 
 
 def soonest(divided: LaneJobs, now: float) -> tuple[float | None, TurnLane | None]:

@@ -19,7 +19,7 @@ class TurnSize(NamedTuple):
     """Turns of one size take about as long: they are the same captured call.
 
     Attributes:
-        rows: utterances, up to the next size that is captured.
+        rows: utterances, up to the next size that most calls are captured in.
         units: of the longest row, in which chunks may be cut.
     """
 

@@ -15,7 +15,7 @@ from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, by_lane, jobs_of, soonest
+from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, by_lane, changes_in, jobs_of, soonest
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
@@ -207,11 +207,11 @@ class WaveScheduler:
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
                 now = self._clock()
-                divided, some_held = self._divided(now)
+                divided, longest_s = self._divided(now)
                 delay_s, lane = soonest(divided, now)
                 if delay_s is not None and delay_s <= 0:
                     return lane
-                self._wake.wait(min(delay_s or LOOK_S, LOOK_S) if some_held else delay_s)
+                self._wake.wait(min(threading.TIMEOUT_MAX if delay_s is None else delay_s, longest_s))
 
     def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""
@@ -236,12 +236,13 @@ class WaveScheduler:
             divided, _ = self._divided(self._clock())
             return jobs_of(lane, divided)
 
-    def _divided(self, now: float) -> tuple[LaneJobs, bool]:
-        """Each lane's jobs, and whether others wait for pages; nobody does at the end."""
+    def _divided(self, now: float) -> tuple[LaneJobs, float]:
+        """Each lane's jobs, and for how long if nothing happens; at the end nobody waits for pages."""
         ready = self._ready_jobs()
         held = self._held([] if self._closed else [job for job in ready if self._begins(job)], now)
         jobs = [job for job in ready if job not in held]
-        return by_lane(jobs, self._lanes, now, self._few(len(self._service))), bool(held)
+        divided = by_lane(jobs, self._lanes, now, self._unit_tokens, self._few(len(self._service)))
+        return divided, min(changes_in(jobs, self._lanes, now), LOOK_S if held else threading.TIMEOUT_MAX)
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""

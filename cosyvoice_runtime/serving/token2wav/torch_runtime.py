@@ -284,7 +284,7 @@ def turns_beside(
     parts: GpuParts,
     solver: PagedSolver | None,
 ) -> list[TurnsBeside]:
-    """What computes turns on the other parts of a GPU, and first chunks on that for steps; for each division.
+    """What computes turns on the other parts of a GPU, and hurried chunks on that for steps; by division.
 
     Args:
         rows: most utterances in a turn.
@@ -293,7 +293,7 @@ def turns_beside(
     one_device = token2wav.torch_flow.flow.device == token2wav.torch_vocoder.device
     if not (settings.cuda_graphs and one_device):
         logger.info(
-            "first chunks wait for turns: cuda_graphs=%s, vocoder_device=%s",
+            "hurried chunks wait for turns: cuda_graphs=%s, vocoder_device=%s",
             settings.cuda_graphs,
             settings.vocoder_device,
         )
@@ -315,7 +315,7 @@ def turns_beside(
     if few is not None:
         beside += of(few, few.turns, of_few=True)
     logger.info(
-        "beside turns: %d lanes of turns more, first chunks %s; %s; captured in %.1f s",
+        "beside turns: %d lanes of turns more, hurried chunks %s; %s; captured in %.1f s",
         len(parts.turns) - 1,
         "too" if settings.first_chunks_beside else "wait, as first_chunks_beside says",
         "one division of the GPU" if few is None else "the same for few utterances in progress",

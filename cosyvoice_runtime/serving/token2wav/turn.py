@@ -54,12 +54,19 @@ class WaveJob:
         """Speech tokens that are not launched."""
         return len(self.chunk.tokens) - self._launched
 
-    def hurries(self, now: float) -> bool:
-        """Whether its listener waits for it or soon will, and its voice is known.
+    def hurries(self, now: float, block_tokens: int) -> bool:
+        """Whether its listener waits for it or soon will, its voice is known, and it is soon done.
 
-        First chunks do, and second ones: what is heard of a first one is a tenth of a second.
+        First chunks do, and second ones: what is heard of a first one is a tenth of a second. What is long is
+        nobody's next second: somebody brings many tokens at once, or has waited long for all of them.
         """
-        return not (self.chunk.cancel or self.needs_voice) and self.deadline < now + HURRY_S
+        begins = not (self.chunk.position or self._parts)
+        soon_done = begins or self.tokens_left <= HURRIED_BLOCKS * block_tokens
+        return soon_done and not (self.chunk.cancel or self.needs_voice) and self.hurries_in(now) <= 0
+
+    def hurries_in(self, now: float) -> float:
+        """Seconds until it does, if it ever will."""
+        return self.deadline - HURRY_S - now
 
     @property
     def waits(self) -> bool:
@@ -191,7 +198,7 @@ def urgent(jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
 HURRY_S = 0.2
 """Two turns of a GPU with many listeners: who runs dry within it may not have what comes of the next one."""
 HURRIED_BLOCKS = 2
-"""Of a first chunk at most: it ends with the first block of the flow that has enough of it."""
+"""Of a hurried chunk at most: a first one ends with the first block of the flow that has enough of it."""
 
 
 def plan_hurried_turn(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -> list[Share]:
@@ -224,7 +231,7 @@ def plan_turn_of_gpu(
     rows = min(len(jobs), max_rows, blocks)
     most = 1 << (blocks // rows).bit_length() - 1
     first = _cut(jobs[0].tokens_left, max(most, HURRIED_BLOCKS) * block_tokens, block_tokens)
-    if jobs[0].hurries(now):
+    if jobs[0].hurries(now, block_tokens):
         most = min(most, max(-(-first // block_tokens), 1))
     rest = [Share(job, _cut(job.tokens_left, most * block_tokens, block_tokens)) for job in jobs[1:rows]]
     return [Share(jobs[0], first), *rest]

@@ -125,7 +125,31 @@ def test_later_chunk_in_good_time_waits_for_a_turn(busy, large, small, outcomes)
     assert large.batches == [[[0]], [[6]]]
 
 
-def test_long_chunk_that_is_due_is_computed_in_parts(busy, large, small, outcomes):
+def test_chunk_hurries_from_the_moment_at_which_its_listener_soon_runs_dry(large, small, outcomes):
+    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[small])
+    hurried = TurnsBeside(small, ROWS, lambda: small, hurried=True)
+    scheduler = WaveScheduler(service, 4, 16, 1.0, BLOCK, on_gpu=True, beside=[hurried])
+    scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
+    assert large.launched(1)
+    scheduler.submit(chunk("a", [5], cushion_s=HURRY_S + 0.1), outcomes.of("a"))
+    assert small.launched(1)  # though nothing else has happened
+    run(scheduler, large, small)
+
+
+def test_long_later_chunk_never_hurries(busy, large, small, outcomes):
+    busy.submit(chunk("a", [5]), outcomes.of("first"))
+    assert small.launched(1)
+    small.turns[0].set()
+    assert outcomes.wait(1)
+    long = [1] * (HURRIED_BLOCKS * BLOCK + 1)
+    busy.submit(chunk("a", long, 1, last=True), outcomes.of("long"))
+    busy.submit(chunk("b", [6], last=True), outcomes.of("b"))
+    assert small.launched(2)
+    run(busy, large, small)
+    assert small.batches[1] == [[6]]
+
+
+def test_long_first_chunk_that_is_due_is_computed_in_parts(busy, large, small, outcomes):
     long = [1] * (3 * BLOCK)
     busy.submit(chunk("a", long, last=True), outcomes.of("a"))
     run(busy, large, small)

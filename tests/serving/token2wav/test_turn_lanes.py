@@ -136,7 +136,7 @@ def test_what_a_cancelled_utterance_holds_in_the_other_lane_is_free_when_its_tur
 def test_first_chunk_has_a_free_lane_while_another_free_one_has_others_to_do():
     lanes = [lane(0), lane(1), lane(2, hurried=True)]
     first, later = job("first", cushion_s=0.0), job("later", cushion_s=3.0)
-    divided = by_lane([later, first], lanes, now=0.0)
+    divided = by_lane([later, first], lanes, 0.0, BLOCK)
     assert first in jobs_of(lanes[1], divided)
     assert later in jobs_of(lanes[0], divided)
     assert jobs_of(lanes[2], divided) == []
@@ -147,7 +147,7 @@ def test_first_chunk_has_the_free_lane_that_may_not_do_what_is_left():
     voice = job("new voice", cushion_s=0.0)
     voice.needs_voice = True
     first = job("first", cushion_s=0.0)
-    divided = by_lane([voice, first], lanes, now=0.0)
+    divided = by_lane([voice, first], lanes, 0.0, BLOCK)
     assert jobs_of(lanes[1], divided) == [first]
     assert voice in jobs_of(lanes[0], divided)
 
