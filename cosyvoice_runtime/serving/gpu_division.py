@@ -33,7 +33,7 @@ class GpuDivision:
     While no turn is under way the speech LM has the whole GPU.
 
     What is best for first audio is not best for all speech: with few utterances in progress the part for
-    steps and first chunks is larger (`GpuParts.of_few`).
+    steps and hurried chunks is larger (`GpuParts.of_few`).
     """
 
     turns_at_once = 2
