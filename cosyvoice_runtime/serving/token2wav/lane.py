@@ -99,11 +99,11 @@ def _divided(
     beside = next((lane for lane in at_work if lane.hurried), None)
     if beside is None:
         return [(lane, _open_to(lane, jobs, lanes)) for lane in shared]
-    due = {
+    due = [
         job for job in jobs if job.hurries(now, block_tokens) and not any(lane.holds(job) for lane in lanes)
-    }
+    ]
     hurried = sorted(due, key=priority)
-    others = [job for job in jobs if job not in due]
+    others = [job for job in jobs if job not in hurried]
     # While the GPU's division changes, turns of the other one may be on any multiprocessor.
     others_end = any(lane.pace.busy for lane in lanes if not (lane.hurried or lane in at_work))
     free = [] if others_end else [lane for lane in shared if not lane.pace.busy]
