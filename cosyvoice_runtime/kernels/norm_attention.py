@@ -13,7 +13,7 @@ from torch import Tensor
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
 from cosyvoice_runtime.kernels.norm_qkv import EPSILON, norm_qkv_plain
-from cosyvoice_runtime.kernels.paged_attention import paged_attention_plain, softmax_update
+from cosyvoice_runtime.kernels.paged_attention import paged_attention_plain, softmax_update, store_part
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
@@ -75,12 +75,8 @@ def _norm_attention(
         values = tl.load(pages + INNER + start[:, None] + d[None, :], mask=seen[:, None], other=0.0)
         peak, total, sums = softmax_update(q, keys, values, seen, peak, total, sums)
     let_next_start(CHAINED)
-    mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
     place = split * rows + m
-    at = mixed + place[:, None] * INNER + column[None, :]
-    tl.store(at, mean.to(mixed.dtype.element_ty), mask=present[:, None])
-    if SPLITS > 1:
-        tl.store(weights + place * HEADS + head, peak + tl.log2(total), mask=present)
+    store_part(mixed, weights, place, column, head, present, peak, total, sums, HEADS, HEAD_DIM, SPLITS)
 
 
 def norm_attention(

@@ -41,6 +41,33 @@ def load_page(base, seen, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, KEYS: tl.
     return keys, values
 
 
+@triton.jit
+def pages_of_part(lengths, unused, utterance, before, block, split, PAGE: tl.constexpr, SPLITS: tl.constexpr):
+    """New frames of an utterance, and the first page and the one after the last that a part of the keys has.
+
+    The keys that a new block sees: every page that the utterance has, up to the block's own.
+    """
+    length = tl.load(lengths + utterance).to(tl.int32)
+    first = tl.load(unused + utterance).to(tl.int32)
+    end = before + tl.minimum(block, (length - 1) // PAGE) + 1
+    share = tl.cdiv(end - first, SPLITS)
+    first = first + split * share
+    return length, first, tl.minimum(end, first + share)
+
+
+@triton.jit
+def store_part(
+    mixed, weights, place, column, head, asks, peak, total, sums,
+    HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, SPLITS: tl.constexpr,
+):  # fmt: skip
+    """Values mixed over a part of the keys, and with several parts log2 of its share."""
+    mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
+    at = mixed + place[:, None] * (HEADS * HEAD_DIM) + column[None, :]
+    tl.store(at, mean.to(mixed.dtype.element_ty), mask=asks[:, None])
+    if SPLITS > 1:
+        tl.store(weights + place * HEADS + head, peak + tl.log2(total), mask=asks)
+
+
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
 def _paged_attention(
     queries, pages, table, unused, lengths, mixed, weights,
@@ -59,12 +86,7 @@ def _paged_attention(
     t = block * PAGE + i
     m = row * frames + t
     asks = (i < PAGE) & (t < frames)
-    length = tl.load(lengths + row % utterances).to(tl.int32)
-    first = tl.load(unused + row % utterances).to(tl.int32)
-    end = before + tl.minimum(block, (length - 1) // PAGE) + 1
-    share = tl.cdiv(end - first, SPLITS)
-    first = first + split * share
-    end = tl.minimum(end, first + share)
+    length, first, end = pages_of_part(lengths, unused, row % utterances, before, block, split, PAGE, SPLITS)
     table += row * table_width
     pages += layer_start + head * HEAD_DIM
     # Pages of earlier calls are there already; those of this call only after the wait.
@@ -88,15 +110,8 @@ def _paged_attention(
         peak, total, sums = softmax_update(q, keys, values, seen, peak, total, sums)
         keys, values, seen = next_keys, next_values, later
     let_next_start(CHAINED)
-    mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
-    place = split * rows + m
-    tl.store(
-        mixed + place[:, None] * INNER + head * HEAD_DIM + d[None, :],
-        mean.to(mixed.dtype.element_ty),
-        mask=asks[:, None],
-    )
-    if SPLITS > 1:
-        tl.store(weights + place * HEADS + head, peak + tl.log2(total), mask=asks)
+    place, column = split * rows + m, head * HEAD_DIM + d
+    store_part(mixed, weights, place, column, head, asks, peak, total, sums, HEADS, HEAD_DIM, SPLITS)
 
 
 def paged_attention(

@@ -15,7 +15,13 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.flow.places import PagePlaces
-from cosyvoice_runtime.kernels.paged_attention import load_page, softmax_add, visible_in_pages
+from cosyvoice_runtime.kernels.paged_attention import (
+    load_page,
+    pages_of_part,
+    softmax_add,
+    store_part,
+    visible_in_pages,
+)
 from cosyvoice_runtime.kernels.residual_linear import joined_parts
 from cosyvoice_runtime.kernels.tiles import Tile
 
@@ -58,13 +64,8 @@ def _relative_attention(
     column = head * HEAD_DIM + tl.arange(0, HEAD_DIM)
     t = block * PAGE + i
     asks = (i < PAGE) & (t < frames)
-    length = tl.load(lengths + row).to(tl.int32)
-    first = tl.load(unused + row).to(tl.int32)
+    length, first, end = pages_of_part(lengths, unused, row, before, block, split, PAGE, SPLITS)
     own = before + block
-    end = before + tl.minimum(block, (length - 1) // PAGE) + 1
-    share = tl.cdiv(end - first, SPLITS)
-    first = first + split * share
-    end = tl.minimum(end, first + share)
     table += row * table_width
     pages += layer_start + head * HEAD_DIM
     at = queries + row.to(tl.int64) * row_stride + t[:, None] * query_stride + column[None, :]
@@ -92,12 +93,8 @@ def _relative_attention(
         scores += tl.dot(by_content, keys, input_precision="ieee")
         scores = tl.where(seen[None, :], scores, float("-inf"))
         peak, total, sums = softmax_add(scores, values, peak, total, sums)
-    mean = sums / tl.where(total > 0, total, 1.0)[:, None]  # a part without keys is zeros, and weighs nothing
     place = split * rows + row * frames + t
-    at = mixed + place[:, None] * INNER + column[None, :]
-    tl.store(at, mean.to(mixed.dtype.element_ty), mask=asks[:, None])
-    if SPLITS > 1:
-        tl.store(shares + place * HEADS + head, peak + tl.log2(total), mask=asks)
+    store_part(mixed, shares, place, column, head, asks, peak, total, sums, HEADS, HEAD_DIM, SPLITS)
 
 
 def relative_attention(

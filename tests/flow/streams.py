@@ -41,6 +41,17 @@ def spoken(stream: PagedFlow, prompts: list[FlowPrompt], queues: list[list[list[
     return [stream.joined(mel) for mel in mels]
 
 
+def check_captured(stream: FlowStream, prompt: FlowPrompt, tokens: list[int]) -> None:
+    """Speak an utterance after its prompt, all of it by captured calls; it has to equal the whole one."""
+    state = stream.open(prompt)
+    stream.advance([state])
+    state.push(tokens, last=True)
+    [mel] = stream.advance([state])
+    assert stream.eager.count == 0
+    [whole] = stream.flow.generate([prompt], [tokens])
+    torch.testing.assert_close(mel, whole, atol=1e-4, rtol=1e-4)
+
+
 def check_streams(
     stream: FlowStream, utterances: list[tuple[tuple[int, int], list[int]]], tolerance: float
 ) -> None:

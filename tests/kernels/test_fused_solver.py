@@ -8,6 +8,7 @@ import pytest
 import torch
 from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
 from small_places import random_places
+from streams import check_captured
 
 from capture_fake import ComputedAgain
 from cosyvoice_runtime.checkpoint.config import FlowConfig
@@ -136,14 +137,7 @@ def test_captured_calls_with_fused_steps_speak_a_whole_utterance(family):
     assert stream.capture(buckets, capture, family.fused(flow)) == 2
     assert stream.fused
     assert capture.warm_ups == 1  # the steps, which take longest
-    prompt, tokens = random_prompt(30, 1), random_tokens(12, 3)
-    state = stream.open(prompt)
-    stream.advance([state])
-    state.push(tokens, last=True)
-    [mel] = stream.advance([state])
-    assert stream.eager.count == 0
-    [whole] = flow.generate([prompt], [tokens])
-    torch.testing.assert_close(mel, whole, atol=1e-4, rtol=1e-4)
+    check_captured(stream, random_prompt(30, 1), random_tokens(12, 3))
 
 
 @FAMILIES

@@ -12,6 +12,7 @@ import pytest
 import torch
 from small_flow import COSYVOICE3, random_flow, random_prompt, random_tokens
 from small_places import random_places, same
+from streams import check_captured
 from torch import Tensor
 
 from capture_fake import ComputedAgain
@@ -277,14 +278,7 @@ def test_captured_calls_with_one_bucket_of_the_past_speak_a_whole_utterance():
     stream = FlowStream(flow, num_pages=8)
     buckets = CallBuckets(rows=(1,), blocks=(1,), before=(3,))
     assert stream.capture(buckets, ComputedAgain(), fused_solver(flow, chained=False)) == 1
-    prompt, tokens = random_prompt(30, 1), random_tokens(30, 3)
-    state = stream.open(prompt)
-    stream.advance([state])
-    state.push(tokens, last=True)
-    [mel] = stream.advance([state])
-    assert stream.eager.count == 0
-    [whole] = flow.generate([prompt], [tokens])
-    torch.testing.assert_close(mel, whole, atol=1e-4, rtol=1e-4)
+    check_captured(stream, random_prompt(30, 1), random_tokens(30, 3))
 
 
 def test_buckets_of_the_past_are_those_that_somebody_pays_for():

@@ -266,11 +266,16 @@ def capture_graphs(
         fused = fused.on(part.multiprocessors)
     if fused is not None:
         _fuse_encoder(flow, settings)
-    buckets = CallBuckets.up_to(rows, any_past=fused is not None, starts_too=flow.encodes_any_past)
+    buckets = _buckets(flow, rows, fused)
     _fuse_decoder(vocoder.hift, settings)
     calls = token2wav.capture(buckets, captures[flow.device], fused, captures[vocoder.device])
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
     return fused
+
+
+def _buckets(flow: Flow, rows: int, solver: PagedSolver | None) -> CallBuckets:
+    """Of a lane that computes any turns; few are wanted where padding costs nothing."""
+    return CallBuckets.up_to(rows, any_past=solver is not None, starts_too=flow.encodes_any_past)
 
 
 HURRIED_ROWS = 4
@@ -299,8 +304,7 @@ def turns_beside(
         )
         return []
     started = time.monotonic()
-    flow = token2wav.torch_flow.flow
-    buckets = CallBuckets.up_to(rows, any_past=solver is not None, starts_too=flow.encodes_any_past)
+    buckets = _buckets(token2wav.torch_flow.flow, rows, solver)
     hurried = CallBuckets(batch_buckets(HURRIED_ROWS), range(1, HURRIED_BLOCKS + 1), buckets.before)
     on_part = partial(_on_part, token2wav, solver)
 

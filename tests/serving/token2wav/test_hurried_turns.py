@@ -51,6 +51,16 @@ def busy(scheduler, large, outcomes) -> WaveScheduler:
     return scheduler
 
 
+@pytest.fixture
+def begun(busy, small, outcomes) -> WaveScheduler:
+    """And with the first chunk of utterance a computed beside it."""
+    busy.submit(chunk("a", [5]), outcomes.of("first"))
+    assert small.launched(1)
+    small.turns[0].set()
+    assert outcomes.wait(1)
+    return busy
+
+
 def run(scheduler, *parts: Gpu) -> None:
     for part in parts:
         part.finish_all()
@@ -102,25 +112,17 @@ def test_second_chunk_is_launched_when_the_first_is_there(busy, large, small, ou
     assert large.open_states == {state for state in large.open_states if not state.pending}
 
 
-def test_later_chunk_that_is_due_does_not_wait_for_a_turn_of_others(busy, large, small, outcomes):
-    busy.submit(chunk("a", [5]), outcomes.of("first"))
-    assert small.launched(1)
-    small.turns[0].set()
-    assert outcomes.wait(1)
-    busy.submit(chunk("a", [6], 1, last=True, cushion_s=HURRY_S / 2), outcomes.of("second"))
+def test_later_chunk_that_is_due_does_not_wait_for_a_turn_of_others(begun, large, small, outcomes):
+    begun.submit(chunk("a", [6], 1, last=True, cushion_s=HURRY_S / 2), outcomes.of("second"))
     assert small.launched(2)
     small.turns[1].set()
     assert outcomes.wait(2)
     assert outcomes.delivered == [("first", [5]), ("second", [6])]
 
 
-def test_later_chunk_in_good_time_waits_for_a_turn(busy, large, small, outcomes):
-    busy.submit(chunk("a", [5]), outcomes.of("first"))
-    assert small.launched(1)
-    small.turns[0].set()
-    assert outcomes.wait(1)
-    busy.submit(chunk("a", [6], 1, last=True, cushion_s=2 * HURRY_S), outcomes.of("second"))
-    run(busy, large, small)
+def test_later_chunk_in_good_time_waits_for_a_turn(begun, large, small, outcomes):
+    begun.submit(chunk("a", [6], 1, last=True, cushion_s=2 * HURRY_S), outcomes.of("second"))
+    run(begun, large, small)
     assert small.batches == [[[5]]]
     assert large.batches == [[[0]], [[6]]]
 
@@ -136,16 +138,12 @@ def test_chunk_hurries_from_the_moment_at_which_its_listener_soon_runs_dry(large
     run(scheduler, large, small)
 
 
-def test_long_later_chunk_never_hurries(busy, large, small, outcomes):
-    busy.submit(chunk("a", [5]), outcomes.of("first"))
-    assert small.launched(1)
-    small.turns[0].set()
-    assert outcomes.wait(1)
+def test_long_later_chunk_never_hurries(begun, large, small, outcomes):
     long = [1] * (HURRIED_BLOCKS * BLOCK + 1)
-    busy.submit(chunk("a", long, 1, last=True), outcomes.of("long"))
-    busy.submit(chunk("b", [6], last=True), outcomes.of("b"))
+    begun.submit(chunk("a", long, 1, last=True), outcomes.of("long"))
+    begun.submit(chunk("b", [6], last=True), outcomes.of("b"))
     assert small.launched(2)
-    run(busy, large, small)
+    run(begun, large, small)
     assert small.batches[1] == [[6]]
 
 
