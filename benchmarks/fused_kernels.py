@@ -4,6 +4,7 @@ Every utterance has spoken ``past`` frames and gets one chunk more. The error is
 the same network in float32, ``|x - reference| / |reference|``.
 
     python benchmarks/fused_kernels.py --utterances 1 8 32 --past 0 200 1000
+    python benchmarks/fused_kernels.py --utterances 16 --past 500 --page-format float16 int8 --share 0.24
     python benchmarks/fused_kernels.py --utterances 1 8 32 --tune
     python benchmarks/fused_kernels.py --family cosyvoice3 --utterances 1 --parts
 """
@@ -26,8 +27,10 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.flow.flow import Flow
+from cosyvoice_runtime.flow.page_codes import LARGEST_CODE, coded
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs
 from cosyvoice_runtime.flow.pages import PagePool
+from cosyvoice_runtime.gpu_parts import GpuPart, divide
 from cosyvoice_runtime.kernels.dit_tiles import DiTTiles, dit_tiles_for
 from cosyvoice_runtime.kernels.fused_solver import multiprocessors_of
 from cosyvoice_runtime.kernels.solvers import fused_solver
@@ -37,39 +40,43 @@ from measuring.replays import distance, milliseconds, replayed
 from measuring.sizes import FAMILIES, add_network
 
 AnyTiles = Tiles | DiTTiles
+SAME, EIGHT_BITS = "float16", "int8"
+"""Formats of pages."""
 ERROR_UTTERANCES = 2
 """Of the comparison with float32, whose pages take twice the memory."""
 
 
 class Chunk:
-    """One chunk for some utterances that have all spoken as long."""
+    """One chunk of some blocks for some utterances that have all spoken as long."""
 
-    def __init__(self, flow: Flow, pool: PagePool, utterances: int, past: int) -> None:
-        self.flow, self.pool = flow, pool
+    def __init__(self, flow: Flow, pool: PagePool, utterances: int, past: int, blocks: int = 1) -> None:
+        self.flow, self.pool, self.blocks = flow, pool, blocks
         self.tokens = flow.config.encoder.chunk_tokens
         self.before = past // pool.frames.frames
-        self.held = [pool.acquire(self.before + 1) or [] for _ in range(utterances)]
+        self.held = [pool.acquire(self.before + blocks) or [] for _ in range(utterances)]
         self.call = self.at(self.before)
         self.started = self.call.start()
 
     def at(self, chunk: int) -> PagedCall:
-        """The call of chunk number ``chunk``."""
-        spans = [self._span(row, chunk) for row in range(len(self.held))]
-        shape = BatchShape(len(spans), self.tokens, chunk)
-        held = [pages[: chunk + 1] for pages in self.held]
+        """The call of the chunk after so many blocks."""
+        count = self.blocks if chunk == self.before else 1
+        spans = [self._span(row, chunk, count) for row in range(len(self.held))]
+        shape = BatchShape(len(spans), self.tokens * count, chunk)
+        held = [pages[: chunk + count] for pages in self.held]
         inputs = PagedInputs(self.flow, shape, spans, held)
         return PagedCall(self.flow, self.pool, inputs)
 
-    def _span(self, row: int, chunk: int) -> TokenSpan:
+    def _span(self, row: int, chunk: int, blocks: int) -> TokenSpan:
         config = self.flow.config
         generator = torch.Generator().manual_seed(row)
-        length = self.tokens * (chunk + 1) + config.lookahead_tokens
+        length = self.tokens * (chunk + blocks) + config.lookahead_tokens
         tokens = torch.randint(config.token_vocab_size, (length,), generator=generator)
         speaker = torch.randn(config.speaker_dim, generator=generator)
         prompt = FlowPrompt(
             np.zeros(0, np.int64), np.zeros((0, config.mel_bins), np.float32), speaker.numpy()
         )
-        return TokenSpan(prompt, self.tokens * chunk, self.tokens, tokens[self.tokens * chunk :].numpy())
+        start = self.tokens * chunk
+        return TokenSpan(prompt, start, self.tokens * blocks, tokens[start:].numpy())
 
     def speak_past(self) -> None:
         """Compute the chunks before; without it pages and tails are zeros."""
@@ -77,16 +84,30 @@ class Chunk:
             self.at(chunk).run()
         self.restart()
 
+    def fill_past(self) -> None:
+        """Random keys and values, so that kernels read what they would."""
+        pages, scales = self.pool.estimator_pages, self.pool.estimator_scales
+        if scales is None:
+            pages.normal_()
+        else:
+            pages.random_(-LARGEST_CODE, LARGEST_CODE + 1)
+            scales.fill_(1 / LARGEST_CODE)
+
     def restart(self) -> None:
         self.call = self.at(self.before)
         self.started = self.call.start()
 
     def take(self, other: Chunk) -> None:
         """The pages and tails of a chunk in another type."""
+        if self.pool.estimator_scales is None:
+            self.pool.estimator_pages.copy_(other.pool.estimator_pages)
+        else:
+            codes, scales = coded(other.pool.estimator_pages)
+            self.pool.estimator_pages.copy_(codes)
+            self.pool.estimator_scales.copy_(scales.movedim(4, -1))
         for mine, theirs in (
             (self.pool.token_pages, other.pool.token_pages),
             (self.pool.frame_pages, other.pool.frame_pages),
-            (self.pool.estimator_pages, other.pool.estimator_pages),
             (self.pool.token_tails, other.pool.token_tails),
             (self.pool.frame_tails, other.pool.frame_tails),
             (self.pool.estimator_tails, other.pool.estimator_tails),
@@ -98,8 +119,12 @@ class Chunk:
         for _ in range(self.flow.solver.num_steps):
             self.call.step(self.started)
 
-    def fused(self, chained: bool, tiles: AnyTiles | None = None) -> Callable[[], None]:
+    def fused(
+        self, chained: bool, tiles: AnyTiles | None = None, part: GpuPart | None = None
+    ) -> Callable[[], None]:
         solver = fused_solver(self.flow, chained)
+        if part is not None:
+            solver = solver.on(part.multiprocessors)
         places = self.call.solver_places(self.started)
 
         def solve() -> None:
@@ -125,13 +150,16 @@ def flow_tensors(config: ModelConfig) -> dict[str, Tensor]:
     return dict(random_tensors("flow", config, 0))
 
 
-def random_flow(config: ModelConfig, dtype: torch.dtype, steps: int = 10) -> Flow:
-    return Flow.from_tensors(config.flow, flow_tensors(config), "cuda", dtype, steps)
+def random_flow(config: ModelConfig, dtype: torch.dtype, steps: int = 10, page_format: str = SAME) -> Flow:
+    flow = Flow.from_tensors(config.flow, flow_tensors(config), "cuda", dtype, steps)
+    flow.codes_pages = page_format == EIGHT_BITS
+    return flow
 
 
-def errors(config: ModelConfig, past: int, chained: bool) -> dict[str, float | bool]:
+def errors(config: ModelConfig, past: int, chained: bool, page_format: str) -> dict[str, float | bool]:
     """Of both ways against float32; and whether two runs of the fused one give the same bits."""
-    reference, half = random_flow(config, torch.float32), random_flow(config, torch.float16)
+    reference = random_flow(config, torch.float32)
+    half = random_flow(config, torch.float16, page_format=page_format)
     pages = ERROR_UTTERANCES * (past // 50 + 1)
     truth = Chunk(reference, PagePool(reference, pages), ERROR_UTTERANCES, past)
     truth.speak_past()
@@ -165,20 +193,23 @@ def errors(config: ModelConfig, past: int, chained: bool) -> dict[str, float | b
 
 
 def figures(
-    config: ModelConfig, utterances: int, past: int, repeats: int, chained: bool, tiles: AnyTiles | None
-) -> dict[str, float]:
-    flow = random_flow(config, torch.float16)
-    chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
-    chunk.pool.estimator_pages.normal_()
-    plain = plain_ms(chunk, repeats)
+    config: ModelConfig, utterances: int, past: int, repeats: int, chained: bool, tiles: AnyTiles | None,
+    page_format: str, part: GpuPart | None, blocks: int,
+) -> dict[str, float]:  # fmt: skip
+    flow = random_flow(config, torch.float16, page_format=page_format)
+    chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + blocks)), utterances, past, blocks)
+    chunk.fill_past()
+    plain = {} if part else {"plain ms": plain_ms(chunk, repeats)}
     chunk.call.mel.normal_()
-    fused = milliseconds(replayed(chunk.fused(chained, tiles)).replay, repeats)
-    return {"plain ms": plain, "fused ms": fused}
+    graph = replayed(chunk.fused(chained, tiles, part), None if part is None else part.stream)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.current_stream() if part is None else part.stream):
+        return {**plain, "fused ms": milliseconds(graph.replay, repeats)}
 
 
-def parts(config: ModelConfig, utterances: int, past: int, chained: bool) -> str:
+def parts(config: ModelConfig, utterances: int, past: int, chained: bool, page_format: str) -> str:
     """Microseconds of each kernel in a captured step, the time that it waits for the one before included."""
-    flow = random_flow(config, torch.float16, steps=1)
+    flow = random_flow(config, torch.float16, 1, page_format)
     chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
     graph = replayed(chunk.fused(chained))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -268,11 +299,11 @@ def start_of(config: ModelConfig, frames: int) -> tuple[AnyTiles, Candidates]:
     return dataclasses.replace(tiles_for(frames, multiprocessors), joint=None), CANDIDATES
 
 
-def tune(config: ModelConfig, utterances: int, past: int, chained: bool) -> AnyTiles:
+def tune(config: ModelConfig, utterances: int, past: int, chained: bool, page_format: str) -> AnyTiles:
     """The fastest tile of each kernel in turn, the others as they are."""
-    flow = random_flow(config, torch.float16, steps=2)
+    flow = random_flow(config, torch.float16, 2, page_format)
     chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
-    chunk.pool.estimator_pages.normal_()
+    chunk.fill_past()
     chunk.call.mel.normal_()
     best, tried = start_of(config, 2 * utterances * chunk.pool.frames.frames)
     base = fastest = milliseconds(replayed(chunk.fused(chained, best)).replay, 10)
@@ -303,22 +334,33 @@ def main() -> None:
     add_network(parser)
     parser.add_argument("--utterances", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--past", type=int, nargs="+", default=[200], help="frames")
+    parser.add_argument("--blocks", type=int, default=1, help="of the new chunk, 50 frames each")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
     parser.add_argument("--parts", action="store_true", help="time of each kernel, too")
     parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
+    parser.add_argument("--page-format", nargs="+", choices=(SAME, EIGHT_BITS), default=[SAME, EIGHT_BITS])
+    parser.add_argument("--share", type=float, help="of the multiprocessors that are left to others")
     options = parser.parse_args()
     config, chained = FAMILIES[options.family][options.size], not options.not_chained
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
+    part = divide(torch.device("cuda", 0), options.share).turns[0] if options.share else None
+    if part is not None:
+        print("on", part.multiprocessors, "multiprocessors", flush=True)
     with torch.inference_mode():
-        print("relative error:", json.dumps(errors(config, options.past[0], chained)), flush=True)
-        for utterances in options.utterances:
-            tiles = tune(config, utterances, options.past[0], chained) if options.tune else None
+        for kept in options.page_format:
+            found = errors(config, options.past[0], chained, kept)
+            print(f"relative error with pages in {kept}:", json.dumps(found), flush=True)
+        for utterances, kept in itertools.product(options.utterances, options.page_format):
+            tiles = tune(config, utterances, options.past[0], chained, kept) if options.tune else None
             for past in options.past:
-                result = figures(config, utterances, past, options.repeats, chained, tiles)
-                print(f"utterances {utterances} past {past}:", json.dumps(result), flush=True)
+                result = figures(
+                    config, utterances, past, options.repeats, chained, tiles, kept, part, options.blocks
+                )
+                said = f"utterances {utterances} past {past} pages {kept}:"
+                print(said, json.dumps(result), flush=True)
                 if options.parts:
-                    print(parts(config, utterances, past, chained), flush=True)
+                    print(parts(config, utterances, past, chained, kept), flush=True)
                 torch.cuda.empty_cache()
 
 

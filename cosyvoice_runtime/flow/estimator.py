@@ -280,16 +280,18 @@ class FlowSolver:
         noise: Tensor,
         conditions: Conditions,
         visible: Tensor | None = None,
+        past: Past | None = None,
     ) -> Tensor:
         """Mel ``[B, T, mel]`` float32 from ``noise [B, T, mel]`` float32, with nothing before it.
 
         Args:
             visible: bool ``[B, 1, T, T]`` attention mask of a row, the same for both guidance rows.
+            past: how attention sees the input; by default as it is.
         """
         guided, mask = self.guided(conditions), self.mask(visible)
         x, before = noise, torch.zeros_like(noise)
         for index in torch.arange(self.num_steps, device=x.device).split(1):
-            x = self.step(x, guided, mask, NoPast(), index, before)
+            x = self.step(x, guided, mask, past or NoPast(), index, before)
         return x
 
     def guided(self, conditions: Conditions) -> Conditions:

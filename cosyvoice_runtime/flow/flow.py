@@ -25,6 +25,7 @@ from cosyvoice_runtime.flow.estimator import (
 )
 from cosyvoice_runtime.flow.layers import NoPast, Past, visible_keys
 from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
+from cosyvoice_runtime.flow.page_codes import NoPastCoded
 from cosyvoice_runtime.flow.parts import parts_of, state_dict
 from cosyvoice_runtime.wave.prompt import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
 from cosyvoice_runtime.wave.solvers import EULER
@@ -130,6 +131,9 @@ class Flow(FlowInputs):
         self._noise = start_noise(config.mel_bins).to(self.device)
         self.paged_encoder: PagedEncoder | None = None
         """Attends in the encoder of calls whose steps a paged solver takes; None: its own layers do."""
+        self.codes_pages = False
+        """Whether the estimator's keys and values are kept, and seen, in 8 bits; to be set before pages are
+        made."""
         if compiled is not None:
             network.replace(compiled.encoding(network.encoder), compiled.velocity(network.estimator))
             self.solver.estimator = network.estimator
@@ -219,7 +223,8 @@ class Flow(FlowInputs):
             prompt[row, : len(mel)] = torch.from_numpy(mel)
         noise = self.noise(torch.tensor([span.start for span in spans], device=self.device), frames)
         conditions = self.conditions(mu, speaker, prompt.to(self.device))
-        return self.solver.solve(noise, conditions, attention.estimator)
+        past = NoPastCoded() if self.codes_pages else NoPast()
+        return self.solver.solve(noise, conditions, attention.estimator, past)
 
     def encode(self, tokens: Tensor, present: Tensor, attention: FlowAttention) -> Tensor:
         """Encoded tokens (mu) that condition the estimator: ``[B, frames, mel]``.

@@ -300,6 +300,7 @@ class PagedCall:
         new = torch.empty_like(old)
         past = PagedPast(
             pages=pool.estimator_pages.flatten(0, 2),
+            scales=self._scales,
             table=started.table + index,
             page=started.page + index,
             frame=started.frame,
@@ -321,6 +322,7 @@ class PagedCall:
         torch.index_select(pool.estimator_tails.flatten(0, 1), 0, started.tails_from // steps, out=tails.old)
         return Places(
             pages=pool.estimator_pages.flatten(0, 2),
+            scales=self._scales,
             table=started.table,
             page=started.page,
             frame=started.frame,
@@ -331,6 +333,12 @@ class PagedCall:
             new_tails=tails.new,
             tails_to=started.tails_to // steps,
         )
+
+    @property
+    def _scales(self) -> Tensor | None:
+        """Of the estimator's flattened pages."""
+        scales = self._pool.estimator_scales
+        return None if scales is None else scales.flatten(0, 2)
 
     def _tail_pages(self) -> tuple[Tensor, Tensor]:
         """The last page before each row's new ones, and the last of those: int64 ``[B]``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import Before, RelativeAttention
+from cosyvoice_runtime.flow.page_codes import CODE_TYPE, SCALE_TYPE, read_coded, store_coded
 from cosyvoice_runtime.free_pages import FIRST_PAGE, ZERO_PAGE
 from cosyvoice_runtime.untouched_zeros import untouched_zeros
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS, PageStore
@@ -34,6 +36,11 @@ class PageGeometry:
         )  # fmt: skip
 
     @property
+    def scale_shape(self) -> tuple[int, ...]:
+        layout = self.layout
+        return (self.rows, self.steps, layout.attentions, 2, layout.heads, self.frames)
+
+    @property
     def tail_shape(self) -> tuple[int, ...]:
         return (self.rows, self.steps, self.layout.tail_size)
 
@@ -53,7 +60,10 @@ class PagePool(PageStore):
     whoever goes on after that page finds them there, behind the page of zeros those of an utterance's start.
 
     Attributes:
-        token_pages, frame_pages, estimator_pages: ``[pages, *page_shape]`` of each part of the network.
+        token_pages, frame_pages, estimator_pages: ``[pages, *page_shape]`` of each part of the network, the
+            estimator's in 8 bits where the flow says so.
+        estimator_scales: those of such pages, float16 ``[pages, rows, steps, A, 2, H, frames]``; None
+            otherwise.
         token_tails, frame_tails, estimator_tails: ``[pages, *tail_shape]``, alike.
     """
 
@@ -67,32 +77,35 @@ class PagePool(PageStore):
         self.estimator = PageGeometry(
             flow.network.estimator.layout, flow.solver.num_steps, GUIDANCE_ROWS, chunk_frames
         )
-        total = num_pages + FIRST_PAGE
-        self.token_pages, self.frame_pages, self.estimator_pages = (
-            untouched_zeros(total, *geometry.page_shape, device=flow.device, dtype=flow.dtype)
-            for geometry in self._geometries
+        zeros = partial(untouched_zeros, num_pages + FIRST_PAGE, device=flow.device)
+        parts = self.tokens, self.frames, self.estimator
+        self.token_pages, self.frame_pages = (zeros(*part.page_shape, dtype=flow.dtype) for part in parts[:2])
+        kept = CODE_TYPE if flow.codes_pages else flow.dtype
+        self.estimator_pages = zeros(*self.estimator.page_shape, dtype=kept)
+        self.estimator_scales = (
+            zeros(*self.estimator.scale_shape, dtype=SCALE_TYPE) if flow.codes_pages else None
         )
         self.token_tails, self.frame_tails, self.estimator_tails = (
-            untouched_zeros(total, *geometry.tail_shape, device=flow.device, dtype=flow.dtype)
-            for geometry in self._geometries
+            zeros(*part.tail_shape, dtype=flow.dtype) for part in parts
         )
 
     @property
-    def _geometries(self) -> tuple[PageGeometry, PageGeometry, PageGeometry]:
-        return self.tokens, self.frames, self.estimator
+    def _pages(self) -> list[Tensor]:
+        """What is kept of keys and values."""
+        scales = [] if self.estimator_scales is None else [self.estimator_scales]
+        return [self.token_pages, self.frame_pages, self.estimator_pages, *scales]
 
     @property
     def page_bytes(self) -> int:
         """Memory of one page, that is of one block of one utterance."""
-        shapes = [(geometry.page_shape, geometry.tail_shape) for geometry in self._geometries]
-        elements = sum(math.prod(page) + math.prod(tail) for page, tail in shapes)
-        return elements * self.token_pages.element_size()
+        tails = self.token_tails, self.frame_tails, self.estimator_tails
+        return sum(math.prod(kept.shape[1:]) * kept.element_size() for kept in (*self._pages, *tails))
 
     def empty_tails(self) -> None:
         """They are in the pages."""
 
     def clear(self, page: int) -> None:
-        for storage in (self.token_pages, self.frame_pages, self.estimator_pages):
+        for storage in self._pages:
             storage[page].zero_()
 
 
@@ -156,6 +169,7 @@ class PagedPast:
         lengths: int64 ``[B]`` new frames of each row; None where all are T.
         starts: int64 ``[B]`` frames of each row's utterance before the new ones, for networks that ask.
         relative: attends in layers with relative positions; None leaves it to them.
+        scales: of pages in 8 bits, float16 ``[pages, attentions, 2, H, frames]``.
     """
 
     def __init__(
@@ -170,10 +184,11 @@ class PagedPast:
         lengths: Tensor | None,
         starts: Tensor | None = None,
         relative: RelativeAttention | None = None,
+        scales: Tensor | None = None,
     ) -> None:
         self.starts = starts
         self.relative = relative
-        self._pages = pages
+        self._pages, self._scales = pages, scales
         self._table = table
         self._page, self._frame = page, frame
         self._pages_before = pages_before
@@ -191,9 +206,15 @@ class PagedPast:
         return extended
 
     def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
-        stored = self._pages[:, attention]
-        stored[self._page, self._frame] = new
-        seen = stored[self._table].flatten(1, 2)[:, : self._num_keys]
+        pages, scales = self._pages, self._scales
+        if scales is None:
+            stored = pages[:, attention]
+            stored[self._page, self._frame] = new
+            seen = stored[self._table]
+        else:
+            store_coded(pages, scales, attention, self._page, self._frame, new)
+            seen = read_coded(pages, scales, attention, self._table, new.dtype)
+        seen = seen.flatten(1, 2)[:, : self._num_keys]
         return seen[:, :, 0], seen[:, :, 1]
 
     @property

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
+
+from cosyvoice_runtime.flow.page_codes import read_coded, store_coded
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,6 +17,8 @@ class PagePlaces:
     Attributes:
         pages: ``[pages, attentions, frames, 2, H, D]``, keys before values; guidance rows and steps are pages
             of their own.
+        scales: float16 ``[pages, attentions, 2, H, frames]`` of pages in 8 bits
+            (:mod:`~cosyvoice_runtime.flow.page_codes`); None where pages are as the network computes.
         table: int64 ``[R, W]`` pages of each row, oldest first, aligned so that the new frames of every row
             start at the same page.
         page, frame: where the new frames are stored: page int64 ``[R, T]``, frame in it int64 ``[T]``.
@@ -29,10 +34,22 @@ class PagePlaces:
     before: int
     unused: Tensor
     lengths: Tensor
+    scales: Tensor | None = field(default=None, kw_only=True)
 
-    def store(self, attention: int, new: Tensor) -> None:
-        """Keep keys and values ``[R, T, 2, H, D]`` of a layer; can be captured."""
-        self.pages[:, attention][self.page, self.frame] = new
+    def store(self, attention: int, new: Tensor, step: int = 0) -> None:
+        """Keep keys and values ``[R, T, 2, H, D]`` of a layer at a step of the solver; can be captured."""
+        page = self.page + step
+        if self.scales is None:
+            self.pages[:, attention][page, self.frame] = new.to(self.pages.dtype)
+        else:
+            store_coded(self.pages, self.scales, attention, page, self.frame, new)
+
+    def seen(self, attention: int, step: int = 0) -> Tensor:
+        """Keys and values of a row's pages, float32 ``[R, W * frames, 2, H, D]``."""
+        table = self.table + step
+        if self.scales is None:
+            return self.pages[table, attention].float().flatten(1, 2)
+        return read_coded(self.pages, self.scales, attention, table, torch.float32).flatten(1, 2)
 
     @property
     def rows(self) -> int:

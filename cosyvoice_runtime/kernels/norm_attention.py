@@ -12,18 +12,25 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.block_attention import load_keys
 from cosyvoice_runtime.kernels.norm_qkv import EPSILON, norm_qkv_plain
-from cosyvoice_runtime.kernels.paged_attention import paged_attention_plain, softmax_update, store_part
+from cosyvoice_runtime.kernels.page_codes import coded_rows, coding_of, scales_of
+from cosyvoice_runtime.kernels.paged_attention import (
+    paged_attention_plain,
+    softmax_add,
+    softmax_update,
+    store_part,
+)
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
 def _norm_attention(
-    x, weight, bias, pages, page, table, unused, lengths, mixed, weights,
+    x, weight, bias, pages, scales, page, table, unused, lengths, mixed, weights,
     step, rows, frames, before, utterances, table_width, x_stride, page_stride, layer_start,
     CHANNELS: tl.constexpr, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
-    EPS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, TOGETHER: tl.constexpr,
-    STAGES: tl.constexpr, CHAINED: tl.constexpr,
+    EPS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, KEYS: tl.constexpr,
+    STAGES: tl.constexpr, CODING: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) // HEADS
     head = tl.program_id(0) % HEADS
@@ -45,6 +52,8 @@ def _norm_attention(
     end = tl.minimum(before, first + share)
     table += row * table_width
     pages += layer_start + head * HEAD_DIM
+    scales += layer_start // HEAD_DIM + head * PAGE
+    scale_stride = page_stride // HEAD_DIM
     wait_for_previous(CHAINED)
     hidden = tl.load(x + m[:, None] * x_stride + c[None, :], mask=present[:, None], other=0.0)
     normed = normalise(hidden, CHANNELS, EPS).to(query_weight.dtype)
@@ -55,28 +64,44 @@ def _norm_attention(
     sums = tl.zeros([SIZE, HEAD_DIM], tl.float32)
     if own:
         new_keys = tl.dot(normed, tl.load(at + INNER * CHANNELS), input_precision="ieee")
-        new_keys = (new_keys + tl.load(bias + INNER + column)[None, :]).to(q.dtype)
+        new_keys += tl.load(bias + INNER + column)[None, :]
         new_values = tl.dot(normed, tl.load(at + 2 * INNER * CHANNELS), input_precision="ieee")
-        new_values = (new_values + tl.load(bias + 2 * INNER + column)[None, :]).to(q.dtype)
+        new_values += tl.load(bias + 2 * INNER + column)[None, :]
         stored = tl.load(page + m, mask=present, other=0) + step
+        if CODING:
+            new_keys, of_keys = coded_rows(new_keys)
+            new_values, of_values = coded_rows(new_values)
+            place = scales + stored * scale_stride + t
+            tl.store(place, of_keys, mask=present)
+            tl.store(place + HEADS * PAGE, of_values, mask=present)
+        else:
+            of_keys, of_values = t, t
         place = pages + (stored * page_stride + t * (2 * INNER))[:, None] + d[None, :]
-        tl.store(place, new_keys, mask=present[:, None])
-        tl.store(place + INNER, new_values, mask=present[:, None])
-        peak, total, sums = softmax_update(q, tl.trans(new_keys), new_values, t < length, peak, total, sums)
-    # Frames of several pages side by side, as many loads ahead as there are stages.
-    j = tl.arange(0, TOGETHER * SIZE)
-    nth, frame = j // SIZE, j % SIZE
-    for n in tl.range(first, end, TOGETHER, num_stages=STAGES):
-        there = n + nth < end
-        seen = there & (frame < PAGE)
-        ids = tl.load(table + n + nth, mask=there, other=0) + step
-        start = ids.to(tl.int64) * page_stride + frame * (2 * INNER)
-        keys = tl.load(pages + start[None, :] + d[:, None], mask=seen[None, :], other=0.0)
-        values = tl.load(pages + INNER + start[:, None] + d[None, :], mask=seen[:, None], other=0.0)
-        peak, total, sums = softmax_update(q, keys, values, seen, peak, total, sums)
+        new_keys, new_values = new_keys.to(q.dtype), new_values.to(q.dtype)
+        tl.store(place, new_keys.to(pages.dtype.element_ty), mask=present[:, None])
+        tl.store(place + INNER, new_values.to(pages.dtype.element_ty), mask=present[:, None])
+        scores = tl.dot(q, tl.trans(new_keys), input_precision="ieee")
+        if CODING:
+            scores *= of_keys.to(tl.float32)[None, :]
+        scores = tl.where((t < length)[None, :], scores, float("-inf"))
+        peak, total, sums = softmax_add(scores, new_values, peak, total, sums, of_values, CODING)
+    j = tl.arange(0, KEYS)
+    count = tl.maximum(end - first, 0) * PAGE
+    for start in tl.range(0, count, KEYS, num_stages=STAGES):
+        key = start + j
+        there = key < count
+        keys, values, of_keys, of_values = load_keys(
+            pages, scales, table, step, first + key // PAGE, key % PAGE, there, page_stride,
+            HEADS, HEAD_DIM, PAGE, CODING,
+        )  # fmt: skip
+        peak, total, sums = softmax_update(
+            q, keys, values, there[None, :], peak, total, sums, of_keys, of_values, CODING
+        )
     let_next_start(CHAINED)
-    place = split * rows + m
-    store_part(mixed, weights, place, column, head, present, peak, total, sums, HEADS, HEAD_DIM, SPLITS)
+    part = split * rows + m
+    store_part(
+        mixed, weights, part, column, head, present, peak, total, sums, HEADS, HEAD_DIM, SPLITS, CODING
+    )
 
 
 def norm_attention(
@@ -97,11 +122,11 @@ def norm_attention(
     heads, head_dim = pages.shape[-2:]
     size = max(16, triton.next_power_of_2(places.page_frames))
     _norm_attention[(places.rows * heads, len(mixed))](
-        x, weight, bias, pages, places.page, places.table, places.unused, places.lengths, mixed, weights,
-        step, rows, places.new_frames, places.before, len(places.lengths), places.table.shape[1],
-        x.stride(0), pages.stride(0), attention * pages.stride(1),
-        channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), tile.repeat, tile.stages,
-        chained,
+        x, weight, bias, pages, scales_of(places), places.page, places.table, places.unused, places.lengths,
+        mixed, weights, step, rows, places.new_frames, places.before, len(places.lengths),
+        places.table.shape[1], x.stride(0), pages.stride(0), attention * pages.stride(1),
+        channels, heads, head_dim, places.page_frames, EPSILON, size, len(mixed), tile.columns, tile.stages,
+        coding_of(places), chained,
         num_warps=tile.warps, maxnreg=tile.registers, launch_pdl=chained > 0,
     )  # fmt: skip
 

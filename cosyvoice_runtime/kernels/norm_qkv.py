@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.page_codes import coding_of, scales_of, store_coded, whole_heads
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
@@ -18,21 +19,43 @@ Linear = tuple[Tensor, Tensor]
 
 
 @triton.jit
-def store_qkv(packed, queries, pages, m, start, inside, n, is_query, INNER: tl.constexpr):
-    """Columns ``n`` of queries, keys and values; all are queries or none is."""
+def store_qkv(
+    packed, queries, pages, scales, m, start, scale_start, inside, column, is_query,
+    INNER: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, CODING: tl.constexpr,
+):  # fmt: skip
+    """Columns from ``column`` on of queries, keys and values, float32.
+
+    Args:
+        start, scale_start: of the rows ``m``, as :func:`frame_starts` gives them.
+        is_query: all columns of a program are queries, or none is: its loop takes that from outside.
+    """
+    n = column + tl.arange(0, COLUMNS)
+    rounded = packed.to(queries.dtype.element_ty)
     # Separate stores: the compiler cannot merge writes to computed addresses.
     if is_query:
-        tl.store(queries + m[:, None] * INNER + n[None, :], packed, mask=inside[:, None])
+        tl.store(queries + m[:, None] * INNER + n[None, :], rounded, mask=inside[:, None])
+    elif CODING:
+        first = column - INNER
+        store_coded(pages, scales, packed, start, scale_start, inside, first, HEAD_DIM, PAGE, COLUMNS, ROWS)
     else:
-        tl.store(pages + start[:, None] + (n - INNER)[None, :], packed, mask=inside[:, None])
+        tl.store(pages + start[:, None] + (n - INNER)[None, :], rounded, mask=inside[:, None])
+
+
+@triton.jit
+def frame_starts(stored, place, page_stride, layer_start, INNER: tl.constexpr, HEAD_DIM: tl.constexpr):
+    """Where frames ``place`` of the pages ``stored`` begin, and the scales of their first heads."""
+    start = stored * page_stride + layer_start + place * (2 * INNER)
+    return start, stored * (page_stride // HEAD_DIM) + layer_start // HEAD_DIM + place
 
 
 @triton.jit(do_not_specialize=["step", "rows", "frames"])
 def _norm_qkv(
-    x, weight, bias, queries, pages, page, frame, step, rows, frames, x_stride, page_stride, layer_start,
-    CHANNELS: tl.constexpr, INNER: tl.constexpr, EPS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, REPEAT: tl.constexpr, STAGES: tl.constexpr,
-    CHAINED: tl.constexpr,
+    x, weight, bias, queries, pages, scales, page, frame,
+    step, rows, frames, x_stride, page_stride, layer_start,
+    CHANNELS: tl.constexpr, INNER: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
+    EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, REPEAT: tl.constexpr,
+    STAGES: tl.constexpr, CODING: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * (COLUMNS * REPEAT)
     n = column + tl.arange(0, COLUMNS)
@@ -47,19 +70,22 @@ def _norm_qkv(
     normed = normalise(hidden, CHANNELS, EPS).to(weight.dtype.element_ty)
     stored = tl.load(page + m, mask=inside, other=0) + step
     place = tl.load(frame + m % frames, mask=inside, other=0)
-    start = stored * page_stride + layer_start + place * (2 * INNER)
+    start, scale_start = frame_starts(stored, place, page_stride, layer_start, INNER, HEAD_DIM)
     if REPEAT == 1:
         packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + n)[None, :]
         let_next_start(CHAINED)
         store_qkv(
-            packed.to(queries.dtype.element_ty), queries, pages, m, start, inside, n, column < INNER, INNER
-        )
+            packed, queries, pages, scales, m, start, scale_start, inside, column, column < INNER,
+            INNER, HEAD_DIM, PAGE, ROWS, COLUMNS, CODING,
+        )  # fmt: skip
     else:
         for turn in tl.range(0, REPEAT, num_stages=STAGES):
             w = tl.load(at + turn * (COLUMNS * CHANNELS))
             packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + turn * COLUMNS + n)[None, :]
-            packed = packed.to(queries.dtype.element_ty)
-            store_qkv(packed, queries, pages, m, start, inside, turn * COLUMNS + n, column < INNER, INNER)
+            store_qkv(
+                packed, queries, pages, scales, m, start, scale_start, inside, column + turn * COLUMNS,
+                column < INNER, INNER, HEAD_DIM, PAGE, ROWS, COLUMNS, CODING,
+            )  # fmt: skip
         let_next_start(CHAINED)
 
 
@@ -83,15 +109,16 @@ def norm_qkv(
         attention, step: numbers of the layer and of the solver's step.
     """
     rows, channels = x.shape
-    inner = queries.shape[1]
-    pages = places.pages
-    columns = min(tile.columns, inner)
+    inner, head_dim = queries.shape[1], places.pages.shape[-1]
+    pages, coding = places.pages, coding_of(places)
+    columns = min(whole_heads(tile.columns, head_dim, coding), inner)
     repeat = min(tile.repeat, inner // columns)
     grid = (3 * inner // (columns * repeat), triton.cdiv(rows, tile.rows))
     _norm_qkv[grid](
-        x, weight, bias, queries, pages, places.page, places.frame, step, rows, places.new_frames,
-        x.stride(0), pages.stride(0), attention * pages.stride(1),
-        channels, inner, EPSILON, tile.rows, columns, repeat, tile.stages, chained,
+        x, weight, bias, queries, pages, scales_of(places), places.page, places.frame, step, rows,
+        places.new_frames, x.stride(0), pages.stride(0), attention * pages.stride(1),
+        channels, inner, head_dim, places.page_frames, EPSILON, tile.rows, columns, repeat, tile.stages,
+        coding, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
@@ -103,9 +130,8 @@ def norm_qkv_plain(
     inner = queries.shape[1]
     packed = F.linear(F.layer_norm(x, x.shape[1:], eps=EPSILON), weight.float(), bias)
     queries.copy_(packed[:, :inner])
-    frame = places.frame.repeat(len(x) // places.new_frames)
     heads = packed[:, inner:].unflatten(1, (2, *places.pages.shape[-2:]))
-    places.pages[places.page.flatten() + step, attention, frame] = heads.to(places.pages.dtype)
+    places.store(attention, heads.unflatten(0, (places.rows, places.new_frames)), step)
 
 
 def packed_qkv(norm: torch.nn.LayerNorm, qkv: torch.nn.Linear, head_dim: int) -> tuple[Tensor, Tensor]:

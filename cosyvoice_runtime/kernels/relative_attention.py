@@ -146,7 +146,7 @@ def relative_attention_plain(
     page = places.page_frames
     q, device = queries.float(), queries.device
     heads = q.shape[2]
-    seen = places.pages[places.table, attention].float().flatten(1, 2)
+    seen = places.seen(attention)
     scores = torch.einsum("rthd,rshd->rhts", q + weights.content_bias, seen[:, :, 0])
     by_distance = weights.by_distance.float().unflatten(1, (heads, -1))
     by_position = torch.einsum("rthd,nhd->rhtn", q + weights.position_bias, by_distance)

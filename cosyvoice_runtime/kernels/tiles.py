@@ -15,12 +15,12 @@ class Tile:
     """What one program of a kernel computes, and with what.
 
     Attributes:
-        rows, columns: of the output.
+        rows, columns: of the output; in attention, columns are the keys at a time.
         depth: of the inner dimension at a time; 0 takes it whole, and loads it before the kernel's turn.
         warps: that share the work.
         stages: loads in flight, where the kernel loops.
-        repeat: tiles side by side that one program computes, for what it does once a row; in joint attention
-            the pages that it reads at a time.
+        repeat: tiles side by side that one program computes, for what it does once a row; in attention of
+            several blocks, the blocks.
         registers: that a thread may have, so that more programs fit on a multiprocessor; None: as many as the
             compiler likes.
         ahead: a chained kernel that loops has its weights fetched into the L2 cache before its turn.
@@ -59,6 +59,7 @@ class Tiles(AttentionParts):
 
     Attributes:
         joint: of queries, keys, values and attention in one kernel, for calls of one block; None: in two.
+        blocks: of attention whose programs have several blocks, for calls of several; None: of one each.
         apart: a residual block activates its hidden state once, in a kernel of its own, not in every program
             of the second convolution.
     """
@@ -71,6 +72,7 @@ class Tiles(AttentionParts):
     conv: Tile
     finish: Tile = field(default=Tile(16, 0))
     joint: Tile | None = None
+    blocks: Tile | None = None
     euler: Tile = field(default=Tile(16, 0))
     apart: bool = False
 
@@ -83,7 +85,7 @@ class Tiles(AttentionParts):
         return replace(self, joint=LEAN)
 
 
-JOINT = Tile(64, 64, stages=2, repeat=2)
+JOINT = Tile(64, 128, stages=2)
 JOINT_RESIDENT = 2
 """Programs of it on a multiprocessor: it has as many registers as a thread can have."""
 LEAN = replace(JOINT, registers=168)

@@ -22,17 +22,18 @@ from cosyvoice_runtime.kernels.arithmetic import (
     linear_sums,
     wait_for_previous,
 )
-from cosyvoice_runtime.kernels.norm_qkv import store_qkv
+from cosyvoice_runtime.kernels.norm_qkv import frame_starts, store_qkv
+from cosyvoice_runtime.kernels.page_codes import coding_of, scales_of, whole_heads
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "angles"])
 def _turned_qkv(
-    hidden, weight, bias, cos, sin, queries, pages, page, frame, unused,
+    hidden, weight, bias, cos, sin, queries, pages, scales, page, frame, unused,
     step, rows, frames, before, utterances, angles, page_stride, layer_start,
     WIDTH: tl.constexpr, INNER: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
-    AHEAD: tl.constexpr, CHAINED: tl.constexpr,
+    AHEAD: tl.constexpr, CODING: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     PAIRS: tl.constexpr = COLUMNS // 2
     column = tl.program_id(0) * COLUMNS
@@ -44,7 +45,6 @@ def _turned_qkv(
     wait_for_previous(CHAINED)
     stored = tl.load(page + m, mask=inside, other=0) + step
     place = tl.load(frame + m % frames, mask=inside, other=0)
-    start = stored * page_stride + layer_start + place * (2 * INNER)
     sums = linear_sums(hidden, weight, m, n, inside, WIDTH, ROWS, COLUMNS, DEPTH, STAGES) + b[None, :]
     if (column % INNER < HEAD_DIM) & (column < 2 * INNER):
         finished = before - tl.load(unused + (m // frames) % utterances, mask=inside, other=0).to(tl.int32)
@@ -57,8 +57,11 @@ def _turned_qkv(
         even, odd = tl.split(tl.reshape(sums, [ROWS, PAIRS, 2]))
         sums = tl.reshape(tl.join(even * c - odd * s, odd * c + even * s), [ROWS, COLUMNS])
     let_next_start(CHAINED)
-    packed = sums.to(queries.dtype.element_ty)
-    store_qkv(packed, queries, pages, m, start, inside, n, column < INNER, INNER)
+    start, scale_start = frame_starts(stored, place, page_stride, layer_start, INNER, HEAD_DIM)
+    store_qkv(
+        sums, queries, pages, scales, m, start, scale_start, inside, column, column < INNER,
+        INNER, HEAD_DIM, PAGE, ROWS, COLUMNS, CODING,
+    )  # fmt: skip
 
 
 def turned_qkv(
@@ -84,14 +87,14 @@ def turned_qkv(
     """
     rows, width = hidden.shape
     inner, head_dim = queries.shape[1], places.pages.shape[-1]
-    pages = places.pages
-    columns = min(tile.columns, inner)
+    pages, coding = places.pages, coding_of(places)
+    columns = min(whole_heads(tile.columns, head_dim, coding), inner)
     _turned_qkv[(3 * inner // columns, triton.cdiv(rows, tile.rows))](
-        hidden, weight, bias, rotation.cos, rotation.sin, queries, pages, places.page, places.frame,
-        places.unused, step, rows, places.new_frames, places.before, len(places.unused),
+        hidden, weight, bias, rotation.cos, rotation.sin, queries, pages, scales_of(places), places.page,
+        places.frame, places.unused, step, rows, places.new_frames, places.before, len(places.unused),
         rotation.cos.shape[1], pages.stride(0), attention * pages.stride(1),
         width, inner, head_dim, places.page_frames,
-        tile.rows, columns, gcd(tile.depth, width), tile.stages, tile.ahead, chained,
+        tile.rows, columns, gcd(tile.depth, width), tile.stages, tile.ahead, coding, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
@@ -114,7 +117,5 @@ def turned_qkv_plain(
     position = position + torch.arange(places.new_frames, device=hidden.device)
     position = position.repeat(places.rows // len(position), 1).clamp(max=rotation.cos.shape[1] - 1)
     Rotation(rotation.cos[0, position], rotation.sin[0, position]).turn_(split[:, :, :2, 0])
-    split = split.flatten(0, 1)
-    queries.copy_(split[:, 0].flatten(1))
-    frame = places.frame.repeat(places.rows)
-    places.pages[places.page.flatten() + step, attention, frame] = split[:, 1:].to(places.pages.dtype)
+    queries.copy_(split[:, :, 0].flatten(2).flatten(0, 1))
+    places.store(attention, split[:, :, 1:], step)

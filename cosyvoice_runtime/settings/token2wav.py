@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 SAME = "same"
 CUDA = "cuda"
+EIGHT_BIT_PAGES = "int8"
+"""Of backend torch."""
 ONNX_GRAPHS = "onnx_cpu"
 """Folder of backend onnx in ``backend_dir``."""
 CPU_BATCH, GPU_BATCH = 8, 16
@@ -118,7 +120,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     flow_memory_share: Annotated[float, Field(ge=0.01, le=1.0), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Share of the device's memory that they may take (115 MiB a second as published in "
-        "float16, 86 with CosyVoice3); auto is 0.4 on a CPU and 0.8 on a GPU, less what others need there.",
+        "float16, 86 with CosyVoice3; page_format=int8 takes half); auto is 0.4 on a CPU and 0.8 on a GPU, "
+        "less what others need there.",
     )
     gpu_reserve_gib: Annotated[float, Field(ge=0.5, le=1000.0), OR_AUTO] = Field(
         AUTO_NUMBER,
@@ -137,11 +140,13 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         "what they are multiplied with in 8 bits, which changes the mel about as much as leaving out one "
         "of ten ode_steps and pays on CPUs with VNNI or AMX.",
     )
-    page_format: Literal["float32", "float16", "float8"] = Field(
-        "float32",
-        description="Backend onnx: format of finished speech that later chunks read; float16 takes half the "
-        "memory, 110 MiB a second with CosyVoice2 as published, and changes the mel by 1e-4; float8 takes a "
-        "quarter, changes it by 1e-3, and is CosyVoice2's alone.",
+    page_format: Literal["auto", "float32", "float16", "bfloat16", "float8", "int8"] = Field(
+        AUTO,
+        description="Format of finished speech that later chunks read. Backend torch: that of the network "
+        "(auto), or int8, half of float16's memory: the mel loses less than in float16 itself, turns of many "
+        "take a fifth longer. Backend onnx: float32 (auto); float16 takes half the memory, 110 MiB a second "
+        "with CosyVoice2 as published, and changes the mel by 1e-4; float8 takes a quarter, changes it by "
+        "1e-3, and is CosyVoice2's alone.",
     )
     cuda_graphs: Flag = Field(
         True,
@@ -273,18 +278,39 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         if backend == "onnx" and device == AUTO:
             schedulers = CPU_SCHEDULERS if self.vocoder_device == SAME else 1
             device = ",".join([CPU] * min(schedulers, machine.cores))
-        if backend != "onnx":
-            for field in ("weight_format", "page_format"):
-                if getattr(self, field) != "float32":
-                    limit = f"float32 with backend {backend}; other formats are backend onnx's"
-                    raise InvalidInput(f"{self.name}.{field}", getattr(self, field), limit)
+        if backend != "onnx" and self.weight_format != "float32":
+            limit = f"float32 with backend {backend}; other formats are backend onnx's"
+            raise InvalidInput(f"{self.name}.weight_format", self.weight_format, limit)
         return self.replace(backend=backend, device=device)
+
+    def _with_a_page_format(self) -> Self:
+        """A copy whose format is chosen, and checked."""
+        self._require_page_format()
+        usual = "float32" if self.backend == "onnx" else self.dtype
+        return self.replace(page_format=usual) if self.page_format == AUTO else self
+
+    def _require_page_format(self) -> None:
+        """
+        Raises:
+            InvalidInput: the backend does not keep pages in this format.
+        """
+        formats = {
+            "onnx": ("float32", "float16", "float8"),
+            "torch": (self.dtype, EIGHT_BIT_PAGES),
+            "tensorrt": (self.dtype,),
+        }[self.backend]
+        if self.page_format not in (AUTO, *formats):
+            limit = (
+                f"{AUTO} or one of {', '.join(formats)} with backend {self.backend} and dtype {self.dtype}"
+            )
+            raise InvalidInput(f"{self.name}.page_format", self.page_format, limit)
 
     def _choice(self, machine: Machine) -> RuntimeChoice:
         for_torch = [
             *changed(f"{self.name}.dtype", self.dtype, "float32"),
             *changed(f"{self.name}.kernels", self.kernels, "plain"),
             *changed(f"{self.name}.lookahead_tokens", self.lookahead_tokens, EXACT),
+            *changed(f"{self.name}.page_format", self.page_format, "float32", "float16", "float8"),
         ]
         device = resolved_device(self.device, machine)
         graphs = self.backend_dir / ONNX_GRAPHS
@@ -295,7 +321,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         return {"backend": self._choice(machine).reason} if self.backend == AUTO else {}
 
     def resolved(self, machine: Machine) -> Self:
-        network = NetworkSettings.resolved(self._with_a_backend(machine), machine)
+        network = NetworkSettings.resolved(self._with_a_backend(machine), machine)._with_a_page_format()
         return network.replace(
             max_batch=network.most_batch,
             max_turn_ms=network.longest_turn_ms,

@@ -7,6 +7,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.flow.page_codes import coded, decoded
 from cosyvoice_runtime.flow.places import Places
 
 STEPS = 2
@@ -25,6 +26,7 @@ def random_places(
     device: str = "cpu",
     attentions: int = ATTENTIONS,
     steps: int = STEPS,
+    eight_bits: bool = False,
 ) -> Places:
     """An utterance for each of ``before`` (finished pages) and ``lengths`` (new frames), in any order."""
     generator = torch.Generator().manual_seed(sum(before) + sum(lengths))
@@ -42,10 +44,14 @@ def random_places(
         return torch.cat([(pages * 2 + row) * steps for row in range(2)]).to(device)
 
     tail_shape = (2 * utterances, steps, tail_size)
+    shape = total * 2 * steps, attentions, page_frames, 2, heads, head_dim
+    pages, scales = torch.randn(shape, generator=generator).to(device, dtype), None
+    if eight_bits:
+        pages, scales = coded(pages)
+        scales = scales.permute(0, 1, 3, 4, 2).contiguous()
     return Places(
-        pages=torch.randn(
-            total * 2 * steps, attentions, page_frames, 2, heads, head_dim, generator=generator
-        ).to(device, dtype),
+        pages=pages,
+        scales=scales,
         table=flattened(order),
         page=flattened(page),
         frame=(place % page_frames).to(device),
@@ -60,13 +66,24 @@ def random_places(
 
 def two(places: Places) -> tuple[Places, Places]:
     """The same places twice, for two ways to write into them."""
-    other = dataclasses.replace(places, pages=places.pages.clone(), new_tails=places.new_tails.clone())
+    scales = None if places.scales is None else places.scales.clone()
+    other = dataclasses.replace(
+        places, pages=places.pages.clone(), scales=scales, new_tails=places.new_tails.clone()
+    )
     return places, other
 
 
 def frames_of(places: Places) -> int:
     """Of all rows."""
     return places.rows * places.new_frames
+
+
+def kept(places: Places, first: int = 0) -> Tensor:
+    """Keys and values in pages from ``first`` on, float32 ``[pages, A, frames, 2, H, D]``."""
+    pages = places.pages[first:]
+    if places.scales is None:
+        return pages.float()
+    return decoded(pages, places.scales[first:].permute(0, 1, 4, 2, 3), torch.float32)
 
 
 def same(actual: Tensor, expected: Tensor) -> None:

@@ -30,7 +30,8 @@ TILES = Tiles(
     narrow=Tile(16, 16, 32),
     conv=Tile(32, 16),
     euler=Tile(16, 0),
-    joint=Tile(0, 0),
+    joint=Tile(0, 16),
+    blocks=Tile(0, 16, repeat=2),
     apart=True,
     pages_per_split=2,
     max_splits=3,
@@ -112,6 +113,36 @@ def test_fused_steps_equal_the_plain_ones(starts, counts, family):
         )
     torch.testing.assert_close(pool.estimator_tails, tails_expected, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(pool.estimator_pages[2:], pages_expected[2:], atol=1e-4, rtol=1e-4)
+
+
+@FAMILIES
+@pytest.mark.parametrize(("starts", "counts"), [([100], [25]), ([0, 75], [25, 7]), ([50, 0], [1, 30])])
+@torch.inference_mode()
+def test_fused_steps_keep_and_see_the_codes_of_the_plain_ones(starts, counts, family):
+    flow = family.flow(num_steps=1)
+    flow.codes_pages = True
+    pool, spans = PagePool(flow, 20), spans_of(starts, counts)
+    held = [pool.acquire(start // 25 + -(-count // 25)) for start, count in zip(starts, counts, strict=True)]
+    pool.estimator_pages[2:].random_(-127, 128)
+    pool.estimator_scales[2:].uniform_(0.001, 0.02)
+    inputs = PagedInputs(flow, BatchShape.of(spans, 25), spans, held)
+    before = pool.estimator_pages.clone(), pool.estimator_scales.clone()
+    expected = PagedCall(flow, pool, inputs).run()
+    kept = pool.estimator_pages.clone(), pool.estimator_scales.clone()
+    pool.estimator_pages.copy_(before[0])
+    pool.estimator_scales.copy_(before[1])
+    call = PagedCall(flow, pool, inputs)
+    started = call.start()
+    family.fused(flow).solve(call.mel, started.conditions, call.solver_places(started), tiles=family.tiles)
+    for row, count in enumerate(counts):
+        apart = (call.mel[row, : 2 * count] - expected[row, : 2 * count]).norm()
+        assert (
+            apart / expected[row, : 2 * count].norm() < 3e-4
+        )  # a number may fall to the code beside its own
+    torch.testing.assert_close(pool.estimator_scales[2:], kept[1][2:], atol=1e-4, rtol=2e-3)
+    codes_apart = (pool.estimator_pages[2:].int() - kept[0][2:].int()).abs()
+    assert codes_apart.max() <= 1
+    assert codes_apart.float().mean() < 1e-3
 
 
 @FAMILIES

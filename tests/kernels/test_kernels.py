@@ -6,9 +6,10 @@ import copy
 
 import pytest
 import torch
-from small_places import STEPS, frames_of, random_places, same, two
+from small_places import STEPS, frames_of, kept, random_places, same, two
 from torch import Tensor
 
+from cosyvoice_runtime.kernels.block_attention import block_attention
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
 from cosyvoice_runtime.kernels.guided_euler import guided_euler, guided_euler_plain
 from cosyvoice_runtime.kernels.norm_attention import norm_attention, norm_attention_plain
@@ -27,6 +28,8 @@ FIRST = 2 * 2 * STEPS
 
 ONE_CHUNK = [([0], [6]), ([0], [2]), ([3], [6]), ([2, 0, 1], [4, 6, 2])]
 CHUNKS = [*ONE_CHUNK, ([1, 0], [7, 18]), ([0, 2], [12, 13])]
+EIGHT_BITS = pytest.mark.parametrize("eight_bits", [False, True], ids=["as they are", "in 8 bits"])
+"""How keys and values are kept."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,17 +42,18 @@ def beside_others(rows: int, channels: int) -> Tensor:
     return torch.randn(rows, 2 * channels)[:, :channels]
 
 
+@EIGHT_BITS
 @pytest.mark.parametrize("repeat", [1, 2])
 @pytest.mark.parametrize(("before", "lengths"), CHUNKS)
-def test_queries_keys_and_values(before, lengths, repeat):
-    places, expected = two(random_places(before, lengths))
+def test_queries_keys_and_values(before, lengths, repeat, eight_bits):
+    places, expected = two(random_places(before, lengths, eight_bits=eight_bits))
     x = beside_others(frames_of(places), CHANNELS)
     weight, bias = torch.randn(3 * INNER, CHANNELS), torch.randn(3 * INNER)
     queries = torch.full((2, len(x), INNER), torch.nan)
     norm_qkv(x, weight, bias, queries[0], places, LAYER, STEP, Tile(16, 16, repeat=repeat))
     norm_qkv_plain(x, weight, bias, queries[1], expected, LAYER, STEP)
     same(queries[0], queries[1])
-    same(places.pages[FIRST:], expected.pages[FIRST:])
+    same(kept(places, FIRST), kept(expected, FIRST))
 
 
 def test_packed_weights_hold_the_norm_and_the_softmax_scale():
@@ -71,10 +75,11 @@ def joined(mixed: Tensor, weights: Tensor) -> Tensor:
     return x
 
 
+@EIGHT_BITS
 @pytest.mark.parametrize("splits", [1, 3])
 @pytest.mark.parametrize(("before", "lengths"), CHUNKS)
-def test_attention_over_pages(before, lengths, splits):
-    places = random_places(before, lengths)
+def test_attention_over_pages(before, lengths, splits, eight_bits):
+    places = random_places(before, lengths, eight_bits=eight_bits)
     queries = torch.randn(frames_of(places), INNER)
     mixed, weights = torch.zeros(splits, len(queries), INNER), torch.zeros(splits, len(queries), HEADS)
     paged_attention(queries, places, LAYER, STEP, mixed, weights, Tile(0, 0))
@@ -83,22 +88,43 @@ def test_attention_over_pages(before, lengths, splits):
     same(joined(mixed, weights), expected[0][0])
 
 
-def test_attention_sees_neither_unused_pages_nor_frames_past_the_end():
-    places = random_places([2, 0], [6, 3])
+@EIGHT_BITS
+@pytest.mark.parametrize("tile", [Tile(0, 16, repeat=1), Tile(0, 16, repeat=2), Tile(0, 32, repeat=4)])
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize(("before", "lengths"), CHUNKS)
+def test_attention_of_several_blocks_at_once(before, lengths, splits, tile, eight_bits):
+    places = random_places(before, lengths, eight_bits=eight_bits)
+    queries = torch.randn(frames_of(places), INNER)
+    mixed, weights = torch.zeros(splits, len(queries), INNER), torch.zeros(splits, len(queries), HEADS)
+    block_attention(queries, places, LAYER, STEP, mixed, weights, tile)
+    expected = torch.empty_like(mixed[:1]), torch.empty_like(weights[:1])
+    paged_attention_plain(queries, places, LAYER, STEP, *expected)
+    same(joined(mixed, weights), expected[0][0])
+
+
+@EIGHT_BITS
+def test_attention_sees_neither_unused_pages_nor_frames_past_the_end(eight_bits):
+    places = random_places([2, 0], [6, 3], eight_bits=eight_bits)
     queries = torch.randn(frames_of(places), INNER)
     mixed, weights = torch.zeros(2, 1, len(queries), INNER), torch.zeros(1, len(queries), HEADS)
     paged_attention(queries, places, LAYER, STEP, mixed[0], weights, Tile(0, 0))
-    places.pages[places.table[1::2, :2] + STEP] = 1e4
-    places.pages[places.table[1::2, 2] + STEP, :, 3:] = 1e4
+    others, last = places.table[1::2, :2] + STEP, places.table[1::2, 2] + STEP
+    large = 100 if eight_bits else 1e4
+    places.pages[others] = large
+    places.pages[last, :, 3:] = large
+    if places.scales is not None:
+        places.scales[others] = 100
+        places.scales[last, ..., 3:] = 100
     paged_attention(queries, places, LAYER, STEP, mixed[1], weights, Tile(0, 0))
     assert torch.equal(mixed[0], mixed[1])
 
 
-@pytest.mark.parametrize("tile", [Tile(0, 0), Tile(0, 0, repeat=2), Tile(0, 0, repeat=4, stages=2)])
+@pytest.mark.parametrize("tile", [Tile(0, 16), Tile(0, 32), Tile(0, 64, stages=2)])
 @pytest.mark.parametrize("splits", [1, 2])
+@EIGHT_BITS
 @pytest.mark.parametrize(("before", "lengths"), ONE_CHUNK)
-def test_attention_of_one_chunk_from_its_input(before, lengths, splits, tile):
-    places, expected = two(random_places(before, lengths))
+def test_attention_of_one_chunk_from_its_input(before, lengths, splits, tile, eight_bits):
+    places, expected = two(random_places(before, lengths, eight_bits=eight_bits))
     x = beside_others(frames_of(places), CHANNELS)
     weight, bias = torch.randn(3 * INNER, CHANNELS) / 8, torch.randn(3 * INNER)
     mixed, weights = torch.zeros(splits, len(x), INNER), torch.zeros(splits, len(x), HEADS)
@@ -106,7 +132,7 @@ def test_attention_of_one_chunk_from_its_input(before, lengths, splits, tile):
     whole = torch.empty_like(mixed[:1]), torch.empty_like(weights[:1])
     norm_attention_plain(x, weight, bias, expected, LAYER, STEP, *whole)
     same(joined(mixed, weights), whole[0][0])
-    same(places.pages[FIRST:], expected.pages[FIRST:])
+    same(kept(places, FIRST), kept(expected, FIRST))
 
 
 @pytest.mark.parametrize("tile", [Tile(16, 16), Tile(16, 16, 16), Tile(32, 32, 16)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from gpu_close import CALLS, close, full, half
-from small_places import random_places, two
+from small_places import kept, random_places, two
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
@@ -25,18 +25,23 @@ LAYER, STEP = 1, 1
 ALL_TILES = pytest.mark.parametrize("tiles", [SMALL, MEDIUM, LARGE], ids=["small", "medium", "large"])
 
 
-def gpu_places(before: list[int], lengths: list[int]) -> Places:
+EIGHT_BITS = pytest.mark.parametrize("eight_bits", [False, True], ids=["float16", "int8"])
+"""How keys and values are kept."""
+
+
+def gpu_places(before: list[int], lengths: list[int], eight_bits: bool = False) -> Places:
     torch.manual_seed(5)
     return random_places(
         before, lengths, page_frames=PAGE, heads=HEADS, head_dim=HEAD_DIM, tail_size=TAIL,
-        dtype=torch.float16, device="cuda",
+        dtype=torch.float16, device="cuda", eight_bits=eight_bits,
     )  # fmt: skip
 
 
+@EIGHT_BITS
 @ALL_TILES
 @CALLS
-def test_attention_layer(before, lengths, tiles: Tiles):
-    places, expected = two(gpu_places(before, lengths))
+def test_attention_layer(before, lengths, tiles: Tiles, eight_bits):
+    places, expected = two(gpu_places(before, lengths, eight_bits))
     rows = places.rows * places.new_frames
     x, weight, bias = full(rows, CHANNELS), half(3 * INNER, CHANNELS, scale=1 / 16), full(3 * INNER)
     splits = tiles.splits(places.table.shape[1])
@@ -50,14 +55,15 @@ def test_attention_layer(before, lengths, tiles: Tiles):
     paged_attention_plain(queries[1], expected, LAYER, STEP, whole, whole_weights)
     residual_linear_plain(whole, whole_weights, out, out_bias, result)
     close(queries[0], queries[1])
-    close(places.pages[8:], expected.pages[8:])
+    close(kept(places, 8), kept(expected, 8))
     close(residual, result)
 
 
 @pytest.mark.parametrize("tile", [JOINT, LEAN])
+@EIGHT_BITS
 @pytest.mark.parametrize("splits", [1, 4])
-def test_attention_layer_of_one_chunk_in_one_kernel(splits, tile):
-    places, expected = two(gpu_places([0, 3, 21], [50, 14, 36]))
+def test_attention_layer_of_one_chunk_in_one_kernel(splits, tile, eight_bits):
+    places, expected = two(gpu_places([0, 3, 21], [50, 14, 36], eight_bits))
     rows = places.rows * places.new_frames
     x, weight, bias = full(rows, CHANNELS), half(3 * INNER, CHANNELS, scale=1 / 16), full(3 * INNER)
     mixed, weights = half(splits, rows, INNER), full(splits, rows, HEADS)
@@ -68,7 +74,7 @@ def test_attention_layer_of_one_chunk_in_one_kernel(splits, tile):
     identity, nothing = torch.eye(INNER, device="cuda"), torch.zeros(INNER, device="cuda")
     residual_linear_plain(mixed, weights, identity, nothing, joined[0])
     residual_linear_plain(whole, whole_weights, identity, nothing, joined[1])
-    close(places.pages[8:], expected.pages[8:])
+    close(kept(places, 8), kept(expected, 8))
     close(joined[0], joined[1])
 
 

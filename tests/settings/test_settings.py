@@ -311,6 +311,42 @@ def test_engine_onnx_refuses_what_it_does_not_do(assignment, limit):
         Settings.read(["engine=onnx", assignment])
 
 
+@pytest.mark.parametrize(
+    ("texts", "machine", "kept"),
+    [
+        ([], CPU, "float32"),
+        (["token2wav.page_format=float8"], CPU, "float8"),
+        (["token2wav.page_format=int8"], CPU, "int8"),
+        ([], GPU, "float16"),
+        (["token2wav.dtype=bfloat16"], GPU, "bfloat16"),
+        (["token2wav.page_format=int8"], GPU, "int8"),
+        (["token2wav.page_format=float16"], GPU, "float16"),
+    ],
+)
+def test_pages_are_kept_as_the_network_computes_unless_told_otherwise(texts, machine, kept):
+    token2wav = Settings.read(texts).resolved(machine).token2wav
+    assert token2wav.page_format == kept
+    assert token2wav.backend == ("onnx" if kept in ("float32", "float8") else "torch")
+
+
+@pytest.mark.parametrize(
+    ("texts", "limit"),
+    [
+        (["page_format=float8", "device=cuda"], "auto or one of float16, int8 with backend torch"),
+        (["page_format=float16", "dtype=float32", "device=cuda"], "auto or one of float32, int8 with"),
+        (["page_format=int8", "backend=onnx"], "auto or one of float32, float16, float8 with backend onnx"),
+        (
+            ["page_format=int8", "backend=tensorrt", "device=cuda"],
+            "auto or one of float16 with backend tensorrt",
+        ),
+    ],
+)
+def test_a_format_of_pages_that_the_backend_does_not_keep_is_refused(texts, limit):
+    settings = Settings.read([f"token2wav.{text}" for text in texts])
+    with pytest.raises(InvalidInput, match=rf"token2wav.page_format: .* is not accepted; {limit}"):
+        settings.resolved(GPU if "device=cuda" in texts else CPU)
+
+
 def processes(machine: Machine, *texts: str) -> dict[str, str]:
     """Where each model that has a choice computes."""
     settings = Settings.read(texts).resolved(machine)

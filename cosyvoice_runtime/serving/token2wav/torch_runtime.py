@@ -39,6 +39,7 @@ from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside, WaveRuntime
 from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows, work_bytes
 from cosyvoice_runtime.serving.token2wav.turn import HURRIED_BLOCKS
 from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from cosyvoice_runtime.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
@@ -146,6 +147,10 @@ def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuPa
     """Chunks are computed one after another: rows of a batch would be heard in each other's norms."""
     require_own_schedule("lookahead_frames", settings.lookahead)
     config.flow.waits_for(settings.flow_lookahead)
+    if settings.page_format == EIGHT_BIT_PAGES:
+        raise InvalidInput(
+            "token2wav.page_format", settings.page_format, "auto: this checkpoint has no pages"
+        )
     [vocoder_device] = settings.vocoder_devices
     dtype = getattr(torch, settings.dtype)
     token2wav = ChunkedToken2Wav.from_checkpoint(
@@ -190,6 +195,7 @@ def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchTok
         settings.solver,
     )  # fmt: skip
     flow.wait_for(settings.flow_lookahead)
+    flow.codes_pages = settings.page_format == EIGHT_BIT_PAGES
     decoder = None if engines is None else engines.decoding()
     [on] = settings.vocoder_devices
     vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), on, dtype, decoder)

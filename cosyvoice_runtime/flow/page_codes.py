@@ -1,0 +1,62 @@
+"""Keys and values in 8 bits: whole numbers of -127 to 127, and for each head of a frame the size of a step.
+
+A head's scale is of its own largest number, so the step is 0.6 % of what a head's numbers are in the mean: a
+quarter of what a fraction of three bits (``float8_e4m3``) loses. Whoever attends sees keys and values as they
+are kept, also those of its own block, so chunks of any size give the same mel.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.flow.layers import NoPast
+
+LARGEST_CODE = 127
+CODE_TYPE, SCALE_TYPE = torch.int8, torch.float16
+
+
+def coded(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes and scales, int8 ``[..., D]`` and float16 ``[...]``, of heads ``[..., D]``."""
+    exact = x.float()
+    scales = (exact.abs().amax(-1) * (1 / LARGEST_CODE)).to(SCALE_TYPE)
+    steps = scales.float().masked_fill(scales == 0, 1)[..., None]
+    codes = torch.floor(exact / steps + 0.5).clamp(-LARGEST_CODE, LARGEST_CODE)
+    return codes.to(CODE_TYPE), scales
+
+
+def decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+    """Heads ``[..., D]`` of :func:`coded`."""
+    return codes.to(dtype) * scales.to(dtype)[..., None]
+
+
+def store_coded(
+    pages: Tensor, scales: Tensor, attention: int, page: Tensor, frame: Tensor, new: Tensor
+) -> None:
+    """Keep a layer's keys and values.
+
+    Args:
+        pages, scales: int8 ``[pages, A, frames, 2, H, D]`` and float16 ``[pages, A, 2, H, frames]``.
+        page, frame: where, int64 ``[R, T]`` and ``[T]``.
+        new: ``[R, T, 2, H, D]``.
+    """
+    codes, of_heads = coded(new)
+    pages[:, attention][page, frame] = codes
+    scales[:, attention][page, :, :, frame] = of_heads
+
+
+def read_coded(pages: Tensor, scales: Tensor, attention: int, table: Tensor, dtype: torch.dtype) -> Tensor:
+    """What they are in the pages ``table [R, W]``: ``[R, W, frames, 2, H, D]``."""
+    return decoded(pages[table, attention], scales[table, attention].permute(0, 1, 4, 2, 3), dtype)
+
+
+def as_kept(x: Tensor) -> Tensor:
+    """What pages give back of heads ``[..., D]``."""
+    return decoded(*coded(x), x.dtype)
+
+
+class NoPastCoded(NoPast):
+    """The input is the start of the utterance, and attends to itself as pages would keep it."""
+
+    def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
+        return super().keys_values(attention, as_kept(new))
