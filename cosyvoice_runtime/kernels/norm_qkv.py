@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
@@ -27,6 +28,7 @@ def store_qkv(packed, queries, pages, m, start, inside, n, is_query, INNER: tl.c
         tl.store(pages + start[:, None] + (n - INNER)[None, :], packed, mask=inside[:, None])
 
 
+@launched
 @triton.jit(do_not_specialize=["step", "rows", "frames"])
 def _norm_qkv(
     x, weight, bias, queries, pages, page, frame, step, rows, frames, x_stride, page_stride, layer_start,
@@ -87,7 +89,7 @@ def norm_qkv(
     pages = places.pages
     columns = min(tile.columns, inner)
     repeat = min(tile.repeat, inner // columns)
-    grid = (3 * inner // (columns * repeat), triton.cdiv(rows, tile.rows))
+    grid = (3 * inner // (columns * repeat), cdiv(rows, tile.rows))
     _norm_qkv[grid](
         x, weight, bias, queries, pages, places.page, places.frame, step, rows, places.new_frames,
         x.stride(0), pages.stride(0), attention * pages.stride(1),

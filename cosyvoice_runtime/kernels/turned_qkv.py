@@ -22,10 +22,12 @@ from cosyvoice_runtime.kernels.arithmetic import (
     linear_sums,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.norm_qkv import store_qkv
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
+@launched
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "angles"])
 def _turned_qkv(
     hidden, weight, bias, cos, sin, queries, pages, page, frame, unused,
@@ -86,7 +88,7 @@ def turned_qkv(
     inner, head_dim = queries.shape[1], places.pages.shape[-1]
     pages = places.pages
     columns = min(tile.columns, inner)
-    _turned_qkv[(3 * inner // columns, triton.cdiv(rows, tile.rows))](
+    _turned_qkv[(3 * inner // columns, cdiv(rows, tile.rows))](
         hidden, weight, bias, rotation.cos, rotation.sin, queries, pages, places.page, places.frame,
         places.unused, step, rows, places.new_frames, places.before, len(places.unused),
         rotation.cos.shape[1], pages.stride(0), attention * pages.stride(1),
