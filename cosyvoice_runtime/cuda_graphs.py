@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+ONE_AT_A_TIME = threading.Lock()
+"""Held while anything is captured: CUDA refuses to wait for a whole device then, whichever thread asks."""
 
 
 class ReplayedGraph(Protocol[T_co]):
@@ -106,11 +110,10 @@ class CudaGraphCapture:
             with torch.cuda.stream(self._stream):
                 warm_up()
         if self._fresh:  # of captures largest first: what later calls take while they warm up is in it
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
+            give_back(self._device)
             self._fresh = False
         graph = torch.cuda.CUDAGraph()
-        with uncollected(), torch.cuda.stream(self._stream):
+        with ONE_AT_A_TIME, uncollected(), torch.cuda.stream(self._stream):
             graph.capture_begin(self._pool, capture_error_mode="relaxed")  # a kernel may have to be loaded
             try:
                 result = compute()
@@ -125,6 +128,31 @@ class CudaGraphCapture:
         known = code in self._warm
         self._warm.add(code)
         return not known
+
+
+def give_back(device: torch.device) -> None:
+    """Wait for all work of a GPU and give memory back that nothing needs, while nothing is captured."""
+    with ONE_AT_A_TIME:
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+
+
+class PacedCapture:
+    """Captures, and after each capture lets others have their turn.
+
+    Args:
+        rest: returns when the next one may begin.
+    """
+
+    def __init__(self, capture: GraphCapture, rest: Callable[[], None]) -> None:
+        self._capture, self._rest = capture, rest
+
+    def __call__(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
+    ) -> ReplayedGraph[T]:
+        graph = self._capture(compute, warm_up)
+        self._rest()
+        return graph
 
 
 @contextmanager

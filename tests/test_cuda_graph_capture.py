@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from cosyvoice_runtime import cuda_graphs
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, PacedCapture, give_back
 
 
 class Graph:
@@ -38,7 +39,7 @@ def events(monkeypatch) -> list[str]:
         current_stream=lambda: stream,
         device=lambda device: nullcontext(),
         stream=lambda stream: nullcontext(),
-        synchronize=lambda: noted.append("synchronize"),
+        synchronize=lambda device: noted.append("synchronize"),
         empty_cache=lambda: noted.append("empty"),
         CUDAGraph=lambda: Graph(noted),
     )
@@ -87,3 +88,27 @@ def test_each_capture_runs_its_first(capture, events):
     capture(noting(events, "first"))
     CudaGraphCapture("cuda", SimpleNamespace(wait_stream=lambda other: None))(noting(events, "beside"))
     assert events.count("beside") == 2
+
+
+def test_others_have_their_turn_after_each_capture(events):
+    paced = PacedCapture(CudaGraphCapture("cuda"), lambda: events.append("rest"))
+    for what in ("first", "second"):
+        assert paced(noting(events, what)).result == what
+    assert events[-4:] == ["second", "captured", "replay", "rest"]
+    assert events.count("rest") == 2
+
+
+def test_nobody_waits_for_the_whole_device_while_something_is_captured(capture, events):
+    """Another thread would get an error of CUDA, and the capture with it."""
+    given = threading.Thread(target=give_back, args=["cuda"])
+
+    def computation() -> None:
+        if "capture relaxed" in events:
+            given.start()
+            given.join(0.05)
+            assert given.is_alive()
+            events.append("computed")
+
+    capture(computation)
+    given.join()
+    assert events.index("computed") < len(events) - 1 - events[::-1].index("synchronize")
