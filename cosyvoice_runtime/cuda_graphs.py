@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
@@ -91,25 +91,36 @@ class CudaGraphCapture:
     def __call__(
         self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
     ) -> CapturedGraph[T]:
+        return self._captured(compute, warm_up, runs=True)
+
+    def unrun(self, compute: Callable[[], T]) -> CapturedGraph[T]:
+        """Capture what others compute on the same memory meanwhile; its result is none before a replay."""
+        return self._captured(compute, None, runs=False)
+
+    def _captured(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None, runs: bool
+    ) -> CapturedGraph[T]:
         with torch.cuda.device(self._device):
-            graph, result = self._capture(compute, warm_up or compute)
+            graph, result = self._capture(compute, (warm_up or compute) if runs else None)
 
         def replay() -> None:
             with torch.cuda.device(self._device):
                 graph.replay()
 
-        if warm_up is None:  # capturing computes nothing, and the next graph may be made of this result
+        if runs and warm_up is None:  # capturing computes nothing, and the next graph may be made of this
             replay()
         return CapturedGraph(replay, result, compute)
 
     def _capture(
-        self, compute: Callable[[], T], warm_up: Callable[[], object]
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None
     ) -> tuple[torch.cuda.CUDAGraph, T]:
         self._stream.wait_stream(torch.cuda.current_stream())
-        if self._first_of(compute):
+        if warm_up is not None and self._first_of(compute):
             with torch.cuda.stream(self._stream):
                 warm_up()
-        if self._fresh:  # of captures largest first: what later calls take while they warm up is in it
+        if (
+            warm_up is not None and self._fresh
+        ):  # of captures largest first: what later calls take while they warm up is in it
             give_back(self._device)
             self._fresh = False
         graph = torch.cuda.CUDAGraph()
@@ -171,15 +182,19 @@ class GraphOnParts(Generic[T]):
     """A computation captured several times, of which one is replayed; the result is that one's.
 
     Args:
-        which: the number of the graph that a replay is.
+        which: the number of the graph that a replay is; the last one stands in for those that are missing.
     """
 
     def __init__(self, graphs: Sequence[ReplayedGraph[T]], which: Callable[[], int]) -> None:
-        self._graphs, self._which = graphs, which
+        self._graphs, self._which = [*graphs], which
         self._replayed = graphs[0]
 
+    def add(self, graph: ReplayedGraph[T]) -> None:
+        """One more, after those that are there."""
+        self._graphs.append(graph)
+
     def replay(self) -> None:
-        self._replayed = self._graphs[self._which()]
+        self._replayed = self._graphs[min(self._which(), len(self._graphs) - 1)]
         self._replayed.replay()
 
     @property
@@ -198,11 +213,24 @@ class CaptureOnParts:
 
     def __init__(self, captures: Sequence[GraphCapture], which: Callable[[], int]) -> None:
         self._captures, self._which = captures, which
+        self._made: list[tuple[GraphOnParts[Any], Callable[[], Any]]] = []
 
     def __call__(
         self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
     ) -> GraphOnParts[T]:
-        return GraphOnParts([capture(compute, warm_up) for capture in self._captures], self._which)
+        graph = GraphOnParts([capture(compute, warm_up) for capture in self._captures], self._which)
+        self._made.append((graph, compute))
+        return graph
+
+    def add(self, capture: CudaGraphCapture, rest: Callable[[], None]) -> None:
+        """Capture all on one more part, in a thread of its own while others are replayed.
+
+        Args:
+            rest: called after each graph.
+        """
+        for graph, compute in self._made:
+            graph.add(capture.unrun(compute))
+            rest()
 
 
 class EagerCalls:

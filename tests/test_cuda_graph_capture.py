@@ -112,3 +112,8 @@ def test_nobody_waits_for_the_whole_device_while_something_is_captured(capture, 
     capture(computation)
     given.join()
     assert events.index("computed") < len(events) - 1 - events[::-1].index("synchronize")
+
+
+def test_what_others_compute_meanwhile_is_captured_and_never_run(capture, events):
+    assert capture.unrun(noting(events, "live")).result == "live"
+    assert events == ["capture relaxed", "live", "captured"]

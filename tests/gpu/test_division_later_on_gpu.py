@@ -38,7 +38,7 @@ def test_what_is_spoken_meanwhile_and_after_is_the_same(checkpoint: Path, parts:
     runtime = open_runtime(settings.resolved(Machine(cores=1, gpu=True)), parts)
     main, few = runtime.token2wav, [turns for turns in runtime.beside if turns.of_few]
     assert [turns.hurried for turns in few] == [False, True]
-    preparation = Preparation(runtime.later)
+    preparation = Preparation([runtime.later])
     with runtime.at_work():
         expected, meanwhile = spoken_alone(main, 3, COUNT), []
         preparation.start()

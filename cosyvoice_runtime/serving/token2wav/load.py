@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.served_family import require_backend
-from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, Later, SharedGpu, SharedGpus
 from cosyvoice_runtime.serving.token2wav.openings import Openings
 from cosyvoice_runtime.serving.token2wav.preparation import Preparation
 from cosyvoice_runtime.serving.token2wav.router import WaveRouter
@@ -56,7 +56,7 @@ def load_wave_service(
         _show(runtime, metrics, label)
         _tell_lanes(runtime, settings.turn_lanes, label)
     memories = open_memories(ready, settings, metrics)
-    preparations = [Preparation(runtime.later) for runtime in ready]
+    preparations = [Preparation(_later(runtime, gpu)) for runtime, gpu in zip(ready, gpus, strict=True)]
     schedulers = [
         start_scheduler(runtime, settings, WaveMetrics(metrics, label), memory, gpu, preparation)
         for runtime, label, memory, gpu, preparation in zip(
@@ -144,6 +144,13 @@ def start_scheduler(
 
 def _always_many(utterances: int) -> bool:  # noqa: ARG001
     return False
+
+
+def _later(runtime: WaveRuntime, shared: SharedGpu | None) -> list[Later]:
+    """The speech LM's part first; nothing where the GPU is never divided for few."""
+    if runtime.later is None:
+        return []
+    return [*(() if shared is None else shared.later), runtime.later]
 
 
 def _few(shared: SharedGpu, preparation: Preparation | None, utterances: int) -> bool:

@@ -5,27 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from cosyvoice_runtime.serving.shared_gpu import Later
 
 logger = logging.getLogger(__name__)
-
-Later = Callable[[Callable[[], None]], None]
-"""Makes ready what is missing, and calls what it is given after each small part of that."""
 
 
 class Preparation:
     """A thread that makes ready what is missing, and rests as long after each part as that has taken.
 
     Args:
-        later: what it does; None if nothing is missing.
+        later: what it does, one after the other; none if nothing is missing.
         clock: monotonic seconds.
 
     Attributes:
         done: nothing is missing any more; what fails stays missing.
     """
 
-    def __init__(self, later: Later | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.done = later is None
+    def __init__(self, later: Sequence[Later], clock: Callable[[], float] = time.monotonic) -> None:
+        self.done = not later
         self._later, self._clock = later, clock
         self._begun_s = 0.0
         self._closed = threading.Event()
@@ -44,10 +43,10 @@ class Preparation:
             self._thread.join()
 
     def _run(self) -> None:
-        assert self._later is not None
         self._begun_s = self._clock()
         try:
-            self._later(self._rest)
+            for each in self._later:
+                each(self._rest)
         except _ClosedError:
             return
         except Exception:

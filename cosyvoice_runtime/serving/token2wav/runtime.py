@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cosyvoice_runtime.serving.token2wav.preparation import Later
+from cosyvoice_runtime.serving.shared_gpu import Later
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 

@@ -33,9 +33,9 @@ from cosyvoice_runtime.kernels.choice import (
 )
 from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
 from cosyvoice_runtime.pipeline.token2wav_families import require_own_schedule
+from cosyvoice_runtime.serving.shared_gpu import Later
 from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
 from cosyvoice_runtime.serving.token2wav.memory import page_count
-from cosyvoice_runtime.serving.token2wav.preparation import Later
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside, WaveRuntime, warm_up
 from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows, work_bytes
 from cosyvoice_runtime.serving.token2wav.turn import HURRIED_BLOCKS

@@ -51,14 +51,14 @@ def ended(preparation: Preparation) -> None:
 
 
 def test_where_nothing_is_missing_all_is_done():
-    preparation = Preparation(None)
+    preparation = Preparation([])
     preparation.start()
     assert preparation.done
     preparation.close()
 
 
 def test_it_is_done_when_the_last_part_is_ready(parts):
-    preparation = Preparation(parts)
+    preparation = Preparation([parts])
     assert not preparation.done
     preparation.start()
     parts.make(1)
@@ -76,7 +76,7 @@ def test_it_rests_as_long_as_a_part_took(monkeypatch):
             now[0] += took_s
             rest()
 
-    preparation = Preparation(later, clock=lambda: now[0])
+    preparation = Preparation([later], clock=lambda: now[0])
 
     def wait(seconds: float) -> bool:
         rests.append(seconds)
@@ -90,7 +90,7 @@ def test_it_rests_as_long_as_a_part_took(monkeypatch):
 
 
 def test_closing_ends_it_after_the_part_under_way(parts):
-    preparation = Preparation(parts)
+    preparation = Preparation([parts])
     preparation.start()
     parts.make(1)
     preparation.close()
@@ -103,7 +103,7 @@ def test_failure_leaves_it_missing_and_is_told(caplog):
     def later(_rest: Callable[[], None]) -> None:
         raise RuntimeError("no memory for this graph")
 
-    preparation = Preparation(later)
+    preparation = Preparation([later])
     preparation.start()
     ended(preparation)
     assert not preparation.done
@@ -115,7 +115,7 @@ def test_few_are_many_until_it_is_done(parts):
         def few(self, utterances: int) -> bool:
             return utterances < 3
 
-    preparation, shared = Preparation(parts), Division()
+    preparation, shared = Preparation([parts]), Division()
     preparation.start()
     assert not load._few(shared, preparation, 1)
     parts.make(2)
