@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
@@ -19,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+ONE_AT_A_TIME = threading.Lock()
+"""Held while anything is captured: CUDA refuses to wait for a whole device then, whichever thread asks."""
 
 
 class ReplayedGraph(Protocol[T_co]):
@@ -56,7 +60,7 @@ class GraphCapture(Protocol):
     ) -> ReplayedGraph[T]:
         """
         Args:
-            warm_up: runs before the computation is captured: less of it, with all its kernels. Nothing is
+            warm_up: may run before the computation is captured: less of it, with all its kernels. Nothing is
                 computed then before the first replay; otherwise the result of a new graph holds what the
                 computation gives, as after one.
         """
@@ -68,6 +72,10 @@ class CudaGraphCapture:
     They share a pool of memory: a result is valid until a graph captured before its own is replayed, so
     whoever keeps a result clones it first.
 
+    Of computations of the same code, of whatever sizes, only the first is run before it is captured, for
+    libraries set themselves up for a stream in a first call. Kernels that only others need are loaded while
+    those are captured, which takes no time of the GPU, and half of the host's time for all.
+
     Args:
         stream: of a part of the GPU, where what is captured in it runs.
     """
@@ -78,40 +86,84 @@ class CudaGraphCapture:
         # One for all: libraries keep a workspace for every stream they have seen.
         self._stream = torch.cuda.Stream(device) if stream is None else stream
         self._fresh = True
+        self._warm: set[object] = set()
 
     def __call__(
         self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
     ) -> CapturedGraph[T]:
+        return self._captured(compute, warm_up, runs=True)
+
+    def unrun(self, compute: Callable[[], T]) -> CapturedGraph[T]:
+        """Capture what others compute on the same memory meanwhile; its result is none before a replay."""
+        return self._captured(compute, None, runs=False)
+
+    def _captured(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None, runs: bool
+    ) -> CapturedGraph[T]:
         with torch.cuda.device(self._device):
-            graph, result = self._capture(compute, warm_up or compute)
+            graph, result = self._capture(compute, (warm_up or compute) if runs else None)
 
         def replay() -> None:
             with torch.cuda.device(self._device):
                 graph.replay()
 
-        if warm_up is None:  # capturing computes nothing, and the next graph may be made of this result
+        if runs and warm_up is None:  # capturing computes nothing, and the next graph may be made of this
             replay()
         return CapturedGraph(replay, result, compute)
 
     def _capture(
-        self, compute: Callable[[], T], warm_up: Callable[[], object]
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None
     ) -> tuple[torch.cuda.CUDAGraph, T]:
         self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):  # libraries set themselves up in a first call
-            warm_up()
-        if self._fresh:  # of captures largest first: what later calls take while they warm up is in it
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
+        if warm_up is not None and self._first_of(compute):
+            with torch.cuda.stream(self._stream):
+                warm_up()
+        if (
+            warm_up is not None and self._fresh
+        ):  # of captures largest first: what later calls take while they warm up is in it
+            give_back(self._device)
             self._fresh = False
         graph = torch.cuda.CUDAGraph()
-        with uncollected(), torch.cuda.stream(self._stream):
-            graph.capture_begin(self._pool, capture_error_mode="thread_local")
+        with ONE_AT_A_TIME, uncollected(), torch.cuda.stream(self._stream):
+            graph.capture_begin(self._pool, capture_error_mode="relaxed")  # a kernel may have to be loaded
             try:
                 result = compute()
             finally:
                 graph.capture_end()
         torch.cuda.current_stream().wait_stream(self._stream)
         return graph, result
+
+    def _first_of(self, compute: Callable[[], object]) -> bool:
+        """Whether nothing of its code has been captured yet."""
+        code = getattr(compute, "__code__", compute)
+        known = code in self._warm
+        self._warm.add(code)
+        return not known
+
+
+def give_back(device: torch.device) -> None:
+    """Wait for all work of a GPU and give memory back that nothing needs, while nothing is captured."""
+    with ONE_AT_A_TIME:
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+
+
+class PacedCapture:
+    """Captures, and after each capture lets others have their turn.
+
+    Args:
+        rest: returns when the next one may begin.
+    """
+
+    def __init__(self, capture: GraphCapture, rest: Callable[[], None]) -> None:
+        self._capture, self._rest = capture, rest
+
+    def __call__(
+        self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
+    ) -> ReplayedGraph[T]:
+        graph = self._capture(compute, warm_up)
+        self._rest()
+        return graph
 
 
 @contextmanager
@@ -130,15 +182,19 @@ class GraphOnParts(Generic[T]):
     """A computation captured several times, of which one is replayed; the result is that one's.
 
     Args:
-        which: the number of the graph that a replay is.
+        which: the number of the graph that a replay is; the last one stands in for those that are missing.
     """
 
     def __init__(self, graphs: Sequence[ReplayedGraph[T]], which: Callable[[], int]) -> None:
-        self._graphs, self._which = graphs, which
+        self._graphs, self._which = [*graphs], which
         self._replayed = graphs[0]
 
+    def add(self, graph: ReplayedGraph[T]) -> None:
+        """One more, after those that are there."""
+        self._graphs.append(graph)
+
     def replay(self) -> None:
-        self._replayed = self._graphs[self._which()]
+        self._replayed = self._graphs[min(self._which(), len(self._graphs) - 1)]
         self._replayed.replay()
 
     @property
@@ -157,11 +213,24 @@ class CaptureOnParts:
 
     def __init__(self, captures: Sequence[GraphCapture], which: Callable[[], int]) -> None:
         self._captures, self._which = captures, which
+        self._made: list[tuple[GraphOnParts[Any], Callable[[], Any]]] = []
 
     def __call__(
         self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
     ) -> GraphOnParts[T]:
-        return GraphOnParts([capture(compute, warm_up) for capture in self._captures], self._which)
+        graph = GraphOnParts([capture(compute, warm_up) for capture in self._captures], self._which)
+        self._made.append((graph, compute))
+        return graph
+
+    def add(self, capture: CudaGraphCapture, rest: Callable[[], None]) -> None:
+        """Capture all on one more part, in a thread of its own while others are replayed.
+
+        Args:
+            rest: called after each graph.
+        """
+        for graph, compute in self._made:
+            graph.add(capture.unrun(compute))
+            rest()
 
 
 class EagerCalls:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from capture_fake import play_back
-from cosyvoice_runtime.cuda_graphs import CaptureOnParts
+from cosyvoice_runtime.cuda_graphs import CapturedGraph, CaptureOnParts
 
 
 def test_replay_is_that_of_the_place_and_so_is_the_result():
@@ -25,3 +25,25 @@ def test_every_place_is_warmed_up():
     warm_ups = []
     CaptureOnParts([play_back] * 3, lambda: 0)(lambda: torch.zeros(1), lambda: warm_ups.append(1))
     assert len(warm_ups) == 3
+
+
+class Unrun:
+    """Captures without computing."""
+
+    def unrun(self, compute):
+        return CapturedGraph(compute, "of the third", compute)
+
+
+def test_place_that_is_captured_later_is_stood_in_for_by_the_one_before():
+    place, rests = 2, []
+    capture = CaptureOnParts([play_back] * 2, lambda: place)
+    value = torch.zeros(1)
+    graphs = [capture(lambda: value + 1), capture(lambda: value + 2)]
+    for graph in graphs:
+        graph.replay()
+    assert [graph.result.item() for graph in graphs] == [1, 2]
+    capture.add(Unrun(), lambda: rests.append(1))
+    assert len(rests) == 2
+    for graph in graphs:
+        graph.replay()
+    assert [graph.result for graph in graphs] == ["of the third"] * 2

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.page_codes import coding_of, load_scales, scales_of
 from cosyvoice_runtime.kernels.paged_attention import softmax_update, store_part
 from cosyvoice_runtime.kernels.tiles import Tile
@@ -37,6 +38,7 @@ def load_keys(
     return keys, values, of_keys, of_values
 
 
+@launched
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
 def _block_attention(
     queries, pages, scales, table, unused, lengths, mixed, weights,
@@ -119,10 +121,10 @@ def block_attention(
     A program has ``tile.repeat`` new blocks and takes ``tile.columns`` keys at a time.
     """
     pages, splits = places.pages, len(mixed)
-    blocks = min(tile.repeat, triton.next_power_of_2(places.blocks))
+    blocks = min(tile.repeat, next_power_of_2(places.blocks))
     heads, head_dim = pages.shape[-2:]
-    size = max(16, triton.next_power_of_2(places.page_frames))
-    grid = places.rows * heads, triton.cdiv(places.blocks, blocks), splits
+    size = max(16, next_power_of_2(places.page_frames))
+    grid = places.rows * heads, cdiv(places.blocks, blocks), splits
     _block_attention[grid](
         queries, pages, scales_of(places), places.table, places.unused, places.lengths, mixed, weights,
         step, len(queries), places.new_frames, places.before, len(places.lengths), places.table.shape[1],

@@ -18,6 +18,7 @@ from cosyvoice_runtime.kernels.arithmetic import (
     normalise,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
@@ -67,6 +68,7 @@ def _window(
     return a
 
 
+@launched
 @triton.jit(do_not_specialize=["rows", "frames", "utterances"])
 def _causal_conv(
     x, tails, new_tails, weight, bias, scale, shift, added, out, lengths,
@@ -131,10 +133,10 @@ def causal_conv(
     """
     rows, channels = x.shape
     width = len(weights.weight)
-    columns, depth = min(tile.columns, width), min(MOST_DEPTH, triton.next_power_of_2(channels))
+    columns, depth = min(tile.columns, width), min(MOST_DEPTH, next_power_of_2(channels))
     _, steps, tail_size = places.tails.shape
     active = activation or Activation(weights.bias, weights.bias, weights.bias)
-    _causal_conv[(width // columns, triton.cdiv(rows, tile.rows))](
+    _causal_conv[(width // columns, cdiv(rows, tile.rows))](
         x, places.tails, places.new_tails, weights.weight, weights.bias,
         active.scale, active.shift, active.added, out, places.lengths,
         rows, places.new_frames, len(places.lengths), x.stride(0), steps * tail_size,

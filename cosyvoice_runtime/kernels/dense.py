@@ -17,9 +17,11 @@ from cosyvoice_runtime.kernels.arithmetic import (
     linear_sums,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
+@launched
 @triton.jit(do_not_specialize=["rows"])
 def _dense(
     hidden, weight, bias, out, rows,
@@ -58,7 +60,7 @@ def dense(
     """
     rows, width = hidden.shape
     columns = gcd(tile.columns, len(weight))
-    _dense[(len(weight) // columns, triton.cdiv(rows, tile.rows))](
+    _dense[(len(weight) // columns, cdiv(rows, tile.rows))](
         hidden, weight, bias, out, rows,
         width, len(weight), active, tile.rows, columns, gcd(tile.depth, width), tile.stages,
         tile.ahead, chained,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, mish, wait_for_previous
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
 LEAST_SPAN = 16
@@ -45,6 +46,7 @@ class GroupedConvWeights:
         return cls(weight.view(-1, taps, span, span), conv.bias.float(), tail)
 
 
+@launched
 @triton.jit(do_not_specialize=["rows", "frames", "utterances"])
 def _grouped_conv(
     x, tails, new_tails, weight, bias, out, lengths,
@@ -113,7 +115,7 @@ def grouped_conv(
     rows, channels = x.shape
     spans, taps, span, _ = weights.weight.shape
     _, steps, tail_size = places.tails.shape
-    _grouped_conv[(spans, triton.cdiv(rows, tile.rows))](
+    _grouped_conv[(spans, cdiv(rows, tile.rows))](
         x, places.tails, places.new_tails, weights.weight, weights.bias, out, places.lengths,
         rows, places.new_frames, len(places.lengths), steps * tail_size, step * tail_size + weights.tail,
         channels, span, taps, added, tile.rows, tile.stages, chained,

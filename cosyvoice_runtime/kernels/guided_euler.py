@@ -14,6 +14,7 @@ from cosyvoice_runtime.kernels.arithmetic import (
     normalise,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
@@ -30,6 +31,7 @@ def take_step(mel, packed, velocity, dt, m, n, here, rows, packed_stride, BINS: 
     tl.store(packed + (rows + m)[:, None] * packed_stride + n[None, :], new, mask=here)
 
 
+@launched
 @triton.jit(do_not_specialize=["rows"])
 def _guided_euler(
     hidden, scale, shift, weight, bias, size, mel, packed, rows, packed_stride, rate,
@@ -82,9 +84,9 @@ def guided_euler(
         packed: ``[2 M, C_in]``, the next step's input: its first channels become the new mel.
     """
     rows, bins = mel.shape
-    _guided_euler[(triton.cdiv(rows, tile.rows),)](
+    _guided_euler[(cdiv(rows, tile.rows),)](
         hidden, scale, shift, weight, bias, size, mel, packed, rows, packed.stride(0), rate,
-        hidden.shape[1], bins, EPSILON, tile.rows, triton.next_power_of_2(bins), chained,
+        hidden.shape[1], bins, EPSILON, tile.rows, next_power_of_2(bins), chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

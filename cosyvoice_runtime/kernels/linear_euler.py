@@ -11,9 +11,11 @@ from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
 from cosyvoice_runtime.kernels.guided_euler import take_step, take_step_plain
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
+@launched
 @triton.jit(do_not_specialize=["rows"])
 def _linear_euler(
     hidden, weight, bias, size, mel, packed, rows, packed_stride, rate,
@@ -65,7 +67,7 @@ def linear_euler(
     """
     rows, bins = mel.shape
     channels = hidden.shape[1]
-    _linear_euler[(triton.cdiv(rows, tile.rows), triton.cdiv(bins, tile.columns))](
+    _linear_euler[(cdiv(rows, tile.rows), cdiv(bins, tile.columns))](
         hidden, weight, bias, size, mel, packed, rows, packed.stride(0), rate,
         channels, bins, tile.rows, tile.columns, gcd(tile.depth, channels), tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,

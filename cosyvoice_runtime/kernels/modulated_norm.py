@@ -9,9 +9,11 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.dit import NORM_EPS
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
+@launched
 @triton.jit(do_not_specialize=["rows"])
 def _modulated_norm(
     x, gain, shift, out, rows,
@@ -38,7 +40,7 @@ def modulated_norm(
         gain, shift: float32 ``[C]``.
     """
     rows, channels = x.shape
-    _modulated_norm[(triton.cdiv(rows, tile.rows),)](
+    _modulated_norm[(cdiv(rows, tile.rows),)](
         x, gain, shift, out, rows, channels, NORM_EPS, tile.rows, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from torch import Tensor
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
 from cosyvoice_runtime.kernels.block_attention import load_keys
+from cosyvoice_runtime.kernels.launch import launched, next_power_of_2
 from cosyvoice_runtime.kernels.norm_qkv import EPSILON, norm_qkv_plain
 from cosyvoice_runtime.kernels.page_codes import coded_rows, coding_of, scales_of
 from cosyvoice_runtime.kernels.paged_attention import (
@@ -24,6 +25,7 @@ from cosyvoice_runtime.kernels.paged_attention import (
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
+@launched
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
 def _norm_attention(
     x, weight, bias, pages, scales, page, table, unused, lengths, mixed, weights,
@@ -120,7 +122,7 @@ def norm_attention(
     rows, channels = x.shape
     pages = places.pages
     heads, head_dim = pages.shape[-2:]
-    size = max(16, triton.next_power_of_2(places.page_frames))
+    size = max(16, next_power_of_2(places.page_frames))
     _norm_attention[(places.rows * heads, len(mixed))](
         x, weight, bias, pages, scales_of(places), places.page, places.table, places.unused, places.lengths,
         mixed, weights, step, rows, places.new_frames, places.before, len(places.lengths),

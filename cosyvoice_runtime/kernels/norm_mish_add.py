@@ -14,11 +14,13 @@ from cosyvoice_runtime.kernels.arithmetic import (
     normalise,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
 
 
+@launched
 @triton.jit(do_not_specialize=["rows"])
 def _norm_mish_add(
     x, scale, shift, shortcut, out, rows, x_stride, shortcut_stride, out_stride,
@@ -52,7 +54,7 @@ def norm_mish_add(
         scale, shift: float32 ``[C]`` of the norm.
     """
     rows, channels = x.shape
-    _norm_mish_add[(triton.cdiv(rows, tile.rows),)](
+    _norm_mish_add[(cdiv(rows, tile.rows),)](
         x, scale, shift, shortcut, out, rows, x.stride(0), shortcut.stride(0), out.stride(0),
         channels, EPSILON, tile.rows, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.page_codes import coding_of, scales_of, store_coded, whole_heads
 from cosyvoice_runtime.kernels.tiles import Tile
 
@@ -49,6 +50,7 @@ def frame_starts(stored, place, page_stride, layer_start, INNER: tl.constexpr, H
     return start, stored * (page_stride // HEAD_DIM) + layer_start // HEAD_DIM + place
 
 
+@launched
 @triton.jit(do_not_specialize=["step", "rows", "frames"])
 def _norm_qkv(
     x, weight, bias, queries, pages, scales, page, frame,
@@ -113,7 +115,7 @@ def norm_qkv(
     pages, coding = places.pages, coding_of(places)
     columns = min(whole_heads(tile.columns, head_dim, coding), inner)
     repeat = min(tile.repeat, inner // columns)
-    grid = (3 * inner // (columns * repeat), triton.cdiv(rows, tile.rows))
+    grid = (3 * inner // (columns * repeat), cdiv(rows, tile.rows))
     _norm_qkv[grid](
         x, weight, bias, queries, pages, scales_of(places), places.page, places.frame, step, rows,
         places.new_frames, x.stride(0), pages.stride(0), attention * pages.stride(1),

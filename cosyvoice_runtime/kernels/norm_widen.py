@@ -14,11 +14,13 @@ from cosyvoice_runtime.kernels.arithmetic import (
     normalise,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
 EPSILON = 1e-5
 
 
+@launched
 @triton.jit(do_not_specialize=["rows"])
 def _norm_widen(
     x, weight, bias, hidden, rows, x_stride,
@@ -62,7 +64,7 @@ def norm_widen(
     width = hidden.shape[1]
     columns = min(tile.columns, width)
     repeat = min(tile.repeat, width // columns)
-    _norm_widen[(width // (columns * repeat), triton.cdiv(rows, tile.rows))](
+    _norm_widen[(width // (columns * repeat), cdiv(rows, tile.rows))](
         x, weight, bias, hidden, rows, x.stride(0),
         channels, width, EPSILON, tile.rows, columns, repeat, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,

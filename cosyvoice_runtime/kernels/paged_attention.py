@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.places import PagePlaces, Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
+from cosyvoice_runtime.kernels.launch import launched, next_power_of_2
 from cosyvoice_runtime.kernels.page_codes import VALUE_UNIT, coding_of, load_scales, scales_of, widened
 from cosyvoice_runtime.kernels.tiles import Tile
 
@@ -82,6 +83,7 @@ def store_part(
         tl.store(weights + place * HEADS + head, peak + tl.log2(total), mask=asks)
 
 
+@launched
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "table_width"])
 def _paged_attention(
     queries, pages, scales, table, unused, lengths, mixed, weights,
@@ -161,7 +163,7 @@ def paged_attention(
     """
     pages = places.pages
     heads, head_dim = pages.shape[-2:]
-    splits, size = len(mixed), max(16, triton.next_power_of_2(places.page_frames))
+    splits, size = len(mixed), max(16, next_power_of_2(places.page_frames))
     _paged_attention[(places.rows * heads, places.blocks, splits)](
         queries, pages, scales_of(places), places.table, places.unused, places.lengths, mixed, weights,
         step, len(queries),

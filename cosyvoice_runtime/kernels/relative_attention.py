@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.flow.places import PagePlaces
+from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.paged_attention import (
     load_page,
     pages_of_part,
@@ -47,6 +48,7 @@ class RelativeWeights:
         return (len(self.by_distance) + 1) // page_frames - 1
 
 
+@launched
 @triton.jit(do_not_specialize=["frames", "rows", "before", "table_width"])
 def _relative_attention(
     queries, content_bias, position_bias, by_distance, pages, table, unused, lengths, mixed, shares,
@@ -123,7 +125,7 @@ def relative_attention(
     rows, frames, heads, head_dim = queries.shape
     if places.table.shape[1] > weights.reach(places.page_frames):
         raise ValueError(f"distances of {places.table.shape[1]} pages are wanted, more than there are")
-    size = max(16, triton.next_power_of_2(places.page_frames))
+    size = max(16, next_power_of_2(places.page_frames))
     _relative_attention[(rows * heads, places.blocks, splits)](
         queries, weights.content_bias, weights.position_bias, weights.by_distance, pages, places.table,
         places.unused, places.lengths, mixed, shares, frames, rows * frames, places.before,
@@ -164,6 +166,7 @@ def relative_attention_plain(
     shares[1:] = -torch.inf
 
 
+@launched
 @triton.jit(do_not_specialize=["rows"])
 def _join(
     mixed, shares, out, rows,
@@ -190,6 +193,6 @@ def join(mixed: Tensor, shares: Tensor, out: Tensor, tile: Tile) -> None:
     """
     splits, rows, inner = mixed.shape
     heads = shares.shape[2]
-    _join[(triton.cdiv(rows, tile.rows), heads)](
+    _join[(cdiv(rows, tile.rows), heads)](
         mixed, shares, out, rows, heads, inner // heads, splits, tile.rows, num_warps=tile.warps
     )

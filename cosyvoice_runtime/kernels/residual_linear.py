@@ -20,6 +20,7 @@ from cosyvoice_runtime.kernels.arithmetic import (
     linear_sums,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
@@ -51,6 +52,7 @@ def joined_parts(
     return sums / total[:, None]
 
 
+@launched
 @triton.jit(do_not_specialize=["rows"])
 def _residual_linear(
     hidden, weights, weight, bias, gate, x, rows, x_stride,
@@ -114,7 +116,7 @@ def residual_linear(
     parts, rows, width = hidden.shape
     depth = gcd(tile.depth, width) if parts == 1 else width // weights.shape[-1]
     columns = min(tile.columns, x.shape[1])
-    grid = (x.shape[1] // columns, triton.cdiv(rows, tile.rows))
+    grid = (x.shape[1] // columns, cdiv(rows, tile.rows))
     _residual_linear[grid](
         hidden, weights, weight, bias, bias if gate is None else gate, x, rows, x.stride(0),
         width, weights.shape[-1], parts, gate is not None, tile.stages,

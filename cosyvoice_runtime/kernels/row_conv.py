@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, snake, wait_for_previous
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
 LEAST_WIDTH = 16
@@ -33,6 +34,7 @@ class RowConvWeights:
     dilation: int = 1
 
 
+@launched
 @triton.jit(
     do_not_specialize=[
         "total", "steps", "in_steps", "taps", "first", "dilation", "added", "kept", "activated",
@@ -100,7 +102,7 @@ def row_conv(
     rows, steps, width = shaped.shape
     taps, channels, _ = weights.weight.shape
     columns, depth = _divisor(width, tile.columns), _divisor(channels, tile.depth)
-    _row_conv[(width // columns, triton.cdiv(rows * steps, tile.rows))](
+    _row_conv[(width // columns, cdiv(rows * steps, tile.rows))](
         # In an unused place stands a tensor of the same type, so that one compiled kernel serves all.
         x, weights.weight, weights.bias, _or(residual, shaped), _or(alpha, weights.bias), lengths,
         _or(out, shaped), _or(active, shaped),

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import LATE, NOT_CHAINED, wait_for_previous
+from cosyvoice_runtime.kernels.launch import launched, next_power_of_2
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, Barred
 from cosyvoice_runtime.lm.slot_draws import WHOLE_MASS, Count, Factor, SlotTables, Turn
 
@@ -145,6 +146,7 @@ def _drawn_id(
     return id_
 
 
+@launched
 @triton.jit(do_not_specialize=["remembered"], do_not_specialize_on_alignment=["turns"])
 def _slot_draw(
     logits, slots, turns, counts, factors, tokens, history, seen, drawn, remembered,
@@ -196,7 +198,7 @@ def slot_draw(
         _slot_draw[(len(slots),)](
             logits.contiguous(), slots, turns, tables.counts, tables.factors, tables.tokens, tables.history,
             tables.seen, drawn, tables.history.shape[1],
-            rows, tables.speech_tokens, tables.fill_id, triton.next_power_of_2(rows), chained,
+            rows, tables.speech_tokens, tables.fill_id, next_power_of_2(rows), chained,
             num_warps=WARPS, launch_pdl=chained > 0,
         )  # fmt: skip
     return drawn

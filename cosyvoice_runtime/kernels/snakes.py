@@ -8,12 +8,14 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, snake, wait_for_previous
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.row_conv import snake_plain, trimmed
 
 ELEMENTS = 4096
 """Of one program."""
 
 
+@launched
 @triton.jit(do_not_specialize=["total", "steps"])
 def _snakes(
     x, added, alphas, lengths, out, actives, total, steps,
@@ -62,7 +64,7 @@ def snakes(
     """
     rows, steps, channels = out.shape
     of_program = max(1, ELEMENTS // channels)
-    _snakes[(triton.cdiv(rows * steps, of_program),)](
+    _snakes[(cdiv(rows * steps, of_program),)](
         x, added, alphas, lengths, out, actives, rows * steps, steps,
         channels, len(alphas), x.shape[1] < steps, of_program, chained,
         launch_pdl=chained > 0,

@@ -13,6 +13,7 @@ from cosyvoice_runtime.kernels.arithmetic import (
     let_next_start_at_once,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import launched, next_power_of_2
 from cosyvoice_runtime.kernels.paged_attention import softmax_update
 from cosyvoice_runtime.kernels.step_embed import SHRINK
 from cosyvoice_runtime.kernels.step_qkv import CacheLayer
@@ -32,6 +33,7 @@ def _load_block(
     return k, v
 
 
+@launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_attention(
     queries, keys, values, table, positions, mixed, shares, batch, table_width, page_stride, head_stride,
@@ -115,7 +117,7 @@ def step_attention(
     _step_attention[(batch * kv_heads, len(mixed))](
         queries, cache.keys, cache.values, table, cache.positions, mixed, shares,
         batch, table.stride(0), cache.keys.stride(0), cache.keys.stride(1),
-        heads, kv_heads, head_dim, page, max(16, triton.next_power_of_2(heads // kv_heads)), keys, len(mixed),
+        heads, kv_heads, head_dim, page, max(16, next_power_of_2(heads // kv_heads)), keys, len(mixed),
         SHRINK, chained, num_warps=warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, let_next_start_at_once
+from cosyvoice_runtime.kernels.launch import launched
 
 SHRINK = 2.0**-6
 """Between kernels, activations are this much smaller: so float16 has room for outliers of some millions. Its
@@ -58,6 +59,7 @@ def store_scaled(
     tl.store(squares + s * PARTS + part, tl.sum(new * new, axis=1), mask=inside)
 
 
+@launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_embed(
     tokens, table, gain, x, scaled, squares, batch,

@@ -13,6 +13,7 @@ from cosyvoice_runtime.kernels.arithmetic import (
     let_next_start_at_once,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
 from cosyvoice_runtime.kernels.step_rows import (
     held_pair,
@@ -24,6 +25,7 @@ from cosyvoice_runtime.kernels.step_rows import (
 from cosyvoice_runtime.kernels.step_tiles import StepTile
 
 
+@launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_gated(
     scaled, squares, weight, inner, batch,
@@ -65,9 +67,9 @@ def step_gated(
     """
     batch, width = scaled.values.shape
     parts, size = scaled.squares.shape[1], inner.shape[1]
-    _step_gated[(size // tile.rows, triton.cdiv(batch, tile.columns))](
+    _step_gated[(size // tile.rows, cdiv(batch, tile.columns))](
         scaled.values, scaled.squares, weight, inner, batch,
-        width, size, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
+        width, size, parts, next_power_of_2(parts), epsilon, SHRINK,
         tile.rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip

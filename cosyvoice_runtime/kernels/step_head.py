@@ -13,6 +13,7 @@ from cosyvoice_runtime.kernels.arithmetic import (
     let_next_start_at_once,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
 from cosyvoice_runtime.kernels.step_rows import (
     held,
@@ -24,6 +25,7 @@ from cosyvoice_runtime.kernels.step_rows import (
 from cosyvoice_runtime.kernels.step_tiles import StepTile
 
 
+@launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_head(
     scaled, squares, weight, bias, logits, batch,
@@ -71,9 +73,9 @@ def step_head(
     """
     batch, width = scaled.values.shape
     parts, tokens = scaled.squares.shape[1], logits.shape[1]
-    _step_head[(triton.cdiv(tokens, tile.rows), triton.cdiv(batch, tile.columns))](
+    _step_head[(cdiv(tokens, tile.rows), cdiv(batch, tile.columns))](
         scaled.values, scaled.squares, weight, bias, logits, batch,
-        width, tokens, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
+        width, tokens, parts, next_power_of_2(parts), epsilon, SHRINK,
         tile.rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from cosyvoice_runtime.kernels.arithmetic import (
     let_next_start_at_once,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
 from cosyvoice_runtime.kernels.step_rows import (
     held_pair,
@@ -82,6 +83,7 @@ def _store_half(
             tl.store(values + place, half.to(values.dtype.element_ty), mask=inside[:, None])
 
 
+@launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_qkv(
     scaled, squares, weight, bias, cosines, sines, positions, pages, queries, keys, values,
@@ -152,13 +154,13 @@ def step_qkv(
     parts = scaled.squares.shape[1]
     _, kv_heads, _, head_dim = cache.keys.shape
     rows = min(tile.rows, head_dim // 2)
-    grid = (len(weight) // (2 * rows), triton.cdiv(batch, tile.columns))
+    grid = (len(weight) // (2 * rows), cdiv(batch, tile.columns))
     _step_qkv[grid](
         scaled.values, scaled.squares, weight, bias, rotation.cosines, rotation.sines, cache.positions,
         cache.tables.written, queries, cache.keys, cache.values,
         batch, cache.tables.written.stride(0), cache.keys.stride(0), cache.keys.stride(1),
         queries.shape[1] // head_dim, kv_heads, head_dim, head_dim**-0.5 * LOG2_E,
-        cache.page, width, parts, triton.next_power_of_2(parts), epsilon, SHRINK,
+        cache.page, width, parts, next_power_of_2(parts), epsilon, SHRINK,
         rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip

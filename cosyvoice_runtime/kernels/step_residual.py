@@ -14,6 +14,7 @@ from cosyvoice_runtime.kernels.arithmetic import (
     let_next_start_at_once,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, store_scaled
 from cosyvoice_runtime.kernels.step_rows import (
     added_up,
@@ -50,6 +51,7 @@ def _joined(
     return sums / total[:, :, None]
 
 
+@launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_residual(
     inputs, shares, weight, gain, x, scaled, squares, batch,
@@ -106,10 +108,10 @@ def step_residual(
     piece, groups = tile.piece, tile.groups
     if parts > 1:
         assert not tile.stages, "streamed inputs are of one part"
-        groups = triton.next_power_of_2(heads)
+        groups = next_power_of_2(heads)
         piece = groups * (width // heads)
-    ahead = min(tile.ahead, triton.cdiv(width, piece))
-    _step_residual[(channels // tile.rows, triton.cdiv(batch, tile.columns))](
+    ahead = min(tile.ahead, cdiv(width, piece))
+    _step_residual[(channels // tile.rows, cdiv(batch, tile.columns))](
         inputs, shares, weight, gain, x, scaled.values, scaled.squares, batch,
         width, channels, heads, parts, tile.rows, tile.columns, piece, groups, ahead, tile.stages,
         SHRINK, chained,

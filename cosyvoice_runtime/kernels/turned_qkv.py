@@ -22,11 +22,13 @@ from cosyvoice_runtime.kernels.arithmetic import (
     linear_sums,
     wait_for_previous,
 )
+from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.norm_qkv import frame_starts, store_qkv
 from cosyvoice_runtime.kernels.page_codes import coding_of, scales_of, whole_heads
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
+@launched
 @triton.jit(do_not_specialize=["step", "rows", "frames", "before", "utterances", "angles"])
 def _turned_qkv(
     hidden, weight, bias, cos, sin, queries, pages, scales, page, frame, unused,
@@ -89,7 +91,7 @@ def turned_qkv(
     inner, head_dim = queries.shape[1], places.pages.shape[-1]
     pages, coding = places.pages, coding_of(places)
     columns = min(whole_heads(tile.columns, head_dim, coding), inner)
-    _turned_qkv[(3 * inner // columns, triton.cdiv(rows, tile.rows))](
+    _turned_qkv[(3 * inner // columns, cdiv(rows, tile.rows))](
         hidden, weight, bias, rotation.cos, rotation.sin, queries, pages, scales_of(places), places.page,
         places.frame, places.unused, step, rows, places.new_frames, places.before, len(places.unused),
         rotation.cos.shape[1], pages.stride(0), attention * pages.stride(1),

@@ -12,7 +12,7 @@ import torch
 
 from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts, GpuPartsError, divide
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
-from cosyvoice_runtime.serving.shared_gpu import SharedGpu
+from cosyvoice_runtime.serving.shared_gpu import Later, SharedGpu
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class GpuDivision:
 
     def __init__(self, parts: GpuParts) -> None:
         self.parts = parts
+        self.later: list[Later] = []
         self._turns = 0
         self._few = False
         self._counting = threading.Lock()

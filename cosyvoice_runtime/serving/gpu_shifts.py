@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
+    from cosyvoice_runtime.serving.shared_gpu import Later
 
 SHIFT_S, SHIFT_OF_TURN = 0.025, 0.5
 """Least time for steps after a turn, some 30 of 16 sequences on an H200; and in turns, for slower GPUs."""
@@ -37,6 +38,7 @@ class GpuShifts:
     turns_at_once = 1
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.later: list[Later] = []
         self._clock = clock
         self._changed = threading.Condition()
         self._turning = self._stepping = self._has_steps = self._hurried = False

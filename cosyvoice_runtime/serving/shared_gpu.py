@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -17,9 +17,11 @@ class SharedGpu(Protocol):
         parts: of the GPU, where it is divided.
         steps: the part for steps of the speech LM now; None while they have the whole GPU.
         turns_at_once: turns that may be under way, the next one launched before the GPU has done the last.
+        later: what the speech LM leaves to be made ready beside work, for few utterances in progress.
     """
 
     turns_at_once: int
+    later: list[Later]
 
     @property
     def parts(self) -> GpuParts | None: ...
@@ -44,6 +46,8 @@ class SharedGpu(Protocol):
         """The speech LM has no step to make for now."""
 
 
+Later = Callable[[Callable[[], None]], None]
+"""Makes ready what is missing, and calls what it is given after each small part of that."""
 SharedGpus = Mapping[int | None, SharedGpu]
 """By the GPU's number."""
 NOT_SHARED: SharedGpus = MappingProxyType({})

@@ -84,6 +84,10 @@ class ServerProcess:
         """Living processes of each model."""
         return processes.count_stubs(self.session)
 
+    def stubs(self) -> list[int]:
+        """Process ids of the models' living processes."""
+        return [each.pid for each in self._members() if each.model]
+
     def kill_stubs(self, model: str) -> None:
         """End the processes of a model, stuck ones as well."""
         self._kill_all(lambda: [each for each in self._members() if each.model == model])

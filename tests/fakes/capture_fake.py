@@ -51,20 +51,24 @@ class TracingCapture:
     """Traces the operations of a computation with the memory they used and replays just these.
 
     As with a CUDA graph, what the host decided or computed while capturing stays as it was, reading a
-    tensor on the host is an error, and a replay overwrites the results of graphs captured later.
+    tensor on the host is an error, and a replay overwrites the results of graphs captured later. As with
+    `CudaGraphCapture`, only the first of each code has run before.
     """
 
     WARM_UPS = 2
 
     def __init__(self) -> None:
         self.replays = 0
+        self._warm: set[object] = set()
         self._results: list[object] = []
 
     def __call__(
         self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
     ) -> CapturedGraph[T]:
-        for _ in range(self.WARM_UPS):
+        code = getattr(compute, "__code__", compute)
+        for _ in range(0 if code in self._warm else self.WARM_UPS):
             (warm_up or compute)()
+        self._warm.add(code)
         traced = make_fx(lambda: list(tensors(compute())))()
         result = compute()
         self._results.append(result)

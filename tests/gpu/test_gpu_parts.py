@@ -15,6 +15,7 @@ from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.serving.gpu_division import GpuDivision
 from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
+from cosyvoice_runtime.serving.token2wav.preparation import Preparation
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 
 DEVICE = torch.device("cuda", 0)
@@ -78,10 +79,24 @@ def spoken(engine: LmEngine) -> list[list[int]]:
     return list(found.values())
 
 
-def spoken_on_parts(checkpoint: Path, parts: GpuParts, dtype: str) -> list[list[int]]:
+def spoken_on_parts(
+    checkpoint: Path, parts: GpuParts, dtype: str, meanwhile: bool = False
+) -> list[list[int]]:
+    """
+    Args:
+        meanwhile: the second part's graphs are captured while utterances are spoken, not before.
+    """
     gpu = OftenTurning(parts)
     with engine(checkpoint, dtype, gpu) as shared:
+        preparation = Preparation(gpu.later)
+        preparation.start()
+        if not meanwhile:
+            preparation._thread.join()
         tokens = spoken(shared)
+        preparation._thread.join()
+        assert preparation.done
+        if meanwhile:
+            assert spoken(shared) == tokens
     assert gpu.looks > 3
     return tokens
 
@@ -108,6 +123,12 @@ def test_tokens_do_not_depend_on_where_steps_are_made(checkpoint, parts):
     with engine(checkpoint, "float32") as alone:
         expected = spoken(alone)
     assert spoken_on_parts(checkpoint, parts, "float32") == expected
+
+
+def test_graphs_of_a_part_may_be_captured_while_others_are_replayed(checkpoint, parts):
+    with engine(checkpoint, "float32") as alone:
+        expected = spoken(alone)
+    assert spoken_on_parts(checkpoint, parts, "float32", meanwhile=True) == expected
 
 
 def test_the_same_turns_give_the_same_tokens_in_half_precision(checkpoint, parts):

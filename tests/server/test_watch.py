@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -31,7 +32,9 @@ class FakeProcess:
 
     def __init__(self) -> None:
         self.alive = True
-        self.stubs = Counter(a=1, b=1)
+        self.living = Counter(a=1, b=1)
+        self.pids: list[int] = []
+        self.asked = threading.Event()
         self.killed: list[str] = []
         self.work = 0.0
         self.lost: dict[str, int] = {}
@@ -46,7 +49,11 @@ class FakeProcess:
         return -9
 
     def count_stubs(self) -> Counter[str]:
-        return self.stubs.copy()
+        return self.living.copy()
+
+    def stubs(self) -> list[int]:
+        self.asked.set()
+        return self.pids
 
     def work_done(self, model: str) -> float:
         return self.work
@@ -84,7 +91,7 @@ class FakeModels:
         self.events.append(("load", model))
         self.reloading.set()
         self.on_reload(check)
-        self.process.stubs[model] = 1
+        self.process.living[model] = 1
 
     def probe(self, model: str, check: Check) -> None:
         self.events.append(("probe", model))
@@ -164,13 +171,13 @@ def test_unexpected_error_of_a_reload_ends_the_server_with_a_reason(watched):
         raise KeyError("state")
 
     one.models.on_reload = broken
-    one.start().process.stubs["a"] = 0
+    one.start().process.living["a"] = 0
     assert isinstance(one.failure(), WatchError)
 
 
 def test_process_that_died_before_the_watch_began_is_missed(watched):
     one = watched()
-    del one.process.stubs["a"]
+    del one.process.living["a"]
     one.start()
     assert one.models.reloading.wait(TIMEOUT_S)
     assert one.models.reloads == ["a"]
@@ -179,7 +186,7 @@ def test_process_that_died_before_the_watch_began_is_missed(watched):
 def test_reload_that_never_ends_is_given_up_when_the_server_has_died(watched):
     one = watched()
     one.models.on_reload = wait_for_ever
-    one.start().process.stubs["a"] = 0
+    one.start().process.living["a"] = 0
     assert one.models.reloading.wait(TIMEOUT_S)
     one.process.alive = False
     failure = one.failure()
@@ -190,7 +197,7 @@ def test_reload_that_never_ends_is_given_up_when_the_server_has_died(watched):
 def test_reload_that_never_ends_is_given_up_when_the_server_is_to_stop(watched):
     one = watched()
     one.models.on_reload = wait_for_ever
-    one.start().process.stubs["a"] = 0
+    one.start().process.living["a"] = 0
     assert one.models.reloading.wait(TIMEOUT_S)
     assert one.close_in_time()
     assert one.failures == []
@@ -203,7 +210,7 @@ def test_reload_that_fails_is_tried_again_until_it_was_tried_too_often(watched):
         raise ControlError("no room")
 
     one.models.on_reload = refuse
-    one.start().process.stubs["b"] = 0
+    one.start().process.living["b"] = 0
     assert isinstance(one.failure(), RepairError)
     assert one.models.reloads == ["b"] * 3
 
@@ -301,7 +308,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 def test_of_two_dead_models_both_are_loaded_before_one_is_probed(watched):
     one = watched().start()
-    one.process.stubs = Counter()
+    one.process.living = Counter()
     eventually(lambda: one.watch.reloads == {"a": 1, "b": 1})
     assert one.models.events == [("load", "a"), ("load", "b"), ("probe", "a"), ("probe", "b")]
 
@@ -311,11 +318,11 @@ def test_probe_of_a_model_that_calls_a_dead_one_waits_for_its_reload(watched):
 
     def probe(model: str, check: Check) -> None:
         if model == "b" and one.models.reloads == ["b"]:
-            one.process.stubs["a"] = 0
+            one.process.living["a"] = 0
             wait_for_ever(check)
 
     one.models.on_probe = probe
-    one.start().process.stubs["b"] = 0
+    one.start().process.living["b"] = 0
     eventually(lambda: one.watch.reloads == {"a": 1, "b": 1})
     assert one.models.reloads == ["b", "a"]
     assert one.models.events[-2:] == [("probe", "a"), ("probe", "b")]
@@ -324,7 +331,7 @@ def test_probe_of_a_model_that_calls_a_dead_one_waits_for_its_reload(watched):
 def test_requests_that_died_with_an_entry_model_end_the_server(watched):
     one = watched().start()
     one.process.lost = {"b": 2}
-    one.process.stubs["b"] = 0
+    one.process.living["b"] = 0
     failure = one.failure()
     assert isinstance(failure, LostRequestsError)
     assert str(failure) == "b died with 2 requests in flight"
@@ -334,7 +341,7 @@ def test_requests_that_died_with_an_entry_model_end_the_server(watched):
 def test_requests_that_died_with_a_stage_are_its_callers(watched):
     one = watched().start()
     one.process.lost = {"a": 2}
-    one.process.stubs["a"] = 0
+    one.process.living["a"] = 0
     eventually(lambda: one.watch.reloads == {"a": 1})
 
 
@@ -342,10 +349,23 @@ def test_server_whose_models_were_reloaded_often_ends_when_nothing_is_in_flight(
     one = watched(restart_after_reloads=2).start()
     one.models.is_idle = False
     for reloads in (1, 2):
-        one.process.stubs["a"] = 0
+        one.process.living["a"] = 0
         eventually(lambda reloads=reloads: one.watch.reloads["a"] == reloads)
     assert not one._failed.wait(10 * SETTINGS.watch_interval_s)
     one.models.is_idle = True
     failure = one.failure()
     assert isinstance(failure, WornOutError)
     assert "reloaded 2 times, and nothing is in flight" in str(failure)
+
+
+def test_death_is_noticed_long_before_the_next_look():
+    with subprocess.Popen(["sleep", "600"]) as stub:
+        one = Watched(watch_interval_s=60.0)
+        one.process.pids = [stub.pid]
+        one.start()
+        assert one.process.asked.wait(TIMEOUT_S)
+        one.process.living["a"], one.process.pids = 0, []
+        stub.kill()
+        assert one.models.reloading.wait(TIMEOUT_S / 4)
+        one.watch.close()
+    assert one.models.reloads == ["a"]

@@ -12,7 +12,7 @@ from cosyvoice_runtime.serving.host.host_client import host_socket
 from cosyvoice_runtime.serving.host.model_host import ModelHost
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
-from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, read_settings
+from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, load_uncollected, read_settings
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.rendered import guests_of
 
@@ -35,6 +35,7 @@ class Token2WavModel:
         settings = read_settings(arguments, Token2WavSettings)
         socket, repository = host_socket(), Path(arguments["model_repository"]).parent
         if settings.backend in ON_TORCH:
+            load_uncollected()
             with_lm = socket is not None and TensorrtLlmSettings.name in guests_of(repository)
             Layout(settings.checkpoint_dir).check_ahead("flow", "hift", *(("llm",) if with_lm else ()))
             limit_torch(settings.threads)

@@ -21,12 +21,11 @@ def on_own_stream(
 ) -> AbstractContextManager[object]:
     """The same, and a GPU's work goes into a stream of its own: threads that share one wait for each other.
 
-    Waits for what other threads gave to the GPU before.
+    What other threads gave to the GPU before has to be done.
 
     Args:
         stream: that of a part of the GPU.
     """
     if device.type != "cuda":
         return nullcontext()
-    torch.cuda.synchronize(device)
     return torch.cuda.stream(torch.cuda.Stream(device) if stream is None else stream)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.served_family import require_backend
-from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, Later, SharedGpu, SharedGpus
 from cosyvoice_runtime.serving.token2wav.openings import Openings
+from cosyvoice_runtime.serving.token2wav.preparation import Preparation
 from cosyvoice_runtime.serving.token2wav.router import WaveRouter
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveScheduler
@@ -55,13 +56,16 @@ def load_wave_service(
         _show(runtime, metrics, label)
         _tell_lanes(runtime, settings.turn_lanes, label)
     memories = open_memories(ready, settings, metrics)
-    return WaveRouter(
-        [
-            start_scheduler(runtime, settings, WaveMetrics(metrics, label), memory, gpu)
-            for runtime, label, memory, gpu in zip(ready, labels, memories, gpus, strict=True)
-        ],
-        partial(_close_all, memories),
-    )
+    preparations = [Preparation(_later(runtime, gpu)) for runtime, gpu in zip(ready, gpus, strict=True)]
+    schedulers = [
+        start_scheduler(runtime, settings, WaveMetrics(metrics, label), memory, gpu, preparation)
+        for runtime, label, memory, gpu, preparation in zip(
+            ready, labels, memories, gpus, preparations, strict=True
+        )
+    ]
+    for preparation in preparations:
+        preparation.start()
+    return WaveRouter(schedulers, partial(_close_all, [*preparations, *memories]))
 
 
 def open_memories(
@@ -101,8 +105,13 @@ def start_scheduler(
     metrics: WaveMetrics,
     memory: WaveMemory,
     shared: SharedGpu | None = None,
+    preparation: Preparation | None = None,
 ) -> WaveScheduler:
-    """A scheduler at work over networks that are loaded."""
+    """A scheduler at work over networks that are loaded.
+
+    Args:
+        preparation: until it is done, many utterances are in progress, however few there are.
+    """
     token2wav = runtime.token2wav
     openings = Openings(memory.voices, metrics.show_held)
     service = WaveService(
@@ -127,7 +136,7 @@ def start_scheduler(
         nullcontext if shared is None else shared.turn,
         runtime.of_few,
         runtime.beside,
-        _always_many if shared is None or runtime.of_few is None else shared.few,
+        _always_many if shared is None or runtime.of_few is None else partial(_few, shared, preparation),
         openings.held,
         openings.soon_s if runtime.on_gpu else lambda: math.inf,
     )
@@ -137,14 +146,25 @@ def _always_many(utterances: int) -> bool:  # noqa: ARG001
     return False
 
 
+def _later(runtime: WaveRuntime, shared: SharedGpu | None) -> list[Later]:
+    """The speech LM's part first; nothing where the GPU is never divided for few."""
+    if runtime.later is None:
+        return []
+    return [*(() if shared is None else shared.later), runtime.later]
+
+
+def _few(shared: SharedGpu, preparation: Preparation | None, utterances: int) -> bool:
+    return (preparation is None or preparation.done) and shared.few(utterances)
+
+
 def _show_usage(metrics: WaveMetrics, memory: WaveMemory, usage: Usage) -> None:
     metrics.show(usage)
     memory.look(metrics, usage)
 
 
-def _close_all(memories: Sequence[WaveMemory]) -> None:
-    for memory in memories:
-        memory.close()
+def _close_all(each: Sequence[Preparation | WaveMemory]) -> None:
+    for one in each:
+        one.close()
 
 
 def _tell_lanes(runtime: WaveRuntime, wanted: int, device: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cosyvoice_runtime.serving.shared_gpu import Later
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 
@@ -49,6 +50,7 @@ class WaveRuntime:
         beside: for turns at the same time.
         after_crowd: gives back what a crowd made it take, whatever is under way; None where nothing is.
         shares_memory: with the other schedulers of this process: pages and what a crowd made them take.
+        later: makes ready what computes turns while few utterances are in progress; until then many are.
     """
 
     name: str
@@ -61,6 +63,7 @@ class WaveRuntime:
     beside: Sequence[TurnsBeside] = ()
     after_crowd: Callable[[], None] | None = None
     shares_memory: bool = False
+    later: Later | None = None
 
 
 def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:

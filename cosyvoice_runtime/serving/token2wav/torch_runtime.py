@@ -17,7 +17,7 @@ from cosyvoice_runtime.checkpoint.config import FlowConfig, ModelConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, EagerCalls, GraphCapture, PacedCapture, give_back
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
@@ -33,6 +33,7 @@ from cosyvoice_runtime.kernels.choice import (
 )
 from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
 from cosyvoice_runtime.pipeline.token2wav_families import require_own_schedule
+from cosyvoice_runtime.serving.shared_gpu import Later
 from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
 from cosyvoice_runtime.serving.token2wav.memory import page_count
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside, WaveRuntime, warm_up
@@ -94,6 +95,7 @@ class Opened(NamedTuple):
         rows: most utterances in a turn.
         turns_at_once: turns that may be under way.
         beside: for turns at the same time, or instead while few utterances are in progress.
+        later: makes the latter ready.
     """
 
     token2wav: AnyToken2Wav
@@ -101,6 +103,7 @@ class Opened(NamedTuple):
     device: torch.device
     turns_at_once: int
     beside: Sequence[TurnsBeside] = ()
+    later: Later | None = None
 
 
 def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
@@ -115,18 +118,24 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         torch.backends.cudnn.deterministic = True
         attend_unplanned()
         config = load_config(settings.checkpoint_dir)
-        token2wav, rows, device, turns_at_once, beside = _OPENERS[type(config.flow)](settings, config, parts)
+        opened = _OPENERS[type(config.flow)](settings, config, parts)
+        token2wav, rows, device, turns_at_once, beside, later = opened
         on_gpu = device.type == "cuda"
         if on_gpu:
-            torch.cuda.empty_cache()  # what captures warmed up in
+            give_back(device)  # what captures warmed up in
         of_few = None if all(turns.of_few is None for turns in beside) else False
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
         for turns in beside:
-            with turns.at_launch():
-                warm_up(turns.token2wav, turns.rows)
+            if later is None or not turns.of_few:
+                with turns.at_launch():
+                    warm_up(turns.token2wav, turns.rows)
+        if on_gpu:
+            torch.cuda.synchronize(device)  # before other threads launch in streams of their own
     at_work = partial(on_own_stream, device, stream)
-    return WaveRuntime(settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once, of_few, beside)
+    return WaveRuntime(
+        settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once, of_few, beside, later=later
+    )
 
 
 def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
@@ -135,12 +144,13 @@ def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuPart
     rows = turn_rows(flow, settings, _lanes(parts))
     on_gpu = flow.device.type == "cuda"
     beside: list[TurnsBeside] = []
+    later: Later | None = None
     if on_gpu and settings.backend == "torch":
         part = None if parts is None else parts.turns[0]
         solver = capture_graphs(token2wav, settings, rows, part)
         if parts is not None:
-            beside = turns_beside(token2wav, settings, rows, parts, solver)
-    return Opened(token2wav, rows, flow.device, _turns_at_once(settings, on_gpu), beside)
+            beside, later = turns_beside(token2wav, settings, rows, parts, solver)
+    return Opened(token2wav, rows, flow.device, _turns_at_once(settings, on_gpu), beside, later)
 
 
 def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
@@ -288,18 +298,44 @@ HURRIED_ROWS = 4
 """Hurried chunks in a turn of them alone; more of them wait for each other no longer than for a turn."""
 
 
+class PartLane(NamedTuple):
+    """A lane of turns on a part of the GPU, whose calls are not captured yet."""
+
+    token2wav: TorchToken2Wav
+    part: GpuPart
+    buckets: CallBuckets
+    hurried: bool = False
+
+    def capture(self, solver: PagedSolver | None, rest: Callable[[], None] = lambda: None) -> None:
+        """
+        Args:
+            rest: called after each captured graph.
+        """
+        capture = CudaGraphCapture(self.token2wav.torch_flow.flow.device, self.part.stream)
+        fused = None if solver is None else solver.on(self.part.multiprocessors)
+        self.token2wav.capture(self.buckets, PacedCapture(capture, rest), fused)
+
+    def turns(self, of_few: bool | None) -> TurnsBeside:
+        at_launch = partial(torch.cuda.stream, self.part.stream)
+        return TurnsBeside(self.token2wav, self.buckets.rows[-1], at_launch, self.hurried, of_few)
+
+
 def turns_beside(
     token2wav: TorchToken2Wav,
     settings: Token2WavSettings,
     rows: int,
     parts: GpuParts,
     solver: PagedSolver | None,
-) -> list[TurnsBeside]:
+) -> tuple[list[TurnsBeside], Later | None]:
     """What computes turns on the other parts of a GPU, and hurried chunks on that for steps; by division.
 
     Args:
         rows: most utterances in a turn.
         solver: that :func:`capture_graphs` returned.
+
+    Returns:
+        all of it, and what captures the calls of the division for few utterances in progress: those of the
+        other one will do until it has.
     """
     one_device = token2wav.torch_flow.flow.device == token2wav.torch_vocoder.device
     if not (settings.cuda_graphs and one_device):
@@ -308,45 +344,42 @@ def turns_beside(
             settings.cuda_graphs,
             settings.vocoder_device,
         )
-        return []
+        return [], None
     started = time.monotonic()
     buckets = _buckets(token2wav.torch_flow.flow, rows, solver)
     hurried = CallBuckets(batch_buckets(HURRIED_ROWS), range(1, HURRIED_BLOCKS + 1), buckets.before)
-    on_part = partial(_on_part, token2wav, solver)
 
-    def of(parts: GpuParts, turns: Sequence[GpuPart], of_few: bool | None) -> list[TurnsBeside]:
-        beside = [on_part(part, buckets, of_few) for part in turns]
+    def lanes(parts: GpuParts, turns: Sequence[GpuPart]) -> list[PartLane]:
+        made = [PartLane(token2wav.beside(), part, buckets) for part in turns]
         if settings.first_chunks_beside:
-            beside.append(on_part(parts.first, hurried, of_few, hurried=True))
-        return beside
+            made.append(PartLane(token2wav.beside(), parts.first, hurried, hurried=True))
+        return made
 
     few = parts.of_few
-    beside = of(parts, parts.turns[1:], None if few is None else False)
-    if few is not None:
-        beside += of(few, few.turns, of_few=True)
+    of_many, of_few = lanes(parts, parts.turns[1:]), [] if few is None else lanes(few, few.turns)
+    for lane in of_many:
+        lane.capture(solver)
     logger.info(
         "beside turns: %d lanes of turns more, hurried chunks %s; %s; captured in %.1f s",
         len(parts.turns) - 1,
         "too" if settings.first_chunks_beside else "wait, as first_chunks_beside says",
-        "one division of the GPU" if few is None else "the same for few utterances in progress",
+        "one division of the GPU" if few is None else "the same for few utterances in progress beside work",
         time.monotonic() - started,
     )
-    return beside
+    beside = [lane.turns(None if few is None else False) for lane in of_many]
+    beside += [lane.turns(of_few=True) for lane in of_few]
+    return beside, partial(_capture_later, of_few, solver) if of_few else None
 
 
-def _on_part(
-    token2wav: TorchToken2Wav,
-    solver: PagedSolver | None,
-    part: GpuPart,
-    buckets: CallBuckets,
-    of_few: bool | None,
-    hurried: bool = False,
-) -> TurnsBeside:
-    beside = token2wav.beside()
-    capture = CudaGraphCapture(token2wav.torch_flow.flow.device, part.stream)
-    beside.capture(buckets, capture, None if solver is None else solver.on(part.multiprocessors))
-    at_launch = partial(torch.cuda.stream, part.stream)
-    return TurnsBeside(beside, buckets.rows[-1], at_launch, hurried, of_few)
+def _capture_later(lanes: Sequence[PartLane], solver: PagedSolver | None, rest: Callable[[], None]) -> None:
+    """Capture calls of lanes that nobody uses yet, in a thread of its own while others compute."""
+    started = time.monotonic()
+    device = lanes[0].token2wav.torch_flow.flow.device
+    with as_current(device), on_own_stream(device):
+        for lane in lanes:
+            lane.capture(solver, rest)
+        torch.cuda.current_stream(device).synchronize()
+    logger.info("few utterances in progress: captured beside work in %.1f s", time.monotonic() - started)
 
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:

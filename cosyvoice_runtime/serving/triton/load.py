@@ -52,11 +52,20 @@ def read_settings(arguments: Mapping[str, str], section: type[Settings]) -> Sett
     return section.from_parameters(read_parameters(arguments))
 
 
+def load_uncollected() -> None:
+    """Until :func:`keep_loaded`, Python's collector does not look through what is there for cycles.
+
+    It would again and again, for a tenth of the time that modules of torch take to load.
+    """
+    gc.disable()
+
+
 def keep_loaded() -> None:
     """What is loaded by now stays: Python's collector need not look through it for cycles ever again.
 
     With torch's modules that takes 0.1 s, now and then, in which nothing else of the process runs.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -13,7 +13,7 @@ from cosyvoice_runtime.processes import living
 
 logger = logging.getLogger(__name__)
 
-RETURN_INTERVAL_S = 0.25
+RETURN_INTERVAL_S = 0.1
 """Time between two looks whether a model is back, which takes seconds."""
 ENDING_S = 0.1
 """Longest time from the end of a process's connections to its own."""

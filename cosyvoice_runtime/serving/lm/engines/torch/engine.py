@@ -12,7 +12,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, GraphCapture
+from cosyvoice_runtime.cuda_graphs import CudaGraphCapture, GraphCapture, give_back
 from cosyvoice_runtime.gpu_parts import GpuParts
 from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, step_obstacle
 from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
@@ -89,8 +89,8 @@ class TorchEngine(BatchEngine):
             watch.opened()
         super().__init__(decoder, prefill_batch)
         if on_gpu:
-            torch.cuda.synchronize(lm.device)  # before steps on another stream than this thread's
-            torch.cuda.empty_cache()  # what captures warmed up in; token2wav plans with what is free
+            # Before steps on another stream than this thread's; token2wav plans with what is free.
+            give_back(lm.device)
         logger.info(
             "engine torch: %d slots of %d positions%s, %.0f MiB of cache, %s",
             slots,

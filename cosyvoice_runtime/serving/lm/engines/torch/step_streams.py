@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from functools import partial
 
 import torch
 
@@ -26,12 +27,19 @@ class StepStreams:
         self._last = 0
 
     def capture(self, whole: CudaGraphCapture) -> GraphCapture:
-        """For graphs that are replayed in whatever stream is next."""
+        """For graphs that are replayed in whatever stream is next.
+
+        Those for the part of few utterances in progress are captured beside work; until then they are
+        replayed on that of many.
+        """
         _, *of_parts = self._streams
-        if not of_parts:
+        if self._shared is None or not of_parts:
             return whole
-        captures = [whole, *(CudaGraphCapture(self._device, stream) for stream in of_parts)]
-        return CaptureOnParts(captures, lambda: self._last)
+        captures = [whole, *(CudaGraphCapture(self._device, stream) for stream in of_parts[:1])]
+        on_parts = CaptureOnParts(captures, lambda: self._last)
+        for stream in of_parts[1:]:
+            self._shared.later.append(partial(on_parts.add, CudaGraphCapture(self._device, stream)))
+        return on_parts
 
     def next(self) -> AbstractContextManager[object]:
         """Context of the next step, which waits for the last one's work."""

@@ -1,0 +1,123 @@
+"""Launches of kernels that find what was compiled for them at once.
+
+The Triton language finds a kernel's compiled form by the type and alignment of every argument, and asks the
+driver about every pointer, which takes several times as long as the launch. A call of the flow has 3,000
+launches, and at a start some fifty sizes of it are captured, so that is most of their time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import triton
+from torch import Tensor
+from triton.runtime import JITFunction, driver
+
+LOW = 15
+"""Bits of an address that say whether a kernel may load 16 bytes at once, which the language compiles for."""
+KNOWN = "3.6."
+"""Versions of the Triton language whose launchers take the arguments given here; others find as they do."""
+MOST = 1 << 14
+"""Launches that are remembered of a kernel: there are some hundreds, unless many have sizes of their own."""
+
+_log = logging.getLogger(__name__)
+
+
+class Found(NamedTuple):
+    """A compiled kernel on a device.
+
+    Attributes:
+        launch: the compiled launcher.
+        fixed: its arguments between the stream and the kernel's own.
+    """
+
+    launch: Callable[..., None]
+    fixed: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, compiled: Any) -> Found | None:
+        """None for a kernel that needs memory of its own at every launch."""
+        launcher = compiled.run
+        if launcher.global_scratch_size or launcher.profile_scratch_size:
+            return None
+        no_scratch, no_hooks = (None, None), (None, None, None)
+        how = launcher.launch_cooperative_grid, launcher.launch_pdl
+        return cls(
+            launcher.launch, (compiled.function, *how, *no_scratch, compiled.packed_metadata, *no_hooks)
+        )
+
+
+class Launcher:
+    """Launches a kernel as the Triton language does: ``kernel[grid](*arguments, **options)``.
+
+    What was compiled is found by the arguments themselves, of tensors their type and alignment alone: equal
+    ones are compiled alike. Tensors come first, an argument is of one type in all launches, and options are
+    in one order.
+    """
+
+    def __init__(self, kernel: JITFunction[Any]) -> None:
+        self._kernel = kernel
+        self._tensors = 0
+        self._found: dict[tuple[Any, ...], Found] = {}
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return partial(self._launch, grid)
+
+    def _launch(self, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
+        active, count = driver.active, self._tensors or self._counted(arguments)
+        device = active.get_current_device()
+        tensors, others = arguments[:count], arguments[count:]
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        key = (
+            others, device, *options.values(),
+            *[tensor.dtype for tensor in tensors], *[address & LOW for address in addresses],
+        )  # fmt: skip
+        found = self._found.get(key)
+        if found is None:
+            self._first(key, grid, arguments, options)
+        else:
+            x, y, z = (*grid, 1, 1)[:3]
+            stream = active.get_current_stream(device)
+            found.launch(x, y, z, stream, *found.fixed, *addresses, *others)
+
+    def _counted(self, arguments: Sequence[Any]) -> int:
+        """Tensors before all others, in this launch and so in all."""
+        others = (place for place, argument in enumerate(arguments) if not isinstance(argument, Tensor))
+        self._tensors = next(others, len(arguments))
+        return self._tensors
+
+    def _first(
+        self, key: tuple[Any, ...], grid: tuple[int, ...], arguments: Sequence[Any], options: dict[str, Any]
+    ) -> None:
+        """Launch in the language's way, which compiles what is missing; remember what it found."""
+        found = Found.of(self._kernel.run(*arguments, grid=grid, warmup=False, **options))
+        if len(self._found) >= MOST:
+            self._found.clear()
+        if found is not None:
+            self._found[key] = found
+
+
+def cdiv(total: int, each: int) -> int:
+    """Parts of a size that cover a total; the language's own is made for its compiler, too, and slow."""
+    return -(-total // each)
+
+
+def next_power_of_2(number: int) -> int:
+    """The least that is not smaller; likewise."""
+    return 1 << (number - 1).bit_length()
+
+
+def launched(kernel: Any) -> Any:
+    """A kernel that is launched from Python, quickly where this version of the language is known.
+
+    The interpreter, which takes kernels in tests without a GPU, launches nothing.
+    """
+    if not isinstance(kernel, JITFunction):
+        return kernel
+    if not triton.__version__.startswith(KNOWN):
+        _log.info("kernels are launched by triton %s, not by us: captures take longer", triton.__version__)
+        return kernel
+    return Launcher(kernel)
