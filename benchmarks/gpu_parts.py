@@ -184,7 +184,7 @@ def main() -> None:
     print(f"{machine('cuda')}\n\n| multiprocessors of steps; turns | sequences; utterances", end="")
     print(" | step alone | turn alone | step beside | turn beside |\n|---|---|---|---|---|---|")
     count = multiprocessors_of(DEVICE)
-    whole = (GpuPart(torch.cuda.Stream(DEVICE), count), GpuPart(torch.cuda.Stream(DEVICE), count))
+    whole = tuple(GpuPart(torch.cuda.Stream(DEVICE), count, torch.cuda.Stream(DEVICE)) for _ in range(2))
     measure(token2wav, options.pairs, whole, options.seconds)
     for share in options.share:
         parts = divide(DEVICE, share)

@@ -29,10 +29,12 @@ class GpuPart:
         stream: whose work runs on the part, graphs that were captured in it included, wherever they are
             replayed.
         multiprocessors: of the part.
+        second: another stream of the part, for what may go on beside the first one's work.
     """
 
     stream: torch.cuda.Stream
     multiprocessors: int
+    second: torch.cuda.Stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +98,8 @@ def divide(device: torch.device, share: float, lanes: int = 1) -> GpuParts:
                 raise GpuPartsError(
                     f"{lanes} parts for turns leave {steps.sm.smCount} of {count} multiprocessors for steps"
                 )
-        of_steps, of_first = _part(driver, device, steps, streams=2)
-        of_turns = [part for resource in parts for part in _part(driver, device, resource, streams=1)]
+        of_steps, of_first = _part(driver, device, steps, users=2)
+        of_turns = [part for resource in parts for part in _part(driver, device, resource, users=1)]
     except (
         AttributeError,
         RuntimeError,
@@ -124,17 +126,19 @@ def _divide(driver: Any, device: torch.device, parts: int, each: int) -> tuple[l
     return list(equal)[:parts], rest
 
 
-def _part(driver: Any, device: torch.device, resource: Any, streams: int) -> list[GpuPart]:
-    """A part, once for each of its streams."""
+def _part(driver: Any, device: torch.device, resource: Any, users: int) -> list[GpuPart]:
+    """A part, once for each of its users, who have streams of their own."""
     (ordinal,) = _checked(driver.cuDeviceGet(device.index or 0))
     (description,) = _checked(driver.cuDevResourceGenerateDesc([resource], 1))
     flags = driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM
     (context,) = _checked(driver.cuGreenCtxCreate(description, ordinal, flags))
     apart = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-    made = [_checked(driver.cuGreenCtxStreamCreate(context, apart, 0)) for _ in range(streams)]
-    return [
-        GpuPart(torch.cuda.ExternalStream(int(stream), device), resource.sm.smCount) for (stream,) in made
-    ]
+
+    def stream() -> torch.cuda.Stream:
+        (made,) = _checked(driver.cuGreenCtxStreamCreate(context, apart, 0))
+        return torch.cuda.ExternalStream(int(made), device)
+
+    return [GpuPart(stream(), resource.sm.smCount, stream()) for _ in range(users)]
 
 
 def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:

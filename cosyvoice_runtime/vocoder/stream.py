@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import numpy.typing as npt
@@ -65,12 +66,15 @@ class HiFTStream(WindowedVocoder):
 
     Args:
         graphs: replayed for all calls; longer mel is then vocoded in several.
+        own_stream: of the device, for all of its work: it goes on beside the flow's.
     """
 
-    def __init__(self, hift: HiFT, graphs: GraphedWindows | None = None) -> None:
+    def __init__(
+        self, hift: HiFT, graphs: GraphedWindows | None = None, own_stream: torch.cuda.Stream | None = None
+    ) -> None:
         super().__init__(hift.config)
         self.hift = hift
-        self._graphs = graphs
+        self._graphs, self.own_stream = graphs, own_stream
 
     @property
     def fused(self) -> bool:
@@ -124,6 +128,12 @@ class HiFTStream(WindowedVocoder):
         weight: npt.NDArray[np.float32],
     ) -> StretchedMel:
         return StretchedMel(mel, left, right, weight)
+
+    def beside(self) -> AbstractContextManager[object]:
+        if self.own_stream is None:
+            return super().beside()
+        self.own_stream.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self.own_stream)
 
     def sent(self, waves: Sequence[HeardWave]) -> Waveforms:
         """They are on their way."""

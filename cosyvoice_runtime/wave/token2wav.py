@@ -85,15 +85,16 @@ class Token2Wav:
         """
         mels = self.flow.mels([state.flow for state in states])
         last = [state.flow.last for state in states]
-        stretched = [
-            state.speed.push(self.vocoder.here(mel), is_last)
-            for state, mel, is_last in zip(states, mels, last, strict=True)
-        ]
-        waves = self.vocoder.advance([state.vocoder for state in states], stretched, last)
-        sent = self.vocoder.sent(waves)
-        if any(len(wave) for wave in waves):
-            return sent  # samples come to the host after all else
-        return partial(_after, self.flow.begun(), sent)
+        with self.vocoder.beside():
+            stretched = [
+                state.speed.push(self.vocoder.here(mel), is_last)
+                for state, mel, is_last in zip(states, mels, last, strict=True)
+            ]
+            waves = self.vocoder.advance([state.vocoder for state in states], stretched, last)
+            sent = partial(_with_mels, self.vocoder.sent(waves), mels)
+            if any(len(wave) for wave in waves):
+                return sent  # samples come to the host after all else
+            return partial(_after, self.flow.begun(), sent)
 
     @contextmanager
     def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[object]:
@@ -115,6 +116,11 @@ class Token2Wav:
     def close(self, state: WaveState) -> None:
         """Free what the utterance holds; harmless when repeated."""
         self.flow.close(state.flow)
+
+
+def _with_mels(waveforms: Waveforms, mels: Sequence[object]) -> list[npt.NDArray[np.float32]]:  # noqa: ARG001
+    """Memory of mels may not be given to the flow's next calls before the vocoder has read it."""
+    return waveforms()
 
 
 def _after(wait: Callable[[], None], waveforms: Waveforms) -> list[npt.NDArray[np.float32]]:

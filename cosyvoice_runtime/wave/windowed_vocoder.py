@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,6 +110,10 @@ class WindowedVocoder(ABC):
         weight: npt.NDArray[np.float32],
     ) -> Any:  # fmt: skip
         """On the way from a mel's frames ``left`` to its frames ``right``."""
+
+    def beside(self) -> AbstractContextManager[object]:
+        """Context in which it computes what the flow has given, beside what the flow is given next."""
+        return nullcontext()
 
     @abstractmethod
     def sent(self, waves: Sequence[Wave]) -> Waveforms:

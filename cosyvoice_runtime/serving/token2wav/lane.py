@@ -38,9 +38,9 @@ class TurnLane:
     names: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, number: int, turns: TurnsBeside, turns_at_once: int) -> TurnLane:
-        """A lane beside others, in which so many turns may be under way."""
-        pace = TurnPace(turns_at_once)
+    def of(cls, number: int, turns: TurnsBeside, turns_at_once: int, overlap: bool) -> TurnLane:
+        """A lane beside others, in which so many turns may be under way, and may overlap."""
+        pace = TurnPace(turns_at_once, overlap)
         return cls(number, turns.rows, pace, turns.at_launch, turns.hurried, turns.of_few)
 
     def begin(self, turn: LaunchedTurn, unit_tokens: int, begun_s: float, now: float) -> None:

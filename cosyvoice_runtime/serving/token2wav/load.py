@@ -133,6 +133,7 @@ def start_scheduler(
         runtime.on_gpu,
         runtime.at_work,
         runtime.turns_at_once if shared is None else min(shared.turns_at_once, runtime.turns_at_once),
+        runtime.turns_overlap,
         nullcontext if shared is None else shared.turn,
         runtime.of_few,
         runtime.beside,

@@ -11,6 +11,8 @@ from cosyvoice_runtime.buckets import finer_bucket
 
 MARGIN_S = 0.002
 """The next turn is there this long before the one under way ends: estimates vary."""
+VOCODER_S = 0.006
+"""And this much longer, where its flow begins beside that one's vocoder."""
 NEWEST = 0.3
 """Share of the newest time in an average."""
 
@@ -54,10 +56,12 @@ class TurnPace:
 
     Args:
         at_once: turns that may be under way. With one, the next is launched when it has ended.
+        overlaps: a turn begins beside the end of the one before.
     """
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, at_once: int, overlaps: bool = False) -> None:
         self._at_once = at_once
+        self._ahead_s = MARGIN_S + (VOCODER_S if overlaps else 0.0)
         self._turns: deque[TurnUnderWay] = deque()
         self._took_s: dict[tuple[TurnSize, bool], float] = {}
         self._launch_s = 0.0
@@ -75,7 +79,7 @@ class TurnPace:
         took_s = self._took_s.get((turn.size, turn.ahead)) if turn.size is not None else None
         if len(self._turns) >= self._at_once or took_s is None:
             return None
-        return turn.begun_s + took_s - self._launch_s - MARGIN_S - now
+        return turn.begun_s + took_s - self._launch_s - self._ahead_s - now
 
     def launched(self, size: TurnSize | None, begun_s: float, now: float) -> None:
         """A turn's launch began and is done; without a size, nobody knows how long the turn takes."""

@@ -46,6 +46,7 @@ class WaveRuntime:
         on_gpu: many short rows cost little more than a few.
         at_work: context that the thread which launches turns works in.
         turns_at_once: turns that may be under way: the device computes them by itself, in their order.
+        turns_overlap: one begins beside the end of the one before.
         of_few: as of :class:`TurnsBeside`.
         beside: for turns at the same time.
         after_crowd: gives back what a crowd made it take, whatever is under way; None where nothing is.
@@ -59,6 +60,7 @@ class WaveRuntime:
     on_gpu: bool = False
     at_work: Callable[[], AbstractContextManager[object]] = nullcontext
     turns_at_once: int = 1
+    turns_overlap: bool = False
     of_few: bool | None = None
     beside: Sequence[TurnsBeside] = ()
     after_crowd: Callable[[], None] | None = None

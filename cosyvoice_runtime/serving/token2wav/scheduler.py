@@ -57,6 +57,7 @@ class WaveScheduler:
         on_gpu: many short rows cost little more than a few.
         at_work: context that the thread which launches works in.
         turns_at_once: turns that may be under way, for a GPU that computes them by itself one after another.
+        turns_overlap: one begins beside the end of the one before.
         at_turn: context of a turn from its launch to its end, on a GPU that others compute on.
         of_few: of the service's lane 0, as `TurnsBeside.of_few`.
         beside: what computes turns at the same time, by the numbers of the service's lanes from 1 on.
@@ -79,6 +80,7 @@ class WaveScheduler:
         on_gpu: bool = False,
         at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
         turns_at_once: int = 1,
+        turns_overlap: bool = False,
         at_turn: Callable[[], AbstractContextManager[object]] = nullcontext,
         of_few: bool | None = None,
         beside: Sequence[TurnsBeside] = (),
@@ -107,8 +109,8 @@ class WaveScheduler:
         self._refusal: CosyVoiceError | None = None
         self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
         self._lanes = [
-            TurnLane(0, max_rows, TurnPace(turns_at_once), of_few=of_few),
-            *(TurnLane.of(number, turns, turns_at_once) for number, turns in enumerate(beside, 1)),
+            TurnLane(0, max_rows, TurnPace(turns_at_once, turns_overlap), of_few=of_few),
+            *(TurnLane.of(n, turns, turns_at_once, turns_overlap) for n, turns in enumerate(beside, 1)),
         ]
         self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
         for lane in self._lanes:

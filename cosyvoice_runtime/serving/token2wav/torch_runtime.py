@@ -60,9 +60,13 @@ class TorchToken2Wav(Token2Wav):
         super().__init__(flow, vocoder, lookahead_frames)
         self.torch_flow, self.torch_vocoder = flow, vocoder
 
-    def beside(self) -> TorchToken2Wav:
-        """The same networks and pages for utterances in another stream, to be captured by themselves."""
-        vocoder = HiFTStream(self.torch_vocoder.hift)
+    def beside(self, second: torch.cuda.Stream | None = None) -> TorchToken2Wav:
+        """The same networks and pages for utterances in another stream, to be captured by themselves.
+
+        Args:
+            second: for the vocoder, beside what the flow does next.
+        """
+        vocoder = HiFTStream(self.torch_vocoder.hift, own_stream=second)
         return TorchToken2Wav(self.torch_flow.beside(), vocoder, self.lookahead_frames)
 
     def capture(
@@ -76,7 +80,7 @@ class TorchToken2Wav(Token2Wav):
 
         Args:
             fused: takes the place of the flow's steps.
-            of_vocoder: where the vocoder runs on another device than the flow.
+            of_vocoder: where the vocoder runs on another device than the flow, or in a stream of its own.
 
         Returns:
             the number of captured calls.
@@ -134,7 +138,17 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
             torch.cuda.synchronize(device)  # before other threads launch in streams of their own
     at_work = partial(on_own_stream, device, stream)
     return WaveRuntime(
-        settings.backend, token2wav, rows, on_gpu, at_work, turns_at_once, of_few, beside, later=later
+        name=settings.backend,
+        token2wav=token2wav,
+        rows=rows,
+        on_gpu=on_gpu,
+        at_work=at_work,
+        turns_at_once=turns_at_once,
+        turns_overlap=isinstance(token2wav, TorchToken2Wav)
+        and token2wav.torch_vocoder.own_stream is not None,
+        of_few=of_few,
+        beside=beside,
+        later=later,
     )
 
 
@@ -212,7 +226,11 @@ def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchTok
     if flow.device != vocoder.device:
         logger.info("flow on %s, vocoder on %s", flow.device, vocoder.device)
     pages, parts = _planned(flow, settings, parts)
-    return TorchToken2Wav(FlowStream(flow, pages, eager), HiFTStream(vocoder), settings.lookahead), parts
+    second: torch.cuda.Stream | None = None
+    if parts is not None and settings.cuda_graphs and vocoder.device == flow.device:
+        second = parts.turns[0].second
+    wave = HiFTStream(vocoder, own_stream=second)
+    return TorchToken2Wav(FlowStream(flow, pages, eager), wave, settings.lookahead), parts
 
 
 LEAST_PAGES = 64
@@ -272,11 +290,9 @@ def capture_graphs(
         return None
     started = time.monotonic()
     flow, vocoder = token2wav.torch_flow.flow, token2wav.torch_vocoder
-    stream = None if part is None else part.stream
-    captures = {
-        device: CudaGraphCapture(device, stream if device == flow.device else None)
-        for device in {flow.device, vocoder.device}
-    }
+    of_flow = CudaGraphCapture(flow.device, None if part is None else part.stream)
+    apart = vocoder.own_stream is not None or vocoder.device != flow.device
+    of_vocoder = CudaGraphCapture(vocoder.device, vocoder.own_stream) if apart else of_flow
     fused = _fused_solver(flow, settings)
     if fused is not None and part is not None:
         fused = fused.on(part.multiprocessors)
@@ -284,7 +300,7 @@ def capture_graphs(
         _fuse_encoder(flow, settings)
     buckets = _buckets(flow, rows, fused)
     _fuse_decoder(vocoder.hift, settings)
-    calls = token2wav.capture(buckets, captures[flow.device], fused, captures[vocoder.device])
+    calls = token2wav.capture(buckets, of_flow, fused, of_vocoder)
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
     return fused
 
@@ -311,9 +327,12 @@ class PartLane(NamedTuple):
         Args:
             rest: called after each captured graph.
         """
-        capture = CudaGraphCapture(self.token2wav.torch_flow.flow.device, self.part.stream)
-        fused = None if solver is None else solver.on(self.part.multiprocessors)
-        self.token2wav.capture(self.buckets, PacedCapture(capture, rest), fused)
+        device, part = self.token2wav.torch_flow.flow.device, self.part
+        of_flow, of_vocoder = (
+            PacedCapture(CudaGraphCapture(device, stream), rest) for stream in (part.stream, part.second)
+        )
+        fused = None if solver is None else solver.on(part.multiprocessors)
+        self.token2wav.capture(self.buckets, of_flow, fused, of_vocoder)
 
     def turns(self, of_few: bool | None) -> TurnsBeside:
         at_launch = partial(torch.cuda.stream, self.part.stream)
@@ -350,9 +369,10 @@ def turns_beside(
     hurried = CallBuckets(batch_buckets(HURRIED_ROWS), range(1, HURRIED_BLOCKS + 1), buckets.before)
 
     def lanes(parts: GpuParts, turns: Sequence[GpuPart]) -> list[PartLane]:
-        made = [PartLane(token2wav.beside(), part, buckets) for part in turns]
+        made = [PartLane(token2wav.beside(part.second), part, buckets) for part in turns]
         if settings.first_chunks_beside:
-            made.append(PartLane(token2wav.beside(), parts.first, hurried, hurried=True))
+            first = parts.first
+            made.append(PartLane(token2wav.beside(first.second), first, hurried, hurried=True))
         return made
 
     few = parts.of_few

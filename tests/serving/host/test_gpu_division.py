@@ -17,7 +17,7 @@ from cosyvoice_runtime.serving.gpu_division import FEW, FEW_AGAIN, ROOMY_BYTES, 
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 
 NO_PARTS = GpuParts(None, (), None)  # type: ignore[arg-type]
-OF_MANY, OF_FEW = GpuPart(None, 32), GpuPart(None, 48)  # type: ignore[arg-type]
+OF_MANY, OF_FEW = GpuPart(None, 32, None), GpuPart(None, 48, None)  # type: ignore[arg-type]
 TWO_DIVISIONS = GpuParts(OF_MANY, (), OF_MANY, GpuParts(OF_FEW, (), OF_FEW))
 
 

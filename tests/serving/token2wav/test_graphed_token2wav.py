@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import weakref
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -64,6 +66,42 @@ def test_flow_and_vocoder_are_captured_each_on_its_device(torch_settings, torch_
     np.testing.assert_allclose(wave, alone(torch_token2wav, prompt, tokens), atol=TOLERANCE)
     assert of_flow.replays % (1 + token2wav.flow.flow.solver.num_steps) == 0 < of_flow.replays
     assert of_vocoder.replays > 0
+
+
+def test_the_vocoder_computes_beside_the_flow_and_mels_stay_until_it_has(graphed, monkeypatch):
+    events: list[str] = []
+    mels: list[weakref.ref] = []
+    flow, vocoder = graphed.flow.mels, graphed.vocoder.advance
+
+    @contextmanager
+    def beside():
+        events.append("beside")
+        yield
+        events.append("after")
+
+    def noted_mels(states):
+        events.append("flow")
+        given = flow(states)
+        mels.extend(map(weakref.ref, given))
+        return given
+
+    def noted_waves(*inputs):
+        events.append("vocoder")
+        return vocoder(*inputs)
+
+    monkeypatch.setattr(graphed.flow, "mels", noted_mels)
+    monkeypatch.setattr(graphed.vocoder, "advance", noted_waves)
+    monkeypatch.setattr(graphed.vocoder, "beside", beside)
+    state = graphed.open(prompt_tensors(graphed, 30).flow_prompt(), noise_seed=7)
+    graphed.push(state, speech_tokens(40, 3), last=True)
+    waves = graphed.launch([state])
+    graphed.close(state)
+    del state
+    assert events == ["flow", "beside", "vocoder", "after"]
+    assert all(mel() is not None for mel in mels)
+    assert len(waves()[0])
+    del waves
+    assert [mel() for mel in mels] == [None] * len(mels)
 
 
 def test_graphs_are_captured_where_the_settings_want_them(torch_settings, monkeypatch, caplog):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.serving.token2wav.pace import MARGIN_S, TurnPace, TurnSize
+from cosyvoice_runtime.serving.token2wav.pace import MARGIN_S, VOCODER_S, TurnPace, TurnSize
 
 SIZE, OTHER = TurnSize(4, 1), TurnSize(8, 1)
 
@@ -36,6 +36,17 @@ def test_next_turn_is_launched_so_early_that_it_is_there_when_the_last_ends():
     pace.launched(SIZE, 1.0, 1.01)
     assert pace.delay(1.01) == pytest.approx(0.05 - 0.01 - MARGIN_S - 0.01)
     assert pace.delay(1.045) < 0
+
+
+def test_next_turn_begins_beside_the_vocoder_of_the_last_where_turns_overlap():
+    delays = []
+    for overlaps in (False, True):
+        pace = TurnPace(2, overlaps)
+        pace.launched(SIZE, 0.0, 0.0)
+        pace.ended(0.05)
+        pace.launched(SIZE, 1.0, 1.0)
+        delays.append(pace.delay(1.0))
+    assert delays == pytest.approx([0.05 - MARGIN_S, 0.05 - MARGIN_S - VOCODER_S])
 
 
 def test_no_more_turns_are_under_way_than_may_be():
