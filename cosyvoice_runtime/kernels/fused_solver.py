@@ -21,7 +21,6 @@ from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import CausalConv
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
-from cosyvoice_runtime.kernels.block_attention import block_attention
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv
 from cosyvoice_runtime.kernels.guided_euler import guided_euler
 from cosyvoice_runtime.kernels.norm_attention import norm_attention
@@ -271,10 +270,7 @@ class FusedCall:
             norm_attention(x, *block.qkv, places, layer, step, *parts, tiles.joint, chained)
         else:
             norm_qkv(x, *block.qkv, work.queries, places, layer, step, tiles.qkv, chained)
-            if tiles.blocks is not None:
-                block_attention(work.queries, places, layer, step, *parts, tiles.blocks, chained)
-            else:
-                paged_attention(work.queries, places, layer, step, *parts, tiles.attention, chained)
+            paged_attention(work.queries, places, layer, step, *parts, tiles.attention, chained)
         residual_linear(work.mixed, work.weights, *block.out, x, tiles.out, chained)
         norm_widen(x, *block.widen, work.wide, tiles.widen, chained)
         residual_linear(work.wide[None], work.weights, *block.narrow, x, tiles.narrow, chained)

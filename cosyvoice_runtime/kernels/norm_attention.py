@@ -12,11 +12,11 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
-from cosyvoice_runtime.kernels.block_attention import load_keys
 from cosyvoice_runtime.kernels.launch import launched, next_power_of_2
 from cosyvoice_runtime.kernels.norm_qkv import EPSILON, norm_qkv_plain
 from cosyvoice_runtime.kernels.page_codes import coded_rows, coding_of, scales_of
 from cosyvoice_runtime.kernels.paged_attention import (
+    load_keys,
     paged_attention_plain,
     softmax_add,
     softmax_update,
@@ -97,7 +97,7 @@ def _norm_attention(
             HEADS, HEAD_DIM, PAGE, CODING,
         )  # fmt: skip
         peak, total, sums = softmax_update(
-            q, keys, values, there[None, :], peak, total, sums, of_keys, of_values, CODING
+            q, keys, values, there, peak, total, sums, of_keys, of_values, CODING
         )
     let_next_start(CHAINED)
     part = split * rows + m

@@ -18,15 +18,11 @@ from cosyvoice_runtime.kernels.tiles import Tile
 def softmax_update(
     q, keys, values, seen, peak, total, sums, key_scales=None, value_scales=None, CODING: tl.constexpr = 0
 ):
-    """Add keys ``[D, N]`` and values ``[N, D]`` to a running softmax in powers of two.
-
-    Args:
-        seen: ``[1 or M, N]`` keys by the queries.
-    """
+    """Add keys ``[D, N]`` and values ``[N, D]`` to a running softmax in powers of two."""
     scores = tl.dot(q, widened(keys, q, CODING), input_precision="ieee")
     if CODING:
         scores *= key_scales[None, :]
-    scores = tl.where(seen, scores, float("-inf"))
+    scores = tl.where(seen[None, :], scores, float("-inf"))
     return softmax_add(scores, widened(values, q, CODING), peak, total, sums, value_scales, CODING)
 
 
@@ -52,6 +48,27 @@ def load_page(base, seen, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, KEYS: tl.
     keys = tl.load(base + j[None, :] * FRAME + d[:, None], mask=seen[None, :], other=0)
     values = tl.load(base + HEADS * HEAD_DIM + j[:, None] * FRAME + d[None, :], mask=seen[:, None], other=0)
     return keys, values
+
+
+@triton.jit
+def load_keys(
+    pages, scales, table, step, n, frame, there, page_stride,
+    HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr, CODING: tl.constexpr,
+):  # fmt: skip
+    """Keys ``[D, N]`` and values ``[N, D]`` of a head as they are kept, and scales; zeros where not there.
+
+    Args:
+        n, frame: each key's page of the table, and its frame there.
+    """
+    d = tl.arange(0, HEAD_DIM)
+    ids = (tl.load(table + n, mask=there, other=0) + step).to(tl.int64)
+    start = ids * page_stride + frame * (2 * HEADS * HEAD_DIM)
+    keys = tl.load(pages + start[None, :] + d[:, None], mask=there[None, :], other=0)
+    values = tl.load(pages + HEADS * HEAD_DIM + start[:, None] + d[None, :], mask=there[:, None], other=0)
+    place = ids * (page_stride // HEAD_DIM) + frame
+    of_keys = load_scales(scales, place, there, CODING)
+    of_values = load_scales(scales, place + HEADS * PAGE, there, CODING)
+    return keys, values, of_keys, of_values
 
 
 @triton.jit
@@ -134,7 +151,7 @@ def _paged_attention(
         of_next_values = load_scales(scales, following * scale_stride + HEADS * PAGE, later, CODING)
         following = tl.load(table + n + 2, mask=n + 2 < end, other=0) + step
         peak, total, sums = softmax_update(
-            q, keys, values, seen[None, :], peak, total, sums, of_keys, of_values, CODING
+            q, keys, values, seen, peak, total, sums, of_keys, of_values, CODING
         )
         keys, values, seen = next_keys, next_values, later
         of_keys, of_values = of_next_keys, of_next_values

@@ -77,7 +77,7 @@ def _step_attention(
         later = after + j < end
         next_k, next_v = _load_block(keys, values, following, after, later, page_stride, PAGE, HEAD_DIM, KEYS)
         following = tl.load(table + (after + KEYS) // PAGE, mask=after + KEYS < end, other=0)
-        peak, total, sums = softmax_update(q, k, v, seen[None, :], peak, total, sums)
+        peak, total, sums = softmax_update(q, k, v, seen, peak, total, sums)
         k, v, seen = next_k, next_v, later
     let_next_start(CHAINED)
     some = tl.where(total > 0, total, 1.0)  # a part without keys is zeros, and weighs nothing

@@ -19,8 +19,7 @@ class Tile:
         depth: of the inner dimension at a time; 0 takes it whole, and loads it before the kernel's turn.
         warps: that share the work.
         stages: loads in flight, where the kernel loops.
-        repeat: tiles side by side that one program computes, for what it does once a row; in attention of
-            several blocks, the blocks.
+        repeat: tiles side by side that one program computes, for what it does once a row.
         registers: that a thread may have, so that more programs fit on a multiprocessor; None: as many as the
             compiler likes.
         ahead: a chained kernel that loops has its weights fetched into the L2 cache before its turn.
@@ -59,7 +58,6 @@ class Tiles(AttentionParts):
 
     Attributes:
         joint: of queries, keys, values and attention in one kernel, for calls of one block; None: in two.
-        blocks: of attention whose programs have several blocks, for calls of several; None: of one each.
         apart: a residual block activates its hidden state once, in a kernel of its own, not in every program
             of the second convolution.
     """
@@ -72,7 +70,6 @@ class Tiles(AttentionParts):
     conv: Tile
     finish: Tile = field(default=Tile(16, 0))
     joint: Tile | None = None
-    blocks: Tile | None = None
     euler: Tile = field(default=Tile(16, 0))
     apart: bool = False
 

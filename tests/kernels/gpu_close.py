@@ -25,6 +25,6 @@ def full(*shape: int) -> Tensor:
     return torch.randn(shape, device="cuda")
 
 
-def close(actual: Tensor, expected: Tensor) -> None:
+def close(actual: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> None:
     actual, expected = actual.float(), expected.float()
-    assert float((actual - expected).norm() / expected.norm()) < TOLERANCE
+    assert float((actual - expected).norm() / expected.norm()) < tolerance

@@ -31,7 +31,6 @@ TILES = Tiles(
     conv=Tile(32, 16),
     euler=Tile(16, 0),
     joint=Tile(0, 16),
-    blocks=Tile(0, 16, repeat=2),
     apart=True,
     pages_per_split=2,
     max_splits=3,

@@ -9,7 +9,6 @@ import torch
 from small_places import STEPS, frames_of, kept, random_places, same, two
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.block_attention import block_attention
 from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
 from cosyvoice_runtime.kernels.guided_euler import guided_euler, guided_euler_plain
 from cosyvoice_runtime.kernels.norm_attention import norm_attention, norm_attention_plain
@@ -83,20 +82,6 @@ def test_attention_over_pages(before, lengths, splits, eight_bits):
     queries = torch.randn(frames_of(places), INNER)
     mixed, weights = torch.zeros(splits, len(queries), INNER), torch.zeros(splits, len(queries), HEADS)
     paged_attention(queries, places, LAYER, STEP, mixed, weights, Tile(0, 0))
-    expected = torch.empty_like(mixed[:1]), torch.empty_like(weights[:1])
-    paged_attention_plain(queries, places, LAYER, STEP, *expected)
-    same(joined(mixed, weights), expected[0][0])
-
-
-@EIGHT_BITS
-@pytest.mark.parametrize("tile", [Tile(0, 16, repeat=1), Tile(0, 16, repeat=2), Tile(0, 32, repeat=4)])
-@pytest.mark.parametrize("splits", [1, 3])
-@pytest.mark.parametrize(("before", "lengths"), CHUNKS)
-def test_attention_of_several_blocks_at_once(before, lengths, splits, tile, eight_bits):
-    places = random_places(before, lengths, eight_bits=eight_bits)
-    queries = torch.randn(frames_of(places), INNER)
-    mixed, weights = torch.zeros(splits, len(queries), INNER), torch.zeros(splits, len(queries), HEADS)
-    block_attention(queries, places, LAYER, STEP, mixed, weights, tile)
     expected = torch.empty_like(mixed[:1]), torch.empty_like(weights[:1])
     paged_attention_plain(queries, places, LAYER, STEP, *expected)
     same(joined(mixed, weights), expected[0][0])

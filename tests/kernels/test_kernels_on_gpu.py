@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu_close import CALLS, close, full, half
+from gpu_close import CALLS, TOLERANCE, close, full, half
 from small_places import kept, random_places, two
 
 from cosyvoice_runtime.flow.places import Places
@@ -27,6 +27,8 @@ ALL_TILES = pytest.mark.parametrize("tiles", [SMALL, MEDIUM, LARGE], ids=["small
 
 EIGHT_BITS = pytest.mark.parametrize("eight_bits", [False, True], ids=["float16", "int8"])
 """How keys and values are kept."""
+CODES_APART = 5e-3
+"""In 8 bits a number that rounds otherwise in float16 may fall to the code beside its own."""
 
 
 def gpu_places(before: list[int], lengths: list[int], eight_bits: bool = False) -> Places:
@@ -55,8 +57,9 @@ def test_attention_layer(before, lengths, tiles: Tiles, eight_bits):
     paged_attention_plain(queries[1], expected, LAYER, STEP, whole, whole_weights)
     residual_linear_plain(whole, whole_weights, out, out_bias, result)
     close(queries[0], queries[1])
-    close(kept(places, 8), kept(expected, 8))
-    close(residual, result)
+    tolerance = CODES_APART if eight_bits else TOLERANCE
+    close(kept(places, 8), kept(expected, 8), tolerance)
+    close(residual, result, tolerance)
 
 
 @pytest.mark.parametrize("tile", [JOINT, LEAN])
@@ -74,8 +77,9 @@ def test_attention_layer_of_one_chunk_in_one_kernel(splits, tile, eight_bits):
     identity, nothing = torch.eye(INNER, device="cuda"), torch.zeros(INNER, device="cuda")
     residual_linear_plain(mixed, weights, identity, nothing, joined[0])
     residual_linear_plain(whole, whole_weights, identity, nothing, joined[1])
-    close(kept(places, 8), kept(expected, 8))
-    close(joined[0], joined[1])
+    tolerance = CODES_APART if eight_bits else TOLERANCE
+    close(kept(places, 8), kept(expected, 8), tolerance)
+    close(joined[0], joined[1], tolerance)
 
 
 @ALL_TILES
