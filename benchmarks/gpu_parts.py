@@ -28,7 +28,7 @@ from cosyvoice_runtime.kernels.fused_solver import multiprocessors_of
 from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw
 from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
-from cosyvoice_runtime.serving.token2wav.torch_runtime import TorchToken2Wav
+from cosyvoice_runtime.serving.token2wav.torch_token2wav import TorchToken2Wav
 from fused_step import Step, random_lm, with_few_words
 from measuring.sizes import SIZES
 from stages import machine, random_voice

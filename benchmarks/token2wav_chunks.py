@@ -27,7 +27,7 @@ from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import PagedSolver
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
-from cosyvoice_runtime.serving.token2wav.torch_runtime import TorchToken2Wav
+from cosyvoice_runtime.serving.token2wav.torch_token2wav import TorchToken2Wav
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from measuring.sizes import FAMILIES, add_network
 from stages import DTYPES, machine, random_voice

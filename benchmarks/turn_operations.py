@@ -36,7 +36,8 @@ from cosyvoice_runtime.flow.estimator import Conditions
 from cosyvoice_runtime.flow.graphed_calls import FEW_PASTS, CallBuckets
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
-from cosyvoice_runtime.serving.token2wav.torch_runtime import TorchToken2Wav, load_token2wav
+from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
+from cosyvoice_runtime.serving.token2wav.torch_token2wav import TorchToken2Wav
 from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from measuring.machine import ROOT

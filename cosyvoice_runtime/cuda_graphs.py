@@ -10,7 +10,7 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -78,14 +78,17 @@ class CudaGraphCapture:
 
     Args:
         stream: of a part of the GPU, where what is captured in it runs.
+        alone: nobody else computes on the GPU, and what warm-ups took of its memory goes back.
     """
 
-    def __init__(self, device: torch.device, stream: torch.cuda.Stream | None = None) -> None:
+    def __init__(
+        self, device: torch.device, stream: torch.cuda.Stream | None = None, alone: bool = True
+    ) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
         # One for all: libraries keep a workspace for every stream they have seen.
         self._stream = torch.cuda.Stream(device) if stream is None else stream
-        self._fresh = True
+        self._gives_back = alone
         self._warm: set[object] = set()
 
     def __call__(
@@ -95,6 +98,9 @@ class CudaGraphCapture:
 
     def unrun(self, compute: Callable[[], T]) -> CapturedGraph[T]:
         """Capture what others compute on the same memory meanwhile; its result is none before a replay."""
+        if self._first_of(_set_libraries_up):
+            with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+                _set_libraries_up(self._device)
         return self._captured(compute, None, runs=False)
 
     def _captured(
@@ -118,27 +124,43 @@ class CudaGraphCapture:
         if warm_up is not None and self._first_of(compute):
             with torch.cuda.stream(self._stream):
                 warm_up()
-        if (
-            warm_up is not None and self._fresh
-        ):  # of captures largest first: what later calls take while they warm up is in it
-            give_back(self._device)
-            self._fresh = False
+        if warm_up is not None and self._gives_back:
+            give_back(self._device)  # of captures largest first: what later ones take to warm up is in it
+            self._gives_back = False
         graph = torch.cuda.CUDAGraph()
         with ONE_AT_A_TIME, uncollected(), torch.cuda.stream(self._stream):
             graph.capture_begin(self._pool, capture_error_mode="relaxed")  # a kernel may have to be loaded
             try:
                 result = compute()
             finally:
-                graph.capture_end()
+                self._end(graph)
         torch.cuda.current_stream().wait_stream(self._stream)
         return graph, result
 
-    def _first_of(self, compute: Callable[[], object]) -> bool:
+    def _end(self, graph: torch.cuda.CUDAGraph) -> None:
+        """End a capture; after one that has failed, the allocator has to be told that it is over."""
+        try:
+            graph.capture_end()
+        except BaseException:
+            # Else it would allocate for the capture for ever, and find no memory that it could give back.
+            with suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(self._device.index or 0, self._pool)
+            raise
+
+    def _first_of(self, compute: Callable[..., object]) -> bool:
         """Whether nothing of its code has been captured yet."""
         code = getattr(compute, "__code__", compute)
         known = code in self._warm
         self._warm.add(code)
         return not known
+
+
+def _set_libraries_up(device: torch.device) -> None:
+    """Compute a little of what every network has: libraries keep a workspace for each thread and stream."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = torch.ones(16, 16, device=device, dtype=dtype)
+        torch.nn.functional.linear(x @ x, x, x[0])
+    torch.cuda.current_stream(device).synchronize()
 
 
 def give_back(device: torch.device) -> None:
@@ -214,6 +236,7 @@ class CaptureOnParts:
     def __init__(self, captures: Sequence[GraphCapture], which: Callable[[], int]) -> None:
         self._captures, self._which = captures, which
         self._made: list[tuple[GraphOnParts[Any], Callable[[], Any]]] = []
+        self._ended = False
 
     def __call__(
         self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
@@ -229,8 +252,14 @@ class CaptureOnParts:
             rest: called after each graph.
         """
         for graph, compute in self._made:
+            if self._ended:
+                return
             graph.add(capture.unrun(compute))
             rest()
+
+    def end(self) -> None:
+        """Nobody replays any of it any more: what is not captured yet never is."""
+        self._ended = True
 
 
 class EagerCalls:

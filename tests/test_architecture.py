@@ -22,7 +22,8 @@ WITHOUT_TORCH = (
 WITH_TORCH = {
     "checkpoint.as_torch", "checkpoint.huggingface", "checkpoint.making", "checkpoint.safetensors_writer",
     "pipeline.chunked_token2wav", "pipeline.token2wav_families",
-    "serving.token2wav.device", "serving.token2wav.torch_memory", "serving.token2wav.torch_runtime",
+    "serving.token2wav.device", "serving.token2wav.torch_graphs", "serving.token2wav.torch_memory",
+    "serving.token2wav.torch_runtime", "serving.token2wav.torch_token2wav",
 }  # fmt: skip
 """What of them is there for torch: it reads weights for it, or makes and writes them."""
 

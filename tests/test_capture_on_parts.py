@@ -47,3 +47,16 @@ def test_place_that_is_captured_later_is_stood_in_for_by_the_one_before():
     for graph in graphs:
         graph.replay()
     assert [graph.result for graph in graphs] == ["of the third"] * 2
+
+
+def test_what_nobody_replays_any_more_is_captured_no_further():
+    capture, rests = CaptureOnParts([play_back] * 2, lambda: 0), []
+    for _ in range(3):
+        capture(lambda: torch.zeros(1))
+
+    def rest() -> None:
+        rests.append(1)
+        capture.end()
+
+    capture.add(Unrun(), rest)
+    assert len(rests) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -24,6 +25,8 @@ class Graph:
 
     def capture_end(self) -> None:
         self._events.append("captured")
+        if "invalid" in self._events:
+            raise RuntimeError("the capture was invalidated")
 
     def replay(self) -> None:
         self._events.append("replay")
@@ -43,13 +46,15 @@ def events(monkeypatch) -> list[str]:
         empty_cache=lambda: noted.append("empty"),
         CUDAGraph=lambda: Graph(noted),
     )
-    monkeypatch.setattr(cuda_graphs, "torch", SimpleNamespace(cuda=cuda))
+    ended = SimpleNamespace(_cuda_endAllocateToPool=lambda gpu, pool: noted.append(f"over on {gpu}"))
+    monkeypatch.setattr(cuda_graphs, "torch", SimpleNamespace(cuda=cuda, _C=ended))
+    monkeypatch.setattr(cuda_graphs, "_set_libraries_up", lambda device: noted.append("libraries"))
     return noted
 
 
 @pytest.fixture
 def capture(events) -> CudaGraphCapture:
-    return CudaGraphCapture("cuda")
+    return CudaGraphCapture(SimpleNamespace(index=1))
 
 
 def noting(events: list[str], what: str) -> Callable[[], str]:
@@ -115,5 +120,25 @@ def test_nobody_waits_for_the_whole_device_while_something_is_captured(capture, 
 
 
 def test_what_others_compute_meanwhile_is_captured_and_never_run(capture, events):
-    assert capture.unrun(noting(events, "live")).result == "live"
-    assert events == ["capture relaxed", "live", "captured"]
+    for _ in range(2):
+        assert capture.unrun(noting(events, "live")).result == "live"
+    once = ["capture relaxed", "live", "captured"]
+    assert events == ["libraries", *once, *once]  # which belong to this thread and stream
+
+
+def test_memory_is_left_to_others_who_compute_meanwhile(events):
+    CudaGraphCapture("cuda", alone=False)(noting(events, "first"))
+    assert events == ["first", "capture relaxed", "first", "captured", "replay"]
+
+
+def test_allocator_is_told_that_a_failed_capture_is_over(capture, events):
+    with pytest.raises(RuntimeError, match="invalidated"):
+        capture(noting(events, "invalid"))
+    assert events[-2:] == ["captured", "over on 1"]
+
+
+def test_no_cycle_is_looked_for_while_something_is_captured(capture):
+    collects: list[bool] = []
+    capture(lambda: collects.append(gc.isenabled()))
+    assert collects == [True, False]  # first it is run
+    assert gc.isenabled()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -40,7 +40,7 @@ class GpuDivision:
 
     def __init__(self, parts: GpuParts) -> None:
         self.parts = parts
-        self.later: list[Later] = []
+        self._later: Sequence[Later] | None = ()
         self._turns = 0
         self._few = False
         self._counting = threading.Lock()
@@ -63,6 +63,18 @@ class GpuDivision:
         if self.parts.of_few is not None:
             self._few = utterances <= (FEW if self._few else FEW_AGAIN)
         return self._few
+
+    def leave(self, later: Sequence[Later]) -> bool:
+        """See :meth:`SharedGpu.leave`."""
+        if self._later is None:
+            return False
+        self._later = later
+        return True
+
+    def take_later(self) -> Sequence[Later]:
+        """What was left, once."""
+        later, self._later = self._later or (), None
+        return later
 
     @contextmanager
     def turn(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,6 @@ class GpuShifts:
     turns_at_once = 1
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.later: list[Later] = []
         self._clock = clock
         self._changed = threading.Condition()
         self._turning = self._stepping = self._has_steps = self._hurried = False
@@ -48,6 +47,14 @@ class GpuShifts:
     def few(self, utterances: int) -> bool:  # noqa: ARG002
         """False: nothing is divided."""
         return False
+
+    def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002
+        """False: nothing is for few alone."""
+        return False
+
+    def take_later(self) -> Sequence[Later]:
+        """Nothing."""
+        return ()
 
     @contextmanager
     def turn(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -17,11 +17,9 @@ class SharedGpu(Protocol):
         parts: of the GPU, where it is divided.
         steps: the part for steps of the speech LM now; None while they have the whole GPU.
         turns_at_once: turns that may be under way, the next one launched before the GPU has done the last.
-        later: what the speech LM leaves to be made ready beside work, for few utterances in progress.
     """
 
     turns_at_once: int
-    later: list[Later]
 
     @property
     def parts(self) -> GpuParts | None: ...
@@ -31,6 +29,14 @@ class SharedGpu(Protocol):
 
     def few(self, utterances: int) -> bool:
         """Divide the GPU for so many utterances in progress; whether it is for few now."""
+
+    def leave(self, later: Sequence[Later]) -> bool:
+        """What the speech LM would have made ready beside work, in place of what it left before; whether it
+        will be: not if that has been taken already.
+        """
+
+    def take_later(self) -> Sequence[Later]:
+        """What was left, once."""
 
     def turn(self) -> AbstractContextManager[None]:
         """In which token2wav computes."""

@@ -9,7 +9,8 @@ import torch
 
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.serving.token2wav.torch_runtime import capture_graphs, load_token2wav
+from cosyvoice_runtime.serving.token2wav.torch_graphs import capture_graphs
+from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.token2wav import Token2Wav

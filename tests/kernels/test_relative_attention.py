@@ -34,7 +34,7 @@ from cosyvoice_runtime.kernels.relative_attention import (
 )
 from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.kernels.tiles import JOIN, RELATIVE, Tile, relative_splits
-from cosyvoice_runtime.serving.token2wav import torch_runtime
+from cosyvoice_runtime.serving.token2wav import torch_graphs
 from cosyvoice_runtime.wave.past_layout import PastLayout
 from cosyvoice_runtime.wave.prompt import TokenSpan
 
@@ -294,10 +294,10 @@ def test_buckets_of_the_past_are_those_that_somebody_pays_for():
 
 @pytest.mark.parametrize(("kernels", "fused"), [("auto", True), ("fused", True), ("plain", False)])
 def test_the_settings_choose(monkeypatch, caplog, kernels, fused):
-    monkeypatch.setattr(torch_runtime, "encoder_obstacle", lambda *_: None)
+    monkeypatch.setattr(torch_graphs, "encoder_obstacle", lambda *_: None)
     caplog.set_level(logging.INFO)
     flow = random_flow()
-    torch_runtime._fuse_encoder(flow, SimpleNamespace(kernels=kernels))
+    torch_graphs._fuse_encoder(flow, SimpleNamespace(kernels=kernels))
     assert (flow.paged_encoder is not None) == flow.encodes_any_past == fused
     way = "fused" if fused else "plain (asked for)"
     assert f"attention of the flow's encoder on cpu: {way}" in caplog.text
@@ -306,7 +306,7 @@ def test_the_settings_choose(monkeypatch, caplog, kernels, fused):
 def test_an_encoder_that_attends_to_nothing_needs_no_kernel(caplog):
     caplog.set_level(logging.INFO)
     flow = random_flow(config=COSYVOICE3)
-    torch_runtime._fuse_encoder(flow, SimpleNamespace(kernels="auto"))
+    torch_graphs._fuse_encoder(flow, SimpleNamespace(kernels="auto"))
     assert flow.paged_encoder is None
     assert flow.encodes_any_past
     assert caplog.text == ""

@@ -47,6 +47,7 @@ class Token2WavModel:
         if socket is not None and self._guests:
             self._host = ModelHost(socket, {settings.name: self._wave, **self._guests})
         keep_loaded()
+        self._wave.prepare()
 
     def execute(self, requests: list[Any]) -> list[None]:
         return self._wave.execute(requests)

@@ -63,9 +63,7 @@ def load_wave_service(
             ready, labels, memories, gpus, preparations, strict=True
         )
     ]
-    for preparation in preparations:
-        preparation.start()
-    return WaveRouter(schedulers, partial(_close_all, [*preparations, *memories]))
+    return WaveRouter(schedulers, preparations, partial(_close_all, memories))
 
 
 def open_memories(
@@ -151,7 +149,7 @@ def _later(runtime: WaveRuntime, shared: SharedGpu | None) -> list[Later]:
     """The speech LM's part first; nothing where the GPU is never divided for few."""
     if runtime.later is None:
         return []
-    return [*(() if shared is None else shared.later), runtime.later]
+    return [*(() if shared is None else shared.take_later()), runtime.later]
 
 
 def _few(shared: SharedGpu, preparation: Preparation | None, utterances: int) -> bool:

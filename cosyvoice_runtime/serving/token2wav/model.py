@@ -29,6 +29,10 @@ class WaveModel:
         self.count = RequestCount(self.name)
         self.service = load_wave_service(settings, Metrics(self.name), shared)
 
+    def prepare(self) -> None:
+        """See `WaveRouter.prepare`; Python's collector must not look through all that is there meanwhile."""
+        self.service.prepare()
+
     def execute(self, requests: Sequence[Any]) -> list[None]:
         """Queue the chunks; their answers come from a thread of its device."""
         for request in requests:

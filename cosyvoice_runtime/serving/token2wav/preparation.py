@@ -16,7 +16,7 @@ class Preparation:
     """A thread that makes ready what is missing, and rests as long after each part as that has taken.
 
     Args:
-        later: what it does, one after the other; none if nothing is missing.
+        later: what it does, one after the other, and then forgets; none if nothing is missing.
         clock: monotonic seconds.
 
     Attributes:
@@ -25,7 +25,7 @@ class Preparation:
 
     def __init__(self, later: Sequence[Later], clock: Callable[[], float] = time.monotonic) -> None:
         self.done = not later
-        self._later, self._clock = later, clock
+        self._later, self._clock = [*later], clock
         self._begun_s = 0.0
         self._closed = threading.Event()
         # Not one that outlives the process's end, if nobody closes it.
@@ -45,8 +45,8 @@ class Preparation:
     def _run(self) -> None:
         self._begun_s = self._clock()
         try:
-            for each in self._later:
-                each(self._rest)
+            while self._later:
+                self._later.pop(0)(self._rest)
         except _ClosedError:
             return
         except Exception:

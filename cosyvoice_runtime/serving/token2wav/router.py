@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
+from cosyvoice_runtime.serving.token2wav.preparation import Preparation
 from cosyvoice_runtime.serving.token2wav.scheduler import WaveScheduler
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
 
@@ -18,13 +19,17 @@ class WaveRouter:
 
     Args:
         schedulers: one for each device, at least one.
+        preparations: what makes ready beside work what they lack at first.
         at_end: called when they have ended.
     """
 
     def __init__(
-        self, schedulers: Sequence[WaveScheduler], at_end: Callable[[], None] = lambda: None
+        self,
+        schedulers: Sequence[WaveScheduler],
+        preparations: Sequence[Preparation] = (),
+        at_end: Callable[[], None] = lambda: None,
     ) -> None:
-        self._schedulers = schedulers
+        self._schedulers, self._preparations = schedulers, preparations
         self._at_end = at_end
         self._choosing = threading.Lock()
 
@@ -33,10 +38,17 @@ class WaveRouter:
         with self._choosing:  # two threads must not find two homes for one utterance
             self._home(chunk.utterance_id).submit(chunk, deliver)
 
+    def prepare(self) -> None:
+        """Begin with what is to be made ready beside work, once the process has loaded all that it needs."""
+        for preparation in self._preparations:
+            preparation.start()
+
     def close(self) -> None:
         """Compute what waits, then stop and free everything."""
         for scheduler in self._schedulers:
             scheduler.close()
+        for preparation in self._preparations:
+            preparation.close()
         self._at_end()
 
     def _home(self, utterance_id: str) -> WaveScheduler:

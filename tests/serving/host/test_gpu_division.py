@@ -31,6 +31,21 @@ def test_step_does_not_wait_for_a_turn_and_knows_of_it():
     assert not gpu.turning
 
 
+def test_what_the_speech_lm_leaves_is_of_its_latest_engine_and_taken_once():
+    gpu = GpuDivision(TWO_DIVISIONS)
+    first, second = (lambda rest: None), (lambda rest: None)
+    assert gpu.leave([first])
+    assert gpu.leave([second])
+    assert [*gpu.take_later()] == [second]
+    assert [*gpu.take_later()] == []
+    assert not gpu.leave([first])
+
+
+def test_shifts_leave_nothing():
+    assert not GpuShifts().leave([lambda rest: None])
+    assert [*GpuShifts().take_later()] == []
+
+
 def test_turn_may_begin_before_another_ends():
     gpu = GpuDivision(NO_PARTS)
     first, second = gpu.turn(), gpu.turn()

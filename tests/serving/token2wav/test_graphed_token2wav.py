@@ -5,16 +5,21 @@ from __future__ import annotations
 import itertools
 import logging
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from spoken import alone, prompt_tensors, speech_tokens
 
 from capture_fake import TracingCapture
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import BatchShape
+from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
+from cosyvoice_runtime.serving.token2wav import torch_graphs
 from cosyvoice_runtime.serving.token2wav import torch_runtime as load
+from cosyvoice_runtime.vocoder import HiFTStream
 from cosyvoice_runtime.wave.token2wav import Token2Wav
 
 BUCKETS = CallBuckets(rows=(2,), blocks=(1, 2), before=(2, 6))
@@ -104,15 +109,87 @@ def test_the_vocoder_computes_beside_the_flow_and_mels_stay_until_it_has(graphed
     assert [mel() for mel in mels] == [None] * len(mels)
 
 
+class Stream:
+    """A stand-in that notes who waits for whom."""
+
+    def __init__(self, name: str, events: list[str]) -> None:
+        self.name, self._events = name, events
+
+    def wait_stream(self, other: Stream) -> None:
+        self._events.append(f"{self.name} waits for {other.name}")
+
+
+def test_the_vocoder_of_a_part_waits_for_the_flow_and_computes_in_a_stream_of_its_own(monkeypatch):
+    events: list[str] = []
+    flow, second = Stream("flow", events), Stream("second", events)
+
+    @contextmanager
+    def entered(stream: Stream):
+        events.append(f"in {stream.name}")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: flow)
+    monkeypatch.setattr(torch.cuda, "stream", entered)
+    hift = SimpleNamespace(config=None, device="cuda")
+    with HiFTStream(hift, own_stream=second).beside():  # type: ignore[arg-type]
+        assert events == ["second waits for flow", "in second"]
+    with HiFTStream(hift).beside():  # type: ignore[arg-type]
+        assert len(events) == 2
+
+
+def test_flow_and_vocoder_of_each_lane_are_captured_in_the_streams_of_its_part(torch_settings, monkeypatch):
+    streams: list[tuple[str | None, str | None]] = []
+
+    def noted(self, buckets, capture, fused=None, of_vocoder=None):
+        names = [getattr(getattr(each, "_capture", each), "name", None) for each in (capture, of_vocoder)]
+        streams.append((names[0], names[1]))
+        return 1
+
+    class Named:
+        def __init__(self, device, stream=None, alone=True) -> None:
+            self.name = None if stream is None else stream.name
+
+    def part(name: str) -> GpuPart:
+        return GpuPart(Stream(f"{name} flow", []), 8, Stream(f"{name} vocoder", []))
+
+    monkeypatch.setattr(torch_graphs.TorchToken2Wav, "capture", noted)
+    monkeypatch.setattr(torch_graphs, "CudaGraphCapture", Named)
+    few = GpuParts(part("steps"), (part("few turns"),), part("few first"))
+    parts = GpuParts(part("steps"), (part("turns"),), part("first"), few)
+    token2wav = load.load_token2wav(torch_settings)
+    token2wav.torch_vocoder.own_stream = parts.turns[0].second
+    settings = torch_settings.replace(cuda_graphs=True)
+    torch_graphs.capture_graphs(token2wav, settings, 1, parts.turns[0])
+    beside, later = torch_graphs.turns_beside(token2wav, settings, 1, parts, None)
+    assert streams == [(f"{name} flow", f"{name} vocoder") for name in ("turns", "first")]
+    monkeypatch.setattr(torch_graphs, "as_current", lambda device: nullcontext())
+    monkeypatch.setattr(torch_graphs, "on_own_stream", lambda device: nullcontext())
+    monkeypatch.setattr(
+        torch.cuda, "current_stream", lambda device: SimpleNamespace(synchronize=lambda: None)
+    )
+    later(lambda: None)
+    assert streams[2:] == [(f"{name} flow", f"{name} vocoder") for name in ("few turns", "few first")]
+    assert [turns.token2wav.torch_vocoder.own_stream.name for turns in beside] == [
+        "first vocoder", "few turns vocoder", "few first vocoder",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("page_format", "coded"), [("auto", False), ("int8", True)])
+def test_pages_are_kept_as_the_settings_say(torch_settings, page_format, coded):
+    token2wav = load.load_token2wav(torch_settings.replace(page_format=page_format))
+    assert token2wav.torch_flow.flow.codes_pages == coded
+    assert (token2wav.torch_flow.pool.estimator_scales is not None) == coded
+
+
 def test_graphs_are_captured_where_the_settings_want_them(torch_settings, monkeypatch, caplog):
-    monkeypatch.setattr(load, "CudaGraphCapture", lambda *_: TracingCapture())
+    monkeypatch.setattr(torch_graphs, "CudaGraphCapture", lambda *_: TracingCapture())
     few = {"blocks": (1,), "before": (2,)}
-    monkeypatch.setattr(load.CallBuckets, "up_to", lambda rows, **_: CallBuckets((rows,), **few))
+    monkeypatch.setattr(torch_graphs.CallBuckets, "up_to", lambda rows, **_: CallBuckets((rows,), **few))
     caplog.set_level(logging.INFO)
     token2wav = load.load_token2wav(torch_settings)
-    load.capture_graphs(token2wav, torch_settings.replace(cuda_graphs=False), 1)
+    torch_graphs.capture_graphs(token2wav, torch_settings.replace(cuda_graphs=False), 1)
     assert "every kernel is launched" in caplog.text
-    load.capture_graphs(token2wav, torch_settings, 1)
+    torch_graphs.capture_graphs(token2wav, torch_settings, 1)
     assert "CUDA graphs of 2 calls" in caplog.text
 
 

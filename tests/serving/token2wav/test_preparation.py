@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from cosyvoice_runtime.serving.gpu_division import GpuDivision
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
-from cosyvoice_runtime.serving.token2wav import load
+from cosyvoice_runtime.serving.token2wav import WaveRouter, load
 from cosyvoice_runtime.serving.token2wav.preparation import Preparation
 
 PATIENCE_S = 10.0
@@ -108,6 +111,41 @@ def test_failure_leaves_it_missing_and_is_told(caplog):
     ended(preparation)
     assert not preparation.done
     assert "no memory for this graph" in caplog.text
+
+
+def test_what_is_ready_is_forgotten():
+    class Memory:
+        def __call__(self, rest: Callable[[], None]) -> None:
+            rest()
+
+    memory = Memory()
+    there = weakref.ref(memory)
+    preparation = Preparation([memory], clock=lambda: 0.0)
+    del memory
+    preparation.start()
+    ended(preparation)
+    assert preparation.done
+    assert there() is None
+
+
+def test_a_router_begins_with_it_when_it_is_told_to_and_ends_it(parts):
+    preparation = Preparation([parts])
+    router = WaveRouter([], [preparation])
+    assert not preparation._thread.is_alive()
+    router.prepare()
+    parts.make(1)
+    router.close()
+    ended(preparation)
+    assert not preparation.done
+
+
+def test_the_speech_lms_part_is_prepared_before_that_of_token2wav():
+    made: list[str] = []
+    shared = GpuDivision(SimpleNamespace(of_few=object()))
+    assert shared.leave([lambda rest: made.append("speech LM")])
+    for each in load._later(SimpleNamespace(later=lambda rest: made.append("token2wav")), shared):
+        each(lambda: None)
+    assert made == ["speech LM", "token2wav"]
 
 
 def test_few_are_many_until_it_is_done(parts):

@@ -172,7 +172,7 @@ class Pair:
             start_scheduler(runtime, settings, WaveMetrics(metrics, str(number)), memory)
             for number, (runtime, memory) in enumerate(zip(ready, memories, strict=True))
         ]
-        self.router = WaveRouter(schedulers, memories[0].close)
+        self.router = WaveRouter(schedulers, at_end=memories[0].close)
         self._flows = [runtime.token2wav.flow for runtime in ready]
         self._give_back = ready[0].after_crowd
         self._ended = threading.Event()

@@ -116,7 +116,7 @@ class TorchEngine(BatchEngine):
 
     def close(self) -> None:
         if self._streams is not None:
-            self._streams.wait()  # steps under way write into memory that is free after this
+            self._streams.close()  # steps under way write into memory that is free after this
         del self._decoder
         super().close()
 

@@ -25,21 +25,22 @@ class StepStreams:
         # Of its own: in one process token2wav's thread works on the same GPU.
         self._streams = [torch.cuda.Stream(device), *of_parts]
         self._last = 0
+        self._captured: CaptureOnParts | None = None
 
     def capture(self, whole: CudaGraphCapture) -> GraphCapture:
         """For graphs that are replayed in whatever stream is next.
 
-        Those for the part of few utterances in progress are captured beside work; until then they are
-        replayed on that of many.
+        Those for the part of few utterances in progress are captured beside work, if that has not begun;
+        until then they are replayed on that of many.
         """
         _, *of_parts = self._streams
         if self._shared is None or not of_parts:
             return whole
-        captures = [whole, *(CudaGraphCapture(self._device, stream) for stream in of_parts[:1])]
-        on_parts = CaptureOnParts(captures, lambda: self._last)
-        for stream in of_parts[1:]:
-            self._shared.later.append(partial(on_parts.add, CudaGraphCapture(self._device, stream)))
-        return on_parts
+        first, *others = (CudaGraphCapture(self._device, stream) for stream in of_parts)
+        self._captured = CaptureOnParts([whole, first], lambda: self._last)
+        if not self._shared.leave([partial(self._captured.add, capture) for capture in others]):
+            self._captured = CaptureOnParts([whole, first, *others], lambda: self._last)
+        return self._captured
 
     def next(self) -> AbstractContextManager[object]:
         """Context of the next step, which waits for the last one's work."""
@@ -51,6 +52,8 @@ class StepStreams:
             self._last = number
         return torch.cuda.stream(stream)
 
-    def wait(self) -> None:
-        """For all that was launched."""
+    def close(self) -> None:
+        """Wait for all that was launched; nothing more is captured."""
+        if self._captured is not None:
+            self._captured.end()
         self._streams[self._last].synchronize()
