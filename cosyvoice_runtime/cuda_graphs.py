@@ -143,7 +143,7 @@ class CudaGraphCapture:
             graph.capture_end()
         except BaseException:
             # Else it would allocate for the capture for ever, and find no memory that it could give back.
-            with suppress(RuntimeError):
+            with suppress(AttributeError, RuntimeError):  # of a version without it
                 torch._C._cuda_endAllocateToPool(self._device.index or 0, self._pool)
             raise
 

@@ -1,4 +1,4 @@
-"""Graphs of steps on a divided GPU: which are captured at once, and which beside work; streams are stand-ins."""
+"""Graphs of steps on a divided GPU: which are captured at once, and which beside work, with stand-ins."""
 
 from __future__ import annotations
 
