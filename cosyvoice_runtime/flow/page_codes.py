@@ -1,8 +1,8 @@
 """Keys and values in 8 bits: whole numbers of -127 to 127, and for each head of a frame the size of a step.
 
-A head's scale is of its own largest number, so the step is 0.6 % of what a head's numbers are in the mean: a
-quarter of what a fraction of three bits (``float8_e4m3``) loses. Whoever attends sees keys and values as they
-are kept, also those of its own block, so chunks of any size give the same mel.
+A head's scale is of its own largest number, so what is lost is some 0.6 % of what a head's numbers are in the
+mean, and of a mel a sixth of what ``float8_e4m3`` with its fraction of three bits loses. Whoever attends sees
+keys and values as they are kept, also those of its own block, so chunks of any size give the same mel.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ often be too small for float16."""
 
 AS_THEY_ARE, CODED, CODED_BY_BITS = 0, 1, 2
 """Values of a kernel's ``coding``: pages in the network's type; in 8 bits; the same, widened to float16 by
-their bits, two instructions for two numbers, which the interpreter can't."""
+their bits, four numbers in seven instructions, which the interpreter can't."""
 
 
 @triton.jit
