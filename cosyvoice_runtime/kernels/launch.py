@@ -92,7 +92,16 @@ class Launcher:
     def _first(
         self, key: tuple[Any, ...], grid: tuple[int, ...], arguments: Sequence[Any], options: dict[str, Any]
     ) -> None:
-        """Launch in the language's way, which compiles what is missing; remember what it found."""
+        """Launch in the language's way, which compiles what is missing; remember what it found.
+
+        Raises:
+            TypeError: a tensor is not where tensors are: it would be kept, and found by what it is now.
+        """
+        misplaced = [argument for argument in arguments[self._tensors :] if isinstance(argument, Tensor)]
+        if misplaced:
+            raise TypeError(
+                f"{len(misplaced)} tensors come after other arguments, or after fewer than before"
+            )
         found = Found.of(self._kernel.run(*arguments, grid=grid, warmup=False, **options))
         if len(self._found) >= MOST:
             self._found.clear()

@@ -148,3 +148,12 @@ def test_parts(total, each, parts):
 @pytest.mark.parametrize(("number", "power"), [(1, 1), (2, 2), (3, 4), (50, 64), (64, 64)])
 def test_power_of_two(number, power):
     assert next_power_of_2(number) == power
+
+
+def test_a_tensor_behind_other_arguments_is_refused(kernel):
+    x = torch.zeros(16)
+    with pytest.raises(TypeError, match="1 tensors come after other arguments"):
+        kernel[1,](x, 5, x)
+    kernel[1,](x, 5)
+    with pytest.raises(TypeError, match="or after fewer than before"):
+        kernel[1,](x, x, 5)
