@@ -97,11 +97,8 @@ class Launcher:
         Raises:
             TypeError: a tensor is not where tensors are: it would be kept, and found by what it is now.
         """
-        misplaced = [argument for argument in arguments[self._tensors :] if isinstance(argument, Tensor)]
-        if misplaced:
-            raise TypeError(
-                f"{len(misplaced)} tensors come after other arguments, or after fewer than before"
-            )
+        if any(isinstance(argument, Tensor) for argument in arguments[self._tensors :]):
+            raise TypeError(f"a tensor is not among the first {self._tensors} arguments, where tensors are")
         found = Found.of(self._kernel.run(*arguments, grid=grid, warmup=False, **options))
         if len(self._found) >= MOST:
             self._found.clear()
