@@ -18,7 +18,6 @@ from cosyvoice_runtime.kernels.page_codes import coded_rows, coding_of, scales_o
 from cosyvoice_runtime.kernels.paged_attention import (
     load_keys,
     paged_attention_plain,
-    softmax_add,
     softmax_update,
     store_part,
 )
@@ -82,11 +81,10 @@ def _norm_attention(
         new_keys, new_values = new_keys.to(q.dtype), new_values.to(q.dtype)
         tl.store(place, new_keys.to(pages.dtype.element_ty), mask=present[:, None])
         tl.store(place + INNER, new_values.to(pages.dtype.element_ty), mask=present[:, None])
-        scores = tl.dot(q, tl.trans(new_keys), input_precision="ieee")
-        if CODING:
-            scores *= of_keys.to(tl.float32)[None, :]
-        scores = tl.where((t < length)[None, :], scores, float("-inf"))
-        peak, total, sums = softmax_add(scores, new_values, peak, total, sums, of_values, CODING)
+        WIDE: tl.constexpr = 1 if CODING else 0  # codes that are wide already
+        peak, total, sums = softmax_update(
+            q, tl.trans(new_keys), new_values, t < length, peak, total, sums, of_keys, of_values, WIDE
+        )
     j = tl.arange(0, KEYS)
     count = tl.maximum(end - first, 0) * PAGE
     for start in tl.range(0, count, KEYS, num_stages=STAGES):
