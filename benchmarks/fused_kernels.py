@@ -35,13 +35,14 @@ from cosyvoice_runtime.kernels.dit_tiles import DiTTiles, dit_tiles_for
 from cosyvoice_runtime.kernels.fused_solver import multiprocessors_of
 from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles, tiles_for
+from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from cosyvoice_runtime.wave.prompt import FlowPrompt, TokenSpan
 from measuring.replays import distance, milliseconds, replayed
 from measuring.sizes import FAMILIES, add_network
 
 AnyTiles = Tiles | DiTTiles
-SAME, EIGHT_BITS = "float16", "int8"
-"""Formats of pages."""
+SAME = "float16"
+"""Format of pages as the network computes."""
 ERROR_UTTERANCES = 2
 """Of the comparison with float32, whose pages take twice the memory."""
 
@@ -152,7 +153,7 @@ def flow_tensors(config: ModelConfig) -> dict[str, Tensor]:
 
 def random_flow(config: ModelConfig, dtype: torch.dtype, steps: int = 10, page_format: str = SAME) -> Flow:
     flow = Flow.from_tensors(config.flow, flow_tensors(config), "cuda", dtype, steps)
-    flow.codes_pages = page_format == EIGHT_BITS
+    flow.codes_pages = page_format == EIGHT_BIT_PAGES
     return flow
 
 
@@ -339,7 +340,9 @@ def main() -> None:
     parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
     parser.add_argument("--parts", action="store_true", help="time of each kernel, too")
     parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
-    parser.add_argument("--page-format", nargs="+", choices=(SAME, EIGHT_BITS), default=[SAME, EIGHT_BITS])
+    parser.add_argument(
+        "--page-format", nargs="+", choices=(SAME, EIGHT_BIT_PAGES), default=[SAME, EIGHT_BIT_PAGES]
+    )
     parser.add_argument("--share", type=float, help="of the multiprocessors that are left to others")
     options = parser.parse_args()
     config, chained = FAMILIES[options.family][options.size], not options.not_chained

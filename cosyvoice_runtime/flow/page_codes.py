@@ -30,24 +30,31 @@ def decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
     return codes.to(dtype) * scales.to(dtype)[..., None]
 
 
-def store_coded(
-    pages: Tensor, scales: Tensor, attention: int, page: Tensor, frame: Tensor, new: Tensor
+def keep(
+    pages: Tensor, scales: Tensor | None, attention: int, page: Tensor, frame: Tensor, new: Tensor
 ) -> None:
-    """Keep a layer's keys and values.
+    """Store a layer's keys and values; can be captured.
 
     Args:
-        pages, scales: int8 ``[pages, A, frames, 2, H, D]`` and float16 ``[pages, A, 2, H, frames]``.
+        pages: ``[pages, A, frames, 2, H, D]``.
+        scales: float16 ``[pages, A, 2, H, frames]`` of pages in 8 bits; None where they are not coded.
         page, frame: where, int64 ``[R, T]`` and ``[T]``.
         new: ``[R, T, 2, H, D]``.
     """
+    if scales is None:
+        pages[:, attention][page, frame] = new.to(pages.dtype)
+        return
     codes, of_heads = coded(new)
     pages[:, attention][page, frame] = codes
     scales[:, attention][page, :, :, frame] = of_heads
 
 
-def read_coded(pages: Tensor, scales: Tensor, attention: int, table: Tensor, dtype: torch.dtype) -> Tensor:
-    """What they are in the pages ``table [R, W]``: ``[R, W, frames, 2, H, D]``."""
-    return decoded(pages[table, attention], scales[table, attention].permute(0, 1, 4, 2, 3), dtype)
+def kept(pages: Tensor, scales: Tensor | None, attention: int, table: Tensor, dtype: torch.dtype) -> Tensor:
+    """What :func:`keep` stored in the pages ``table [R, W]``: ``[R, W * frames, 2, H, D]``."""
+    stored = pages[:, attention][table]
+    if scales is None:
+        return stored.to(dtype).flatten(1, 2)
+    return decoded(stored, scales[:, attention][table].permute(0, 1, 4, 2, 3), dtype).flatten(1, 2)
 
 
 def as_kept(x: Tensor) -> Tensor:

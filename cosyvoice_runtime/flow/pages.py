@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import Before, RelativeAttention
-from cosyvoice_runtime.flow.page_codes import CODE_TYPE, SCALE_TYPE, read_coded, store_coded
+from cosyvoice_runtime.flow.page_codes import CODE_TYPE, SCALE_TYPE, keep, kept
 from cosyvoice_runtime.free_pages import FIRST_PAGE, ZERO_PAGE
 from cosyvoice_runtime.untouched_zeros import untouched_zeros
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS, PageStore
@@ -80,8 +80,8 @@ class PagePool(PageStore):
         zeros = partial(untouched_zeros, num_pages + FIRST_PAGE, device=flow.device)
         parts = self.tokens, self.frames, self.estimator
         self.token_pages, self.frame_pages = (zeros(*part.page_shape, dtype=flow.dtype) for part in parts[:2])
-        kept = CODE_TYPE if flow.codes_pages else flow.dtype
-        self.estimator_pages = zeros(*self.estimator.page_shape, dtype=kept)
+        dtype = CODE_TYPE if flow.codes_pages else flow.dtype
+        self.estimator_pages = zeros(*self.estimator.page_shape, dtype=dtype)
         self.estimator_scales = (
             zeros(*self.estimator.scale_shape, dtype=SCALE_TYPE) if flow.codes_pages else None
         )
@@ -99,7 +99,7 @@ class PagePool(PageStore):
     def page_bytes(self) -> int:
         """Memory of one page, that is of one block of one utterance."""
         tails = self.token_tails, self.frame_tails, self.estimator_tails
-        return sum(math.prod(kept.shape[1:]) * kept.element_size() for kept in (*self._pages, *tails))
+        return sum(math.prod(part.shape[1:]) * part.element_size() for part in (*self._pages, *tails))
 
     def empty_tails(self) -> None:
         """They are in the pages."""
@@ -207,14 +207,8 @@ class PagedPast:
 
     def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
         pages, scales = self._pages, self._scales
-        if scales is None:
-            stored = pages[:, attention]
-            stored[self._page, self._frame] = new
-            seen = stored[self._table]
-        else:
-            store_coded(pages, scales, attention, self._page, self._frame, new)
-            seen = read_coded(pages, scales, attention, self._table, new.dtype)
-        seen = seen.flatten(1, 2)[:, : self._num_keys]
+        keep(pages, scales, attention, self._page, self._frame, new)
+        seen = kept(pages, scales, attention, self._table, new.dtype)[:, : self._num_keys]
         return seen[:, :, 0], seen[:, :, 1]
 
     @property

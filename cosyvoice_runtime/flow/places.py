@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.flow.page_codes import read_coded, store_coded
+from cosyvoice_runtime.flow.page_codes import keep, kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,18 +38,11 @@ class PagePlaces:
 
     def store(self, attention: int, new: Tensor, step: int = 0) -> None:
         """Keep keys and values ``[R, T, 2, H, D]`` of a layer at a step of the solver; can be captured."""
-        page = self.page + step
-        if self.scales is None:
-            self.pages[:, attention][page, self.frame] = new.to(self.pages.dtype)
-        else:
-            store_coded(self.pages, self.scales, attention, page, self.frame, new)
+        keep(self.pages, self.scales, attention, self.page + step, self.frame, new)
 
     def seen(self, attention: int, step: int = 0) -> Tensor:
         """Keys and values of a row's pages, float32 ``[R, W * frames, 2, H, D]``."""
-        table = self.table + step
-        if self.scales is None:
-            return self.pages[table, attention].float().flatten(1, 2)
-        return read_coded(self.pages, self.scales, attention, table, torch.float32).flatten(1, 2)
+        return kept(self.pages, self.scales, attention, self.table + step, torch.float32)
 
     @property
     def rows(self) -> int:

@@ -24,29 +24,13 @@ their bits, four numbers in seven instructions, which the interpreter can't."""
 
 
 @triton.jit
-def largest_of(x, axis: tl.constexpr):
-    return tl.max(tl.abs(x), axis=axis)
-
-
-@triton.jit
-def steps_of(scales):
-    """Sizes of a step, float32, to divide by; 1 for a head of zeros."""
-    exact = scales.to(tl.float32)
-    return tl.where(exact > 0, exact, 1.0)
-
-
-@triton.jit
-def whole(x):
-    """The nearest code, still float32."""
-    codes = tl.floor(x + 0.5)
-    return tl.minimum(tl.maximum(codes, -LARGEST), LARGEST)
-
-
-@triton.jit
 def coded_rows(x):
     """Codes, still float32, and float16 scales of heads ``[N, D]``."""
-    scales = (largest_of(x, 1) * (1.0 / LARGEST)).to(tl.float16)
-    return whole(x / steps_of(scales)[:, None]), scales
+    scales = (tl.max(tl.abs(x), axis=1) * (1.0 / LARGEST)).to(tl.float16)
+    steps = scales.to(tl.float32)
+    steps = tl.where(steps > 0, steps, 1.0)  # a head of zeros
+    codes = tl.floor(x / steps[:, None] + 0.5)
+    return tl.minimum(tl.maximum(codes, -LARGEST), LARGEST), scales
 
 
 @triton.jit
@@ -103,9 +87,8 @@ def store_coded(
         first: of the columns, of all heads of keys and then of values.
     """
     HEADS: tl.constexpr = COLUMNS // HEAD_DIM
-    heads = tl.reshape(x, [ROWS, HEADS, HEAD_DIM])
-    of_heads = (largest_of(heads, 2) * (1.0 / LARGEST)).to(tl.float16)
-    codes = tl.reshape(whole(heads / steps_of(of_heads)[:, :, None]), [ROWS, COLUMNS])
+    codes, of_heads = coded_rows(tl.reshape(x, [ROWS * HEADS, HEAD_DIM]))
+    codes, of_heads = tl.reshape(codes, [ROWS, COLUMNS]), tl.reshape(of_heads, [ROWS, HEADS])
     n = first + tl.arange(0, COLUMNS)
     tl.store(pages + start[:, None] + n[None, :], codes.to(tl.int8), mask=inside[:, None])
     h = first // HEAD_DIM + tl.arange(0, HEADS)

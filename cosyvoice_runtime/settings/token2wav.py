@@ -284,26 +284,23 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         return self.replace(backend=backend, device=device)
 
     def _with_a_page_format(self) -> Self:
-        """A copy whose format is chosen, and checked."""
-        self._require_page_format()
-        usual = "float32" if self.backend == "onnx" else self.dtype
-        return self.replace(page_format=usual) if self.page_format == AUTO else self
+        """A copy whose format is chosen.
 
-    def _require_page_format(self) -> None:
-        """
         Raises:
             InvalidInput: the backend does not keep pages in this format.
         """
-        formats = {
+        usual, *others = {
             "onnx": ("float32", "float16", "float8"),
             "torch": (self.dtype, EIGHT_BIT_PAGES),
             "tensorrt": (self.dtype,),
         }[self.backend]
-        if self.page_format not in (AUTO, *formats):
-            limit = (
-                f"{AUTO} or one of {', '.join(formats)} with backend {self.backend} and dtype {self.dtype}"
-            )
+        if self.page_format == AUTO:
+            return self.replace(page_format=usual)
+        if self.page_format not in (usual, *others):
+            formats = ", ".join((usual, *others))
+            limit = f"{AUTO} or one of {formats} with backend {self.backend} and dtype {self.dtype}"
             raise InvalidInput(f"{self.name}.page_format", self.page_format, limit)
+        return self
 
     def _choice(self, machine: Machine) -> RuntimeChoice:
         for_torch = [

@@ -15,7 +15,7 @@ from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.speed_change import SpeedChange
 from cosyvoice_runtime.wave.vocoder_state import VocoderState
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix
-from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, WindowedVocoder
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, WindowedVocoder, keeping
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Token2Wav:
                 for state, mel, is_last in zip(states, mels, last, strict=True)
             ]
             waves = self.vocoder.advance([state.vocoder for state in states], stretched, last)
-            sent = partial(_with_mels, self.vocoder.sent(waves), mels)
+            sent = keeping(self.vocoder.sent(waves), mels)  # which the flow's next calls would overwrite
             if any(len(wave) for wave in waves):
                 return sent  # samples come to the host after all else
             return partial(_after, self.flow.begun(), sent)
@@ -116,11 +116,6 @@ class Token2Wav:
     def close(self, state: WaveState) -> None:
         """Free what the utterance holds; harmless when repeated."""
         self.flow.close(state.flow)
-
-
-def _with_mels(waveforms: Waveforms, mels: Sequence[object]) -> list[npt.NDArray[np.float32]]:  # noqa: ARG001
-    """Memory of mels may not be given to the flow's next calls before the vocoder has read it."""
-    return waveforms()
 
 
 def _after(wait: Callable[[], None], waveforms: Waveforms) -> list[npt.NDArray[np.float32]]:

@@ -20,7 +20,7 @@ from cosyvoice_runtime.serving.token2wav.usage import Usage
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances
 from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
-from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
+from cosyvoice_runtime.wave.windowed_vocoder import Waveforms, keeping
 
 logger = logging.getLogger(__name__)
 
@@ -289,7 +289,7 @@ class WaveService:
         states = [utterance.state for utterance in utterances]
         self._batches[len(states)] += 1
         with token2wav.all_or_nothing(states) as before:
-            return partial(_with_inputs, token2wav.launch(states), before)
+            return keeping(token2wav.launch(states), before)  # inputs, which another stream may read still
 
     def _drop(self, name: str) -> None:
         """End an utterance; what it holds is free when no batch that is under way may write there."""
@@ -335,11 +335,6 @@ class WaveService:
             self._timer = None
             if not self._closed:
                 self.sweep()
-
-
-def _with_inputs(waves: Waveforms, inputs: object) -> list[Waveform]:  # noqa: ARG001
-    """Memory of the inputs may not be given to others of another stream before the waveforms are there."""
-    return waves()
 
 
 def _known(outcome: WaveOutcome) -> WaveOutcome:
