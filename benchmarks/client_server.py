@@ -4,12 +4,14 @@
     python benchmarks/client_server.py --concurrency 1,2,4,8 --output-dir results/streaming
     python benchmarks/client_server.py --mode offline --concurrency 1,4
     python benchmarks/client_server.py --rate 0.5,1,2 --arrivals poisson --seconds 60
+    python benchmarks/client_server.py --concurrency 256 --listen --requests 20000 --seconds 60
     python benchmarks/client_server.py --manifest set.txt     lines of utt|prompt_text|prompt_wav|text
 
-Clients (a closed loop) ask again when they have their answer. Requests per second (an open loop) come when
-they are due, whatever became of those before, and their times count from then. Every level ends after
---requests requests or --seconds seconds, whichever is first. Without --manifest or --split-name the built-in
-sentences are spoken. The output directory gets results.json, results.md and results.png.
+Clients (a closed loop) ask again when they have their answer, with --listen when they have heard it. Requests
+per second (an open loop) come when they are due, whatever became of those before, and their times count from
+then. Every level ends after --requests requests or --seconds seconds, whichever is first. Without --manifest
+or --split-name the built-in sentences are spoken. The output directory gets results.json, results.md and
+results.png.
 """
 
 from __future__ import annotations
@@ -58,6 +60,8 @@ from measuring.workload import (
 INTERRUPTED = 130
 SETTLE_S = 0.2
 """Triton counts a request, and those of the stages behind it, a moment after it has answered."""
+LISTENERS_ARRIVE_S = 10.0
+"""Over which they come, one after another; from then on each is somewhere in what he hears."""
 COUNTED_S = 30.0
 """Longest wait for those counts."""
 Level = dict[str, Any]
@@ -97,6 +101,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     load = parser.add_argument_group("load")
     load.add_argument(
         "--concurrency", "--num-tasks", type=numbers(int), metavar="N,N", help="default: 1,2,4,8"
+    )
+    load.add_argument(
+        "--listen", action="store_true", help="clients hear an answer to its end before they ask again"
     )
     load.add_argument("--rate", type=numbers(float), metavar="R,R", help="requests per second")
     load.add_argument("--arrivals", choices=("poisson", "constant"), default="poisson", help="of --rate")
@@ -220,7 +227,7 @@ async def chunks(
 def planned(options: argparse.Namespace) -> Iterator[Level]:
     """What tells the levels apart."""
     for clients in options.concurrency or []:
-        yield {"clients": clients}
+        yield {"clients": clients, "listen": options.listen}
     for rate in options.rate or []:
         yield {"rate": rate, "arrivals": options.arrivals}
 
@@ -240,7 +247,14 @@ async def run_level(
     start = time.perf_counter()
     if "clients" in level:
         samples = await closed_loop(
-            speak, texts, level["clients"], options.requests, options.seconds, progress.step
+            speak,
+            texts,
+            level["clients"],
+            options.requests,
+            options.seconds,
+            progress.step,
+            arrive_s=LISTENERS_ARRIVE_S if options.listen else 0.0,
+            listen=options.listen,
         )
     else:
         due = due_times(

@@ -44,14 +44,14 @@ class GpuParts:
     Attributes:
         steps: for steps of the speech LM.
         turns: for turns of token2wav, each part in a lane of its own.
-        first: that for steps once more, for hurried chunks that neither wait for steps nor make them wait,
-            but share multiprocessors with them.
+        first: that for steps once more for each lane of hurried chunks, which neither wait for steps nor
+            make them wait, but share multiprocessors with them.
         of_few: the same GPU divided otherwise, for when few utterances are in progress.
     """
 
     steps: GpuPart
     turns: tuple[GpuPart, ...]
-    first: GpuPart
+    first: tuple[GpuPart, ...]
     of_few: GpuParts | None = None
 
     @property
@@ -70,11 +70,12 @@ def turns_part(multiprocessors: int, share: float, lanes: int) -> int:
     return _rounded(multiprocessors * (1 - share) / lanes)
 
 
-def divide(device: torch.device, share: float, lanes: int = 1) -> GpuParts:
+def divide(device: torch.device, share: float, lanes: int = 1, first_lanes: int = 1) -> GpuParts:
     """
     Args:
         share: of the multiprocessors, for steps: at most beside one part for turns, at least beside several.
         lanes: parts for turns.
+        first_lanes: of hurried chunks, on the part for steps.
 
     Raises:
         GpuPartsError: the GPU, its driver or the installed packages can't do it.
@@ -98,14 +99,14 @@ def divide(device: torch.device, share: float, lanes: int = 1) -> GpuParts:
                 raise GpuPartsError(
                     f"{lanes} parts for turns leave {steps.sm.smCount} of {count} multiprocessors for steps"
                 )
-        of_steps, of_first = _part(driver, device, steps, users=2)
+        of_steps, *of_first = _part(driver, device, steps, users=1 + first_lanes)
         of_turns = [part for resource in parts for part in _part(driver, device, resource, users=1)]
     except (
         AttributeError,
         RuntimeError,
     ) as error:  # a function that one of the two lacks
         raise GpuPartsError(f"the driver or the package cuda-bindings is too old ({error})") from error
-    return GpuParts(of_steps, tuple(of_turns), of_first)
+    return GpuParts(of_steps, tuple(of_turns), tuple(of_first))
 
 
 def _rounded(multiprocessors: float) -> int:

@@ -83,6 +83,7 @@ async def closed_loop(
     seconds: float,
     report: Report,
     arrive_s: float = 0.0,
+    listen: bool = False,
 ) -> list[Sample]:
     """``clients`` users who ask again as soon as they have their answer, or when they were told to.
 
@@ -91,6 +92,7 @@ async def closed_loop(
 
     Args:
         arrive_s: seconds over which they come, one after another.
+        listen: they play each answer to its end before they ask again.
     """
     start = time.perf_counter()
     samples: list[Sample] = []
@@ -107,10 +109,12 @@ async def closed_loop(
             sample = await speak(utterance, due_s, Sample(utterance.name, due_s - start, user=number))
             samples.append(sample)
             report(sample.error is not None)
-            if sample.retry_after_s is not None:
-                if time.perf_counter() + sample.retry_after_s - start >= seconds:
-                    return
-                await asyncio.sleep(sample.retry_after_s)
+            again_s = time.perf_counter() + (sample.retry_after_s or 0.0)
+            if listen and sample.error is None and sample.timeline.heard_s is not None:
+                again_s = due_s + sample.timeline.heard_s
+            if again_s - start >= seconds:
+                return
+            await asyncio.sleep(again_s - time.perf_counter())
 
     await asyncio.gather(*(user(number) for number in range(clients)))
     return samples

@@ -49,6 +49,11 @@ class Timeline:
         return silences(self.arrivals)
 
     @property
+    def heard_s(self) -> float | None:
+        """When a listener who plays from the first chunk on has heard all of it; None without any."""
+        return self.arrivals[0].at_s + self.audio_s + self.cushion_s if self.arrivals else None
+
+    @property
     def cushion_s(self) -> float:
         """Seconds by which playing must start later to have no silence."""
         return sum(self.underruns_s)

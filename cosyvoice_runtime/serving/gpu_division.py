@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -20,6 +22,13 @@ FEW, FEW_AGAIN = 32, 24
 """Utterances in progress up to which they are few, and from which on they are few again after they were many.
 With 16 clients of an H200, 48 of 132 multiprocessors instead of 32 bring first audio a quarter sooner; with
 64 they cost a fifth of all speech (benchmarks/results/README.md)."""
+FIRST_LANES_OF_FEW = 2
+"""Lanes of hurried chunks then: a first one does not wait for others' turn. For many, two cost a tenth of all
+speech."""
+CALM = 4
+"""Utterances in progress up to which turns that nobody waits for are put off for a first chunk."""
+LINGERS_S = 0.008
+"""From a step that makes first tokens until they are in token2wav, whether as a chunk or not."""
 ROOMY_BYTES = 40 * 2**30
 """Memory of a GPU from which calls are captured for both divisions (`torch_memory.work_bytes`)."""
 
@@ -38,8 +47,10 @@ class GpuDivision:
 
     turns_at_once = 2
 
-    def __init__(self, parts: GpuParts) -> None:
+    def __init__(self, parts: GpuParts, clock: Callable[[], float] = time.monotonic) -> None:
         self.parts = parts
+        self._clock = clock
+        self._first_tokens_s = -math.inf
         self._later: Sequence[Later] | None = ()
         self._turns = 0
         self._few = False
@@ -63,6 +74,10 @@ class GpuDivision:
         if self.parts.of_few is not None:
             self._few = utterances <= (FEW if self._few else FEW_AGAIN)
         return self._few
+
+    def expects_first(self, utterances: int) -> bool:
+        """See :meth:`SharedGpu.expects_first`."""
+        return utterances <= CALM and self._clock() < self._first_tokens_s + LINGERS_S
 
     def leave(self, later: Sequence[Later]) -> bool:
         """See :meth:`SharedGpu.leave`."""
@@ -89,8 +104,10 @@ class GpuDivision:
         with self._counting:
             self._turns += more
 
-    def step(self, hurried: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+    def step(self, hurried: bool) -> AbstractContextManager[None]:
         """In which the speech LM makes a step; it never waits."""
+        if hurried:
+            self._first_tokens_s = self._clock()
         return nullcontext()
 
     def rest(self) -> None:
@@ -132,7 +149,7 @@ def _parts_of_few(device: torch.device, share: float, of_many: GpuParts) -> GpuP
         logger.info("one division of the GPU, however many speak: it has less than %d GiB", ROOMY_BYTES >> 30)
         return None
     try:
-        parts = divide(device, share)
+        parts = divide(device, share, first_lanes=FIRST_LANES_OF_FEW)
     except GpuPartsError as error:
         logger.warning("one division of the GPU, however many speak: %s", error)
         return None

@@ -48,6 +48,10 @@ class GpuShifts:
         """False: nothing is divided."""
         return False
 
+    def expects_first(self, utterances: int) -> bool:  # noqa: ARG002
+        """False: while first tokens are made, turns wait anyway."""
+        return False
+
     def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002
         """False: nothing is for few alone."""
         return False

@@ -30,6 +30,11 @@ class SharedGpu(Protocol):
     def few(self, utterances: int) -> bool:
         """Divide the GPU for so many utterances in progress; whether it is for few now."""
 
+    def expects_first(self, utterances: int) -> bool:
+        """Whether with so many utterances in progress a first chunk that will soon be there should find
+        token2wav's part of the GPU free.
+        """
+
     def leave(self, later: Sequence[Later]) -> bool:
         """What the speech LM would have made ready beside work, in place of what it left before; whether it
         will be: not if that has been taken already.

@@ -101,6 +101,25 @@ def test_users_may_come_one_after_another():
     assert asyncio.run(run()) == [0, 1, 2]
 
 
+def test_user_who_listens_asks_again_when_all_has_been_heard():
+    async def run():
+        asked = []
+
+        async def speak(utterance, due_s, sample):
+            asked.append(due_s)
+            sample.timeline.add(0.0, 0.02)
+            sample.timeline.add(0.03, 0.01)  # a silence of 0.01
+            return sample
+
+        await closed_loop(speak, itertools.cycle(TEXTS), 1, 2, 100.0, ignore, listen=True)
+        first = await closed_loop(speak, itertools.cycle(TEXTS), 1, 9, 0.03, ignore, listen=True)
+        return asked, first
+
+    asked, of_short_run = asyncio.run(run())
+    assert asked[1] - asked[0] >= 0.04
+    assert len(of_short_run) == 1  # who has not heard all of it by the end asks no more
+
+
 def test_closed_loop_asks_nothing_more_when_the_time_is_over():
     async def run():
         server = Server()

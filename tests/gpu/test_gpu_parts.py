@@ -103,7 +103,8 @@ def spoken_on_parts(
 
 def test_parts_are_the_whole_gpu(parts):
     count = torch.cuda.get_device_properties(DEVICE).multi_processor_count
-    assert parts.steps.multiprocessors == parts.first.multiprocessors == steps_part(count, 0.25)
+    [first] = parts.first
+    assert parts.steps.multiprocessors == first.multiprocessors == steps_part(count, 0.25)
     assert parts.steps.multiprocessors + parts.turns[0].multiprocessors == count
 
 

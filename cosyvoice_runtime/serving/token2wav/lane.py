@@ -73,7 +73,8 @@ def by_lane(
 
     Parts of an utterance are never under way in two lanes. A chunk that somebody waits for waits for no turn
     of others: the lane for those takes it, unless a larger one is free that has nothing else to do, or that
-    others can do without, or nobody knows when that lane will be.
+    others can do without, or nobody knows when that lane will be. Of several such lanes all but one are for
+    first chunks alone.
 
     Args:
         jobs: at most one of each utterance.
@@ -96,8 +97,8 @@ def _divided(
     block_tokens: int,
 ) -> LaneJobs:
     shared = [lane for lane in at_work if not lane.hurried]
-    beside = next((lane for lane in at_work if lane.hurried), None)
-    if beside is None:
+    for_hurried = [lane for lane in at_work if lane.hurried]
+    if not for_hurried:
         return [(lane, _open_to(lane, jobs, lanes)) for lane in shared]
     due = [
         job for job in jobs if job.hurries(now, block_tokens) and not any(lane.holds(job) for lane in lanes)
@@ -113,10 +114,16 @@ def _divided(
         return [
             (lane, [*_open_to(lane, others, lanes), *(hurried if lane is idle else ())]) for lane in shared
         ]
-    if beside.pace.delay(now) is None:
+    if all(lane.pace.delay(now) is None for lane in for_hurried):
         return [(lane, _open_to(lane, [*others, *hurried], lanes)) for lane in shared]
-    later = [*others, *hurried[beside.rows :]]
-    return [(beside, hurried), *((lane, _open_to(lane, later, lanes)) for lane in shared)]
+    any_hurried, *for_first = for_hurried
+    later = [*others, *hurried[any_hurried.rows :]]
+    first = [job for job in hurried if job.begins]
+    return [
+        (any_hurried, hurried),
+        *((lane, first) for lane in for_first),
+        *((lane, _open_to(lane, later, lanes)) for lane in shared),
+    ]
 
 
 def _open_to(lane: TurnLane, jobs: Sequence[WaveJob], lanes: Sequence[TurnLane]) -> list[WaveJob]:

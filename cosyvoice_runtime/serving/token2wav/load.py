@@ -135,13 +135,14 @@ def start_scheduler(
         nullcontext if shared is None else shared.turn,
         runtime.of_few,
         runtime.beside,
-        _always_many if shared is None or runtime.of_few is None else partial(_few, shared, preparation),
+        _never if shared is None or runtime.of_few is None else partial(_few, shared, preparation),
+        _never if shared is None else shared.expects_first,
         openings.held,
         openings.soon_s if runtime.on_gpu else lambda: math.inf,
     )
 
 
-def _always_many(utterances: int) -> bool:  # noqa: ARG001
+def _never(utterances: int) -> bool:  # noqa: ARG001
     return False
 
 

@@ -15,27 +15,31 @@ from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
+from cosyvoice_runtime.serving.token2wav.gpu_turn import (
+    GPU_BLOCKS,
+    plan_hurried_turn,
+    plan_turn_of_gpu,
+    urgent,
+)
 from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, by_lane, changes_in, jobs_of, soonest
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import (
-    GPU_BLOCKS,
     LaunchedTurn,
     Share,
     TurnBudget,
     WaveJob,
     in_order,
-    plan_hurried_turn,
     plan_turn,
-    plan_turn_of_gpu,
-    urgent,
 )
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.1
 """After which those who wait for pages look again: another scheduler's utterances may have ended."""
+LOOK_FOR_FIRST_S = 0.002
+"""The same of those who wait for somebody's first chunk, which may not come after all."""
 
 
 class WaveScheduler:
@@ -62,6 +66,7 @@ class WaveScheduler:
         of_few: of the service's lane 0, as `TurnsBeside.of_few`.
         beside: what computes turns at the same time, by the numbers of the service's lanes from 1 on.
         few: told the utterances in progress; whether they are few, where lanes depend on it.
+        expects_first: told the same; whether chunks that can wait should, for a first one that will be there.
         held: told jobs that would begin utterances, and the clock's time; those of them that have to wait.
         soon_s: whoever runs dry within it comes first, and then the others as their utterances came.
         clock: monotonic seconds.
@@ -85,6 +90,7 @@ class WaveScheduler:
         of_few: bool | None = None,
         beside: Sequence[TurnsBeside] = (),
         few: Callable[[int], bool] = lambda _: False,
+        expects_first: Callable[[int], bool] = lambda _: False,
         held: Callable[[Collection[WaveJob], float], Collection[WaveJob]] = lambda *_: (),
         soon_s: Callable[[], float] = lambda: math.inf,
         clock: Callable[[], float] = time.monotonic,
@@ -99,6 +105,7 @@ class WaveScheduler:
         self._at_work = at_work
         self._at_turn = at_turn
         self._few = few
+        self._expects_first = expects_first
         self._held = held
         self._soon_s = soon_s
         self._clock = clock
@@ -243,8 +250,13 @@ class WaveScheduler:
         ready = self._ready_jobs()
         held = self._held([] if self._closed else [job for job in ready if self._begins(job)], now)
         jobs = [job for job in ready if job not in held]
-        divided = by_lane(jobs, self._lanes, now, self._unit_tokens, self._few(len(self._service)))
-        return divided, min(changes_in(jobs, self._lanes, now), LOOK_S if held else threading.TIMEOUT_MAX)
+        again_s = LOOK_S if held else threading.TIMEOUT_MAX
+        speaking = len(self._service)
+        if not self._closed and self._expects_first(speaking):
+            jobs = [job for job in jobs if not job.can_wait(now)]
+            again_s = LOOK_FOR_FIRST_S
+        divided = by_lane(jobs, self._lanes, now, self._unit_tokens, self._few(speaking))
+        return divided, min(changes_in(jobs, self._lanes, now), again_s)
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""

@@ -132,8 +132,10 @@ def turns_beside(
     def lanes(parts: GpuParts, turns: Sequence[GpuPart]) -> list[PartLane]:
         made = [PartLane(token2wav.beside(part.second), part, buckets) for part in turns]
         if settings.first_chunks_beside:
-            first = parts.first
-            made.append(PartLane(token2wav.beside(first.second), first, hurried, hurried=True))
+            made += [
+                PartLane(token2wav.beside(first.second), first, hurried, hurried=True)
+                for first in parts.first
+            ]
         return made
 
     few = parts.of_few

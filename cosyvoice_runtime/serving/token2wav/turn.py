@@ -14,6 +14,13 @@ from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.pace import TurnSize
 from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveOutcomes
 
+DUE_S = 0.5
+"""Several turns: whose listener runs dry within it should not miss the next one."""
+HURRY_S = 0.2
+"""Two turns of a GPU with many listeners: who runs dry within it may not have what comes of the next one."""
+HURRIED_BLOCKS = 2
+"""Of a hurried chunk at most: a first one ends with the first block of the flow that has enough of it."""
+
 
 @dataclass(eq=False)
 class WaveJob:
@@ -67,6 +74,10 @@ class WaveJob:
     def hurries_in(self, now: float) -> float:
         """Seconds until it does, if it ever will."""
         return self.deadline - HURRY_S - now
+
+    def can_wait(self, now: float) -> bool:
+        """Whether its listener notices nothing if it is put off for a little."""
+        return self.deadline > now + DUE_S and not self.chunk.cancel
 
     @property
     def waits(self) -> bool:
@@ -166,10 +177,10 @@ def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_
         budget_tokens: rows times the longest of them; the first job gets at least a block.
     """
     room = max(budget_tokens, block_tokens)
-    longest = _cut(jobs[0].tokens_left, room, block_tokens)
+    longest = cut(jobs[0].tokens_left, room, block_tokens)
     shares = [Share(jobs[0], longest)]
     for job in jobs[1:max_rows]:
-        tokens = _cut(job.tokens_left, max(longest, block_tokens), block_tokens)
+        tokens = cut(job.tokens_left, max(longest, block_tokens), block_tokens)
         if (len(shares) + 1) * max(longest, tokens) > room:
             break
         longest = max(longest, tokens)
@@ -177,67 +188,7 @@ def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_
     return shares
 
 
-GPU_BLOCKS = 8
-"""Blocks of a turn that a GPU computes in about twice the time of one."""
-DUE_S = 0.5
-"""Several turns: whose listener runs dry within it should not miss the next one."""
-
-
-def urgent(jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
-    """Those that the next turn of a GPU is for: of few jobs, the ones whose listeners run dry soon.
-
-    A turn that is theirs alone is over sooner. With many jobs, a GPU gains more by many rows.
-
-    Args:
-        jobs: at most one of each utterance.
-    """
-    due = [job for job in jobs if job.deadline < now + DUE_S]
-    return due if due and len(jobs) <= GPU_BLOCKS else list(jobs)
-
-
-HURRY_S = 0.2
-"""Two turns of a GPU with many listeners: who runs dry within it may not have what comes of the next one."""
-HURRIED_BLOCKS = 2
-"""Of a hurried chunk at most: a first one ends with the first block of the flow that has enough of it."""
-
-
-def plan_hurried_turn(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -> list[Share]:
-    """Chunks that somebody waits for side by side, each first one with all that it needs to be heard.
-
-    Args:
-        jobs: at most one of each utterance, most urgent first.
-    """
-    return [
-        Share(job, _cut(job.tokens_left, HURRIED_BLOCKS * block_tokens, block_tokens))
-        for job in jobs[:max_rows]
-    ]
-
-
-def plan_turn_of_gpu(
-    jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int, now: float
-) -> list[Share]:
-    """As :func:`plan_turn`, where many short rows cost little more than a few, and a long one goes on alone.
-
-    As many of the most urgent jobs as the budget has blocks, and equal parts of it for all, of 1, 2 or 4
-    blocks and so on, since calls between those are computed as larger ones; the first gets what a first chunk
-    needs. If somebody waits for that, the others get no more than it has.
-
-    Args:
-        jobs: at most one of each utterance, not empty, most urgent first.
-        budget_tokens: of all rows together, that of the first apart.
-        now: by the scheduler's clock.
-    """
-    blocks = max(budget_tokens // block_tokens, 1)
-    rows = min(len(jobs), max_rows, blocks)
-    most = 1 << (blocks // rows).bit_length() - 1
-    first = _cut(jobs[0].tokens_left, max(most, HURRIED_BLOCKS) * block_tokens, block_tokens)
-    if jobs[0].hurries(now, block_tokens):
-        most = min(most, max(-(-first // block_tokens), 1))
-    rest = [Share(job, _cut(job.tokens_left, most * block_tokens, block_tokens)) for job in jobs[1:rows]]
-    return [Share(jobs[0], first), *rest]
-
-
-def _cut(tokens: int, most: int, block_tokens: int) -> int:
+def cut(tokens: int, most: int, block_tokens: int) -> int:
     """All of the tokens, or as many whole blocks of them as fit."""
     return tokens if tokens <= most else most // block_tokens * block_tokens
 

@@ -13,12 +13,21 @@ import torch
 from cosyvoice_runtime import gpu_parts
 from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts, GpuPartsError, steps_part, turns_part
 from cosyvoice_runtime.serving import gpu_division
-from cosyvoice_runtime.serving.gpu_division import FEW, FEW_AGAIN, ROOMY_BYTES, GpuDivision, share_gpu
+from cosyvoice_runtime.serving.gpu_division import (
+    CALM,
+    FEW,
+    FEW_AGAIN,
+    FIRST_LANES_OF_FEW,
+    LINGERS_S,
+    ROOMY_BYTES,
+    GpuDivision,
+    share_gpu,
+)
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 
-NO_PARTS = GpuParts(None, (), None)  # type: ignore[arg-type]
+NO_PARTS = GpuParts(None, (), ())  # type: ignore[arg-type]
 OF_MANY, OF_FEW = GpuPart(None, 32, None), GpuPart(None, 48, None)  # type: ignore[arg-type]
-TWO_DIVISIONS = GpuParts(OF_MANY, (), OF_MANY, GpuParts(OF_FEW, (), OF_FEW))
+TWO_DIVISIONS = GpuParts(OF_MANY, (), (OF_MANY,), GpuParts(OF_FEW, (), (OF_FEW,)))
 
 
 def test_step_does_not_wait_for_a_turn_and_knows_of_it():
@@ -78,13 +87,39 @@ def test_gpu_is_divided_otherwise_for_many_until_they_are_few_by_far():
     assert seen == [True, True, False, False, False, True, True]
 
 
+def test_first_chunk_is_expected_from_its_first_tokens_until_it_may_have_come():
+    now = [10.0]
+    gpu = GpuDivision(TWO_DIVISIONS, clock=lambda: now[0])
+    assert not gpu.expects_first(1)
+    with gpu.step(hurried=False):
+        assert not gpu.expects_first(1)
+    with gpu.step(hurried=True):
+        assert gpu.expects_first(1)
+    now[0] += LINGERS_S / 2
+    with gpu.step(hurried=False):
+        assert gpu.expects_first(CALM)
+    assert not gpu.expects_first(CALM + 1)
+    now[0] += LINGERS_S
+    assert not gpu.expects_first(1)
+
+
+def test_few_have_several_lanes_for_hurried_chunks_on_the_part_for_steps(dividing):
+    dividing(132)
+    parts = share_gpu(0, 0.25, share_of_few=0.37).parts
+    assert [part.multiprocessors for part in parts.first] == [32]
+    assert [part.multiprocessors for part in parts.of_few.first] == [48] * FIRST_LANES_OF_FEW
+    own = [parts.of_few.steps, *parts.of_few.first]
+    assert len({stream for part in own for stream in (part.stream, part.second)}) == 2 * len(own)
+
+
 def test_shifts_know_no_few():
     assert not GpuShifts().few(1)
+    assert not GpuShifts().expects_first(1)
     assert GpuShifts().steps is None
 
 
 def test_divided_gpu_is_shared_at_the_same_time(monkeypatch):
-    parts = GpuParts(OF_MANY, (OF_FEW, OF_FEW), OF_MANY)
+    parts = GpuParts(OF_MANY, (OF_FEW, OF_FEW), (OF_MANY,))
     monkeypatch.setattr(gpu_division, "divide", lambda device, share, lanes: parts)
     shared = share_gpu(1, 0.25, lanes=2, share_of_few=0.37)
     assert isinstance(shared, GpuDivision)
@@ -117,10 +152,10 @@ def test_gpu_with_room_is_divided_twice(dividing, caplog, share_of_few, memory, 
 def test_gpu_that_is_not_divided_twice_is_divided_once(monkeypatch, dividing, caplog):
     divide = dividing(132)
 
-    def once(device, share, lanes=1):
+    def once(device, share, lanes=1, first_lanes=1):
         if share > 0.25:
             raise GpuPartsError("enough")
-        return divide(device, share, lanes)
+        return divide(device, share, lanes, first_lanes)
 
     monkeypatch.setattr(gpu_division, "divide", once)
     assert share_gpu(0, 0.25, share_of_few=0.37).parts.of_few is None
@@ -185,7 +220,8 @@ def test_parts_for_turns_leave_their_share_for_steps(multiprocessors, share, lan
 def test_parts_are_the_whole_gpu(dividing, multiprocessors, share, lanes, turns, steps):
     parts = dividing(multiprocessors)(GPU, share, lanes)
     assert [part.multiprocessors for part in parts.turns] == turns
-    assert parts.steps.multiprocessors == parts.first.multiprocessors == steps
+    [first] = parts.first
+    assert parts.steps.multiprocessors == first.multiprocessors == steps
 
 
 @pytest.mark.parametrize(("multiprocessors", "share"), [(66, 0.1), (48, 0.25), (84, 0.25)])
@@ -230,6 +266,7 @@ class Driver:
 
     def __init__(self, multiprocessors: int) -> None:
         self.whole = _resource(multiprocessors)
+        self.streams = 0
 
     def cuDeviceGet(self, number):  # noqa: N802
         return 0, number
@@ -247,7 +284,9 @@ class Driver:
     def cuGreenCtxCreate(self, *_):  # noqa: N802
         return 0, 1
 
-    cuGreenCtxStreamCreate = cuGreenCtxCreate  # noqa: N815
+    def cuGreenCtxStreamCreate(self, *_):  # noqa: N802
+        self.streams += 1
+        return 0, self.streams
 
 
 def _resource(multiprocessors: int) -> types.SimpleNamespace:

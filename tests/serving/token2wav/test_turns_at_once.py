@@ -10,7 +10,7 @@ from coded_gpu import BLOCK, Gpu
 from coded_waves import LOST_GPU_TOKEN, NAN_TOKEN, FakeClock, OneVoice, chunk
 
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
-from cosyvoice_runtime.serving.token2wav.turn import GPU_BLOCKS
+from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS
 
 WITHDRAWN = "the utterance was cancelled before this was computed"
 

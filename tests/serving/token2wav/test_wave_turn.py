@@ -10,16 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.serving.token2wav.turn import (
-    DUE_S,
-    GPU_BLOCKS,
-    HURRY_S,
     NEW_VOICE_DELAY_S,
     TurnBudget,
     WaveJob,
     in_order,
     plan_turn,
-    plan_turn_of_gpu,
-    urgent,
 )
 
 BLOCK = 25
@@ -64,56 +59,6 @@ def test_turn_makes_progress_and_stays_within_its_budget(lengths, budget, rows):
     assert all(share.tokens > 0 or share.job.tokens_left == 0 for share in shares)
     assert len(shares) * max(share.tokens for share in shares) <= max(budget, BLOCK)
     assert all(share.tokens == share.job.tokens_left or (share.tokens % BLOCK == 0) for share in shares)
-
-
-def gpu_tokens(*lengths: int, budget: int, rows: int = 16, now: float = -1.0) -> list[int]:
-    return [share.tokens for share in plan_turn_of_gpu(jobs(*lengths), rows, budget, BLOCK, now)]
-
-
-def test_many_jobs_of_a_gpu_get_a_block_each_and_few_several():
-    assert gpu_tokens(25, 100, 100, 100, budget=100) == [25, 25, 25, 25]
-    assert gpu_tokens(100, 100, budget=100) == [50, 50]
-    assert gpu_tokens(100, 100, 100, 100, 100, budget=100) == [50, 25, 25, 25]
-
-
-def test_most_urgent_job_of_a_gpu_gets_the_blocks_of_a_first_chunk():
-    assert gpu_tokens(41, 100, 100, 100, budget=100) == [41, 25, 25, 25]
-
-
-def test_who_waits_for_less_is_not_made_to_wait_for_what_others_get():
-    assert gpu_tokens(16, 41, budget=1000, now=0.0) == [16, 25]
-    assert gpu_tokens(16, 41, budget=1000, now=-2 * HURRY_S) == [16, 41]
-
-
-def test_parts_of_a_gpus_turn_have_as_many_blocks_as_calls_are_captured_for():
-    assert gpu_tokens(*[100] * 4, budget=3 * 4 * BLOCK) == [50] * 4
-    assert gpu_tokens(*[100] * 4, budget=4 * 4 * BLOCK) == [100] * 4
-
-
-def test_few_jobs_wait_for_those_whose_listeners_run_dry_soon():
-    few = jobs(*[25] * GPU_BLOCKS)  # due a second later each
-    assert urgent(few, now=2.0 - DUE_S / 2) == few[:3]
-    assert urgent(few, now=-1.0) == few
-
-
-def test_many_jobs_are_served_together():
-    many = jobs(*[25] * (GPU_BLOCKS + 1))
-    assert urgent(many, now=0.0) == many
-
-
-@given(
-    st.lists(st.integers(0, 300), min_size=1, max_size=20),
-    st.integers(1, 2000),
-    st.integers(1, 16),
-    st.sampled_from([-1.0, 0.0]),
-)
-def test_turn_of_a_gpu_makes_progress_and_stays_within_its_budget(lengths, budget, rows, now):
-    shares = plan_turn_of_gpu(jobs(*lengths), rows, budget, BLOCK, now)
-    assert 1 <= len(shares) <= rows
-    assert [share.job.deadline for share in shares] == list(range(len(shares)))
-    assert all(share.tokens > 0 or share.job.tokens_left == 0 for share in shares)
-    assert sum(share.tokens for share in shares) <= max(budget, BLOCK) + BLOCK
-    assert all(share.tokens == share.job.tokens_left or share.tokens % BLOCK == 0 for share in shares)
 
 
 def test_budget_settles_where_turns_last_as_long_as_they_may():

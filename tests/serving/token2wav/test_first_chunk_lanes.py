@@ -1,0 +1,155 @@
+"""First chunks that wait for no other: a lane for them alone, and turns that are put off for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from coded_gpu import BLOCK, TIMEOUT_S, Gpu, Part
+from coded_waves import OneVoice, chunk
+
+from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
+from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
+from cosyvoice_runtime.serving.token2wav.turn import DUE_S, HURRY_S
+
+ROWS = 2
+
+
+class SpeechLM:
+    """Says whether a first chunk will soon be there; ``asked`` after it has been asked again."""
+
+    def __init__(self) -> None:
+        self.expects = False
+        self.speaking: list[int] = []
+        self._asked = threading.Condition()
+
+    def expects_first(self, speaking: int) -> bool:
+        with self._asked:
+            self.speaking.append(speaking)
+            self._asked.notify_all()
+        return self.expects
+
+    def asked(self) -> bool:
+        """Whether whoever asks has asked several times more, soon."""
+        with self._asked:
+            enough = len(self.speaking) + 5
+            return self._asked.wait_for(lambda: len(self.speaking) >= enough, TIMEOUT_S)
+
+
+class Lanes:
+    """A part for turns, and two lanes of hurried chunks."""
+
+    def __init__(self) -> None:
+        self.turns = Gpu()
+        self.hurried, self.first = Part(self.turns), Part(self.turns)
+        self.speech_lm = SpeechLM()
+        beside = [self.hurried, self.first]
+        service = WaveService(self.turns, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=beside)
+        self.scheduler = WaveScheduler(
+            service, 4, 16, 1.0, BLOCK, on_gpu=True, expects_first=self.speech_lm.expects_first,
+            beside=[
+                TurnsBeside(self.hurried, ROWS, lambda: self.hurried, hurried=True),
+                TurnsBeside(self.first, ROWS, lambda: self.first, hurried=True),
+            ],
+        )  # fmt: skip
+
+    def end(self) -> None:
+        for lane in (self.turns, self.hurried, self.first):
+            lane.finish_all()
+        self.scheduler.close()
+
+
+@pytest.fixture
+def lanes() -> Iterator[Lanes]:
+    lanes = Lanes()
+    yield lanes
+    lanes.end()
+
+
+@pytest.fixture
+def busy(lanes, outcomes) -> Lanes:
+    """With a turn under way, and a hurried one beside it."""
+    lanes.scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
+    assert lanes.turns.launched(1)
+    lanes.scheduler.submit(chunk("a", [1]), outcomes.of("a"))
+    assert lanes.hurried.launched(1)
+    return lanes
+
+
+def test_first_chunk_does_not_wait_for_another_one(busy, outcomes):
+    busy.scheduler.submit(chunk("b", [2]), outcomes.of("b"))
+    assert busy.first.launched(1)
+    busy.end()
+    assert busy.first.batches == [[[2]]]
+
+
+def test_later_chunk_waits_for_a_lane_that_is_not_for_first_ones_alone(busy, outcomes):
+    busy.scheduler.submit(chunk("b", [2]), outcomes.of("b"))
+    assert busy.first.launched(1)
+    busy.first.turns[0].set()
+    assert outcomes.wait(1)
+    busy.scheduler.submit(chunk("b", [3], 1, cushion_s=HURRY_S / 2), outcomes.of("later"))
+    busy.scheduler.submit(chunk("c", [4]), outcomes.of("c"))
+    assert busy.first.launched(2)
+    busy.end()
+    assert busy.first.batches == [[[2]], [[4]]]
+
+
+def test_first_chunks_that_find_no_room_beside_wait_for_the_next_lane(busy, outcomes):
+    for token, name in enumerate("bcdefg", 2):
+        busy.scheduler.submit(chunk(name, [token]), outcomes.of(name))
+    assert busy.first.launched(1)
+    busy.end()
+    assert sorted(row for part in (busy.hurried, busy.first) for batch in part.batches for row in batch)
+    assert {name for name, _ in outcomes.delivered} == {*"abcdefg", "busy"}
+
+
+def test_turn_that_nobody_waits_for_is_put_off_for_a_first_chunk(lanes, outcomes):
+    lanes.scheduler.submit(chunk("a", [0]), outcomes.of("first of a"))
+    assert lanes.turns.launched(1)
+    lanes.speech_lm.expects = True
+    lanes.turns.turns[0].set()
+    assert outcomes.wait(1)
+    lanes.scheduler.submit(chunk("a", [1], 1, cushion_s=100 * DUE_S), outcomes.of("more of a"))
+    assert lanes.speech_lm.asked()
+    assert len(lanes.turns.turns) == 1
+    lanes.scheduler.submit(chunk("b", [2]), outcomes.of("first of b"))
+    assert lanes.turns.launched(2)  # the part that was kept free
+    assert lanes.turns.batches == [[[0]], [[2]]]
+    lanes.speech_lm.expects = False
+    lanes.end()
+    assert lanes.turns.batches == [[[0]], [[2]], [[1]]]
+    assert lanes.hurried.batches == []
+    assert max(lanes.speech_lm.speaking) == 2
+
+
+def test_turn_goes_on_when_the_first_chunk_does_not_come(lanes, outcomes):
+    lanes.speech_lm.expects = True
+    lanes.scheduler.submit(chunk("a", [0], cushion_s=100 * DUE_S), outcomes.of("a"))
+    assert lanes.speech_lm.asked()
+    assert lanes.turns.turns == []
+    lanes.speech_lm.expects = False
+    assert lanes.turns.launched(1)
+
+
+def test_who_soon_runs_dry_is_not_put_off(lanes, outcomes):
+    lanes.speech_lm.expects = True
+    lanes.scheduler.submit(chunk("a", [0], cushion_s=DUE_S / 2), outcomes.of("a"))
+    assert lanes.turns.launched(1)
+
+
+def test_nobody_is_put_off_at_the_end(lanes, outcomes):
+    lanes.speech_lm.expects = True
+    lanes.scheduler.submit(chunk("a", [0], last=True, cushion_s=100 * DUE_S), outcomes.of("a"))
+    assert lanes.speech_lm.asked()
+    lanes.end()
+    assert outcomes.delivered == [("a", [0])]
+
+
+def test_cancel_is_not_put_off(lanes, outcomes):
+    lanes.speech_lm.expects = True
+    lanes.scheduler.submit(chunk("a", [0], cushion_s=100 * DUE_S), outcomes.of("a"))
+    lanes.scheduler.submit(chunk("a", cancel=True), outcomes.of("cancel"))
+    assert outcomes.wait(2)
+    assert ("cancel", []) in outcomes.delivered
