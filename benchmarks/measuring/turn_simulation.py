@@ -1,0 +1,296 @@
+"""token2wav's turns on a GPU without the GPU: the product plans them, their lengths are those of an H200."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cosyvoice_runtime.serving.gpu_division import FIRST_LANES_OF_FEW
+from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
+from cosyvoice_runtime.serving.token2wav.gpu_turn import (
+    GPU_BLOCKS,
+    plan_hurried_turn,
+    plan_turn_of_gpu,
+    urgent,
+)
+from cosyvoice_runtime.serving.token2wav.lane import TurnLane, by_lane, changes_in, jobs_of, soonest
+from cosyvoice_runtime.serving.token2wav.pace import TurnPace
+from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, Share, TurnBudget, WaveJob, in_order
+
+BLOCK, TOKEN_RATE = 25, 25
+ROWS, HURRIED_ROWS = 16, 4
+FIRST_TOKENS, FIRST_HEARD_S = 16, 0.06
+LIMIT_S = 0.13
+"""As the product's defaults."""
+VARY = 0.05
+"""Turns of one size differ by so much."""
+LAUNCH_S, NEXT_CHUNK_S = 0.004, 0.009
+"""From the begin to the end of a launch; from a chunk's end until the next one is in token2wav."""
+WARM_UP_S = 3.0
+"""Before anything counts."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a GPU is divided, and what that takes.
+
+    Attributes:
+        turns: milliseconds of a turn with 1, 2, 3 and 4 blocks, by rows; of 16 rows those with nothing
+            spoken before.
+        hurried: the same with 1 and 2 blocks, of hurried chunks.
+        hurried_lanes: how many.
+        first_tokens_s: from a request until its first chunk is in token2wav, on average.
+    """
+
+    turns: Mapping[int, Sequence[float]]
+    hurried: Mapping[int, Sequence[float]]
+    hurried_lanes: int
+    first_tokens_s: float
+
+
+PAST_MS, LONGEST_PAST_MS = (1.06, 1.06, 1.27, 1.47), (0.3, 0.48, 0.8, 1.11)
+"""What each second adds that was spoken before, for 1 to 4 blocks: of the mean of 16 rows, of the longest."""
+OF_MANY = Division(
+    {
+        1: (19, 24, 29, 30),
+        2: (23, 28, 33, 37),
+        4: (28, 38, 46, 53),
+        8: (34, 54, 70, 82),
+        12: (38, 72, 95, 120),
+        16: (40, 71, 100, 140),
+    },
+    {1: (35, 48), 2: (42, 55), 4: (44, 62)},
+    hurried_lanes=1,
+    first_tokens_s=0.049,
+)
+"""100 multiprocessors for turns, 32 for hurried chunks and the speech LM."""
+OF_FEW = Division(
+    {
+        1: (20, 25.5, 30, 30),
+        2: (25, 28, 33, 37),
+        4: (31, 41, 50, 60),
+        8: (41, 60, 80, 98),
+        12: (46, 78, 105, 133),
+        16: (47, 84, 115, 155),
+    },
+    {1: (30.5, 40), 2: (33, 43), 4: (36, 46)},
+    hurried_lanes=FIRST_LANES_OF_FEW,
+    first_tokens_s=0.032,
+)
+"""84 and 48."""
+
+
+@dataclass(eq=False)
+class Utterance:
+    """
+    Attributes:
+        number: utterances before it.
+        tokens: all that it has.
+        asked_s: when it was asked for.
+        position: tokens that are computed.
+        plays_from_s: when its listener would have had to begin to be where he is now; None before the first
+            chunk.
+        late_s: the longest silence.
+    """
+
+    number: int
+    tokens: int
+    asked_s: float
+    client: int | None
+    position: int = 0
+    heard_s: float = 0.0
+    plays_from_s: float | None = None
+    late_s: float = 0.0
+
+    def cushion_s(self, now: float) -> float:
+        """Seconds that are left to play."""
+        return 0.0 if self.plays_from_s is None else max(self.plays_from_s + self.heard_s - now, 0.0)
+
+    def take(self, tokens: int, now: float) -> None:
+        """A chunk is there."""
+        heard_s = tokens / TOKEN_RATE
+        if self.plays_from_s is None:
+            self.plays_from_s, heard_s = now, FIRST_HEARD_S
+        elif (silence_s := now - self.plays_from_s - self.heard_s) > 0:
+            self.late_s, self.plays_from_s = max(self.late_s, silence_s), self.plays_from_s + silence_s
+        self.heard_s += heard_s
+        self.position += tokens
+
+
+@dataclass
+class Figures:
+    """
+    Attributes:
+        first_s: seconds to each first chunk.
+        turns: lane 0's, by rows and blocks.
+        filled: blocks that were computed in them, and that there was room for.
+    """
+
+    tokens: int = 0
+    first_s: list[float] = field(default_factory=list)
+    utterances: int = 0
+    late: int = 0
+    turns: Counter[tuple[int, int]] = field(default_factory=Counter)
+    filled: Counter[str] = field(default_factory=Counter)
+
+
+class Simulation:
+    """Clients of a server of which token2wav's turns take the time of a GPU's, and all else is there in time.
+
+    Args:
+        clients: at once, who ask again when they have their answer.
+        rate: or requests a second, whatever becomes of them.
+        seconds: after which all ends.
+    """
+
+    def __init__(
+        self, division: Division, seconds: float, clients: int = 0, rate: float = 0.0, seed: int = 0
+    ) -> None:
+        self._division, self._end_s = division, seconds
+        self._chance = random.Random(seed)
+        self._numbers = itertools.count()
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._now = 0.0
+        self._looks_s = -1.0
+        hurried = range(1, 1 + division.hurried_lanes)
+        self._lanes = [
+            TurnLane(0, ROWS, TurnPace(2, overlaps=True)),
+            *(TurnLane(n, HURRIED_ROWS, TurnPace(2, overlaps=True), hurried=True) for n in hurried),
+        ]
+        self._free_s: defaultdict[int, float] = defaultdict(float)
+        self._budget = TurnBudget(LIMIT_S, BLOCK * GPU_BLOCKS)
+        self._jobs: list[WaveJob] = []
+        self._speaking: dict[str, Utterance] = {}
+        self.figures = Figures()
+        for client in range(clients):
+            self._at(0.005 * client, self._ask, client)
+        due_s = 0.0
+        while rate and (due_s := due_s + self._chance.expovariate(rate)) < seconds:
+            self._at(due_s, self._ask, None)
+
+    def run(self) -> Figures:
+        """All of it."""
+        while self._events:
+            at_s, _, happens, arguments = heapq.heappop(self._events)
+            if at_s > self._end_s:
+                break
+            self._now = at_s
+            happens(*arguments)
+        return self.figures
+
+    def _at(self, at_s: float, happens: Callable[..., None], *arguments: Any) -> None:
+        heapq.heappush(self._events, (at_s, next(self._numbers), happens, arguments))
+
+    def _ask(self, client: int | None) -> None:
+        tokens = min(max(30, int(self._chance.gauss(273, 130))), 700)  # 11 s, as the built-in sentences
+        utterance = Utterance(next(self._numbers), tokens, self._now, client)
+        takes_s = self._division.first_tokens_s * self._chance.uniform(0.75, 1.25)
+        self._at(self._now + takes_s, self._send, utterance, FIRST_TOKENS)
+
+    def _send(self, utterance: Utterance, tokens: int) -> None:
+        name, left = str(utterance.number), utterance.tokens - utterance.position
+        count = left if left - tokens < BLOCK // 3 else tokens
+        self._speaking[name] = utterance
+        cushion_s = utterance.cushion_s(self._now)
+        chunk = WaveChunk(
+            utterance_id=name,
+            tokens=[0] * count,
+            position=utterance.position,
+            last=count == left,
+            voice_key="",
+            noise_seed=0,
+            cushion_s=cushion_s,
+        )
+        self._jobs.append(WaveJob(chunk, lambda _: None, self._now + cushion_s, utterance.number))
+        self._go_on()
+
+    def _look(self, at_s: float) -> None:
+        if at_s == self._looks_s:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Launch what may be launched now, and look again when more may be."""
+        while True:
+            first: dict[str, WaveJob] = {}
+            for job in self._jobs:
+                if job.waits:
+                    first.setdefault(job.chunk.utterance_id, job)
+            jobs = list(first.values())
+            divided = by_lane(jobs, self._lanes, self._now, BLOCK)
+            delay_s, lane = soonest(divided, self._now)
+            if lane is None or delay_s is None or delay_s > 0:
+                self._look_later(delay_s, changes_in(jobs, self._lanes, self._now))
+                return
+            self._launch(lane, self._planned(lane, in_order(jobs_of(lane, divided), float("inf"))))
+
+    def _look_later(self, delay_s: float | None, longest_s: float) -> None:
+        in_s = longest_s if delay_s is None else min(delay_s, longest_s)
+        if in_s < self._end_s and not self._now < self._looks_s <= self._now + in_s:
+            self._looks_s = self._now + max(in_s, 2e-4)
+            self._at(self._looks_s, self._look, self._looks_s)
+
+    def _planned(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
+        if lane.hurried:
+            return plan_hurried_turn(jobs, lane.rows, BLOCK)
+        return plan_turn_of_gpu(urgent(jobs, self._now), lane.rows, self._budget.tokens, BLOCK, self._now)
+
+    def _launch(self, lane: TurnLane, shares: list[Share]) -> None:
+        chunks = [share.job.launch(share.tokens) for share in shares]
+        turn = LaunchedTurn(shares, list, of_new_voice=False, held=ExitStack())
+        size = turn.size(BLOCK)
+        assert size is not None
+        lane.pace.launched(size, self._now, self._now + LAUNCH_S)
+        lane.names.update(turn.names())
+        takes_s = self._length_s(lane, chunks, size.units) * self._chance.uniform(1 - VARY, 1 + VARY)
+        self._free_s[lane.number] = max(self._now, self._free_s[lane.number]) + takes_s
+        self._at(self._free_s[lane.number], self._end, lane, turn)
+        if not lane.hurried and self._now > WARM_UP_S:
+            self.figures.turns[len(shares), size.units] += 1
+            self.figures.filled["blocks"] += sum(-(-share.tokens // BLOCK) for share in shares)
+            self.figures.filled["room"] += len(shares) * size.units
+
+    def _length_s(self, lane: TurnLane, chunks: Sequence[WaveChunk], blocks: int) -> float:
+        times = self._division.hurried if lane.hurried else self._division.turns
+        rows = next(rows for rows in sorted(times) if rows >= len(chunks))
+        place = min(blocks, len(times[rows])) - 1
+        length_ms = times[rows][place]
+        if rows == ROWS:
+            past_s = [chunk.position / TOKEN_RATE for chunk in chunks]
+            length_ms += PAST_MS[place] * sum(past_s) / len(past_s) + LONGEST_PAST_MS[place] * max(past_s)
+        return length_ms / 1e3
+
+    def _end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
+        took_s = lane.pace.ended(self._now)
+        if not lane.hurried:
+            self._budget.learn(turn.tokens(on_gpu=True), took_s)
+        lane.let_go(turn)
+        for job, tokens in turn.shares:
+            self.figures.tokens += tokens if self._now > WARM_UP_S else 0
+            if job.take(np.zeros(tokens, np.float32)) is not None:
+                self._jobs.remove(job)
+                self._deliver(job)
+        self._go_on()
+
+    def _deliver(self, job: WaveJob) -> None:
+        utterance = self._speaking[job.chunk.utterance_id]
+        if utterance.position == 0 and self._now > WARM_UP_S:
+            self.figures.first_s.append(self._now - utterance.asked_s)
+        utterance.take(len(job.chunk.tokens), self._now)
+        if not job.chunk.last:
+            cushion_s = utterance.cushion_s(self._now)
+            blocks = 1 if cushion_s < 1 else min(int(1.7 * cushion_s), 4)  # as chunks of a GPU grow
+            self._at(self._now + NEXT_CHUNK_S, self._send, utterance, blocks * BLOCK)
+            return
+        del self._speaking[job.chunk.utterance_id]
+        self.figures.utterances += 1
+        self.figures.late += utterance.late_s > 0.1
+        if utterance.client is not None:
+            self._at(self._now + 0.003, self._ask, utterance.client)
