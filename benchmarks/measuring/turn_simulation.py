@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.serving.gpu_division import FIRST_LANES_OF_FEW
+from cosyvoice_runtime.serving.gpu_division import CALM, FIRST_LANES_OF_FEW
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.gpu_turn import (
     GPU_BLOCKS,
@@ -169,6 +169,7 @@ class Simulation:
         self._budget = TurnBudget(LIMIT_S, BLOCK * GPU_BLOCKS)
         self._jobs: list[WaveJob] = []
         self._speaking: dict[str, Utterance] = {}
+        self._first_expected = 0
         self.figures = Figures()
         for client in range(clients):
             self._at(0.005 * client, self._ask, client)
@@ -193,7 +194,12 @@ class Simulation:
         tokens = min(max(30, int(self._chance.gauss(273, 130))), 700)  # 11 s, as the built-in sentences
         utterance = Utterance(next(self._numbers), tokens, self._now, client)
         takes_s = self._division.first_tokens_s * self._chance.uniform(0.75, 1.25)
-        self._at(self._now + takes_s, self._send, utterance, FIRST_TOKENS)
+        self._first_expected += 1
+        self._at(self._now + takes_s, self._begin, utterance)
+
+    def _begin(self, utterance: Utterance) -> None:
+        self._first_expected -= 1
+        self._send(utterance, FIRST_TOKENS)
 
     def _send(self, utterance: Utterance, tokens: int) -> None:
         name, left = str(utterance.number), utterance.tokens - utterance.position
@@ -224,6 +230,9 @@ class Simulation:
                 if job.waits:
                     first.setdefault(job.chunk.utterance_id, job)
             jobs = list(first.values())
+            pressing = [job for job in jobs if not job.can_wait(self._now)]
+            if len(self._speaking) <= CALM and (self._first_expected or any(job.begins for job in pressing)):
+                jobs = pressing
             divided = by_lane(jobs, self._lanes, self._now, BLOCK)
             delay_s, lane = soonest(divided, self._now)
             if lane is None or delay_s is None or delay_s > 0:

@@ -75,9 +75,11 @@ class GpuDivision:
             self._few = utterances <= (FEW if self._few else FEW_AGAIN)
         return self._few
 
-    def expects_first(self, utterances: int) -> bool:
-        """See :meth:`SharedGpu.expects_first`."""
-        return utterances <= CALM and self._clock() < self._first_tokens_s + LINGERS_S
+    def puts_off(self, utterances: int, first_waits: bool) -> bool:
+        """See :meth:`SharedGpu.puts_off`."""
+        if utterances > CALM:
+            return False
+        return first_waits or self._clock() < self._first_tokens_s + LINGERS_S
 
     def leave(self, later: Sequence[Later]) -> bool:
         """See :meth:`SharedGpu.leave`."""

@@ -48,7 +48,7 @@ class GpuShifts:
         """False: nothing is divided."""
         return False
 
-    def expects_first(self, utterances: int) -> bool:  # noqa: ARG002
+    def puts_off(self, utterances: int, first_waits: bool) -> bool:  # noqa: ARG002
         """False: while first tokens are made, turns wait anyway."""
         return False
 

@@ -30,9 +30,10 @@ class SharedGpu(Protocol):
     def few(self, utterances: int) -> bool:
         """Divide the GPU for so many utterances in progress; whether it is for few now."""
 
-    def expects_first(self, utterances: int) -> bool:
-        """Whether with so many utterances in progress a first chunk that will soon be there should find
-        token2wav's part of the GPU free.
+    def puts_off(self, utterances: int, first_waits: bool) -> bool:
+        """Whether turns that nobody waits for should wait, with so many utterances in progress.
+
+        A first chunk that is there, as ``first_waits`` says, or will soon be, finds the part for turns free.
         """
 
     def leave(self, later: Sequence[Later]) -> bool:

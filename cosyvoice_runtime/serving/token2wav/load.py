@@ -136,13 +136,13 @@ def start_scheduler(
         runtime.of_few,
         runtime.beside,
         _never if shared is None or runtime.of_few is None else partial(_few, shared, preparation),
-        _never if shared is None else shared.expects_first,
+        _never if shared is None else shared.puts_off,
         openings.held,
         openings.soon_s if runtime.on_gpu else lambda: math.inf,
     )
 
 
-def _never(utterances: int) -> bool:  # noqa: ARG001
+def _never(*_: object) -> bool:
     return False
 
 

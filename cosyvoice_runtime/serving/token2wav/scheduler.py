@@ -66,7 +66,7 @@ class WaveScheduler:
         of_few: of the service's lane 0, as `TurnsBeside.of_few`.
         beside: what computes turns at the same time, by the numbers of the service's lanes from 1 on.
         few: told the utterances in progress; whether they are few, where lanes depend on it.
-        expects_first: told the same; whether chunks that can wait should, for a first one that will be there.
+        puts_off: told the same, and whether a first chunk waits; whether chunks that can wait should.
         held: told jobs that would begin utterances, and the clock's time; those of them that have to wait.
         soon_s: whoever runs dry within it comes first, and then the others as their utterances came.
         clock: monotonic seconds.
@@ -90,7 +90,7 @@ class WaveScheduler:
         of_few: bool | None = None,
         beside: Sequence[TurnsBeside] = (),
         few: Callable[[int], bool] = lambda _: False,
-        expects_first: Callable[[int], bool] = lambda _: False,
+        puts_off: Callable[[int, bool], bool] = lambda *_: False,
         held: Callable[[Collection[WaveJob], float], Collection[WaveJob]] = lambda *_: (),
         soon_s: Callable[[], float] = lambda: math.inf,
         clock: Callable[[], float] = time.monotonic,
@@ -105,7 +105,7 @@ class WaveScheduler:
         self._at_work = at_work
         self._at_turn = at_turn
         self._few = few
-        self._expects_first = expects_first
+        self._puts_off = puts_off
         self._held = held
         self._soon_s = soon_s
         self._clock = clock
@@ -252,9 +252,10 @@ class WaveScheduler:
         jobs = [job for job in ready if job not in held]
         again_s = LOOK_S if held else threading.TIMEOUT_MAX
         speaking = len(self._service)
-        if not self._closed and self._expects_first(speaking):
-            jobs = [job for job in jobs if not job.can_wait(now)]
-            again_s = LOOK_FOR_FIRST_S
+        pressing = [job for job in jobs if not job.can_wait(now)]
+        some_can_wait = len(pressing) < len(jobs) and not self._closed
+        if some_can_wait and self._puts_off(speaking, any(job.begins for job in pressing)):
+            jobs, again_s = pressing, LOOK_FOR_FIRST_S
         divided = by_lane(jobs, self._lanes, now, self._unit_tokens, self._few(speaking))
         return divided, min(changes_in(jobs, self._lanes, now), again_s)
 

@@ -87,20 +87,21 @@ def test_gpu_is_divided_otherwise_for_many_until_they_are_few_by_far():
     assert seen == [True, True, False, False, False, True, True]
 
 
-def test_first_chunk_is_expected_from_its_first_tokens_until_it_may_have_come():
+def test_turns_are_put_off_from_somebodys_first_tokens_until_the_chunk_may_have_come():
     now = [10.0]
     gpu = GpuDivision(TWO_DIVISIONS, clock=lambda: now[0])
-    assert not gpu.expects_first(1)
+    assert not gpu.puts_off(1, first_waits=False)
     with gpu.step(hurried=False):
-        assert not gpu.expects_first(1)
+        assert not gpu.puts_off(1, first_waits=False)
     with gpu.step(hurried=True):
-        assert gpu.expects_first(1)
+        assert gpu.puts_off(1, first_waits=False)
     now[0] += LINGERS_S / 2
     with gpu.step(hurried=False):
-        assert gpu.expects_first(CALM)
-    assert not gpu.expects_first(CALM + 1)
+        assert gpu.puts_off(CALM, first_waits=False)
+    assert not gpu.puts_off(CALM + 1, first_waits=True)
     now[0] += LINGERS_S
-    assert not gpu.expects_first(1)
+    assert not gpu.puts_off(1, first_waits=False)
+    assert gpu.puts_off(CALM, first_waits=True)
 
 
 def test_few_have_several_lanes_for_hurried_chunks_on_the_part_for_steps(dividing):
@@ -114,7 +115,7 @@ def test_few_have_several_lanes_for_hurried_chunks_on_the_part_for_steps(dividin
 
 def test_shifts_know_no_few():
     assert not GpuShifts().few(1)
-    assert not GpuShifts().expects_first(1)
+    assert not GpuShifts().puts_off(1, first_waits=True)
     assert GpuShifts().steps is None
 
 

@@ -17,16 +17,18 @@ ROWS = 2
 
 
 class SpeechLM:
-    """Says whether a first chunk will soon be there; ``asked`` after it has been asked again."""
+    """Makes somebody's first tokens if ``expects`` says so; only then is anybody put off."""
 
     def __init__(self) -> None:
         self.expects = False
         self.speaking: list[int] = []
+        self.first_waits: list[bool] = []
         self._asked = threading.Condition()
 
-    def expects_first(self, speaking: int) -> bool:
+    def puts_off(self, speaking: int, first_waits: bool) -> bool:
         with self._asked:
             self.speaking.append(speaking)
+            self.first_waits.append(first_waits)
             self._asked.notify_all()
         return self.expects
 
@@ -47,7 +49,7 @@ class Lanes:
         beside = [self.hurried, self.first]
         service = WaveService(self.turns, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=beside)
         self.scheduler = WaveScheduler(
-            service, 4, 16, 1.0, BLOCK, on_gpu=True, expects_first=self.speech_lm.expects_first,
+            service, 4, 16, 1.0, BLOCK, on_gpu=True, puts_off=self.speech_lm.puts_off,
             beside=[
                 TurnsBeside(self.hurried, ROWS, lambda: self.hurried, hurried=True),
                 TurnsBeside(self.first, ROWS, lambda: self.first, hurried=True),
@@ -122,6 +124,7 @@ def test_turn_that_nobody_waits_for_is_put_off_for_a_first_chunk(lanes, outcomes
     assert lanes.turns.batches == [[[0]], [[2]], [[1]]]
     assert lanes.hurried.batches == []
     assert max(lanes.speech_lm.speaking) == 2
+    assert {*lanes.speech_lm.first_waits} == {False, True}  # while b waited, and before
 
 
 def test_turn_goes_on_when_the_first_chunk_does_not_come(lanes, outcomes):
