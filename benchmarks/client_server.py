@@ -126,6 +126,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.plot and not can_plot():
         parser.error(HINT)
+    if options.listen and options.rate is not None:
+        parser.error("--listen is about the clients of --concurrency, not of --rate")
     if options.concurrency is None and options.rate is None:
         options.concurrency = [1, 2, 4, 8]
     return options

@@ -25,7 +25,7 @@ def parts() -> GpuParts:
         pytest.skip("no GPU")
     device = torch.device("cuda", 0)
     try:
-        return dataclasses.replace(divide(device, 0.25), of_few=divide(device, 0.37))
+        return dataclasses.replace(divide(device, 0.25), of_few=divide(device, 0.37, first_lanes=2))
     except GpuPartsError as error:
         pytest.skip(str(error))
 

@@ -40,7 +40,7 @@ def parts() -> GpuParts:
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
     try:
-        return dataclasses.replace(divide(DEVICE, 0.25), of_few=divide(DEVICE, 0.37))
+        return dataclasses.replace(divide(DEVICE, 0.25), of_few=divide(DEVICE, 0.37, first_lanes=2))
     except GpuPartsError as error:
         pytest.skip(str(error))
 

@@ -53,7 +53,12 @@ class _EqualParts(NamedTuple):
 
 
 def plan_turn_of_gpu(
-    jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int, now: float
+    jobs: Sequence[WaveJob],
+    max_rows: int,
+    budget_tokens: int,
+    block_tokens: int,
+    now: float,
+    soon_s: float = DUE_S,
 ) -> list[Share]:
     """As :func:`plan_turn`, where many short rows cost little more than a few, and a long one goes on alone.
 
@@ -65,7 +70,9 @@ def plan_turn_of_gpu(
         jobs: at most one of each utterance, not empty, most urgent first.
         budget_tokens: of all rows together; a short chunk that somebody waits for is whole all the same.
         now: by the scheduler's clock.
+        soon_s: whoever runs dry within it should not miss the turn.
     """
+    due = now + max(soon_s, DUE_S)
     most = max(budget_tokens // block_tokens, 1)
     of_first = _blocks_left(jobs[0], block_tokens)
     if of_first <= HURRIED_BLOCKS and jobs[0].hurries(now, block_tokens):
@@ -75,7 +82,7 @@ def plan_turn_of_gpu(
         sizes = [1 << power for power in range(min(most.bit_length(), (longest - 1).bit_length() + 1))]
     turns = [
         _EqualParts(
-            _filling(jobs, blocks, block_tokens, now)[: min(max_rows, max(most // blocks, 1))], blocks
+            _filling(jobs, blocks, block_tokens, due)[: min(max_rows, max(most // blocks, 1))], blocks
         )
         for blocks in sizes
     ]
@@ -83,14 +90,18 @@ def plan_turn_of_gpu(
     return [Share(job, cut(job.tokens_left, best.blocks * block_tokens, block_tokens)) for job in best.jobs]
 
 
-def _filling(jobs: Sequence[WaveJob], blocks: int, block_tokens: int, now: float) -> list[WaveJob]:
-    """The most urgent one, those that should not miss the turn, and then those that such parts suit."""
+def _filling(jobs: Sequence[WaveJob], blocks: int, block_tokens: int, due: float) -> list[WaveJob]:
+    """The most urgent one, those that should not miss the turn, and then those that such parts suit.
+
+    The end of an utterance always does: somebody waits for that, and its pages are free then.
+    """
 
     def rank(job: WaveJob) -> int:
-        if not job.can_wait(now):
+        if job.deadline <= due:
             return 0
         left = _blocks_left(job, block_tokens)
-        return 1 if left == blocks or left > blocks > 1 else 2  # a single block of many suits larger turns
+        ends = job.chunk.last and left <= blocks
+        return 1 if ends or left == blocks or left > blocks > 1 else 2  # one block of many suits larger turns
 
     return [jobs[0], *sorted(jobs[1:], key=rank)]
 

@@ -117,8 +117,11 @@ def _divided(
     if all(lane.pace.delay(now) is None for lane in for_hurried):
         return [(lane, _open_to(lane, [*others, *hurried], lanes)) for lane in shared]
     any_hurried, *for_first = for_hurried
-    later = [*others, *hurried[any_hurried.rows :]]
     first = [job for job in hurried if job.begins]
+    if any_hurried.pace.delay(now) is None:  # others wait for no lane of which nobody knows when it is free
+        later = [*others, *(job for job in hurried if not job.begins)]
+    else:
+        later = [*others, *hurried[any_hurried.rows :]]
     return [
         (any_hurried, hurried),
         *((lane, first) for lane in for_first),

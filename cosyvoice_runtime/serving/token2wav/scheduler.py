@@ -26,6 +26,7 @@ from cosyvoice_runtime.serving.token2wav.pace import TurnPace
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
 from cosyvoice_runtime.serving.token2wav.turn import (
+    DUE_S,
     LaunchedTurn,
     Share,
     TurnBudget,
@@ -322,7 +323,11 @@ class WaveScheduler:
         if not self._on_gpu:
             return plan_turn(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
         now = self._clock()
-        return plan_turn_of_gpu(urgent(jobs, now), lane.rows, self._budget.tokens, self._unit_tokens, now)
+        soon_s = self._soon_s()
+        return plan_turn_of_gpu(
+            urgent(jobs, now), lane.rows, self._budget.tokens, self._unit_tokens, now,
+            DUE_S if soon_s == math.inf else soon_s,
+        )  # fmt: skip
 
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
         moments.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))

@@ -16,6 +16,8 @@ from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, W
 
 DUE_S = 0.5
 """Several turns: whose listener runs dry within it should not miss the next one."""
+LONGEST_PUT_OFF_S = 0.1
+"""Nobody is put off for longer, whoever makes first tokens one after another."""
 HURRY_S = 0.2
 """Two turns of a GPU with many listeners: who runs dry within it may not have what comes of the next one."""
 HURRIED_BLOCKS = 2
@@ -77,7 +79,8 @@ class WaveJob:
 
     def can_wait(self, now: float) -> bool:
         """Whether its listener notices nothing if it is put off for a little."""
-        return self.deadline > now + DUE_S and not self.chunk.cancel
+        waited = now > self.arrived + LONGEST_PUT_OFF_S
+        return self.deadline > now + DUE_S and not (waited or self.chunk.cancel)
 
     @property
     def waits(self) -> bool:

@@ -62,6 +62,21 @@ def test_most_urgent_row_and_those_due_soon_never_make_place():
     assert turn_of(100, 25, 10, 100, 100, due=2, rows=4, budget=4 * 2 * BLOCK) == [0, 1, 2, 3]
 
 
+def test_end_of_an_utterance_makes_no_place():
+    given = jobs(50, 50, 20, 50, 50)
+    ending = WaveJob(chunk("2", [0] * 20, last=True), lambda _: None, deadline=2.0)
+    given[2] = ending
+    shares = plan_turn_of_gpu(given, 3, 3 * 2 * BLOCK, BLOCK, now=-1.0)
+    assert [given.index(share.job) for share in shares] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("soon_s", "places"), [(DUE_S, [0, 2, 3]), (4.0, [0, 1, 2])])
+def test_whoever_runs_dry_soon_makes_no_place(soon_s, places):
+    given = jobs(50, 25, 50, 50, 50)
+    shares = plan_turn_of_gpu(given, 3, 3 * 2 * BLOCK, BLOCK, now=-1.0, soon_s=soon_s)
+    assert [given.index(share.job) for share in shares] == places
+
+
 @pytest.mark.parametrize(("ones", "tokens"), [(2, 50), (12, 25)])
 def test_parts_are_as_long_as_makes_the_most_speech(ones, tokens):
     lengths = [*[50] * (16 - ones), *[25] * ones]
