@@ -23,13 +23,13 @@ from cosyvoice_runtime.serving.token2wav.gpu_turn import (
 )
 from cosyvoice_runtime.serving.token2wav.lane import TurnLane, by_lane, changes_in, jobs_of, soonest
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
+from cosyvoice_runtime.serving.token2wav.torch_graphs import HURRIED_ROWS
 from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, Share, TurnBudget, WaveJob, in_order
+from cosyvoice_runtime.settings.token2wav import GPU_BATCH, GPU_TURN_MS
 
 BLOCK, TOKEN_RATE = 25, 25
-ROWS, HURRIED_ROWS = 16, 4
 FIRST_TOKENS, FIRST_HEARD_S = 16, 0.06
-LIMIT_S = 0.13
-"""As the product's defaults."""
+"""Of CosyVoice2 with the product's defaults."""
 VARY = 0.05
 """Turns of one size differ by so much."""
 LAUNCH_S, NEXT_CHUNK_S = 0.004, 0.009
@@ -162,11 +162,11 @@ class Simulation:
         self._looks_s = -1.0
         hurried = range(1, 1 + division.hurried_lanes)
         self._lanes = [
-            TurnLane(0, ROWS, TurnPace(2, overlaps=True)),
+            TurnLane(0, GPU_BATCH, TurnPace(2, overlaps=True)),
             *(TurnLane(n, HURRIED_ROWS, TurnPace(2, overlaps=True), hurried=True) for n in hurried),
         ]
         self._free_s: defaultdict[int, float] = defaultdict(float)
-        self._budget = TurnBudget(LIMIT_S, BLOCK * GPU_BLOCKS)
+        self._budget = TurnBudget(GPU_TURN_MS / 1e3, BLOCK * GPU_BLOCKS)
         self._jobs: list[WaveJob] = []
         self._speaking: dict[str, Utterance] = {}
         self._first_expected = 0
@@ -271,7 +271,7 @@ class Simulation:
         rows = next(rows for rows in sorted(times) if rows >= len(chunks))
         place = min(blocks, len(times[rows])) - 1
         length_ms = times[rows][place]
-        if rows == ROWS:
+        if rows == GPU_BATCH:
             past_s = [chunk.position / TOKEN_RATE for chunk in chunks]
             length_ms += PAST_MS[place] * sum(past_s) / len(past_s) + LONGEST_PAST_MS[place] * max(past_s)
         return length_ms / 1e3
