@@ -287,7 +287,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def soak(options: argparse.Namespace) -> list[str]:
     """What failed."""
-    until = time.monotonic() + 60 * options.minutes
     sentences = [text for text in SENTENCES.values() if len(text) <= options.longest]
     texts = [options.instruction + text for text in sentences]
     server = server_here(options)
@@ -298,6 +297,7 @@ async def soak(options: argparse.Namespace) -> list[str]:
             await everybody.alone()
         except ClientError as error:
             return [f"given tokens: {error}"]
+        until = time.monotonic() + 60 * options.minutes
         async with asyncio.TaskGroup() as tasks:
             for number in range(options.clients):
                 chance = random.Random(options.seed * options.clients + number)

@@ -58,6 +58,17 @@ def test_clients_of_every_kind_come_and_nothing_fails(server, tmp_path, monkeypa
     assert printed.err == ""
 
 
+@pytest.mark.usefixtures("slow_speech")
+def test_time_of_the_clients_begins_when_they_come(server, tmp_path, monkeypatch, capsys):
+    async def heard_for_longer_than_they_stay(self):
+        await asyncio.sleep(0.7)
+
+    monkeypatch.setattr(soak.Soak, "alone", heard_for_longer_than_they_stay)
+    monkeypatch.setattr(soak, "SHARES", {"listen": 1})
+    assert run(server, page(tmp_path), "--minutes", "0.01") == 0
+    assert re.search(r"\d x listen,", capsys.readouterr().out)
+
+
 def heard(clients, request, *answers):
     """What the outcomes are of a client who listens to these answers to one request."""
     waiting = list(answers)
