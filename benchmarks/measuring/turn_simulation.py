@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,17 +15,14 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.serving.gpu_division import CALM, FIRST_LANES_OF_FEW
+from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.gpu_turn import (
-    GPU_BLOCKS,
-    plan_hurried_turn,
-    plan_turn_of_gpu,
-    urgent,
-)
-from cosyvoice_runtime.serving.token2wav.lane import TurnLane, by_lane, changes_in, jobs_of, soonest
+from cosyvoice_runtime.serving.token2wav.lane import TurnLane, jobs_of, soonest
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
 from cosyvoice_runtime.serving.token2wav.torch_graphs import HURRIED_ROWS
-from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, Share, TurnBudget, WaveJob, in_order
+from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, Share, WaveJob
+from cosyvoice_runtime.serving.token2wav.turn_planner import TurnPlanner
+from cosyvoice_runtime.serving.token2wav.waiting_jobs import WaitingJobs
 from cosyvoice_runtime.settings.token2wav import GPU_BATCH, GPU_TURN_MS
 
 BLOCK, TOKEN_RATE = 25, 25
@@ -142,6 +140,19 @@ class Figures:
     filled: Counter[str] = field(default_factory=Counter)
 
 
+class Expecting(SoleUse):
+    """A GPU of which it is known that first tokens are being made.
+
+    Attributes:
+        first: how many utterances have none yet.
+    """
+
+    first = 0
+
+    def puts_off(self, utterances: int, first_waits: bool) -> bool:
+        return utterances <= CALM and (first_waits or self.first > 0)
+
+
 class Simulation:
     """Clients of a server of which token2wav's turns take the time of a GPU's, and all else is there in time.
 
@@ -166,10 +177,10 @@ class Simulation:
             *(TurnLane(n, HURRIED_ROWS, TurnPace(2, overlaps=True), hurried=True) for n in hurried),
         ]
         self._free_s: defaultdict[int, float] = defaultdict(float)
-        self._budget = TurnBudget(GPU_TURN_MS / 1e3, BLOCK * GPU_BLOCKS)
-        self._jobs: list[WaveJob] = []
+        self._gpu = Expecting()
+        self._planner = TurnPlanner(self._lanes, self._gpu, True, BLOCK, GPU_TURN_MS / 1e3)
+        self._jobs = WaitingJobs(sys.maxsize, lambda job: job.begins, lambda _: None)
         self._speaking: dict[str, Utterance] = {}
-        self._first_expected = 0
         self.figures = Figures()
         for client in range(clients):
             self._at(0.005 * client, self._ask, client)
@@ -194,11 +205,11 @@ class Simulation:
         tokens = min(max(30, int(self._chance.gauss(273, 130))), 700)  # 11 s, as the built-in sentences
         utterance = Utterance(next(self._numbers), tokens, self._now, client)
         takes_s = self._division.first_tokens_s * self._chance.uniform(0.75, 1.25)
-        self._first_expected += 1
+        self._gpu.first += 1
         self._at(self._now + takes_s, self._begin, utterance)
 
     def _begin(self, utterance: Utterance) -> None:
-        self._first_expected -= 1
+        self._gpu.first -= 1
         self._send(utterance, FIRST_TOKENS)
 
     def _send(self, utterance: Utterance, tokens: int) -> None:
@@ -215,7 +226,7 @@ class Simulation:
             noise_seed=0,
             cushion_s=cushion_s,
         )
-        self._jobs.append(WaveJob(chunk, lambda _: None, self._now + cushion_s, utterance.number))
+        self._jobs.add(WaveJob(chunk, lambda _: None, self._now + cushion_s, utterance.number))
         self._go_on()
 
     def _look(self, at_s: float) -> None:
@@ -225,31 +236,20 @@ class Simulation:
     def _go_on(self) -> None:
         """Launch what may be launched now, and look again when more may be."""
         while True:
-            first: dict[str, WaveJob] = {}
-            for job in self._jobs:
-                if job.waits:
-                    first.setdefault(job.chunk.utterance_id, job)
-            jobs = list(first.values())
-            pressing = [job for job in jobs if not job.can_wait(self._now)]
-            if len(self._speaking) <= CALM and (self._first_expected or any(job.begins for job in pressing)):
-                jobs = pressing
-            divided = by_lane(jobs, self._lanes, self._now, BLOCK)
+            jobs = self._jobs.first_of_each()
+            divided, longest_s = self._planner.divided(jobs, (), len(self._speaking), self._now)
             delay_s, lane = soonest(divided, self._now)
             if lane is None or delay_s is None or delay_s > 0:
-                self._look_later(delay_s, changes_in(jobs, self._lanes, self._now))
+                self._look_later(delay_s, longest_s)
                 return
-            self._launch(lane, self._planned(lane, in_order(jobs_of(lane, divided), float("inf"))))
+            in_order = self._planner.in_order(jobs_of(lane, divided), self._now)
+            self._launch(lane, self._planner.shares(lane, in_order, self._now))
 
     def _look_later(self, delay_s: float | None, longest_s: float) -> None:
         in_s = longest_s if delay_s is None else min(delay_s, longest_s)
         if in_s < self._end_s and not self._now < self._looks_s <= self._now + in_s:
             self._looks_s = self._now + max(in_s, 2e-4)
             self._at(self._looks_s, self._look, self._looks_s)
-
-    def _planned(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
-        if lane.hurried:
-            return plan_hurried_turn(jobs, lane.rows, BLOCK)
-        return plan_turn_of_gpu(urgent(jobs, self._now), lane.rows, self._budget.tokens, BLOCK, self._now)
 
     def _launch(self, lane: TurnLane, shares: list[Share]) -> None:
         chunks = [share.job.launch(share.tokens) for share in shares]
@@ -278,8 +278,7 @@ class Simulation:
 
     def _end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
         took_s = lane.pace.ended(self._now)
-        if not lane.hurried:
-            self._budget.learn(turn.tokens(on_gpu=True), took_s)
+        self._planner.learn(lane, turn, took_s)
         lane.let_go(turn)
         for job, tokens in turn.shares:
             self.figures.tokens += tokens if self._now > WARM_UP_S else 0

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 
@@ -53,7 +53,7 @@ class GpuDivision:
         self._first_tokens_s = -math.inf
         self._later: Sequence[Later] | None = ()
         self._turns = 0
-        self._few = False
+        self._few = self._for_few = False
         self._counting = threading.Lock()
 
     @property
@@ -71,9 +71,13 @@ class GpuDivision:
 
     def few(self, utterances: int) -> bool:
         """Divide the GPU for so many utterances in progress; whether it is for few now."""
-        if self.parts.of_few is not None:
+        if self._for_few:
             self._few = utterances <= (FEW if self._few else FEW_AGAIN)
         return self._few
+
+    def divide_for_few(self) -> None:
+        """See :meth:`SharedGpu.divide_for_few`."""
+        self._for_few = self.parts.of_few is not None
 
     def puts_off(self, utterances: int, first_waits: bool) -> bool:
         """See :meth:`SharedGpu.puts_off`."""
@@ -106,11 +110,16 @@ class GpuDivision:
         with self._counting:
             self._turns += more
 
-    def step(self, hurried: bool) -> AbstractContextManager[None]:
+    @contextmanager
+    def step(self, hurried: bool) -> Iterator[None]:
         """In which the speech LM makes a step; it never waits."""
         if hurried:
-            self._first_tokens_s = self._clock()
-        return nullcontext()
+            self._first_tokens_s = math.inf
+        try:
+            yield
+        finally:
+            if hurried:
+                self._first_tokens_s = self._clock()
 
     def rest(self) -> None:
         """Nobody waits for that."""

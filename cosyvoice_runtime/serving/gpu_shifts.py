@@ -48,8 +48,11 @@ class GpuShifts:
         """False: nothing is divided."""
         return False
 
+    def divide_for_few(self) -> None:
+        """Changes nothing."""
+
     def puts_off(self, utterances: int, first_waits: bool) -> bool:  # noqa: ARG002
-        """False: while first tokens are made, turns wait anyway."""
+        """False: turns wait for first tokens as it is, for a while (`FIRST_TOKENS_S`)."""
         return False
 
     def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002

@@ -30,6 +30,9 @@ class SharedGpu(Protocol):
     def few(self, utterances: int) -> bool:
         """Divide the GPU for so many utterances in progress; whether it is for few now."""
 
+    def divide_for_few(self) -> None:
+        """All that computes while few utterances are in progress is ready; until then they are many."""
+
     def puts_off(self, utterances: int, first_waits: bool) -> bool:
         """Whether turns that nobody waits for should wait, with so many utterances in progress.
 

@@ -37,15 +37,16 @@ def test_what_is_spoken_meanwhile_and_after_is_the_same(checkpoint: Path, parts:
     )
     runtime = open_runtime(settings.resolved(Machine(cores=1, gpu=True)), parts)
     main, few = runtime.token2wav, [turns for turns in runtime.beside if turns.of_few]
-    assert [turns.hurried for turns in few] == [False, True]
-    preparation = Preparation([runtime.later])
+    assert [turns.hurried for turns in few] == [False, True, True]
+    ready: list[bool] = []
+    preparation = Preparation([runtime.later], lambda: ready.append(True))
     with runtime.at_work():
         expected, meanwhile = spoken_alone(main, 3, COUNT), []
         preparation.start()
-        while not preparation.done and preparation._thread.is_alive():
+        while not ready and preparation._thread.is_alive():
             meanwhile.append(spoken_alone(main, 3, COUNT))
         preparation._thread.join(PATIENCE_S)
-        assert preparation.done
+        assert ready
         assert len(meanwhile) > 1
         for wave in meanwhile:
             assert torch.equal(wave, expected)

@@ -88,13 +88,14 @@ def spoken_on_parts(
     """
     gpu = OftenTurning(parts)
     with engine(checkpoint, dtype, gpu) as shared:
-        preparation = Preparation(gpu.later)
+        ready: list[bool] = []
+        preparation = Preparation(gpu.later, lambda: ready.append(True))
         preparation.start()
         if not meanwhile:
             preparation._thread.join()
         tokens = spoken(shared)
         preparation._thread.join()
-        assert preparation.done
+        assert ready
         if meanwhile:
             assert spoken(shared) == tokens
     assert gpu.looks > 3

@@ -20,13 +20,13 @@ from cosyvoice_runtime.errors import (
 )
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import moments
-from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
 from cosyvoice_runtime.serving.lm.job import Delivery, Job, Reader
 from cosyvoice_runtime.serving.lm.load_metrics import Load
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.text_inbox import NewText, TextInbox
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
+from cosyvoice_runtime.serving.sole_use import SoleUse
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Scheduler:
         self._max_waiting = max_waiting
         self._idle_timeout_s = idle_timeout_s
         self._text_timeout_s = text_timeout_s
-        self._gpu = shared or GpuShifts()
+        self._gpu = shared or SoleUse()
         self._clock = clock
         self._end_process = end_process
         self._changed = threading.Condition()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
-from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
+from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, WaveJob, priority
 
 
@@ -37,12 +37,6 @@ class TurnLane:
     turns: SimpleQueue[LaunchedTurn | None] = field(default_factory=SimpleQueue)
     names: Counter[str] = field(default_factory=Counter)
 
-    @classmethod
-    def of(cls, number: int, turns: TurnsBeside, turns_at_once: int, overlap: bool) -> TurnLane:
-        """A lane beside others, in which so many turns may be under way, and may overlap."""
-        pace = TurnPace(turns_at_once, overlap)
-        return cls(number, turns.rows, pace, turns.at_launch, turns.hurried, turns.of_few)
-
     def begin(self, turn: LaunchedTurn, unit_tokens: int, begun_s: float, now: float) -> None:
         """Take in a turn that is launched now, and whose launch began before."""
         self.pace.launched(turn.size(unit_tokens), begun_s, now)
@@ -56,6 +50,21 @@ class TurnLane:
     def holds(self, job: WaveJob) -> bool:
         """Whether a turn of its utterance is under way here."""
         return self.names[job.chunk.utterance_id] > 0
+
+
+def lanes_of(runtime: WaveRuntime, turns_at_once: int) -> list[TurnLane]:
+    """All in which turns are computed, by their numbers, and in each of which so many may be under way."""
+
+    def pace() -> TurnPace:
+        return TurnPace(turns_at_once, runtime.turns_overlap)
+
+    return [
+        TurnLane(0, runtime.rows, pace(), of_few=runtime.of_few),
+        *(
+            TurnLane(number, turns.rows, pace(), turns.at_launch, turns.hurried, turns.of_few)
+            for number, turns in enumerate(runtime.beside, 1)
+        ),
+    ]
 
 
 LaneJobs = list[tuple[TurnLane, list[WaveJob]]]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.served_family import require_backend
-from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, Later, SharedGpu, SharedGpus
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
+from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav.openings import Openings
 from cosyvoice_runtime.serving.token2wav.preparation import Preparation
 from cosyvoice_runtime.serving.token2wav.router import WaveRouter
@@ -49,19 +48,17 @@ def load_wave_service(
         InvalidInput: a setting does not fit the checkpoint.
     """
     require_backend(settings)
-    gpus = [shared.get(gpu_number(device)) for device in settings.devices]
-    ready = open_runtimes(settings, [None if gpu is None else gpu.parts for gpu in gpus])
+    gpus = [shared.get(gpu_number(device), SoleUse()) for device in settings.devices]
+    ready = open_runtimes(settings, [gpu.parts for gpu in gpus])
     labels = _labels(settings.devices)
     for runtime, label in zip(ready, labels, strict=True):
         _show(runtime, metrics, label)
         _tell_lanes(runtime, settings.turn_lanes, label)
     memories = open_memories(ready, settings, metrics)
-    preparations = [Preparation(_later(runtime, gpu)) for runtime, gpu in zip(ready, gpus, strict=True)]
+    preparations = [prepare_few(runtime, gpu) for runtime, gpu in zip(ready, gpus, strict=True)]
     schedulers = [
-        start_scheduler(runtime, settings, WaveMetrics(metrics, label), memory, gpu, preparation)
-        for runtime, label, memory, gpu, preparation in zip(
-            ready, labels, memories, gpus, preparations, strict=True
-        )
+        start_scheduler(runtime, settings, WaveMetrics(metrics, label), memory, gpu)
+        for runtime, label, memory, gpu in zip(ready, labels, memories, gpus, strict=True)
     ]
     return WaveRouter(schedulers, preparations, partial(_close_all, memories))
 
@@ -102,18 +99,11 @@ def start_scheduler(
     settings: Token2WavSettings,
     metrics: WaveMetrics,
     memory: WaveMemory,
-    shared: SharedGpu | None = None,
-    preparation: Preparation | None = None,
+    gpu: SharedGpu | None = None,
 ) -> WaveScheduler:
-    """A scheduler at work over networks that are loaded.
-
-    Args:
-        preparation: until it is done, many utterances are in progress, however few there are.
-    """
-    token2wav = runtime.token2wav
-    openings = Openings(memory.voices, metrics.show_held)
+    """A scheduler at work over networks that are loaded."""
     service = WaveService(
-        token2wav,
+        runtime.token2wav,
         memory.voices,
         settings.max_states,
         settings.idle_timeout_s,
@@ -122,39 +112,26 @@ def start_scheduler(
     )
     return WaveScheduler(
         service,
-        runtime.rows,
+        runtime,
         settings.max_queue_size,
         settings.longest_turn_ms / 1e3,
-        token2wav.unit_tokens,
+        gpu,
+        Openings(memory.voices, metrics.show_held),
         metrics.show_waiting,
         metrics.show_turn,
-        runtime.on_gpu,
-        runtime.at_work,
-        runtime.turns_at_once if shared is None else min(shared.turns_at_once, runtime.turns_at_once),
-        runtime.turns_overlap,
-        nullcontext if shared is None else shared.turn,
-        runtime.of_few,
-        runtime.beside,
-        _never if shared is None or runtime.of_few is None else partial(_few, shared, preparation),
-        _never if shared is None else shared.puts_off,
-        openings.held,
-        openings.soon_s if runtime.on_gpu else lambda: math.inf,
     )
 
 
-def _never(*_: object) -> bool:
-    return False
+def prepare_few(runtime: WaveRuntime, gpu: SharedGpu) -> Preparation:
+    """What is captured beside work for few utterances, the speech LM's part first: then the GPU is divided
+    for them. Nothing where it never is.
+    """
+    later = [] if runtime.later is None else [*gpu.take_later(), runtime.later]
+    return Preparation(later, gpu.divide_for_few if runtime.of_few is not None else _nothing)
 
 
-def _later(runtime: WaveRuntime, shared: SharedGpu | None) -> list[Later]:
-    """The speech LM's part first; nothing where the GPU is never divided for few."""
-    if runtime.later is None:
-        return []
-    return [*(() if shared is None else shared.take_later()), runtime.later]
-
-
-def _few(shared: SharedGpu, preparation: Preparation | None, utterances: int) -> bool:
-    return (preparation is None or preparation.done) and shared.few(utterances)
+def _nothing() -> None:
+    """No lane is for few utterances alone."""
 
 
 def _show_usage(metrics: WaveMetrics, memory: WaveMemory, usage: Usage) -> None:

@@ -16,25 +16,29 @@ class Preparation:
     """A thread that makes ready what is missing, and rests as long after each part as that has taken.
 
     Args:
-        later: what it does, one after the other, and then forgets; none if nothing is missing.
+        later: what it does, one after the other, and then forgets.
+        on_ready: called when nothing is missing any more; what fails stays missing.
         clock: monotonic seconds.
-
-    Attributes:
-        done: nothing is missing any more; what fails stays missing.
     """
 
-    def __init__(self, later: Sequence[Later], clock: Callable[[], float] = time.monotonic) -> None:
-        self.done = not later
-        self._later, self._clock = [*later], clock
+    def __init__(
+        self,
+        later: Sequence[Later],
+        on_ready: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._later, self._on_ready, self._clock = [*later], on_ready, clock
         self._begun_s = 0.0
         self._closed = threading.Event()
         # Not one that outlives the process's end, if nobody closes it.
         self._thread = threading.Thread(target=self._run, name="token2wav-later", daemon=True)
 
     def start(self) -> None:
-        """Begin, once those who work have begun."""
-        if not self.done:
+        """Begin, once those who work have begun; if nothing is missing, that is all."""
+        if self._later:
             self._thread.start()
+        else:
+            self._on_ready()
 
     def close(self) -> None:
         """End after the part under way; harmless when repeated."""
@@ -52,7 +56,7 @@ class Preparation:
         except Exception:
             logger.exception("what was to be made ready beside work is missing, and stays so")
             return
-        self.done = True
+        self._on_ready()
 
     def _rest(self) -> None:
         """Others wait for Python's lock meanwhile."""

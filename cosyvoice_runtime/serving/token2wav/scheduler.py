@@ -4,43 +4,27 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 
 from cosyvoice_runtime.cuda_errors import end_process, is_fatal
-from cosyvoice_runtime.errors import CosyVoiceError, OverloadedError, WithdrawnError
+from cosyvoice_runtime.errors import CosyVoiceError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.serving.shared_gpu import SharedGpu
+from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.gpu_turn import (
-    GPU_BLOCKS,
-    plan_hurried_turn,
-    plan_turn_of_gpu,
-    urgent,
-)
-from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, by_lane, changes_in, jobs_of, soonest
-from cosyvoice_runtime.serving.token2wav.pace import TurnPace
-from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
+from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, jobs_of, lanes_of, soonest
+from cosyvoice_runtime.serving.token2wav.openings import Openings
+from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.service import WaveOutcome, WaveService
-from cosyvoice_runtime.serving.token2wav.turn import (
-    DUE_S,
-    LaunchedTurn,
-    Share,
-    TurnBudget,
-    WaveJob,
-    in_order,
-    plan_turn,
-)
+from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, Share, WaveJob
+from cosyvoice_runtime.serving.token2wav.turn_planner import TurnPlanner
+from cosyvoice_runtime.serving.token2wav.waiting_jobs import WaitingJobs
 
 logger = logging.getLogger(__name__)
-
-LOOK_S = 0.1
-"""After which those who wait for pages look again: another scheduler's utterances may have ended."""
-LOOK_FOR_FIRST_S = 0.002
-"""The same of those who wait for somebody's first chunk, which may not come after all."""
 
 
 class WaveScheduler:
@@ -53,23 +37,14 @@ class WaveScheduler:
     the process ends.
 
     Args:
-        max_rows: utterances in a turn.
+        service: over the runtime's networks, with a lane for each of those beside.
+        runtime: what computes turns, and how it does.
         max_waiting: chunks that may wait to begin an utterance, and as many of utterances in progress.
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
-        unit_tokens: at whose multiples a chunk may be cut.
+        gpu: how the device is shared.
+        openings: which utterances may begin; None where there are pages for all.
         on_waiting: told the number of chunks that wait, whenever it has changed.
         on_turn: told the seconds that a turn took, and whether it was in a lane for hurried chunks.
-        on_gpu: many short rows cost little more than a few.
-        at_work: context that the thread which launches works in.
-        turns_at_once: turns that may be under way, for a GPU that computes them by itself one after another.
-        turns_overlap: one begins beside the end of the one before.
-        at_turn: context of a turn from its launch to its end, on a GPU that others compute on.
-        of_few: of the service's lane 0, as `TurnsBeside.of_few`.
-        beside: what computes turns at the same time, by the numbers of the service's lanes from 1 on.
-        few: told the utterances in progress; whether they are few, where lanes depend on it.
-        puts_off: told the same, and whether a first chunk waits; whether chunks that can wait should.
-        held: told jobs that would begin utterances, and the clock's time; those of them that have to wait.
-        soon_s: whoever runs dry within it comes first, and then the others as their utterances came.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -77,49 +52,31 @@ class WaveScheduler:
     def __init__(
         self,
         service: WaveService,
-        max_rows: int,
+        runtime: WaveRuntime,
         max_waiting: int,
         turn_s: float,
-        unit_tokens: int,
+        gpu: SharedGpu | None = None,
+        openings: Openings | None = None,
         on_waiting: Callable[[int], None] = lambda _: None,
         on_turn: Callable[[float, bool], None] = lambda *_: None,
-        on_gpu: bool = False,
-        at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
-        turns_at_once: int = 1,
-        turns_overlap: bool = False,
-        at_turn: Callable[[], AbstractContextManager[object]] = nullcontext,
-        of_few: bool | None = None,
-        beside: Sequence[TurnsBeside] = (),
-        few: Callable[[int], bool] = lambda _: False,
-        puts_off: Callable[[int, bool], bool] = lambda *_: False,
-        held: Callable[[Collection[WaveJob], float], Collection[WaveJob]] = lambda *_: (),
-        soon_s: Callable[[], float] = lambda: math.inf,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
         self._service = service
-        self._max_waiting = max_waiting
-        self._unit_tokens = unit_tokens
-        self._on_gpu = on_gpu
-        self._on_waiting = on_waiting
+        self._gpu = gpu or SoleUse()
+        self._at_work = runtime.at_work
+        self._unit_tokens = runtime.token2wav.unit_tokens
+        self._lanes = lanes_of(runtime, min(runtime.turns_at_once, self._gpu.turns_at_once))
+        self._planner = TurnPlanner(
+            self._lanes, self._gpu, runtime.on_gpu, self._unit_tokens, turn_s, openings
+        )
+        self._jobs = WaitingJobs(max_waiting, self._begins, on_waiting)
         self._on_turn = on_turn
-        self._at_work = at_work
-        self._at_turn = at_turn
-        self._few = few
-        self._puts_off = puts_off
-        self._held = held
-        self._soon_s = soon_s
         self._clock = clock
         self._end_process = end_process
-        self._jobs: list[WaveJob] = []
         self._wake = threading.Condition()
         self._closed = False
         self._refusal: CosyVoiceError | None = None
-        self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
-        self._lanes = [
-            TurnLane(0, max_rows, TurnPace(turns_at_once, turns_overlap), of_few=of_few),
-            *(TurnLane.of(n, turns, turns_at_once, turns_overlap) for n, turns in enumerate(beside, 1)),
-        ]
         self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
         for lane in self._lanes:
             ends = threading.Thread(target=self._finish_turns, args=[lane], name="token2wav-ends")
@@ -149,9 +106,7 @@ class WaveScheduler:
             job = WaveJob(chunk, deliver, due, number)
             if self._begins(job):
                 chunk.check_opening()
-            self._require_place(job)
-            self._jobs.append(job)
-            self._tell_waiting()
+            self._jobs.add(job)
             self._wake.notify()
 
     @property
@@ -163,7 +118,7 @@ class WaveScheduler:
         """Whether chunks of this utterance wait here or it is in progress. Does not wait for a turn."""
         # In this order: a chunk's job goes only after its utterance is open.
         with self._wake:
-            if any(job.chunk.utterance_id == utterance_id for job in self._jobs):
+            if self._jobs.of(utterance_id):
                 return True
         return utterance_id in self._service
 
@@ -176,26 +131,13 @@ class WaveScheduler:
             thread.join()
         self._service.close()
 
-    def _require_place(self, job: WaveJob) -> None:
-        """Utterances that wait to begin take no place of those in progress.
-
-        Raises:
-            OverloadedError: too many wait.
-        """
-        if len(self._jobs) < self._max_waiting or job.chunk.cancel:
-            return
-        begins = self._begins(job)
-        alike = sum(self._begins(other) == begins for other in self._jobs)
-        if alike >= self._max_waiting:
-            raise OverloadedError(f"{alike} chunks wait, the limit; try again later")
-
     def _begins(self, job: WaveJob) -> bool:
         return job.begins and job.chunk.utterance_id not in self._service
 
     def _withdraw(self, utterance_id: str) -> None:
         """End an utterance's chunks; of one that is being computed, the turn under way is the last."""
         with self._wake:
-            waiting = [job for job in self._jobs if job.chunk.utterance_id == utterance_id]
+            waiting = self._jobs.of(utterance_id)
         self._end_all(waiting, WithdrawnError("the utterance was cancelled before this was computed"))
 
     def _launch_turns(self) -> None:
@@ -213,7 +155,7 @@ class WaveScheduler:
         """Wait until a turn may be launched; its lane, or None at the end."""
         with self._wake:
             while True:
-                if self._closed and not self._first_jobs():
+                if self._closed and not self._jobs.first_of_each():
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
                 now = self._clock()
@@ -221,25 +163,13 @@ class WaveScheduler:
                 delay_s, lane = soonest(divided, now)
                 if delay_s is not None and delay_s <= 0:
                     return lane
-                self._wake.wait(min(threading.TIMEOUT_MAX if delay_s is None else delay_s, longest_s))
+                wait_s = longest_s if delay_s is None else min(delay_s, longest_s)
+                self._wake.wait(min(wait_s, threading.TIMEOUT_MAX))
 
     def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""
         with self._wake:
-            return {job.chunk.utterance_id for job in self._jobs}
-
-    def _first_jobs(self) -> list[WaveJob]:
-        """The first job of each utterance that is not all launched."""
-        with self._wake:
-            first: dict[str, WaveJob] = {}
-            for job in self._jobs:
-                if job.waits:
-                    first.setdefault(job.chunk.utterance_id, job)
-        return list(first.values())
-
-    def _ready_jobs(self) -> list[WaveJob]:
-        """Of these, those whose voice nobody else computes now."""
-        return [job for job in self._first_jobs() if not job.awaits_voice]
+            return self._jobs.utterances()
 
     def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
         with self._wake:
@@ -247,18 +177,10 @@ class WaveScheduler:
             return jobs_of(lane, divided)
 
     def _divided(self, now: float) -> tuple[LaneJobs, float]:
-        """Each lane's jobs, and for how long if nothing happens; at the end nobody waits for pages."""
-        ready = self._ready_jobs()
-        held = self._held([] if self._closed else [job for job in ready if self._begins(job)], now)
-        jobs = [job for job in ready if job not in held]
-        again_s = LOOK_S if held else threading.TIMEOUT_MAX
-        speaking = len(self._service)
-        pressing = [job for job in jobs if not job.can_wait(now)]
-        some_can_wait = len(pressing) < len(jobs) and not self._closed
-        if some_can_wait and self._puts_off(speaking, any(job.begins for job in pressing)):
-            jobs, again_s = pressing, LOOK_FOR_FIRST_S
-        divided = by_lane(jobs, self._lanes, now, self._unit_tokens, self._few(speaking))
-        return divided, min(changes_in(jobs, self._lanes, now), again_s)
+        """Each lane's jobs, and for how long if nothing happens."""
+        ready = [job for job in self._jobs.first_of_each() if not job.awaits_voice]
+        new = [job for job in ready if self._begins(job)]
+        return self._planner.divided(ready, new, len(self._service), now, ends=self._closed)
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
@@ -268,9 +190,10 @@ class WaveScheduler:
             if all(job.chunk.cancel for job in jobs):
                 return
             with ExitStack() as held:
-                held.enter_context(self._at_turn())
+                held.enter_context(self._gpu.turn())
                 jobs = self._jobs_of(lane)  # with those who came while others had the GPU
-                shares = self._shares(lane, self._with_voices(job for job in jobs if not job.chunk.cancel))
+                known = self._with_voices(job for job in jobs if not job.chunk.cancel)
+                shares = self._planner.shares(lane, known, self._clock())
                 if shares:
                     self._launch(lane, shares, held)
         except Exception as error:
@@ -302,32 +225,13 @@ class WaveScheduler:
             else:
                 job.awaits_voice = False
                 known.append(job)
-        return in_order(known, self._clock() + self._soon_s())
+        return self._planner.in_order(known, self._clock())
 
     def _voice_came(self, job: WaveJob) -> None:
         """Or did not: the job's next turn finds out."""
         with self._wake:
             job.awaits_voice = False
             self._wake.notify()
-
-    def _shares(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
-        """What the next turn computes; a new voice is computed in a turn of its own, in lane 0."""
-        if jobs and jobs[0].needs_voice and not lane.number:
-            return self._plan(lane, jobs[:1])
-        known = [job for job in jobs if not job.needs_voice]
-        return self._plan(lane, known) if known else []
-
-    def _plan(self, lane: TurnLane, jobs: list[WaveJob]) -> list[Share]:
-        if lane.hurried:
-            return plan_hurried_turn(jobs, lane.rows, self._unit_tokens)
-        if not self._on_gpu:
-            return plan_turn(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
-        now = self._clock()
-        soon_s = self._soon_s()
-        return plan_turn_of_gpu(
-            urgent(jobs, now), lane.rows, self._budget.tokens, self._unit_tokens, now,
-            DUE_S if soon_s == math.inf else soon_s,
-        )  # fmt: skip
 
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
         moments.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
@@ -381,17 +285,14 @@ class WaveScheduler:
         turn.held.close()
         with self._wake:
             took_s = lane.pace.ended(self._clock())
-            if not (lane.hurried or turn.of_new_voice):
-                self._budget.learn(turn.tokens(self._on_gpu), took_s)
+            self._planner.learn(lane, turn, took_s)
             self._wake.notify()
         self._on_turn(took_s, lane.hurried)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:
-            if job not in self._jobs:
+            if not self._jobs.remove(job):
                 return
-            self._jobs.remove(job)
-            self._tell_waiting()
         try:
             job.deliver(outcome)
         except Exception:
@@ -410,9 +311,3 @@ class WaveScheduler:
             waiting = list(self._jobs)
         self._end_all(waiting, self._refusal)
         self._end_process(reason)
-
-    def _tell_waiting(self) -> None:
-        try:
-            self._on_waiting(len(self._jobs))
-        except Exception:
-            logger.exception("the number of waiting chunks could not be told")

@@ -68,6 +68,7 @@ def test_turn_may_begin_before_another_ends():
 
 def test_steps_have_a_part_beside_turns_and_the_whole_gpu_otherwise():
     gpu = GpuDivision(dataclasses.replace(TWO_DIVISIONS, of_few=None))
+    gpu.divide_for_few()
     assert gpu.steps is None
     with gpu.turn():
         assert gpu.steps is OF_MANY
@@ -79,7 +80,9 @@ def test_gpu_is_divided_otherwise_for_many_until_they_are_few_by_far():
     gpu = GpuDivision(TWO_DIVISIONS)
     seen = []
     with gpu.turn():
-        assert gpu.steps is OF_MANY  # nobody has asked yet
+        assert not gpu.few(1)  # whose lanes are not ready yet
+        gpu.divide_for_few()
+        assert gpu.steps is OF_MANY  # nobody has asked since
         for utterances in (1, FEW, FEW + 1, FEW, FEW_AGAIN + 1, FEW_AGAIN, FEW):
             few = gpu.few(utterances)
             seen.append(few)
@@ -94,7 +97,9 @@ def test_turns_are_put_off_from_somebodys_first_tokens_until_the_chunk_may_have_
     with gpu.step(hurried=False):
         assert not gpu.puts_off(1, first_waits=False)
     with gpu.step(hurried=True):
+        now[0] += 2 * LINGERS_S
         assert gpu.puts_off(1, first_waits=False)
+    assert gpu.puts_off(1, first_waits=False)
     now[0] += LINGERS_S / 2
     with gpu.step(hurried=False):
         assert gpu.puts_off(CALM, first_waits=False)

@@ -7,8 +7,6 @@ import threading
 import numpy as np
 from coded_waves import CodedWaves
 
-BLOCK = 25
-"""Tokens at whose multiples its chunks may be cut."""
 TIMEOUT_S = 120.0
 
 

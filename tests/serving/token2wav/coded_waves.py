@@ -11,12 +11,15 @@ import numpy as np
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
+from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.voices import CachedVoice
 
 LOST_GPU_TOKEN = 997
 NAN_TOKEN = 998
 BROKEN_TOKEN = 999
 BAD_TOKEN = 1000
+BLOCK = 25
+"""Tokens at whose multiples a chunk may be cut."""
 
 
 @dataclass(eq=False)
@@ -32,6 +35,7 @@ class CodedWaves:
     """
 
     def __init__(self) -> None:
+        self.unit_tokens = BLOCK
         self.open_states: set[CodedState] = set()
         self.batches: list[list[list[int]]] = []
         self.flow = SimpleNamespace(
@@ -116,6 +120,11 @@ class OneVoice:
 
     def release(self, voice: CachedVoice) -> None:
         voice.users -= 1
+
+
+def runtime(waves: CodedWaves, rows: int, **options) -> WaveRuntime:
+    """What computes turns of so many rows with these networks."""
+    return WaveRuntime("coded", waves, rows, **options)
 
 
 @dataclass

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from coded_gpu import BLOCK, Gpu, Part
-from coded_waves import PROMPT, FakeClock, OneVoice, chunk
+from coded_gpu import Gpu, Part
+from coded_waves import PROMPT, FakeClock, OneVoice, chunk, runtime
 
+from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 
@@ -15,24 +16,24 @@ FEW = 2
 """Utterances in progress up to which they are few here."""
 
 
-class Divided:
+class Divided(SoleUse):
     """Four lanes of one GPU: for turns and for first chunks, of many and of few."""
 
     def __init__(self) -> None:
         self.many = Gpu()
-        self.first_of_many, self.few, self.first_of_few = (Part(self.many) for _ in range(3))
-        self.lanes = [self.many, self.first_of_many, self.few, self.first_of_few]
+        self.first_of_many, self.of_few, self.first_of_few = (Part(self.many) for _ in range(3))
+        self.lanes = [self.many, self.first_of_many, self.of_few, self.first_of_few]
         self.counts: list[int] = []
         self.most_few = FEW
 
     def beside(self) -> list[TurnsBeside]:
         return [
             TurnsBeside(self.first_of_many, 2, lambda: self.first_of_many, hurried=True, of_few=False),
-            TurnsBeside(self.few, 4, lambda: self.few, of_few=True),
+            TurnsBeside(self.of_few, 4, lambda: self.of_few, of_few=True),
             TurnsBeside(self.first_of_few, 2, lambda: self.first_of_few, hurried=True, of_few=True),
         ]
 
-    def is_few(self, utterances: int) -> bool:
+    def few(self, utterances: int) -> bool:
         self.counts.append(utterances)
         return utterances <= self.most_few
 
@@ -47,7 +48,7 @@ def scheduler(gpu) -> Iterator[WaveScheduler]:
     beside = [lane for lane in gpu.lanes if lane is not gpu.many]
     service = WaveService(gpu.many, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=beside)
     scheduler = WaveScheduler(
-        service, 4, 16, 1.0, BLOCK, on_gpu=True, of_few=False, beside=gpu.beside(), few=gpu.is_few,
+        service, runtime(gpu.many, 4, on_gpu=True, of_few=False, beside=gpu.beside()), 16, 1.0, gpu,
         clock=FakeClock(), end_process=lambda _: None,
     )  # fmt: skip
     yield scheduler
@@ -71,7 +72,7 @@ def opened(scheduler, gpu, outcomes, names: str, lane: Gpu) -> None:
 
 def test_few_utterances_have_their_lanes(scheduler, gpu, outcomes):
     scheduler.submit(chunk("a", [0]), outcomes.of("a"))
-    assert gpu.few.launched(1)
+    assert gpu.of_few.launched(1)
     scheduler.submit(chunk("b", [1], last=True), outcomes.of("b"))
     assert gpu.first_of_few.launched(1)
     end(scheduler, gpu)
@@ -80,21 +81,21 @@ def test_few_utterances_have_their_lanes(scheduler, gpu, outcomes):
 
 
 def test_many_utterances_have_theirs(scheduler, gpu, outcomes):
-    opened(scheduler, gpu, outcomes, "abc", gpu.few)  # three: the next ones are many
+    opened(scheduler, gpu, outcomes, "abc", gpu.of_few)  # three: the next ones are many
     scheduler.submit(chunk("a", [7], 1), outcomes.of("more"))
     assert gpu.many.launched(1)
     scheduler.submit(chunk("d", [8]), outcomes.of("d"))
     assert gpu.first_of_many.launched(1)
     end(scheduler, gpu)
     assert sorted(outcomes.delivered[3:]) == [("d", [8]), ("more", [7])]
-    assert len(gpu.few.turns) == 3
+    assert len(gpu.of_few.turns) == 3
     assert gpu.first_of_few.turns == []
 
 
 def test_utterance_whose_turn_is_under_way_goes_on_when_it_has_ended(scheduler, gpu, outcomes):
-    opened(scheduler, gpu, outcomes, "ab", gpu.few)
+    opened(scheduler, gpu, outcomes, "ab", gpu.of_few)
     scheduler.submit(chunk("a", [2], 1), outcomes.of("slow"))
-    assert gpu.few.launched(3)
+    assert gpu.of_few.launched(3)
     scheduler.submit(chunk("c", [3]), outcomes.of("c"))
     assert gpu.first_of_few.launched(1)  # which makes them many
     gpu.first_of_few.turns[0].set()
@@ -110,14 +111,14 @@ def test_utterance_whose_turn_is_under_way_goes_on_when_it_has_ended(scheduler, 
 
 
 def test_first_chunk_is_beside_a_turn_of_the_division_that_ends(scheduler, gpu, outcomes):
-    opened(scheduler, gpu, outcomes, "abc", gpu.few)
+    opened(scheduler, gpu, outcomes, "abc", gpu.of_few)
     scheduler.submit(chunk("a", [4], 1), outcomes.of("slow"))
     assert gpu.many.launched(1)
     gpu.most_few = 8  # few again, and a turn of many is under way
     scheduler.submit(chunk("d", [5], last=True), outcomes.of("d"))
     assert gpu.first_of_few.launched(1)
     end(scheduler, gpu)
-    assert len(gpu.few.turns) == 3
+    assert len(gpu.of_few.turns) == 3
 
 
 def test_new_voice_is_computed_in_the_lane_that_can_however_few_speak(scheduler, gpu, outcomes):
@@ -131,7 +132,7 @@ def test_new_voice_is_computed_in_the_lane_that_can_however_few_speak(scheduler,
 
 
 def test_cancel_is_answered_whichever_lanes_are_at_work(scheduler, gpu, outcomes):
-    opened(scheduler, gpu, outcomes, "ab", gpu.few)
+    opened(scheduler, gpu, outcomes, "ab", gpu.of_few)
     scheduler.submit(chunk("a", [], 0, cancel=True), outcomes.of("cancel"))
     assert outcomes.wait(3)
     end(scheduler, gpu)
@@ -139,6 +140,6 @@ def test_cancel_is_answered_whichever_lanes_are_at_work(scheduler, gpu, outcomes
 
 
 def test_gpu_is_divided_for_the_utterances_in_progress(scheduler, gpu, outcomes):
-    opened(scheduler, gpu, outcomes, "abc", gpu.few)
+    opened(scheduler, gpu, outcomes, "abc", gpu.of_few)
     end(scheduler, gpu)
     assert {0, 1, 2, 3} <= set(gpu.counts)

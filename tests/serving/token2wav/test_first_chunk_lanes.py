@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from coded_gpu import BLOCK, TIMEOUT_S, Gpu, Part
-from coded_waves import OneVoice, chunk
+from coded_gpu import TIMEOUT_S, Gpu, Part
+from coded_waves import OneVoice, chunk, runtime
 
+from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService, turn
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.turn import DUE_S, HURRY_S
@@ -16,7 +17,7 @@ from cosyvoice_runtime.serving.token2wav.turn import DUE_S, HURRY_S
 ROWS = 2
 
 
-class SpeechLM:
+class SpeechLM(SoleUse):
     """Makes somebody's first tokens if ``expects`` says so; only then is anybody put off."""
 
     def __init__(self) -> None:
@@ -49,11 +50,10 @@ class Lanes:
         beside = [self.hurried, self.first]
         service = WaveService(self.turns, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=beside)
         self.scheduler = WaveScheduler(
-            service, 4, 16, 1.0, BLOCK, on_gpu=True, puts_off=self.speech_lm.puts_off,
-            beside=[
+            service, runtime(self.turns, 4, on_gpu=True, beside=[
                 TurnsBeside(self.hurried, ROWS, lambda: self.hurried, hurried=True),
                 TurnsBeside(self.first, ROWS, lambda: self.first, hurried=True),
-            ],
+            ]), 16, 1.0, self.speech_lm,
         )  # fmt: skip
 
     def end(self) -> None:

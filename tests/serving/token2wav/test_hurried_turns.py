@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from coded_gpu import BLOCK, Gpu, Part
-from coded_waves import LOST_GPU_TOKEN, PROMPT, FakeClock, OneVoice, chunk
+from coded_gpu import Gpu, Part
+from coded_waves import BLOCK, LOST_GPU_TOKEN, PROMPT, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
@@ -35,7 +35,12 @@ def scheduler(large, small, ended) -> Iterator[WaveScheduler]:
     service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[small])
     first = TurnsBeside(small, ROWS, lambda: small, hurried=True)
     scheduler = WaveScheduler(
-        service, 4, 16, 1.0, BLOCK, on_gpu=True, beside=[first], clock=FakeClock(), end_process=ended.append
+        service,
+        runtime(large, 4, on_gpu=True, beside=[first]),
+        16,
+        1.0,
+        clock=FakeClock(),
+        end_process=ended.append,
     )
     yield scheduler
     large.finish_all()
@@ -130,7 +135,7 @@ def test_later_chunk_in_good_time_waits_for_a_turn(begun, large, small, outcomes
 def test_chunk_hurries_from_the_moment_at_which_its_listener_soon_runs_dry(large, small, outcomes):
     service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[small])
     hurried = TurnsBeside(small, ROWS, lambda: small, hurried=True)
-    scheduler = WaveScheduler(service, 4, 16, 1.0, BLOCK, on_gpu=True, beside=[hurried])
+    scheduler = WaveScheduler(service, runtime(large, 4, on_gpu=True, beside=[hurried]), 16, 1.0)
     scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
     assert large.launched(1)
     scheduler.submit(chunk("a", [5], cushion_s=HURRY_S + 0.1), outcomes.of("a"))

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from coded_gpu import BLOCK, Gpu
-from coded_waves import FakeClock, OneVoice, chunk
+from coded_gpu import Gpu
+from coded_waves import FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
-from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
-from cosyvoice_runtime.serving.token2wav import scheduler as scheduler_module
+from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService, turn_planner
 from cosyvoice_runtime.serving.token2wav.openings import (
     BETWEEN_S,
     LEAST_PARTS,
@@ -204,17 +203,14 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def scheduler(gpu, service, room, shown, clock, monkeypatch) -> Iterator[WaveScheduler]:
-    monkeypatch.setattr(scheduler_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(turn_planner, "LOOK_S", 0.01)
     openings = Openings(room, shown.append)
     scheduler = WaveScheduler(
         service,
-        4,
+        runtime(gpu, 4, on_gpu=True),
         3,
         1.0,
-        BLOCK,
-        on_gpu=True,
-        held=openings.held,
-        soon_s=openings.soon_s,
+        openings=openings,
         clock=clock,
         end_process=lambda _: None,
     )

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from cosyvoice_runtime.serving.gpu_division import GpuDivision
-from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
+from cosyvoice_runtime.serving.shared_gpu import Later
 from cosyvoice_runtime.serving.token2wav import WaveRouter, load
 from cosyvoice_runtime.serving.token2wav.preparation import Preparation
 
@@ -48,30 +48,40 @@ def parts() -> Parts:
     return Parts(2)
 
 
+@pytest.fixture
+def ready() -> list[str]:
+    """Told when nothing is missing any more."""
+    return []
+
+
+def prepares(ready: list[str], *later: Later) -> Preparation:
+    return Preparation(later, lambda: ready.append("ready"), clock=lambda: 0.0)
+
+
 def ended(preparation: Preparation) -> None:
     preparation._thread.join(PATIENCE_S)
     assert not preparation._thread.is_alive()
 
 
-def test_where_nothing_is_missing_all_is_done():
-    preparation = Preparation([])
+def test_where_nothing_is_missing_all_is_ready_at_the_start(ready):
+    preparation = prepares(ready)
+    assert ready == []
     preparation.start()
-    assert preparation.done
+    assert ready == ["ready"]
     preparation.close()
 
 
-def test_it_is_done_when_the_last_part_is_ready(parts):
-    preparation = Preparation([parts])
-    assert not preparation.done
+def test_all_is_ready_with_the_last_part(ready, parts):
+    preparation = prepares(ready, parts)
     preparation.start()
     parts.make(1)
-    assert not preparation.done
+    assert ready == []
     parts.make(1)
     ended(preparation)
-    assert preparation.done
+    assert ready == ["ready"]
 
 
-def test_it_rests_as_long_as_a_part_took(monkeypatch):
+def test_it_rests_as_long_as_a_part_took(monkeypatch, ready):
     now, rests = [0.0], []
 
     def later(rest: Callable[[], None]) -> None:
@@ -79,7 +89,7 @@ def test_it_rests_as_long_as_a_part_took(monkeypatch):
             now[0] += took_s
             rest()
 
-    preparation = Preparation([later], clock=lambda: now[0])
+    preparation = Preparation([later], lambda: ready.append(rests[:]), clock=lambda: now[0])
 
     def wait(seconds: float) -> bool:
         rests.append(seconds)
@@ -89,75 +99,88 @@ def test_it_rests_as_long_as_a_part_took(monkeypatch):
     monkeypatch.setattr(preparation._closed, "wait", wait)
     preparation.start()
     ended(preparation)
-    assert rests == [3.0, 5.0]
+    assert ready == [[3.0, 5.0]]
 
 
-def test_closing_ends_it_after_the_part_under_way(parts):
-    preparation = Preparation([parts])
+def test_closing_ends_it_after_the_part_under_way(ready, parts):
+    preparation = prepares(ready, parts)
     preparation.start()
     parts.make(1)
     preparation.close()
     preparation.close()
-    assert not preparation.done
+    assert ready == []
     assert parts.made == 1
 
 
-def test_failure_leaves_it_missing_and_is_told(caplog):
+def test_failure_leaves_it_missing_and_is_told(ready, caplog):
     def later(_rest: Callable[[], None]) -> None:
         raise RuntimeError("no memory for this graph")
 
-    preparation = Preparation([later])
+    preparation = prepares(ready, later)
     preparation.start()
     ended(preparation)
-    assert not preparation.done
+    assert ready == []
     assert "no memory for this graph" in caplog.text
 
 
-def test_what_is_ready_is_forgotten():
+def test_what_is_ready_is_forgotten(ready):
     class Memory:
         def __call__(self, rest: Callable[[], None]) -> None:
             rest()
 
     memory = Memory()
     there = weakref.ref(memory)
-    preparation = Preparation([memory], clock=lambda: 0.0)
+    preparation = prepares(ready, memory)
     del memory
     preparation.start()
     ended(preparation)
-    assert preparation.done
+    assert ready == ["ready"]
     assert there() is None
 
 
-def test_a_router_begins_with_it_when_it_is_told_to_and_ends_it(parts):
-    preparation = Preparation([parts])
+def test_a_router_begins_with_it_when_it_is_told_to_and_ends_it(ready, parts):
+    preparation = prepares(ready, parts)
     router = WaveRouter([], [preparation])
     assert not preparation._thread.is_alive()
     router.prepare()
     parts.make(1)
     router.close()
     ended(preparation)
-    assert not preparation.done
+    assert ready == []
 
 
-def test_the_speech_lms_part_is_prepared_before_that_of_token2wav():
+@pytest.fixture
+def divided() -> GpuDivision:
+    return GpuDivision(SimpleNamespace(of_few=object()))
+
+
+def runtime(later: Later | None, of_few: bool | None) -> SimpleNamespace:
+    return SimpleNamespace(later=later, of_few=of_few)
+
+
+def test_the_speech_lms_part_is_prepared_before_that_of_token2wav(divided):
     made: list[str] = []
-    shared = GpuDivision(SimpleNamespace(of_few=object()))
-    assert shared.leave([lambda rest: made.append("speech LM")])
-    for each in load._later(SimpleNamespace(later=lambda rest: made.append("token2wav")), shared):
-        each(lambda: None)
+    assert divided.leave([lambda rest: made.append("speech LM")])
+    preparation = load.prepare_few(runtime(lambda rest: made.append("token2wav"), of_few=False), divided)
+    preparation.start()
+    ended(preparation)
     assert made == ["speech LM", "token2wav"]
 
 
-def test_few_are_many_until_it_is_done(parts):
-    class Division(GpuShifts):
-        def few(self, utterances: int) -> bool:
-            return utterances < 3
-
-    preparation, shared = Preparation([parts]), Division()
+def test_few_are_many_until_all_is_ready(divided, parts):
+    preparation = load.prepare_few(runtime(parts, of_few=False), divided)
     preparation.start()
-    assert not load._few(shared, preparation, 1)
+    assert not divided.few(1)
     parts.make(2)
     ended(preparation)
-    assert load._few(shared, preparation, 1)
-    assert not load._few(shared, preparation, 3)
-    assert load._few(shared, None, 1)
+    assert divided.few(1)
+
+
+def test_few_have_their_lanes_at_once_where_nothing_is_missing(divided):
+    load.prepare_few(runtime(None, of_few=False), divided).start()
+    assert divided.few(1)
+
+
+def test_gpu_is_not_divided_for_few_who_have_no_lanes(divided):
+    load.prepare_few(runtime(None, of_few=None), divided).start()
+    assert not divided.few(1)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from coded_waves import CodedWaves, chunk
+from coded_waves import CodedWaves, chunk, runtime
 from outcomes import Outcomes
 
 from cosyvoice_runtime.free_pages import FreePages
@@ -222,7 +222,10 @@ def pair(flow):
     networks = [SpokenBy(flow.store) for _ in range(2)]
     voices = VoiceCache(flow, limit=3)
     services = [WaveService(each, voices, max_utterances=8, idle_timeout_s=60) for each in networks]
-    schedulers = [WaveScheduler(service, 4, 8, 1.0, 25) for service in services]
+    schedulers = [
+        WaveScheduler(service, runtime(each, 4), 8, 1.0)
+        for service, each in zip(services, networks, strict=True)
+    ]
     yield *networks, *schedulers
     for each in networks:
         each.flow.go.set()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from coded_gpu import BLOCK, Gpu, Part
-from coded_waves import PROMPT, FakeClock, OneVoice, chunk
+from coded_gpu import Gpu, Part
+from coded_waves import BLOCK, PROMPT, FakeClock, OneVoice, chunk, runtime
 from outcomes import Outcomes
 
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
@@ -41,7 +41,12 @@ def scheduler(one, two, ended) -> Iterator[WaveScheduler]:
     service = WaveService(one, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[two])
     lanes = [TurnsBeside(two, 2, lambda: two)]
     scheduler = WaveScheduler(
-        service, 2, 16, 1.0, BLOCK, on_gpu=True, beside=lanes, clock=FakeClock(), end_process=ended.append
+        service,
+        runtime(one, 2, on_gpu=True, beside=lanes),
+        16,
+        1.0,
+        clock=FakeClock(),
+        end_process=ended.append,
     )
     yield scheduler
     run(scheduler, one, two)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from coded_gpu import BLOCK, Gpu
-from coded_waves import LOST_GPU_TOKEN, NAN_TOKEN, FakeClock, OneVoice, chunk
+from coded_gpu import Gpu
+from coded_waves import BLOCK, LOST_GPU_TOKEN, NAN_TOKEN, FakeClock, OneVoice, chunk, runtime
 
+from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
 from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS
 
@@ -30,7 +31,12 @@ def scheduler(gpu, outcomes, ended) -> Iterator[WaveScheduler]:
     """Knows how long turns of one row take: no time, by its clock."""
     service = WaveService(gpu, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
     scheduler = WaveScheduler(
-        service, 1, 16, 1e-6, BLOCK, on_gpu=True, turns_at_once=2, clock=FakeClock(), end_process=ended.append
+        service,
+        runtime(gpu, 1, on_gpu=True, turns_at_once=2),
+        16,
+        1e-6,
+        clock=FakeClock(),
+        end_process=ended.append,
     )
     for turn, tokens in enumerate(([1], [1] * BLOCK)):
         scheduler.submit(chunk(f"known {turn}", tokens, last=True), outcomes.of("known"))
@@ -130,15 +136,16 @@ def test_gpu_lost_at_a_launch_answers_those_of_the_turn_before_it_too(scheduler,
 def test_gpu_is_held_from_a_turns_launch_to_its_end(gpu, outcomes):
     held: list[int] = [0]
 
-    @contextmanager
-    def at_turn() -> Iterator[None]:
-        held.append(held[-1] + 1)
-        yield
-        held.append(held[-1] - 1)
+    class Held(SoleUse):
+        @contextmanager
+        def turn(self) -> Iterator[None]:
+            held.append(held[-1] + 1)
+            yield
+            held.append(held[-1] - 1)
 
     service = WaveService(gpu, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
     scheduler = WaveScheduler(
-        service, 1, 16, 1.0, BLOCK, on_gpu=True, turns_at_once=2, at_turn=at_turn, clock=FakeClock()
+        service, runtime(gpu, 1, on_gpu=True, turns_at_once=2), 16, 1.0, Held(), clock=FakeClock()
     )
     for turn, name in enumerate("abc"):
         scheduler.submit(chunk(name, [1], last=True), outcomes.of(name))

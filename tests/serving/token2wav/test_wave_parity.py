@@ -17,7 +17,7 @@ from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveScheduler, WaveService, load_wave_service
-from cosyvoice_runtime.serving.token2wav.runtime import warm_up
+from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime, warm_up
 from examples import examples
 
 TOLERANCE = 2e-3
@@ -112,7 +112,7 @@ def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, 
 def test_scheduled_utterances_equal_each_alone(shared_token2wav, lengths, turn_s, cushion_s):
     token2wav = shared_token2wav
     service = WaveService(token2wav, VoiceCache(token2wav.flow, 2), max_utterances=4, idle_timeout_s=60)
-    scheduler = WaveScheduler(service, 3, 64, turn_s, token2wav.flow.flow.config.encoder.chunk_tokens)
+    scheduler = WaveScheduler(service, WaveRuntime("torch", token2wav, 3), 64, turn_s)
     prompt = prompt_tensors(token2wav, 40)
     tokens = [speech_tokens(length, seed) for seed, length in enumerate(lengths)]
     waves: list[list[np.ndarray]] = [[] for _ in lengths]

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from coded_waves import CodedWaves, OneVoice
+from coded_waves import CodedWaves, OneVoice, runtime
 from triton_python_backend_utils import InferenceRequest, TritonError
 
 from cosyvoice_runtime.serving.token2wav import WaveRouter, WaveScheduler, WaveService
@@ -20,8 +20,9 @@ TIMEOUT_S = 120.0
 @pytest.fixture
 def model(monkeypatch):
     """The served model with networks whose samples are the tokens; closed after the test."""
-    service = WaveService(CodedWaves(), OneVoice(), max_utterances=8, idle_timeout_s=60.0)
-    router = WaveRouter([WaveScheduler(service, 4, 8, 1.0, 25)])
+    waves = CodedWaves()
+    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    router = WaveRouter([WaveScheduler(service, runtime(waves, 4), 8, 1.0)])
     monkeypatch.setattr(module, "load_wave_service", lambda *_: router)
     monkeypatch.setattr(module, "RequestCount", Count)
     model = module.WaveModel(Token2WavSettings())

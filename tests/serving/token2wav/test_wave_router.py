@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from coded_waves import BAD_TOKEN, CodedWaves, OneVoice, chunk
+from coded_waves import BAD_TOKEN, CodedWaves, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.serving.token2wav import WaveRouter, WaveScheduler, WaveService
 
@@ -51,7 +51,12 @@ def devices() -> list[Device]:
 @pytest.fixture
 def router(devices):
     services = [WaveService(device, OneVoice(), max_utterances=8, idle_timeout_s=60) for device in devices]
-    router = WaveRouter([WaveScheduler(service, 4, 8, 1.0, 25) for service in services])
+    router = WaveRouter(
+        [
+            WaveScheduler(service, runtime(device, 4), 8, 1.0)
+            for service, device in zip(services, devices, strict=True)
+        ]
+    )
     yield router
     for device in devices:
         device.go.set()

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from coded_waves import (
     BAD_TOKEN,
+    BLOCK,
     BROKEN_TOKEN,
     LOST_GPU_TOKEN,
     PROMPT,
@@ -16,12 +17,13 @@ from coded_waves import (
     FakeClock,
     OneVoice,
     chunk,
+    runtime,
 )
 
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
+from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav import WaveChunk, WaveScheduler, WaveService
 
-BLOCK = 25
 TIMEOUT_S = 120.0
 
 
@@ -47,9 +49,7 @@ def waves() -> HeldWaves:
 @pytest.fixture
 def scheduler(waves):
     service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
-    scheduler = WaveScheduler(
-        service, max_rows=4, max_waiting=6, turn_s=1e-6, unit_tokens=BLOCK, clock=FakeClock()
-    )
+    scheduler = WaveScheduler(service, runtime(waves, 4), max_waiting=6, turn_s=1e-6, clock=FakeClock())
     yield scheduler
     waves.go.set()
     scheduler.close()
@@ -81,14 +81,15 @@ def test_utterance_that_waits_for_others_is_not_idle_however_long_that_takes(wav
     clock, spoken = FakeClock(), threading.Event()
     service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0, clock=clock)
 
-    @contextmanager
-    def behind_a_long_turn():
-        if spoken.is_set():
-            clock.now += 61.0
-            service.sweep()
-        yield
+    class BehindALongTurn(SoleUse):
+        @contextmanager
+        def turn(self):
+            if spoken.is_set():
+                clock.now += 61.0
+                service.sweep()
+            yield
 
-    scheduler = WaveScheduler(service, 1, 6, 1e-6, BLOCK, at_turn=behind_a_long_turn, clock=clock)
+    scheduler = WaveScheduler(service, runtime(waves, 1), 6, 1e-6, BehindALongTurn(), clock=clock)
     waves.go.set()
     first = threading.Event()
     scheduler.submit(chunk("waits", [1]), lambda _: first.set())
@@ -216,7 +217,7 @@ def test_waiting_chunks_are_told(waves, outcomes):
     told: list[int] = []
     waves.go.set()
     service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
-    scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK, on_waiting=told.append)
+    scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0, on_waiting=told.append)
     scheduler.submit(chunk("a", [1], last=True), outcomes.of("a"))
     scheduler.close()
     assert told == [1, 0]
@@ -252,7 +253,7 @@ class FragileService(WaveService):
 @pytest.mark.parametrize("where", ["computes_voice", "launch", "end"])
 def test_no_error_of_the_service_ends_the_thread_or_leaves_a_request_waiting(waves, outcomes, where):
     service = FragileService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
-    scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK)
+    scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0)
     guilty = f"breaks {'voices' if where == 'computes_voice' else where}"
     waves.go.set()
     scheduler.submit(chunk(guilty, [1], last=True), outcomes.of("guilty"))
@@ -266,7 +267,7 @@ def test_no_error_of_the_service_ends_the_thread_or_leaves_a_request_waiting(wav
 
 def test_one_that_can_not_be_asked_about_its_voice_fails_alone_in_a_turn(waves, outcomes):
     service = FragileService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
-    scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK)
+    scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0)
     start_busy(scheduler, waves, outcomes)
     for name in ("a", "breaks voices", "b"):
         scheduler.submit(chunk(name, [3], last=True), outcomes.of(name))
@@ -282,7 +283,7 @@ def test_number_of_waiting_chunks_that_can_not_be_told_costs_no_chunk(waves, out
 
     waves.go.set()
     service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
-    scheduler = WaveScheduler(service, 4, 8, 1.0, BLOCK, on_waiting=broken)
+    scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0, on_waiting=broken)
     scheduler.submit(chunk("a", [1], last=True), outcomes.of("a"))
     scheduler.close()
     assert outcomes.delivered == [("a", [1])]
@@ -292,7 +293,11 @@ def test_lost_gpu_answers_everybody_and_ends_the_process(waves, outcomes):
     ended = []
     service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
     scheduler = WaveScheduler(
-        service, 4, 8, 1.0, BLOCK, end_process=lambda reason: ended.append((reason, list(outcomes.names)))
+        service,
+        runtime(waves, 4),
+        8,
+        1.0,
+        end_process=lambda reason: ended.append((reason, list(outcomes.names))),
     )
     start_busy(scheduler, waves, outcomes)
     scheduler.submit(chunk("bad", [LOST_GPU_TOKEN]), outcomes.of("bad"))
