@@ -1,0 +1,217 @@
+"""Whose chunks a turn may compute: who is put off, who waits for pages, and what turns teach."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from contextlib import ExitStack, closing
+
+import pytest
+from coded_waves import BLOCK, CodedWaves, chunk, runtime
+from spoken import chunks_of, prompt_tensors, speech_tokens
+
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.serving.sole_use import SoleUse
+from cosyvoice_runtime.serving.token2wav import load_wave_service, turn
+from cosyvoice_runtime.serving.token2wav.lane import jobs_of, lanes_of
+from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
+from cosyvoice_runtime.serving.token2wav.turn import DUE_S, LONGEST_PUT_OFF_S, LaunchedTurn, WaveJob
+from cosyvoice_runtime.serving.token2wav.turn_planner import LOOK_FOR_FIRST_S, LOOK_S, TurnPlanner
+
+NOW = 100.0
+RICH_S = 2 * DUE_S
+"""Who has so much to play can wait."""
+TURN_S = 1.0
+TIMEOUT_S = 120.0
+
+
+class Gpu(SoleUse):
+    """Puts off whoever can wait, if it is told to.
+
+    Attributes:
+        asked: what it was asked: utterances in progress, and whether a first chunk waits.
+    """
+
+    def __init__(self, puts_off: bool = True) -> None:
+        self._puts_off = puts_off
+        self.asked: list[tuple[int, bool]] = []
+
+    def puts_off(self, utterances: int, first_waits: bool) -> bool:
+        self.asked.append((utterances, first_waits))
+        return self._puts_off
+
+
+class Full:
+    """There are no pages for whoever would begin.
+
+    Attributes:
+        seen: who would.
+    """
+
+    def __init__(self, soon_s: float = math.inf) -> None:
+        self.seen: list[list[str]] = []
+        self._soon_s = soon_s
+
+    def held(self, new, now):
+        self.seen.append(names(new))
+        return set(new)
+
+    def soon_s(self) -> float:
+        return self._soon_s
+
+
+def job(name: str, cushion_s: float = 0.0, position: int = 50, arrived: float = NOW, **options) -> WaveJob:
+    tokens = options.pop("tokens", BLOCK)
+    made = chunk(name, [0] * tokens, position, cushion_s=cushion_s, **options)
+    return WaveJob(made, lambda _: None, arrived + cushion_s)
+
+
+def names(jobs) -> list[str]:
+    return [each.chunk.utterance_id for each in jobs]
+
+
+def planner(gpu: SoleUse | None = None, openings: Full | None = None, on_gpu: bool = True) -> TurnPlanner:
+    return TurnPlanner(lanes(), gpu or SoleUse(), on_gpu, BLOCK, TURN_S, openings)
+
+
+def lanes():
+    """One for turns, one for two hurried chunks."""
+    beside = TurnsBeside(CodedWaves(), 2, ExitStack, hurried=True)
+    return lanes_of(runtime(CodedWaves(), 4, beside=[beside]), turns_at_once=1)
+
+
+def divided(planner: TurnPlanner, jobs, new=(), ends=False):
+    """Whom the lane for turns may have, and for how long."""
+    found, again_s = planner.divided(jobs, new, 3, NOW, ends)
+    return sorted(names(jobs_of(planner._lanes[0], found))), again_s
+
+
+def test_who_can_wait_is_put_off_for_a_little():
+    gpu = Gpu()
+    turns, again_s = divided(planner(gpu), [job("rich", RICH_S), job("first", position=0)])
+    assert turns == ["first"]
+    assert again_s == LOOK_FOR_FIRST_S
+    assert gpu.asked == [(3, True)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        job("poor", DUE_S / 2),
+        job("waited", RICH_S, arrived=NOW - 1.1 * LONGEST_PUT_OFF_S),
+        job("cancels", RICH_S, cancel=True),
+    ],
+    ids=lambda each: each.chunk.utterance_id,
+)
+def test_nobody_else_is_put_off(other):
+    gpu = Gpu()
+    turns, _ = divided(planner(gpu), [job("rich", RICH_S), other])
+    assert turns == names([other])
+    assert gpu.asked == [(3, False)]
+
+
+def test_nobody_is_put_off_where_nobody_can_wait_or_at_the_end():
+    gpu = Gpu()
+    divided(planner(gpu), [job("poor")])
+    turns, _ = divided(planner(gpu), [job("rich", RICH_S)], ends=True)
+    assert turns == ["rich"]
+    assert gpu.asked == []
+
+
+def test_nobody_is_put_off_by_a_gpu_that_expects_no_first_chunk():
+    turns, again_s = divided(planner(Gpu(puts_off=False)), [job("rich", RICH_S)])
+    assert turns == ["rich"]
+    assert again_s > LOOK_FOR_FIRST_S
+
+
+def test_who_finds_no_pages_waits_and_looks_again():
+    openings, new = Full(), job("new", position=0)
+    turns, again_s = divided(planner(openings=openings), [new, job("old")], [new])
+    assert turns == ["old"]
+    assert again_s == LOOK_S
+    assert openings.seen == [["new"]]
+
+
+def test_at_the_end_nobody_waits_for_pages():
+    openings, new = Full(), job("new", position=0)
+    turns, _ = divided(planner(openings=openings), [new], [new], ends=True)
+    assert turns == ["new"]
+    assert openings.seen == [[]]  # and it is told that nobody waits
+
+
+def test_hurried_chunks_that_find_no_row_in_their_lane_may_have_the_other():
+    plan, now_due = planner(), [job(name) for name in "abc"]
+    busy = plan._lanes[0]
+    busy.pace.launched(None, NOW, NOW)
+    found, _ = plan.divided([*now_due, job("rich", RICH_S)], (), 3, NOW)
+    assert [sorted(names(each)) for _, each in found] == [["a", "b", "c"], ["c", "rich"]]
+
+
+def test_new_voice_has_a_turn_of_its_own_in_lane_0_alone():
+    plan = planner()
+    turns, hurried = plan._lanes
+    new, known = job("new", position=0), job("known")
+    new.needs_voice = True
+    assert names(share.job for share in plan.shares(turns, [new, known], NOW)) == ["new"]
+    assert names(share.job for share in plan.shares(hurried, [new, known], NOW)) == ["known"]
+    assert plan.shares(hurried, [new], NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("on_gpu", "order"), [(True, ["poor", "early", "late"]), (False, ["poor", "late", "early"])]
+)
+def test_where_pages_are_short_a_gpu_speaks_to_the_end_in_the_order_of_coming(on_gpu, order):
+    early, late, poor = job("early", 9.0), job("late", 5.0), job("poor", 0.5)
+    late.number, poor.number = 1, 2
+    plan = planner(openings=Full(soon_s=1.0), on_gpu=on_gpu)
+    assert names(plan.in_order([early, late, poor], NOW)) == order
+
+
+def test_turns_of_all_but_hurried_chunks_and_new_voices_teach_how_long_they_may_be():
+    plan = planner(on_gpu=False)
+    turns, hurried = plan._lanes
+
+    def next_tokens() -> int:
+        [share] = plan.shares(turns, [job("long", tokens=9 * BLOCK)], NOW)
+        return share.tokens
+
+    def launched(of_new_voice: bool = False) -> LaunchedTurn:
+        return LaunchedTurn(
+            plan.shares(turns, [job("long", tokens=9 * BLOCK)], NOW), list, of_new_voice, ExitStack()
+        )
+
+    assert next_tokens() == BLOCK
+    plan.learn(hurried, launched(), TURN_S / 8)
+    plan.learn(turns, launched(of_new_voice=True), TURN_S / 8)
+    assert next_tokens() == BLOCK
+    plan.learn(turns, launched(), TURN_S / 8)
+    assert next_tokens() == 2 * BLOCK
+
+
+def test_device_that_is_shared_is_held_and_asked(settings, shared_token2wav, tmp_path, monkeypatch):
+    monkeypatch.setattr(turn, "LONGEST_PUT_OFF_S", TIMEOUT_S)  # however long the first turn takes
+
+    class Shared(Gpu):
+        held = 0
+
+        def turn(self):
+            self.held += 1
+            return super().turn()
+
+    gpu = Shared(puts_off=False)
+    waves, both = [], threading.Event()
+
+    def take(outcome: object) -> None:
+        waves.append(outcome)
+        if len(waves) == 2:
+            both.set()
+
+    prompt = prompt_tensors(shared_token2wav, 40)
+    first, second = chunks_of("a", speech_tokens(50, 0), [25, 50], "v", prompt)
+    with closing(load_wave_service(settings, Metrics("token2wav", tmp_path), {None: gpu})) as service:
+        service.submit(first, take)
+        service.submit(dataclasses.replace(second, cushion_s=2 * TIMEOUT_S), take)
+        assert both.wait(TIMEOUT_S)
+    assert gpu.held >= 2
+    assert gpu.asked
