@@ -18,12 +18,14 @@ from cosyvoice_runtime.serving.gpu_division import CALM, FIRST_LANES_OF_FEW
 from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.lane import TurnLane, jobs_of, soonest
+from cosyvoice_runtime.serving.token2wav.openings import Openings
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
 from cosyvoice_runtime.serving.token2wav.torch_graphs import HURRIED_ROWS
 from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, Share, WaveJob
 from cosyvoice_runtime.serving.token2wav.turn_planner import TurnPlanner
 from cosyvoice_runtime.serving.token2wav.waiting_jobs import WaitingJobs
 from cosyvoice_runtime.settings.token2wav import GPU_BATCH, GPU_TURN_MS
+from measuring.simulated_pages import SimulatedPages
 
 BLOCK, TOKEN_RATE = 25, 25
 FIRST_TOKENS, FIRST_HEARD_S = 16, 0.06
@@ -34,6 +36,24 @@ LAUNCH_S, NEXT_CHUNK_S = 0.004, 0.009
 """From the begin to the end of a launch; from a chunk's end until the next one is in token2wav."""
 WARM_UP_S = 3.0
 """Before anything counts."""
+
+
+PAGES, PAGES_OF_VOICE = 1034, 8
+"""Of an H200 with 140 GB, and of those the voice's."""
+PART = 4
+"""Blocks of a call that computes an utterance's lost pages again."""
+
+Lengths = Callable[[random.Random], float]
+
+
+def sentence(chance: random.Random) -> float:
+    """Seconds, as of the built-in sentences."""
+    return min(max(1.2, chance.gauss(10.9, 5.2)), 28.0)
+
+
+def sentence_or_page(chance: random.Random) -> float:
+    """The same on average, but one of ten has 60 s."""
+    return 60.0 if chance.random() < 0.1 else 5.4
 
 
 @dataclass(frozen=True)
@@ -160,10 +180,19 @@ class Simulation:
         clients: at once, who ask again when they have their answer.
         rate: or requests a second, whatever becomes of them.
         seconds: after which all ends.
+        pages: seconds of speech that the GPU has memory for.
+        lengths: seconds of speech of an answer.
     """
 
     def __init__(
-        self, division: Division, seconds: float, clients: int = 0, rate: float = 0.0, seed: int = 0
+        self,
+        division: Division,
+        seconds: float,
+        clients: int = 0,
+        rate: float = 0.0,
+        seed: int = 0,
+        pages: int = PAGES,
+        lengths: Lengths = sentence,
     ) -> None:
         self._division, self._end_s = division, seconds
         self._chance = random.Random(seed)
@@ -178,7 +207,9 @@ class Simulation:
         ]
         self._free_s: defaultdict[int, float] = defaultdict(float)
         self._gpu = Expecting()
-        self._planner = TurnPlanner(self._lanes, self._gpu, True, BLOCK, GPU_TURN_MS / 1e3)
+        self._pages, self._lengths = SimulatedPages(pages, PAGES_OF_VOICE), lengths
+        openings = Openings(self._pages)  # type: ignore[arg-type]
+        self._planner = TurnPlanner(self._lanes, self._gpu, True, BLOCK, GPU_TURN_MS / 1e3, openings)
         self._jobs = WaitingJobs(sys.maxsize, lambda job: job.begins, lambda _: None)
         self._speaking: dict[str, Utterance] = {}
         self.figures = Figures()
@@ -202,7 +233,7 @@ class Simulation:
         heapq.heappush(self._events, (at_s, next(self._numbers), happens, arguments))
 
     def _ask(self, client: int | None) -> None:
-        tokens = min(max(30, int(self._chance.gauss(273, 130))), 700)  # 11 s, as the built-in sentences
+        tokens = max(int(TOKEN_RATE * self._lengths(self._chance)), 1)
         utterance = Utterance(next(self._numbers), tokens, self._now, client)
         takes_s = self._division.first_tokens_s * self._chance.uniform(0.75, 1.25)
         self._gpu.first += 1
@@ -237,7 +268,11 @@ class Simulation:
         """Launch what may be launched now, and look again when more may be."""
         while True:
             jobs = self._jobs.first_of_each()
-            divided, longest_s = self._planner.divided(jobs, (), len(self._speaking), self._now)
+            for job in jobs:
+                lost = self._pages.held.get(job.number, 0) is None
+                job.lost_pages = job.chunk.position // BLOCK if lost else 0
+            new = [job for job in jobs if job.number not in self._pages.held]
+            divided, longest_s = self._planner.divided(jobs, new, self._pages.speaking, self._now)
             delay_s, lane = soonest(divided, self._now)
             if lane is None or delay_s is None or delay_s > 0:
                 self._look_later(delay_s, longest_s)
@@ -259,6 +294,7 @@ class Simulation:
         lane.pace.launched(size, self._now, self._now + LAUNCH_S)
         lane.names.update(turn.names())
         takes_s = self._length_s(lane, chunks, size.units) * self._chance.uniform(1 - VARY, 1 + VARY)
+        takes_s += self._again_s(shares, chunks)
         self._free_s[lane.number] = max(self._now, self._free_s[lane.number]) + takes_s
         self._at(self._free_s[lane.number], self._end, lane, turn)
         if not lane.hurried and self._now > WARM_UP_S:
@@ -275,6 +311,15 @@ class Simulation:
             past_s = [chunk.position / TOKEN_RATE for chunk in chunks]
             length_ms += PAST_MS[place] * sum(past_s) / len(past_s) + LONGEST_PAST_MS[place] * max(past_s)
         return length_ms / 1e3
+
+    def _again_s(self, shares: Sequence[Share], chunks: Sequence[WaveChunk]) -> float:
+        """What it takes to compute blocks again whose pages were lost."""
+        under_way = {int(name) for lane in self._lanes for name in lane.names}
+        again_s = 0.0
+        for (job, tokens), chunk in zip(shares, chunks, strict=True):
+            blocks = self._pages.take(job.number, chunk.position // BLOCK, -(-tokens // BLOCK), under_way)
+            again_s += -(-blocks // PART) * self._division.turns[1][PART - 1] / 1e3
+        return again_s
 
     def _end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
         took_s = lane.pace.ended(self._now)
@@ -298,6 +343,7 @@ class Simulation:
             self._at(self._now + NEXT_CHUNK_S, self._send, utterance, blocks * BLOCK)
             return
         del self._speaking[job.chunk.utterance_id]
+        self._pages.end(utterance.number, -(-utterance.tokens // BLOCK))
         self.figures.utterances += 1
         self.figures.late += utterance.late_s > 0.1
         if utterance.client is not None:

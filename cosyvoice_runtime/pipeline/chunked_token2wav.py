@@ -296,6 +296,17 @@ class ChunkedToken2Wav:
             source[:, : len(cached)] = cached
         return self.vocoder.decode(mel[None], source)[0], source[0]
 
+    def lost_pages(self, state: ChunkedState) -> int:  # noqa: ARG002
+        """0: an utterance holds none."""
+        return 0
+
+    def wanted_pages(self, state: ChunkedState) -> int:  # noqa: ARG002
+        """0: an utterance takes none."""
+        return 0
+
+    def give_up(self, state: ChunkedState) -> None:
+        """Changes nothing."""
+
     @contextmanager
     def all_or_nothing(self, states: Sequence[ChunkedState]) -> Iterator[None]:
         """Context in which these utterances advance; after an exception they are where they were before."""

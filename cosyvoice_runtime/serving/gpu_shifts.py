@@ -92,6 +92,8 @@ class GpuShifts:
             hurried: a listener waits for the first tokens.
         """
         with self._changed:
+            if hurried != self._hurried:
+                self._changed.notify_all()  # a turn that waits now does so for another time
             self._has_steps, self._hurried = True, hurried
             self._changed.wait_for(self._may_step)
             self._stepping = True

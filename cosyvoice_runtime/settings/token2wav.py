@@ -16,6 +16,7 @@ from cosyvoice_runtime.settings.model import (
     Contexts,
     FlowLookahead,
     NetworkSettings,
+    gpu_number,
     require_device,
     resolved_device,
     whole_or_exact,
@@ -209,6 +210,15 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
             raise InvalidInput(
                 f"{self.name}.lookahead_tokens", self.lookahead_tokens, f"{EXACT} with {self.backend}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _gpus_are_named_once(self) -> Self:
+        """Streams and divisions of a GPU are one scheduler's."""
+        gpus = [number for number in map(gpu_number, self.devices) if number is not None]
+        if len(set(gpus)) < len(gpus):
+            limit = "each GPU once; turn_lanes computes turns side by side on one"
+            raise InvalidInput(f"{self.name}.device", self.device, limit)
         return self
 
     @model_validator(mode="after")

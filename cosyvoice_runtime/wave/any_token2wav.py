@@ -60,5 +60,14 @@ class AnyToken2Wav(Protocol):
         Its value keeps what may not be freed while they are under way.
         """
 
+    def lost_pages(self, state: Any) -> int:
+        """Pages that the utterance takes to be where it was when it lost them; 0 if it did not."""
+
+    def wanted_pages(self, state: Any) -> int:
+        """Pages that :meth:`advance` takes for what is ready, those that were lost included."""
+
+    def give_up(self, state: Any) -> None:
+        """Take the pages of an utterance that is not under way: they are made anew when it advances."""
+
     def close(self, state: Any) -> None:
         """Free what the utterance holds; harmless when repeated."""

@@ -28,10 +28,11 @@ Mel = Any
 
 @dataclass(frozen=True, eq=False)
 class FlowMark:
-    """Where an utterance was: tokens turned into mel, pages held, tails."""
+    """Where an utterance was: tokens whose pages are there and whose mel is given, pages held, tails."""
 
     tokens_done: int
-    num_pages: int
+    tokens_given: int
+    num_pages: int | None
     tails: Tails
 
 
@@ -39,18 +40,25 @@ class FlowState:
     """One utterance: its tokens so far, and how many of them are mel already.
 
     Made by :meth:`PagedFlow.open`.
+
+    Args:
+        prefix: of the voice, whose pages are shared.
+
+    Attributes:
+        tokens_done: that what comes next is computed after.
+        tokens_given: whose mel has been given; more than are done while pages that were lost are made again.
+        pages: that are held; None where they were lost.
+        tails: after the tokens that are done.
     """
 
-    def __init__(
-        self, flow: FlowInputs, prompt: FlowPrompt, pages: list[int], tails: Tails, tokens_done: int
-    ) -> None:
+    def __init__(self, flow: FlowInputs, prompt: FlowPrompt, pages: list[int], prefix: FlowPrefix) -> None:
         self.prompt = prompt
+        self.prefix = prefix
         self.tokens = prompt.tokens
-        self.tokens_done = tokens_done
+        self.tokens_done = self.tokens_given = prefix.tokens_done
         self.last = False
         self.pages: list[int] | None = pages
-        """Pages held; None once the pool ran out and this utterance recomputes its earlier blocks."""
-        self.tails = tails
+        self.tails = prefix.tails
         self._flow = flow
 
     def push(self, tokens: Sequence[int], last: bool = False) -> None:
@@ -69,7 +77,8 @@ class FlowState:
 
     def mark(self) -> FlowMark:
         """Where the utterance is, for :meth:`PagedFlow.rewind`."""
-        return FlowMark(self.tokens_done, len(self.pages or ()), self.tails)
+        held = None if self.pages is None else len(self.pages)
+        return FlowMark(self.tokens_done, self.tokens_given, held, self.tails)
 
     def next_span(self) -> TokenSpan | None:
         """The tokens that can be turned into mel now: whole blocks, or at the end all that is left."""
@@ -109,7 +118,8 @@ class PagedFlow(VoiceFlow):
     Args:
         flow: what the networks take.
         pool: blocks (1 s each) of finished work held for all utterances and voices together. An utterance
-            that finds no free page recomputes its blocks from the start each time: the same audio, more work.
+            that finds no free page loses those it has. Its next call computes its blocks again, and keeps
+            them if there are pages for all by then: the same audio, more work.
 
     Raises:
         CheckpointError: the checkpoint can't be streamed.
@@ -203,9 +213,9 @@ class PagedFlow(VoiceFlow):
     def open(self, voice: FlowPrompt | FlowPrefix) -> FlowState:
         """Start an utterance. Pair with :meth:`close`."""
         if isinstance(voice, FlowPrefix):
-            pages = self.pool.share(voice.pages)
-            return FlowState(self.flow, voice.prompt, pages, voice.tails, voice.tokens_done)
-        return FlowState(self.flow, self.flow.check_prompt(voice), [], self.pool.empty_tails(), 0)
+            return FlowState(self.flow, voice.prompt, self.pool.share(voice.pages), voice)
+        prompt = self.flow.check_prompt(voice)
+        return FlowState(self.flow, prompt, [], FlowPrefix(prompt, [], self.pool.empty_tails(), 0))
 
     def close(self, held: FlowState | FlowPrefix) -> None:
         """Give back the pages of an utterance or of a voice; harmless when repeated."""
@@ -213,13 +223,38 @@ class PagedFlow(VoiceFlow):
             self.pool.release(held.pages)
             held.pages.clear()
 
+    def give_up(self, state: FlowState) -> None:
+        """Take the pages of an utterance that is not under way, which loses nothing else."""
+        self.close(state)
+        state.pages = None
+        state.tokens_done = state.tokens_given
+        self.recomputing += 1
+        logger.warning("no free flow page of %d: an utterance is computed again", self.num_pages)
+
+    def lost_pages(self, state: FlowState) -> int:
+        """Pages that the utterance takes to be where it was when it lost them."""
+        return 0 if state.pages is not None else self._own_pages(state, state.tokens_given)
+
+    def wanted_pages(self, state: FlowState) -> int:
+        """Pages that the next call takes for the utterance, those that it lost included."""
+        span = state.next_span()
+        if span is None:
+            return 0
+        if state.pages is None:
+            return self._own_pages(state, span.start + span.count)
+        return -(-span.count // self._block)
+
     def rewind(self, state: FlowState, mark: FlowMark) -> None:
         """Be again where the utterance was, and free the pages it took since; it may have lost all pages."""
-        state.tokens_done, state.tails = mark.tokens_done, mark.tails
-        if state.pages is not None:
-            self.settle()
-            self.pool.release(state.pages[mark.num_pages :])
-            del state.pages[mark.num_pages :]
+        state.tokens_done, state.tokens_given, state.tails = mark.tokens_done, mark.tokens_given, mark.tails
+        if state.pages is None:
+            state.tokens_done = mark.tokens_given
+            return
+        self.settle()
+        self.pool.release(state.pages[mark.num_pages or 0 :])
+        del state.pages[mark.num_pages or 0 :]
+        if mark.num_pages is None:
+            state.pages = None
 
     def prefix_pages(self, prompt_tokens: int) -> int:
         return max(prompt_tokens - self.flow.lookahead_tokens, 0) // self._block
@@ -230,6 +265,8 @@ class PagedFlow(VoiceFlow):
 
     def advanced(self, states: Sequence[FlowState]) -> list[Mel]:
         """What :meth:`advance` gives."""
+        for state in states:
+            self._begin_again(state)
         mels: list[list[Mel]] = [[] for _ in states]
         while work := self._next_work(states):
             for batch, compute in self._calls(work):
@@ -237,6 +274,26 @@ class PagedFlow(VoiceFlow):
                 for (row, state, span), frames in zip(batch, compute(batch), strict=True):
                     mels[row].append(self._emit(state, span, frames))
         return [mel[0] if len(mel) == 1 else self.joined(mel) for mel in mels]
+
+    def _own_pages(self, state: FlowState, tokens: int) -> int:
+        """Pages of so many tokens of an utterance, without those of its voice."""
+        return -(-tokens // self._block) - len(state.prefix.pages)
+
+    def _begin_again(self, state: FlowState) -> None:
+        """Make lost pages anew if there is room for all that will be computed."""
+        if state.pages is not None:
+            return
+        wanted = self.wanted_pages(state)
+        if not wanted or wanted > self.pool.num_pages:
+            return
+        while self.pool.free_pages < wanted:
+            if not self.pool.makes_room(wanted):
+                return
+        prefix = state.prefix
+        if len(prefix.pages) * self._block < prefix.tokens_done:  # the voice has been closed since
+            prefix = state.prefix = FlowPrefix(state.prompt, [], self.pool.empty_tails(), 0)
+        state.pages = self.pool.share(prefix.pages)
+        state.tokens_done, state.tails = prefix.tokens_done, prefix.tails
 
     def _next_work(self, states: Sequence[FlowState]) -> list[FlowWork]:
         """What can be computed now: of states with pages, at most what a call takes."""
@@ -268,10 +325,7 @@ class PagedFlow(VoiceFlow):
         pages = self.pool.take(whole + bool(rest))
         if pages is None:
             self.settle()
-            self.close(state)
-            state.pages = None
-            self.recomputing += 1
-            logger.warning("no free flow page of %d: an utterance recomputes", self.pool.num_pages)
+            self.give_up(state)
             return False
         if rest:
             self.pool.clear(pages[-1])
@@ -284,11 +338,12 @@ class PagedFlow(VoiceFlow):
         return [frames[rate * span.start :] for frames, (_, _, span) in zip(mels, work, strict=True)]
 
     def _emit(self, state: FlowState, span: TokenSpan, frames: Mel) -> Mel:
-        """Advance the state past the span and cut padding and prompt off its frames ``[T, mel]``."""
+        """Advance the state past the span; frames ``[T, mel]`` without padding, prompt and those given."""
         rate = self.flow.config.frames_per_token
         state.tokens_done = span.start + span.count
-        hidden = max(len(state.prompt.tokens) - span.start, 0)
-        return self.cut(frames, rate * hidden, rate * span.count)
+        hidden = max(len(state.prompt.tokens), state.tokens_given) - span.start
+        state.tokens_given = max(state.tokens_given, state.tokens_done)
+        return self.cut(frames, rate * max(hidden, 0), rate * span.count)
 
 
 def _done() -> None:

@@ -113,6 +113,18 @@ class Token2Wav:
                 state.vocoder.rewind(vocoder)
             raise
 
+    def lost_pages(self, state: WaveState) -> int:
+        """Pages that the utterance takes to be where it was when it lost them; 0 if it did not."""
+        return self.flow.lost_pages(state.flow)
+
+    def wanted_pages(self, state: WaveState) -> int:
+        """Pages that :meth:`advance` takes for what is ready, those that were lost included."""
+        return self.flow.wanted_pages(state.flow)
+
+    def give_up(self, state: WaveState) -> None:
+        """Take the pages of an utterance that is not under way: they are made anew when it advances."""
+        self.flow.give_up(state.flow)
+
     def close(self, state: WaveState) -> None:
         """Free what the utterance holds; harmless when repeated."""
         self.flow.close(state.flow)

@@ -200,6 +200,13 @@ def test_as_many_vocoders_as_devices_and_of_their_kind(device, vocoder):
         Token2WavSettings(device=device, vocoder_device=vocoder)
 
 
+@pytest.mark.parametrize("device", ["cuda,cuda", "cuda,cuda:0", "cuda:1,cuda:2,cuda:1"])
+def test_a_gpu_is_one_schedulers(device):
+    with pytest.raises(InvalidInput, match=rf"token2wav\.device: '{device}'.*each GPU once"):
+        Token2WavSettings(device=device)
+    assert Token2WavSettings(device="cpu,cpu").devices == ("cpu", "cpu")
+
+
 def test_ras_with_engine_tensorrt_llm_is_told_when_the_settings_are_read(caplog):
     Settings.read(["tensorrt_llm.engine=tensorrt_llm", "device=cuda"]).resolved(GPU)
     assert "engine torch is the faster one for ras" in caplog.text

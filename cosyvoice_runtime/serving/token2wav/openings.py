@@ -1,4 +1,4 @@
-"""Which utterances may begin, and which wait for pages."""
+"""Which utterances may begin and which may go on, and which wait for pages."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import logging
 import math
 from collections.abc import Callable, Collection, Sequence
 
+from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS
 from cosyvoice_runtime.serving.token2wav.turn import WaveJob, priority
 from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
 
 logger = logging.getLogger(__name__)
 
+OF_ONE = 0.7
+"""Share of what an utterance holds at its end that is kept for each one in progress: some end while others
+grow. Simulated with 256 clients who begin at once, 11 s each and 1,034 pages (benchmarks/simulated_turns.py):
+with half of it some find no page, with all of it fewer speak than a GPU could compute."""
 PAGES_AHEAD, LEAST_PARTS = 2, 16
-"""Pages, and at most which part of all, that stay free for each utterance in progress before another one
-begins. Those in progress are in the middle of what they say, on average, and one that finds no page computes
-all of its blocks again with each chunk, which everybody waits for. Simulated with utterances of 12 s in the
-mean, up to 33, at 280 s of speech a second and 1,034 pages: 256 listeners at once find none left 89 % of the
-time with 0 ahead, 21 with 1, 0 with 2, and 100 never wait for 2."""
+"""Pages, and at most which part of all, that stay free for each of them at least, however much they hold."""
 PAGES_OF_FIRST = 2
 """That a first chunk takes at most."""
 LONGEST_WAIT_S, BETWEEN_S = 10.0, 1.0
@@ -27,16 +28,21 @@ SHORT, SOON_S, SOON_LACKING_S = 0.3, 2.0, 1.0
 """With a smaller share of pages left, utterances are spoken to their ends in the order they came, but that
 everybody keeps so many seconds to play: a turn of a new voice, or a host that pauses, is not heard. Fewer
 seconds while somebody waits for pages."""
+SCARCE = 0.5
+"""With a smaller share left, the earliest utterances are sure of pages to their ends before later ones take
+more than their listeners need."""
 
 
 class Openings:
-    """Utterances begin while those in progress are sure of pages for what they may still say, and wait
-    otherwise, the most urgent first. Those in progress end the sooner the fewer pages there are. For one
-    thread at a time.
+    """Utterances begin while there are pages for all that those in progress may still say, and wait
+    otherwise, the most urgent first; and go on, where pages are scarce, the earliest first. One that finds no
+    page loses those it has, and computes all of its blocks again, which everybody waits for.
+
+    For one thread at a time.
 
     Args:
         voices: of all utterances that share the pages.
-        show: told how many wait, whenever it has changed.
+        show: told how many wait to begin, whenever it has changed.
     """
 
     def __init__(self, voices: VoiceCache, show: Callable[[int], None] = lambda _: None) -> None:
@@ -59,25 +65,67 @@ class Openings:
         self._tell(len(held))
         return set(held)
 
+    def saving(self, jobs: Collection[WaveJob], unit_tokens: int, now: float) -> set[WaveJob]:
+        """Of jobs of utterances in progress, those that leave pages to earlier ones.
+
+        Who may go on: the earliest, those for whom there are pages to their ends beside all that came before,
+        and those who run dry within `SOON_LACKING_S`, while the earliest has pages to its end.
+
+        Args:
+            jobs: at most one of each utterance.
+            unit_tokens: of a page.
+        """
+        pages = self._voices.pages_left
+        if not self._ahead or pages >= SCARCE * self._voices.num_pages:
+            return set()
+        by_coming = sorted((job for job in jobs if not job.chunk.cancel), key=lambda job: job.number)
+        if not by_coming:
+            return set()
+        earliest, *others = by_coming
+        beside_all = beside_earliest = pages - self._to_the_end(earliest, unit_tokens)
+        saving: set[WaveJob] = set()
+        for job in others:
+            to_the_end, next_ones = self._to_the_end(job, unit_tokens), self._next_ones(job, unit_tokens)
+            runs_dry = job.deadline < now + SOON_LACKING_S
+            if to_the_end > beside_all and not (runs_dry and next_ones <= beside_earliest):
+                saving.add(job)
+                continue
+            beside_all -= to_the_end if to_the_end <= beside_all else next_ones
+            beside_earliest -= next_ones
+        return saving
+
     def soon_s(self) -> float:
         """Seconds within which somebody runs dry who has to be served before those who came earlier."""
         if self._shown:
             return SOON_LACKING_S
         return SOON_S if self._voices.pages_left < SHORT * self._voices.num_pages else math.inf
 
+    def _to_the_end(self, job: WaveJob, unit_tokens: int) -> int:
+        """Pages until the end of its utterance, as far as that is known."""
+        wanted = job.lost_pages - (-job.tokens_left // unit_tokens)
+        if job.chunk.last:
+            return wanted
+        return max(job.lost_pages + self._voices.pages_of_one - job.chunk.position // unit_tokens, wanted + 1)
+
+    def _next_ones(self, job: WaveJob, unit_tokens: int) -> int:
+        """Pages that its part of the next turn takes, of several at most."""
+        return job.lost_pages + min(-(-job.tokens_left // unit_tokens), GPU_BLOCKS)
+
     def _fitting(self, jobs: Sequence[WaveJob]) -> int:
         """How many of them may begin: the first one always, where nobody is in progress."""
         if not (jobs and self._ahead):
             return len(jobs)
         speaking = self._voices.speaking
-        left = self._voices.pages_left - self._ahead * speaking
+        left, spoken, of_one = self._voices.pages_left, self._voices.spoken_pages, self._voices.pages_of_one
         known: set[str] = set()
         for number, job in enumerate(jobs):
             key = job.chunk.voice_key
-            left -= self._ahead + PAGES_OF_FIRST
+            left -= PAGES_OF_FIRST
+            spoken += PAGES_OF_FIRST
             left -= 0 if key in known else self._voices.pages_to_take(key, job.chunk.prompt)
             known.add(key)
-            if left < 0 and speaking + number:
+            together = speaking + number + 1
+            if left < max(OF_ONE * of_one * together - spoken, self._ahead * together) and together > 1:
                 return number
         return len(jobs)
 

@@ -179,6 +179,8 @@ class WaveScheduler:
     def _divided(self, now: float) -> tuple[LaneJobs, float]:
         """Each lane's jobs, and for how long if nothing happens."""
         ready = [job for job in self._jobs.first_of_each() if not job.awaits_voice]
+        for job in ready:
+            job.lost_pages = self._service.lost_pages(job.chunk.utterance_id)
         new = [job for job in ready if self._begins(job)]
         return self._planner.divided(ready, new, len(self._service), now, ends=self._closed)
 

@@ -99,6 +99,14 @@ class WaveService:
         """
         return self._utterances.number(utterance_id)
 
+    def lost_pages(self, utterance_id: str) -> int:
+        """Pages that an utterance takes to be where it was when it lost them.
+
+        Does not wait for a batch that is being computed.
+        """
+        utterance = self._utterances.find(utterance_id)
+        return 0 if utterance is None else self._token2wav.lost_pages(utterance.state)
+
     def run(self, chunks: Sequence[WaveChunk]) -> list[WaveOutcome]:
         """Compute chunks of as many utterances in one batch.
 
@@ -190,6 +198,7 @@ class WaveService:
     ) -> list[ComputedChunk]:
         taken = [self._take(chunk, turn, token2wav) for chunk in chunks]
         utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
+        self._make_room_for(utterances, turn)
         waits = iter(self._advance(utterances, token2wav))
         return [
             ComputedChunk(chunk, entry, next(waits))
@@ -268,6 +277,23 @@ class WaveService:
             raise
         return self._utterances.add(chunk.utterance_id, state, voice)
 
+    def _make_room_for(self, utterances: Sequence[OpenUtterance], turn: frozenset[str]) -> None:
+        """Have those that came after the earliest of these, the latest first, give up pages that these lack.
+
+        Their blocks are computed again later. If each lost its own when it finds none, all would compute
+        again and again, and nobody would end.
+        """
+        wanted = sum(self._token2wav.wanted_pages(utterance.state) for utterance in utterances)
+        if not wanted:
+            return
+        earliest = min(utterance.number for utterance in utterances)
+        kept = turn.union(*self._turns)
+        for name, other in self._utterances.latest_first():
+            if wanted <= self._voices.pages_left or other.number <= earliest:
+                return
+            if name not in kept:
+                self._token2wav.give_up(other.state)
+
     def _advance(
         self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav
     ) -> list[Callable[[], WaveOutcome]]:
@@ -301,11 +327,14 @@ class WaveService:
     def _let_go(self) -> None:
         """Free utterances that have ended and are in no batch under way."""
         under_way = frozenset().union(*self._turns)
-        for name, utterance in self._leaving:
-            if name not in under_way:
-                self._token2wav.close(utterance.state)
-                self._voices.release(utterance.voice)
+        leaving = [utterance for name, utterance in self._leaving if name not in under_way]
         self._leaving = [(name, utterance) for name, utterance in self._leaving if name in under_way]
+        for utterance in leaving:
+            self._voices.release(utterance.voice, utterance.received)
+            try:
+                self._token2wav.close(utterance.state)
+            except Exception:
+                logger.exception("what an utterance held could not be freed")
 
     def _drop_idle(self) -> None:
         self._utterances.touch(name for turn in self._turns for name in turn)

@@ -66,9 +66,7 @@ class TurnPlanner:
             now: by the scheduler's clock.
             ends: nobody waits for pages or for somebody's first chunk any more.
         """
-        held: Collection[WaveJob] = ()
-        if self._openings is not None:
-            held = self._openings.held(() if ends else new, now)
+        held = self._without_pages(jobs, () if ends else new, now, ends)
         able = [job for job in jobs if job not in held]
         pressing = [job for job in able if not job.can_wait(now)]
         again_s = LOOK_S if held else math.inf
@@ -77,6 +75,17 @@ class TurnPlanner:
             able, again_s = pressing, LOOK_FOR_FIRST_S
         divided = by_lane(able, self._lanes, now, self._unit_tokens, self._gpu.few(speaking))
         return divided, min(changes_in(able, self._lanes, now), again_s)
+
+    def _without_pages(
+        self, jobs: Sequence[WaveJob], new: Collection[WaveJob], now: float, ends: bool
+    ) -> Collection[WaveJob]:
+        """Those that wait for pages."""
+        if self._openings is None:
+            return ()
+        held = self._openings.held(new, now)
+        if self._on_gpu and not ends:
+            held |= self._openings.saving([job for job in jobs if job not in new], self._unit_tokens, now)
+        return held
 
     def in_order(self, jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
         """The most urgent first."""

@@ -98,6 +98,10 @@ class Utterances:
         """The one in progress of this name."""
         return self._utterances.get(name)
 
+    def latest_first(self) -> list[tuple[str, OpenUtterance]]:
+        """All with their names, by when they were opened."""
+        return list(self._utterances.items())[::-1]
+
     def remove(self, name: str) -> OpenUtterance | None:
         return self._utterances.pop(name, None)
 

@@ -48,6 +48,10 @@ class CachedVoice:
         return self.prefix or self.prompt
 
 
+USUAL_TOKENS, NEWEST = 300, 0.05
+"""Tokens of an utterance before any has ended: 12 s; and the newest one's share in the average."""
+
+
 class VoiceCache:
     """The voices used last, of one scheduler or of several whose flows share their pages. For any thread.
 
@@ -65,6 +69,7 @@ class VoiceCache:
         self._limit = limit
         self._voices: OrderedDict[str, CachedVoice] = OrderedDict()
         self._members = self._speaking = 0
+        self._mean_tokens = float(USUAL_TOKENS)
         # Never held while networks compute or others are told; that of the pages is taken inside it.
         self._changed = threading.Condition()
         flow.when_short(self._make_room_for)
@@ -93,6 +98,16 @@ class VoiceCache:
     def speaking(self) -> int:
         """Utterances in progress, of all whose pages these are."""
         return self._speaking
+
+    @property
+    def spoken_pages(self) -> int:
+        """Pages that they hold."""
+        return self._flow.num_pages - self._flow.free_pages - self.pages
+
+    @property
+    def pages_of_one(self) -> int:
+        """Those that an utterance holds at its end, on average."""
+        return self._flow.prefix_pages(round(self._mean_tokens))
 
     def can_speak(self, key: str, tensors: PromptTensors | None) -> bool:
         """Whether the voice is known, or comes with the call."""
@@ -170,11 +185,17 @@ class VoiceCache:
             raise
         return voice
 
-    def release(self, voice: CachedVoice) -> None:
-        """An utterance has ended."""
+    def release(self, voice: CachedVoice, tokens: int = 0) -> None:
+        """An utterance has ended.
+
+        Args:
+            tokens: it had; none if nothing of it was heard.
+        """
         with self._changed:
             voice.users -= 1
             self._speaking -= 1
+            if tokens:
+                self._mean_tokens += NEWEST * (tokens - self._mean_tokens)
             if voice.forgotten:
                 self._drop_prefix(voice)
 

@@ -105,6 +105,22 @@ def test_turn_that_is_due_goes_before_the_next_step():
     assert order == ["turn", "step"]
 
 
+def test_turn_begins_when_it_is_due_though_first_tokens_left_while_it_waited():
+    """Its wait for those, 800 s, would outlast the test."""
+    clock = Clock()
+    shifts = GpuShifts(clock)
+    with shifts.turn():
+        clock.now += 1000.0
+    step(shifts, hurried=True)()
+    turned = beside(turn(shifts))
+    while not shifts.turn_is_wanted:
+        time.sleep(0.001)
+    clock.now += 600.0
+    stepped = beside(step(shifts, hurried=False))
+    assert turned.wait(TIMEOUT_S)
+    assert stepped.wait(TIMEOUT_S)
+
+
 def test_turn_does_not_wait_for_a_speech_lm_that_rests():
     clock = Clock()
     shifts = GpuShifts(clock)

@@ -84,6 +84,15 @@ class CodedWaves:
                 state.pending = pending
             raise
 
+    def lost_pages(self, state: CodedState) -> int:
+        return 0
+
+    def wanted_pages(self, state: CodedState) -> int:
+        return 0
+
+    def give_up(self, state: CodedState) -> None:
+        raise AssertionError("it has no pages")
+
     def close(self, state: CodedState) -> None:
         self.open_states.discard(state)
 
@@ -118,7 +127,7 @@ class OneVoice:
         self.voices[key].users += 1
         return self.voices[key]
 
-    def release(self, voice: CachedVoice) -> None:
+    def release(self, voice: CachedVoice, tokens: int = 0) -> None:
         voice.users -= 1
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from coded_gpu import Gpu
-from coded_waves import FakeClock, OneVoice, chunk, runtime
+from coded_waves import BLOCK, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService, turn_planner
@@ -18,6 +18,7 @@ from cosyvoice_runtime.serving.token2wav.openings import (
     LONGEST_WAIT_S,
     PAGES_AHEAD,
     PAGES_OF_FIRST,
+    SCARCE,
     SHORT,
     SOON_LACKING_S,
     SOON_S,
@@ -37,6 +38,8 @@ class Room:
     Attributes:
         voices: pages that each voice would take.
         unknown: key of a voice that nobody has brought.
+        pages_of_one: that an utterance has at its end.
+        spoken_pages: that those in progress hold.
     """
 
     speaking: int = 1
@@ -44,6 +47,8 @@ class Room:
     num_pages: int = PAGES
     voices: dict[str, int] = field(default_factory=dict)
     unknown: str = ""
+    pages_of_one: int = 0
+    spoken_pages: int = 0
 
     def can_speak(self, key: str, tensors: object) -> bool:
         return key != self.unknown
@@ -73,6 +78,21 @@ def held(room: Room, new: list[WaveJob], now: float = 0.0) -> str:
 )
 def test_as_many_begin_as_there_are_pages_for(pages_left, waiting):
     assert held(Room(pages_left=pages_left), jobs("abc")) == waiting
+
+
+@pytest.mark.parametrize(
+    ("spoken", "pages_left", "waiting"),
+    [
+        (0, 17, ""),  # three of ten pages each: 0.7 of that is 21, of which two first chunks have four
+        (0, 16, "b"),
+        (0, 9, "ab"),
+        (9, 8, ""),  # the one in progress has nearly all of its own
+        (9, 7, "b"),
+    ],
+)
+def test_those_who_have_just_begun_are_sure_of_what_they_will_say(spoken, pages_left, waiting):
+    room = Room(pages_left=pages_left + 2 * PAGES_OF_FIRST, pages_of_one=10, spoken_pages=spoken)
+    assert held(room, jobs("ab")) == waiting
 
 
 def test_the_most_urgent_begin():
@@ -143,6 +163,70 @@ def test_the_fewer_pages_the_sooner_those_in_progress_end():
     assert openings.soon_s() == SOON_LACKING_S
     openings.held([], 0.0)
     assert openings.soon_s() == SOON_S
+
+
+SCARCE_PAGES = int(SCARCE * PAGES) - 1
+RICH_S, POOR_S = 2 * SOON_LACKING_S, SOON_LACKING_S / 2
+
+
+def speaks(number: int, blocks: int = 1, cushion_s: float = RICH_S, **options) -> WaveJob:
+    """A chunk of an utterance in progress: the numbers are the order of their coming."""
+    position = options.pop("position", BLOCK)
+    tokens = [0] * (BLOCK * blocks)
+    made = chunk(str(number), tokens, position, cushion_s=cushion_s, **options)
+    return WaveJob(made, print, cushion_s, number)
+
+
+def saving(given: list[WaveJob], pages_left: int = SCARCE_PAGES, of_one: int = 0) -> str:
+    waiting = Openings(Room(pages_left=pages_left, pages_of_one=of_one)).saving(given, BLOCK, 0.0)
+    return "".join(job.chunk.utterance_id for job in given if job in waiting)
+
+
+def test_all_go_on_while_half_of_the_pages_are_left():
+    given = [speaks(number, blocks=PAGES, last=True) for number in range(3)]
+    assert saving(given, int(SCARCE * PAGES)) == ""
+    assert saving(given) == "12"
+
+
+def test_later_ones_leave_pages_to_the_ends_of_earlier_ones():
+    given = [speaks(2, 3, last=True), speaks(0, 4, last=True), speaks(1, 3, last=True)]
+    assert saving(given, 10) == ""
+    assert saving(given, 9) == "2"
+    assert saving(given, 6) == "21"
+
+
+def test_an_end_that_nobody_knows_is_that_of_others():
+    assert saving([speaks(0), speaks(1)], 8, of_one=5) == ""
+    assert saving([speaks(0), speaks(1)], 7, of_one=5) == "1"
+    assert saving([speaks(0, position=4 * BLOCK), speaks(1)], 7, of_one=5) == ""
+    assert saving([speaks(0, position=9 * BLOCK), speaks(1)], 4, of_one=1) == ""  # a chunk, and perhaps more
+    assert saving([speaks(0, position=9 * BLOCK), speaks(1)], 3, of_one=1) == "1"
+
+
+def test_the_earliest_goes_on_whatever_it_wants():
+    assert saving([speaks(3, PAGES, last=True), speaks(4, last=True)], 5) == "4"
+
+
+def test_whoever_runs_dry_goes_on_unless_the_earliest_needs_the_pages():
+    given = [speaks(0, 4, last=True), speaks(1, 4, last=True), speaks(2, 2, POOR_S, last=True)]
+    assert saving(given, 6) == "1"
+    assert saving(given, 5) == "12"
+
+
+def test_pages_that_were_lost_are_wanted_again():
+    later = speaks(1, last=True)
+    given = [speaks(0, 4, last=True), later]
+    assert saving(given, 5) == ""
+    later.lost_pages = 1
+    assert saving(given, 5) == "1"
+
+
+def test_a_cancel_saves_nothing():
+    assert saving([speaks(0, 4, last=True), speaks(1, cancel=True)], 1) == ""
+
+
+def test_where_there_are_no_pages_nobody_saves_any():
+    assert Openings(Room(pages_left=0, num_pages=0)).saving([speaks(0), speaks(1)], BLOCK, 0.0) == set()
 
 
 def test_what_waits_is_shown_when_it_changes():

@@ -57,6 +57,9 @@ class Full:
         self.seen.append(names(new))
         return set(new)
 
+    def saving(self, jobs, unit_tokens, now):
+        return {each for each in jobs if each.chunk.utterance_id == "saving"}
+
     def soon_s(self) -> float:
         return self._soon_s
 
@@ -133,10 +136,17 @@ def test_who_finds_no_pages_waits_and_looks_again():
     assert openings.seen == [["new"]]
 
 
+@pytest.mark.parametrize(("on_gpu", "expected"), [(True, ["old"]), (False, ["old", "saving"])])
+def test_on_a_gpu_later_ones_leave_pages_to_earlier_ones(on_gpu, expected):
+    turns, again_s = divided(planner(openings=Full(), on_gpu=on_gpu), [job("saving"), job("old")])
+    assert turns == expected
+    assert (again_s == LOOK_S) == on_gpu
+
+
 def test_at_the_end_nobody_waits_for_pages():
     openings, new = Full(), job("new", position=0)
-    turns, _ = divided(planner(openings=openings), [new], [new], ends=True)
-    assert turns == ["new"]
+    turns, _ = divided(planner(openings=openings), [new, job("saving")], [new], ends=True)
+    assert turns == ["new", "saving"]
     assert openings.seen == [[]]  # and it is told that nobody waits
 
 

@@ -54,6 +54,23 @@ def assert_nothing_held(service, waves, voices):
     assert voices.users == 0
 
 
+def test_one_that_can_not_be_freed_keeps_nobody_elses_voice(caplog):
+    class Stuck(CodedWaves):
+        def close(self, state):
+            if BROKEN_TOKEN in state.pending:
+                raise RuntimeError("stuck")
+            super().close(state)
+
+    waves, voices = Stuck(), OneVoice()
+    service = WaveService(waves, voices, max_utterances=8, idle_timeout_s=60.0)
+    service.run([chunk("a", [BROKEN_TOKEN]), chunk("b", [1], last=True), chunk("c", [2])])
+    service.run([chunk("c", [3], 1, last=True)])
+    assert voices.users == 0
+    assert waves.open_states != set()
+    assert "could not be freed" in caplog.text
+    service.close()
+
+
 def test_chunks_of_many_utterances_are_one_batch_and_each_gets_its_own(service, waves):
     assert results(service, chunk("a", [1, 2]), chunk("b", [3]), chunk("c")) == [[1, 2], [3], []]
     assert waves.batches == [[[1, 2], [3], []]]
