@@ -3,10 +3,12 @@
 
     python benchmarks/simulated_turns.py
     python benchmarks/simulated_turns.py --clients 16,64 --seconds 60
+    python benchmarks/simulated_turns.py --clients 16,32 --rate "" --pages 150 --answers some-long
 
 The scheduler's own functions decide who is computed next, in simulated time; how long a turn takes is from a
-server's turns on an H200, full size (benchmarks/results/README.md). The speech LM, the host and voices are
-there in time: it says what another plan changes, not what a machine does.
+server's turns on an H200, full size (benchmarks/results/README.md). Blocks whose pages were lost are computed
+again in parts of four, of which each takes as long as a turn of one row. The speech LM, the host and voices
+are there in time: it says what another plan changes, not what a machine does.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from collections.abc import Sequence
 
 from cosyvoice_runtime.serving.gpu_division import FEW
 from measuring.report import table
-from measuring.turn_simulation import OF_FEW, OF_MANY, WARM_UP_S, Figures, Simulation
+from measuring.turn_simulation import LENGTHS, OF_FEW, OF_MANY, PAGES, WARM_UP_S, Figures, Simulation
 
 COLUMNS = (
-    "load", "speech s/s", "first chunk p50 / p95 ms", "silence above 0.1 s", "rows filled", "commonest turns"
+    "load", "speech s/s", "first chunk p50 / p95 ms", "silence above 0.1 s", "rows filled", "commonest turns",
+    "pages lost",
 )  # fmt: skip
 
 
@@ -30,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--clients", type=_numbers, default=[16, 32, 64, 128], help="at once (16,32,64,128)")
     parser.add_argument("--rate", type=_numbers, default=[5, 10, 20], help="requests a second (5,10,20)")
+    parser.add_argument("--pages", type=int, default=PAGES, help="seconds of speech kept (%(default)s)")
+    parser.add_argument("--answers", choices=LENGTHS, default="sentences", help="how long (%(default)s)")
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated (%(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each load (%(default)s)")
     options = parser.parse_args(arguments)
@@ -39,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, clients, rate in loads:
         division = OF_MANY if clients > FEW else OF_FEW
         runs = [
-            Simulation(division, options.seconds, clients, rate, seed).run() for seed in range(options.seeds)
+            Simulation(
+                division, options.seconds, clients, rate, seed, options.pages, LENGTHS[options.answers]
+            ).run()
+            for seed in range(options.seeds)
         ]
         rows.append([name, *_row(runs, options.seconds)])
     print(table(COLUMNS, rows))
@@ -57,6 +65,7 @@ def _row(runs: Sequence[Figures], seconds: float) -> list[str]:
         f"{late} of {utterances}",
         f"{filled:.0%}",
         ", ".join(f"{rows} x {blocks}" for (rows, blocks), _ in turns),
+        f"{sum(run.lost for run in runs)} times",
     ]
 
 

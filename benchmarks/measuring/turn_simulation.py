@@ -44,16 +44,20 @@ PART = 4
 """Blocks of a call that computes an utterance's lost pages again."""
 
 Lengths = Callable[[random.Random], float]
+"""Seconds of speech of an answer."""
 
 
-def sentence(chance: random.Random) -> float:
-    """Seconds, as of the built-in sentences."""
+def sentences(chance: random.Random) -> float:
+    """As of the built-in ones."""
     return min(max(1.2, chance.gauss(10.9, 5.2)), 28.0)
 
 
-def sentence_or_page(chance: random.Random) -> float:
-    """The same on average, but one of ten has 60 s."""
+def some_long(chance: random.Random) -> float:
+    """The same on average, but one of ten has a minute."""
     return 60.0 if chance.random() < 0.1 else 5.4
+
+
+LENGTHS: dict[str, Lengths] = {"sentences": sentences, "some-long": some_long}
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,7 @@ class Figures:
         first_s: seconds to each first chunk.
         turns: lane 0's, by rows and blocks.
         filled: blocks that were computed in them, and that there was room for.
+        lost: how often an utterance lost its pages.
     """
 
     tokens: int = 0
@@ -158,6 +163,7 @@ class Figures:
     late: int = 0
     turns: Counter[tuple[int, int]] = field(default_factory=Counter)
     filled: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
 
 
 class Expecting(SoleUse):
@@ -181,7 +187,7 @@ class Simulation:
         rate: or requests a second, whatever becomes of them.
         seconds: after which all ends.
         pages: seconds of speech that the GPU has memory for.
-        lengths: seconds of speech of an answer.
+        lengths: of answers.
     """
 
     def __init__(
@@ -192,7 +198,7 @@ class Simulation:
         rate: float = 0.0,
         seed: int = 0,
         pages: int = PAGES,
-        lengths: Lengths = sentence,
+        lengths: Lengths = sentences,
     ) -> None:
         self._division, self._end_s = division, seconds
         self._chance = random.Random(seed)
@@ -227,6 +233,7 @@ class Simulation:
                 break
             self._now = at_s
             happens(*arguments)
+        self.figures.lost = self._pages.lost
         return self.figures
 
     def _at(self, at_s: float, happens: Callable[..., None], *arguments: Any) -> None:

@@ -83,11 +83,11 @@ def test_as_many_begin_as_there_are_pages_for(pages_left, waiting):
 @pytest.mark.parametrize(
     ("spoken", "pages_left", "waiting"),
     [
-        (0, 17, ""),  # three of ten pages each: 0.7 of that is 21, of which two first chunks have four
-        (0, 16, "b"),
-        (0, 9, "ab"),
-        (9, 8, ""),  # the one in progress has nearly all of its own
-        (9, 7, "b"),
+        (0, 14, ""),  # three of ten pages each: 0.6 of that is 18, of which two first chunks have four
+        (0, 13, "b"),
+        (0, 7, "ab"),
+        (9, 6, ""),  # the one in progress has nearly all of its own
+        (9, 5, "b"),
     ],
 )
 def test_those_who_have_just_begun_are_sure_of_what_they_will_say(spoken, pages_left, waiting):
