@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,11 +33,14 @@ def open_alone(name: str, arguments: dict[str, str]) -> Any:
     return kind.open(settings)
 
 
-def open_guests(repository: Path, wave: Token2WavSettings) -> tuple[dict[str, Any], SharedGpus]:
+def open_guests(
+    repository: Path, wave: Token2WavSettings, opened: ExitStack
+) -> tuple[dict[str, Any], SharedGpus]:
     """The models that compute in token2wav's process beside it, by name, and the GPU that it shares.
 
     Args:
         wave: of token2wav.
+        opened: finalizes each at its end, also if a later one can't be opened.
     """
     guests: dict[str, Any] = {}
     shared: SharedGpus = NOT_SHARED
@@ -49,6 +53,7 @@ def open_guests(repository: Path, wave: Token2WavSettings) -> tuple[dict[str, An
             guests[name] = _speech_lm(settings, *shared.values())
         elif isinstance(settings, BatchedSettings):
             guests[name] = Batches(KINDS[name].open(settings), settings)
+        opened.callback(guests[name].finalize)
     return guests, shared
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -39,21 +40,28 @@ class Token2WavModel:
             with_lm = socket is not None and TensorrtLlmSettings.name in guests_of(repository)
             Layout(settings.checkpoint_dir).check_ahead("flow", "hift", *(("llm",) if with_lm else ()))
             limit_torch(settings.threads)
-        self._guests, shared = ({}, NOT_SHARED) if socket is None else open_guests(repository, settings)
-        if shared:
-            sys.setswitchinterval(SWITCH_S)
-        self._wave = WaveModel(settings, shared)
-        self._host = None
-        if socket is not None and self._guests:
-            self._host = ModelHost(socket, {settings.name: self._wave, **self._guests})
-        keep_loaded()
-        self._wave.prepare()
+        with ExitStack() as opened:  # threads of a load that fails would keep the process from its end
+            self._open(settings, socket, repository, opened)
+            keep_loaded()
+            self._wave.prepare()
+            self._opened = opened.pop_all()
 
     def execute(self, requests: list[Any]) -> list[None]:
         return self._wave.execute(requests)
 
     def finalize(self) -> None:
-        for model in (self._wave, *self._guests.values()):
-            model.finalize()
-        if self._host is not None:
-            self._host.close()
+        self._opened.close()
+
+    def _open(
+        self, settings: Token2WavSettings, socket: Path | None, repository: Path, opened: ExitStack
+    ) -> None:
+        """The models and, if there are several, their host, which is closed when they have answered."""
+        hosting = opened.enter_context(ExitStack())
+        guests, shared = ({}, NOT_SHARED) if socket is None else open_guests(repository, settings, opened)
+        if shared:
+            sys.setswitchinterval(SWITCH_S)
+        self._wave = WaveModel(settings, shared)
+        opened.callback(self._wave.finalize)
+        if socket is not None and guests:
+            host = ModelHost(socket, {settings.name: self._wave, **guests})
+            hosting.callback(host.close)

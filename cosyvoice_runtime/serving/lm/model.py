@@ -127,5 +127,7 @@ class TokenReply:
         )
 
     def finish(self, error: Exception | None = None) -> None:
-        self._reply.finish(error)
-        self._count.leave()
+        try:
+            self._reply.finish(error)
+        finally:
+            self._count.leave()

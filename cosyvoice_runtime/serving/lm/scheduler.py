@@ -40,8 +40,8 @@ class Scheduler:
     """Runs requests through an engine; `submit`, `stop` and `close` may be called by any thread.
 
     If the engine breaks down, the requests in it end with an `EngineError`, and a fresh engine takes the
-    waiting ones. If there is no fresh engine either, those and all later ones get the error. If the GPU is
-    lost, all get the error and the process ends.
+    waiting ones. If there is no fresh engine either, or the GPU is lost, those get the error, too, and the
+    process ends: only another one can serve again.
 
     Args:
         open_engine: makes an engine.
@@ -175,20 +175,22 @@ class Scheduler:
             self._gpu.rest()
 
     def _serve_and_mend(self) -> None:
-        broken = self._serve()
-        while broken:
-            self._gpu.rest()
-            try:
-                self._engine.close()
+        try:
+            while self._serve():
+                self._gpu.rest()
+                self._close_broken()
                 self._engine = self._open_engine()
-            except Exception as error:
-                self._give_up(error)
-                return
-            broken = self._serve()
-        self._engine.close()
+        except Exception as error:
+            self._give_up(error)
+        else:
+            self._engine.close()
 
     def _serve(self) -> bool:
-        """Work until there is nothing left to do, ever; True if the engine broke down before."""
+        """Work until there is nothing left to do, ever; True if the engine broke down before.
+
+        Raises:
+            Exception: the GPU is lost, so that no engine can be opened in this process any more.
+        """
         try:
             while self._wait_for_work():
                 self._end_cancelled()
@@ -200,8 +202,7 @@ class Scheduler:
             logger.error("the engine of the speech LM broke down", exc_info=error)
             self._fail(self._running.values(), _breakdown(error))
             if is_fatal(error):
-                self._lose_gpu(error)
-                return False
+                raise
             return True
         return False
 
@@ -369,18 +370,22 @@ class Scheduler:
         for job in list(jobs):
             self._finish(job, FinishReason.ERROR, failure)
 
+    def _close_broken(self) -> None:
+        """Let go of what a broken engine holds, as far as it can still do that."""
+        try:
+            self._engine.close()
+        except Exception:
+            logger.exception("the broken engine of the speech LM can't be closed")
+
     def _give_up(self, error: Exception) -> None:
+        """Answer everybody and end the process."""
         logger.critical("the engine of the speech LM can't be started anew", exc_info=error)
         failure = EngineError("the speech LM's engine broke down and can't be started anew")
         with self._changed:
             self._refusal = failure
         self._fail(self._waiting, failure)
-
-    def _lose_gpu(self, error: Exception) -> None:
-        """Answer everybody and end the process: no engine can be opened in it any more."""
-        self._give_up(error)
         self._delivery.close(LAST_WORDS_S)
-        self._end_process(f"the speech LM has lost its GPU ({type(error).__name__})")
+        self._end_process(f"{failure} ({type(error).__name__})")
 
 
 def _reader_failure(error: Exception) -> CosyVoiceError:

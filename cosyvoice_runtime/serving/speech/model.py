@@ -75,15 +75,15 @@ class SpeechModel:
         return service
 
     async def _answer(self, request: Any) -> None:
-        reply = Reply(request, self._name, self._streaming)
-        inputs = Inputs(request)
-        make_listener = ChunkListener if self._streaming else WholeListener
-        listener = make_listener(reply, self._sender, self._service.token_rate, inputs.call)
-        if (left := inputs.left_call) is not None:
-            self._service.leave(left)
-            await listener.acknowledge()
-        else:
-            await self._service.answer(inputs, listener)
+        with Reply(request, self._name, self._streaming) as reply:
+            inputs = Inputs(request)
+            make_listener = ChunkListener if self._streaming else WholeListener
+            listener = make_listener(reply, self._sender, self._service.token_rate, inputs.call)
+            if (left := inputs.left_call) is not None:
+                self._service.leave(left)
+                await listener.acknowledge()
+            else:
+                await self._service.answer(inputs, listener)
 
     def _ended(self, answer: Future[None]) -> None:
         self._answers.discard(answer)

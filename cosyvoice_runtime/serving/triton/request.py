@@ -172,7 +172,7 @@ class Reply:
         self._streamed = streamed
         self._fault = stream_fault if streamed else fault
         self._outputs = frozenset(request.requested_output_names())
-        self._finished = False
+        self._answered = self._finished = False
         self._ending = threading.RLock()
 
     @property
@@ -192,7 +192,7 @@ class Reply:
         self._pass_on(self._response(outputs), flags=0)
 
     def send_only(self, **outputs: npt.NDArray[Any]) -> None:
-        """Send the one response of a model that is not decoupled, which is also the final one.
+        """Send the one response of a model that is not decoupled, and end the request.
 
         Raises:
             ClientGoneError: the client has gone.
@@ -200,8 +200,11 @@ class Reply:
         with self._ending:
             if self.cancelled:
                 raise ClientGoneError
-            self._pass_on(self._response(outputs), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-            self._finished = True
+            response = self._response(outputs)
+            self._answered = not self._streamed
+            # Not as the final one: if the server has no room for that, its sender is closed all the same.
+            self._pass_on(response, flags=0)
+            self.finish()
 
     def finish(self, error: BaseException | None = None) -> None:
         """Send the final response, once: an error, if there is one. A client who has gone hears none."""
@@ -214,6 +217,9 @@ class Reply:
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         if isinstance(error, ClientGoneError):  # a model that is not decoupled can't end without a response
             error = None if self._streamed else WithdrawnError("the client has left")
+        if error is not None and self._answered:  # the server takes no second response, nor needs one
+            logger.error("the response of %s could not be sent", self._model, exc_info=error)
+            error = None
         if error is None:
             self._pass_on(None, final)
         else:

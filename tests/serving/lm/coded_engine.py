@@ -57,7 +57,7 @@ class CodedEngine:
         arrived: gets a permit whenever a step begins, and so everything before it is done.
         refused: names that `add` does not accept.
         broken: names that end with an error of their own at the next step.
-        failure, add_failure: raised by the next step, or by every `add`.
+        failure, add_failure, close_failure: raised by the next step, by every `add`, or by `close`.
     """
 
     def __init__(self, slots: int = 2, prefill_batch: int | None = None) -> None:
@@ -70,6 +70,7 @@ class CodedEngine:
         self.broken: set[int] = set()
         self.failure: Exception | None = None
         self.add_failure: Exception | None = None
+        self.close_failure: Exception | None = None
         self.closed = 0
         self._sequences: dict[int, CodedSequence] = {}
         self._next_handle = 0
@@ -121,6 +122,8 @@ class CodedEngine:
 
     def close(self) -> None:
         self.closed += 1
+        if self.close_failure is not None:
+            raise self.close_failure
 
     def _draw(self, handle: int) -> Progress:
         sequence = self._sequences[handle]

@@ -288,43 +288,51 @@ def test_breakdown_on_joining_fails_that_request_too(make_scheduler, engine):
     assert submit(scheduler, 2, 3).wait().tokens == coded_tokens(2, 3)
 
 
-def test_without_a_fresh_engine_all_requests_are_refused_and_close_returns(make_scheduler, engine, loads):
-    gate = close_gate(engine)
-    engines = iter([engine])
-    scheduler = make_scheduler(lambda: next(engines))
-    readers = [submit(scheduler, name, 3) for name in (1, 2, 3)]
-    loads.wait_for(lambda load: load.active == 2)
+def test_engine_that_cannot_be_closed_is_replaced_all_the_same(make_scheduler, engine):
     engine.failure = RuntimeError()
-    gate.release()
-    message = "the speech LM's engine broke down and can't be started anew"
-    assert str(readers[2].wait().ends[0]) == message
-    with pytest.raises(EngineError, match=message):
-        submit(scheduler, 4, 3)
-    scheduler.close()
-    assert engine.closed == 1
+    engine.close_failure = RuntimeError("CUDA error: an illegal memory access was encountered")
+    engines = iter([engine, CodedEngine()])
+    scheduler = make_scheduler(lambda: next(engines))
+    assert isinstance(submit(scheduler, 1, 3).wait().ends[0], EngineError)
+    assert submit(scheduler, 2, 3).wait().tokens == coded_tokens(2, 3)
 
 
-def test_lost_gpu_answers_everybody_and_ends_the_process_instead_of_opening_an_engine(
-    make_scheduler, engine, loads
+@pytest.mark.parametrize(
+    ("failure", "closed", "reason"),
+    [
+        pytest.param(RuntimeError(), 1, "StopIteration", id="there is no fresh engine"),
+        pytest.param(
+            RuntimeError("CUDA error: unspecified launch failure"), 0, "RuntimeError", id="the GPU is lost"
+        ),
+    ],
+)
+def test_without_a_fresh_engine_everybody_is_answered_and_the_process_ends(
+    make_scheduler, engine, loads, failure, closed, reason
 ):
     gate = close_gate(engine)
     engines, ended = iter([engine]), threading.Event()
     answered: list[int] = []
+    reasons: list[str] = []
 
     def end_process(reason: str) -> None:
         answered.extend(len(reader.ends) for reader in readers)
+        reasons.append(reason)
         ended.set()
 
     scheduler = make_scheduler(lambda: next(engines), end_process=end_process)
     readers = [submit(scheduler, name, 3) for name in (1, 2, 3)]
     loads.wait_for(lambda load: load.active == 2)
-    engine.failure = RuntimeError("CUDA error: unspecified launch failure")
+    engine.failure = failure
     gate.release()
     assert ended.wait(TIMEOUT_S)
     assert answered == [1, 1, 1]
-    assert all(isinstance(reader.ends[0], EngineError) for reader in readers)
-    with pytest.raises(EngineError):
+    message = "the speech LM's engine broke down and can't be started anew"
+    assert reasons == [f"{message} ({reason})"]
+    assert str(readers[2].ends[0]) == message
+    with pytest.raises(EngineError, match=message):
         submit(scheduler, 4, 3)
+    scheduler.close()
+    assert engine.closed == closed
 
 
 def test_close_lets_running_and_waiting_requests_finish(make_scheduler, engine):

@@ -61,7 +61,7 @@ def test_whole_answer_has_all_samples_and_the_worst_reason(reasons, told):
     outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
     np.testing.assert_array_equal(outputs["waveform"][0], np.concatenate([part.samples for part in segments]))
     assert outputs["finish_reason"].item() == told.encode()
-    assert request.sender.flags == [TRITONSERVER_RESPONSE_COMPLETE_FINAL]
+    assert request.sender.flags == [0, TRITONSERVER_RESPONSE_COMPLETE_FINAL]
 
 
 def test_answer_to_a_client_who_left_ends_once(monkeypatch):
