@@ -44,11 +44,15 @@ ENV PATH=/opt/venv/bin:$PATH
 # OpenAI's speech API, which needs neither Triton nor torch.
 FROM ${PYTHON} AS front
 WORKDIR /opt/cosyvoice
-COPY requirements/front.txt requirements/front.txt
-RUN python3 -m pip install --no-cache-dir --no-deps --requirement requirements/front.txt
+COPY requirements/cpu.txt requirements/front.txt requirements/
+# safetensors: uploaded voices are written as the server reads them.
+RUN python3 -m pip install --no-cache-dir --no-deps --constraint requirements/cpu.txt \
+        --requirement requirements/front.txt safetensors \
+    && install --directory --owner=10001 --group=10001 voices
 COPY cosyvoice_runtime cosyvoice_runtime
 COPY client client
 COPY cosyvoice_front cosyvoice_front
+COPY deploy deploy
 ENV PYTHONPATH=/opt/cosyvoice:/opt/cosyvoice/client \
     PYTHONUNBUFFERED=1
 USER 10001

@@ -9,7 +9,7 @@ case "$FAMILY" in
   cosyvoice300m) PUBLISHED=CosyVoice-300M ;;
   *) PUBLISHED=CosyVoice2-0.5B ;;
 esac
-CHECKPOINT="${CHECKPOINT:-checkpoints/$PUBLISHED}"
+CHECKPOINT="${CHECKPOINT:-${COSYVOICE_CHECKPOINT_DIR:-checkpoints/$PUBLISHED}}"
 SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
 VENV="${VENV:-.venv}"
@@ -33,9 +33,11 @@ Usage:
      5  benchmark           clients against the server, streaming or offline
      6  offline benchmark   without a server
 
-Variables: FAMILY (cosyvoice2, cosyvoice3, cosyvoice300m: what stage 0 fetches), CHECKPOINT, SOURCE, MODEL_REPO,
-VENV (system: the python3 on PATH, and nothing is installed), TORCH (no: an environment without it, which is
-the demo's default), and COSYVOICE_* for every setting in docs/settings.md.
+Variables: FAMILY (cosyvoice2, cosyvoice3, cosyvoice300m: what stage 0 fetches), SOURCE, REVISION (a commit,
+branch or tag of the hub's repository; the newest unless it is given), CHECKPOINT (or COSYVOICE_CHECKPOINT_DIR:
+the checkpoint of all stages), MODEL_REPO, VENV (system: the python3 on PATH, and nothing is installed), TORCH
+(no: an environment without it, which is the demo's default), and COSYVOICE_* for every other setting in
+docs/settings.md. Relative paths count from the directory of run.sh.
 TEXT
 }
 
@@ -78,7 +80,11 @@ environment() { # environment [--test]
   [[ "$VENV" == system ]] || python3 scripts/environment.py --venv "$VENV" "$@"
 }
 
-stage_0() { say "checkpoint"; "$PYTHON" scripts/fetch_checkpoint.py "$CHECKPOINT" --source "$SOURCE" --family "$FAMILY"; }
+stage_0() {
+  say "checkpoint"
+  "$PYTHON" scripts/fetch_checkpoint.py "$CHECKPOINT" --source "$SOURCE" --family "$FAMILY" \
+    ${REVISION:+--revision "$REVISION"}
+}
 
 stage_1() {
   say "engines"

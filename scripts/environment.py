@@ -40,8 +40,10 @@ TORCH = "torch"
 CLIENTS = "clients"
 VERSIONS = ("3.11", "3.12")
 GLIBC = (2, 35)
-FREE_GIB = {True: 3.0, False: 1.5}
-"""With torch, and without."""
+FREE_GIB = 1.5
+"""Without torch."""
+CPU_TORCH_GIB, CUDA_TORCH_GIB = 1.5, 8.5
+"""What torch takes beside that, while it is installed: a CPU build, and one with the libraries of CUDA."""
 UV = "uv==0.13.9"
 UV_VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -147,11 +149,14 @@ def make(venv: Path, parts: list[str], python: str | None, installer: str | None
         print(f"{venv}: up to date, nothing to do")
         return
     started = time.monotonic()
-    check_platform(venv, FREE_GIB[TORCH in parts])
+    check_platform()
+    check_room(venv, FREE_GIB)
     if not (venv / "bin" / "pip").exists():
         base = find_python(python)
         print(f"{venv}: made with {base}")
         run([base, "-m", "venv", "--clear", str(venv)], "the virtual environment can't be made")
+    if TORCH in parts and not has_torch(venv):
+        check_torch_room(venv)
     # Until all is there, the environment is none of what it was.
     _stamp_path(venv).unlink(missing_ok=True)
     install(venv, parts, installer)
@@ -161,16 +166,39 @@ def make(venv: Path, parts: list[str], python: str | None, installer: str | None
     print(f"{venv}: ready after {time.monotonic() - started:.0f} s")
 
 
-def check_platform(venv: Path, needed_gib: float) -> None:
-    """Raises: SetupError: the machine can't run the server's package, or its disk is too small."""
+def check_platform() -> None:
+    """Raises: SetupError: the machine can't run the server's package."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise SetupError(f"Linux on x86_64 is needed, this is {platform.system()} on {platform.machine()}")
     library, version = platform.libc_ver()
     if library != "glibc" or tuple(map(int, version.split("."))) < GLIBC:
         raise SetupError(f"glibc {GLIBC[0]}.{GLIBC[1]} or newer is needed, this is {library} {version}")
+
+
+def check_room(venv: Path, needed_gib: float, hint: str = "") -> None:
+    """Raises: SetupError: the environment's disk has less free."""
     free = shutil.disk_usage(next(folder for folder in venv.parents if folder.exists())).free / 2**30
     if free < needed_gib:
-        raise SetupError(f"{venv.parent} has {free:.1f} GiB free, {needed_gib:g} are needed")
+        raise SetupError(f"{venv.parent} has {free:.1f} GiB free, {needed_gib:g} are needed{hint}")
+
+
+def check_torch_room(venv: Path) -> None:
+    """Raises: SetupError: the disk has less free than the build takes that is going to be chosen."""
+    settings = _uv_variables(venv) | os.environ
+    if settings.keys() & {"UV_INDEX", "UV_FIND_LINKS"}:
+        check_room(venv, FREE_GIB + CPU_TORCH_GIB)
+        return
+    check_room(
+        venv,
+        FREE_GIB + CUDA_TORCH_GIB,
+        ": torch brings the libraries of CUDA; PIP_EXTRA_INDEX_URL names an index with CPU builds, and "
+        "--no-torch (TORCH=no ./run.sh) goes without",
+    )
+
+
+def has_torch(venv: Path) -> bool:
+    """Whether some torch is in the environment, so that no other is going to be fetched beside it."""
+    return any(venv.glob("lib/python*/site-packages/torch/__init__.py"))
 
 
 def find_python(wanted: str | None) -> str:

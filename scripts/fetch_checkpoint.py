@@ -5,21 +5,25 @@
     fetch_checkpoint.py OUT --source huggingface  or modelscope, made, or a directory of your own
     fetch_checkpoint.py OUT --family cosyvoice3   the published Fun-CosyVoice3-0.5B, or with cosyvoice300m
                                                   CosyVoice-300M and whisper's vocabulary from GitHub
+    fetch_checkpoint.py OUT --revision COMMIT     not the newest that a hub has
 
-A directory that already holds a checkpoint, of any family, is left alone.
+A directory that already holds a checkpoint, of any family, is left alone. A download that was interrupted
+goes on when it is asked for again. The demo voice, where it stands in for the published checkpoint, gives way
+when a hub is named as the source.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import http.client
 import logging
 import os
 import re
-import shutil
 import sys
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +34,8 @@ from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
 
 DEMO_VOICE = Path(__file__).resolve().parent.parent / "demo_voice"
 NOTE = ".metadata"
+UNFINISHED = ".unfinished-download"
+"""File in a directory whose download has begun and not ended; it names the family."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 UNUSED_FILES = ["*.zip", "*.png", "asset/*", "flow.decoder.estimator*.onnx", "llm.rl.pt"]
 """Of the published directories: exports and other weights that this runtime does not read."""
@@ -69,17 +75,90 @@ class FetchError(CosyVoiceError):
     """The checkpoint could not be had from the source."""
 
 
-def from_hugging_face(out: Path, family: Family) -> None:
-    """Download the published checkpoint; what was loaded before an interruption is kept."""
+class UnreachableError(FetchError):
+    """The hub gives no answer, so nothing was written."""
+
+
+def from_hugging_face(out: Path, family: Family, revision: str | None = None) -> None:
+    """Download the published checkpoint.
+
+    Raises:
+        UnreachableError: the hub gives no answer.
+        FetchError: it refuses, or the download breaks off; what has come by then is kept.
+    """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    repository = HOMES[family].hugging_face
+    commit = commit_of(repository, revision)
+    with downloading(out, family, repository):
+        snapshot_download(repository, revision=commit, local_dir=out, ignore_patterns=UNUSED_FILES)
+        complete(out, family, sums_of_hugging_face(out))
+    print(f"{out}: {repository} at commit {commit}, which --revision {commit} fetches again")
+
+
+def commit_of(repository: str, revision: str | None) -> str:
+    """The commit of Hugging Face that a revision is; of None the newest.
+
+    Raises:
+        UnreachableError: the hub gives no answer.
+        FetchError: it does not have that repository or revision, or refuses it.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        snapshot_download(HOMES[family].hugging_face, local_dir=out, ignore_patterns=UNUSED_FILES)
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        raise FetchError(f"Hugging Face can't be reached ({type(error).__name__})") from error
+        return str(HfApi().repo_info(repository, revision=revision).sha)
+    except HfHubHTTPError as error:
+        raise FetchError(f"Hugging Face refuses {repository} ({told(error)})") from error
+    except Exception as error:  # releases of its client differ in the HTTP library, whose errors come through
+        raise UnreachableError(f"Hugging Face can't be reached ({told(error)})") from error
+
+
+@contextmanager
+def downloading(out: Path, family: Family, repository: str) -> Iterator[None]:
+    """A block that downloads into ``out``, which is marked as unfinished until the block has ended well.
+
+    Raises:
+        FetchError: the block has failed, or another family's download is unfinished there.
+    """
+    mark = out / UNFINISHED
+    if stands_in(out):
+        out.unlink()
+    out.mkdir(parents=True, exist_ok=True)
+    if mark.exists() and mark.read_text("utf-8") != family.name:
+        begun = mark.read_text("utf-8")
+        raise FetchError(f"{out}: an unfinished download of {begun} is there: finish or remove that first")
+    mark.write_text(family.name, "utf-8")
+    try:
+        yield
+    except FetchError:
+        raise
+    except Exception as error:  # of a hub, its HTTP library, the transfer, the disk: they have no common base
+        raise FetchError(
+            f"{repository}: the download has broken off ({told(error)}); {out} keeps what has come, and the "
+            "same command goes on with it"
+        ) from error
+    mark.unlink()
+
+
+def complete(out: Path, family: Family, published: Mapping[str, str]) -> None:
+    """Add to a download what it lacks, and the list of checksums that later starts go by.
+
+    Args:
+        published: SHA-256 by name, as far as the publisher tells them.
+
+    Raises:
+        FetchError: a file is missing after all.
+    """
     add_vocabulary(out, family)
-    list_checksums(out, sums_of_hugging_face(out))
+    if missing := Layout(out).missing():
+        raise FetchError(f"{out}: {', '.join(missing)} did not come with the download; ask for it again")
+    list_checksums(out, published)
+
+
+def told(error: Exception) -> str:
+    """An error of somebody else's code, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def sums_of_hugging_face(out: Path) -> dict[str, str]:
@@ -106,11 +185,13 @@ def add_vocabulary(out: Path, family: Family) -> None:
     try:
         with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as answer:
             content = answer.read()
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise FetchError(f"{path}: {url} can't be had ({error}): put this file there") from error
     if hashlib.sha256(content).hexdigest() != sha256:
         raise FetchError(f"{path}: {url} is another file than it was: SHA-256 {sha256} is expected")
-    path.write_bytes(content)
+    arriving = path.with_suffix(".part")
+    arriving.write_bytes(content)
+    arriving.replace(path)
 
 
 def list_checksums(out: Path, published: Mapping[str, str]) -> None:
@@ -119,18 +200,20 @@ def list_checksums(out: Path, published: Mapping[str, str]) -> None:
         write_checksums(out, Layout(out).names(), published)
 
 
-def from_model_scope(out: Path, family: Family) -> None:
-    """Download the published checkpoint from its other home."""
+def from_model_scope(out: Path, family: Family, revision: str | None = None) -> None:
+    """Download the published checkpoint from its other home.
+
+    Raises:
+        FetchError: the download breaks off; what has come by then is kept.
+    """
     try:
         from modelscope import snapshot_download
     except ImportError as error:
         raise FetchError("the package modelscope is not installed: pip install modelscope") from error
-    try:
-        snapshot_download(HOMES[family].model_scope, local_dir=str(out), ignore_file_pattern=UNUSED_FILES)
-    except Exception as error:  # its errors have no common base
-        raise FetchError(f"ModelScope can't be reached ({type(error).__name__})") from error
-    add_vocabulary(out, family)
-    list_checksums(out, {})
+    repository = HOMES[family].model_scope
+    with downloading(out, family, f"{repository} of ModelScope"):
+        snapshot_download(repository, revision=revision, local_dir=str(out), ignore_file_pattern=UNUSED_FILES)
+        complete(out, family, {})
 
 
 def made(out: Path, family: Family) -> None:
@@ -143,52 +226,117 @@ def made(out: Path, family: Family) -> None:
     make_checkpoint(out, "tiny", seed=0, family=family.name)
 
 
-def published_or_demo_voice(out: Path, family: Family) -> None:
-    """The published checkpoint; without a network, of CosyVoice2, the small one of this repository."""
+def published_or_demo_voice(out: Path, family: Family, revision: str | None = None) -> None:
+    """The published checkpoint; of CosyVoice2, where no hub answers and nothing is there, this repository's.
+
+    Raises:
+        FetchError: there is neither.
+    """
     try:
-        from_hugging_face(out, family)
-    except FetchError as error:
-        if family is not COSYVOICE2:
+        from_hugging_face(out, family, revision)
+    except UnreachableError as error:
+        if family is not COSYVOICE2 or revision or not is_vacant(out):
             raise
-        print(f"{error}: using {DEMO_VOICE}, which is small and speaks only English")
-        shutil.rmtree(out, ignore_errors=True)
         link(DEMO_VOICE, out)
+        print(f"WARNING: {error}. {STAND_IN.format(out=out)}", file=sys.stderr)
 
 
-SOURCES: dict[str, Callable[[Path, Family], None]] = {
+STAND_IN = (
+    "{out} is the demo voice and not the published checkpoint: it is small and speaks only English; "
+    "--source huggingface (SOURCE=huggingface ./run.sh 0) puts the published one there"
+)
+HUBS: dict[str, Callable[[Path, Family, str | None], None]] = {
     "auto": published_or_demo_voice,
     "huggingface": from_hugging_face,
     "modelscope": from_model_scope,
-    "made": made,
 }
+MADE = "made"
 
 
 def link(directory: Path, out: Path) -> None:
-    """Use a directory in place."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    os.symlink(directory.resolve(), out, target_is_directory=True)
-
-
-def fetch(out: Path, source: str, family: Family = COSYVOICE2) -> None:
-    """Make ``out`` a checked checkpoint of the family, unless it holds one of any.
+    """Use a directory in place.
 
     Raises:
-        FetchError: the source has none, or what is there is damaged.
+        FetchError: something else stands where the link is to be.
     """
-    if any((out / family.config_file).exists() for family in FAMILIES):
-        require_listed(out)
-        print(f"{out}: a checkpoint is there, nothing to do")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if is_vacant(out) and out.exists():
+            out.rmdir()
+        os.symlink(directory.resolve(), out, target_is_directory=True)
+    except OSError as error:
+        raise FetchError(f"{out} can't become a link to {directory}: {error.strerror}") from error
+
+
+def is_vacant(out: Path) -> bool:
+    """Whether nothing is there, or an empty directory."""
+    return not os.path.lexists(out) or (out.is_dir() and not any(out.iterdir()))
+
+
+def stands_in(out: Path) -> bool:
+    """Whether it is a link to the demo voice."""
+    return out.is_symlink() and out.resolve() == DEMO_VOICE
+
+
+def fetch(out: Path, source: str, family: Family = COSYVOICE2, revision: str | None = None) -> None:
+    """Make ``out`` a checked checkpoint of the family, unless it holds one of any.
+
+    Args:
+        source: a name in :data:`HUBS`, ``made``, or a directory.
+        revision: a commit, branch or tag of a hub's repository; None is the newest.
+
+    Raises:
+        FetchError: the source has none, or what is there is damaged or incomplete.
+    """
+    if revision and source not in HUBS:
+        raise FetchError(f"revision: {revision!r} is not accepted with the source {source}, which has none")
+    if is_there(out, source):
+        require_whole(out)
+        expected = source not in HUBS or not stands_in(out)
+        print(f"{out}: a checkpoint is there, nothing to do" if expected else STAND_IN.format(out=out))
         return
-    if source in SOURCES:
-        SOURCES[source](out, family)
+    if source in HUBS:
+        HUBS[source](out, family, revision)
+    elif source == MADE:
+        made(out, family)
     elif Path(source).is_dir():
         link(Path(source), out)
     else:
-        raise FetchError(f"{source} is neither a directory nor one of {', '.join(SOURCES)}")
+        raise FetchError(f"{source} is neither a directory nor one of {', '.join([*HUBS, MADE])}")
     problems = verify_checkpoint(out)
     if problems:
         raise FetchError("\n".join([f"{out} can't be used:", *problems]))
     print(f"{out}: complete")
+
+
+def is_there(out: Path, source: str) -> bool:
+    """Whether a checkpoint stands there that the source is not to go on with or to replace.
+
+    Raises:
+        FetchError: a download is unfinished there, and the source can't go on with it.
+    """
+    if (out / UNFINISHED).exists():
+        if source in HUBS:
+            return False
+        raise FetchError(
+            f"{out}: an unfinished download is there: finish it ({', '.join(HUBS)}), or remove the directory"
+        )
+    if stands_in(out) and source in HUBS and source != "auto":
+        return False
+    return any((out / family.config_file).exists() for family in FAMILIES)
+
+
+def require_whole(out: Path) -> None:
+    """
+    Raises:
+        FetchError: a file is missing, or not what the checkpoint's list of checksums says.
+    """
+    if missing := Layout(out).missing():
+        raise FetchError(
+            f"{out} is incomplete: {', '.join(missing)} missing; put that there, or name another "
+            "directory to fetch a checkpoint into"
+        )
+    require_listed(out)
 
 
 def require_listed(out: Path) -> None:
@@ -216,11 +364,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--family", choices=list(families), default=COSYVOICE2.name, help="default: %(default)s"
     )
+    parser.add_argument("--revision", help="commit, branch or tag of a hub's repository; default: the newest")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        fetch(options.out, options.source, families[options.family])
-    except CosyVoiceError as error:
+        fetch(options.out, options.source, families[options.family], options.revision)
+    except (CosyVoiceError, OSError) as error:
         print(f"fetch_checkpoint: {error}", file=sys.stderr)
         return 1
     return 0

@@ -7,19 +7,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
-from cosyvoice_runtime.checkpoint.checksums import require_checksum
+from cosyvoice_runtime.checkpoint.checksums import read_checksums, require_checksum
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, FAMILIES, Family
 from cosyvoice_runtime.errors import CheckpointError
 
 Part = Literal["llm", "flow", "hift"]
 PARTS: tuple[Part, ...] = get_args(Part)
 SPEAKERS = "spk2info.pt"
+SPEAKER_ENCODER = "campplus.onnx"
+WEIGHT_FORMATS = ("safetensors", "pt")
 QWEN2_FILES = ("config.json", "merges.txt", "tokenizer_config.json")
 FILES = (
     *(family.config_file for family in FAMILIES),
-    *(f"{part}.{suffix}" for part in PARTS for suffix in ("safetensors", "pt")),
+    *(f"{part}.{suffix}" for part in PARTS for suffix in WEIGHT_FORMATS),
     *(family.speech_tokenizer for family in FAMILIES),
-    "campplus.onnx",
+    SPEAKER_ENCODER,
     *dict.fromkeys(family.vocabulary for family in FAMILIES),
     *(f"CosyVoice-BlankEN/{name}" for name in QWEN2_FILES),
     SPEAKERS,
@@ -80,7 +82,7 @@ class Layout:
 
     def weights(self, part: Part) -> Path:
         """``<part>.safetensors`` where present, else ``<part>.pt``."""
-        return self._file(f"{part}.safetensors", f"{part}.pt")
+        return self._file(*_weight_names(part))
 
     @property
     def speech_tokenizer(self) -> Path:
@@ -88,7 +90,7 @@ class Layout:
 
     @property
     def speaker_encoder(self) -> Path:
-        return self._file("campplus.onnx")
+        return self._file(SPEAKER_ENCODER)
 
     @property
     def qwen2_config(self) -> Path:
@@ -115,6 +117,30 @@ class Layout:
         """Those of :data:`FILES` that are there."""
         return [name for name in FILES if (self.directory / name).is_file()]
 
+    def missing(self) -> list[str]:
+        """What a checkpoint of the family must have, or ``SHA256SUMS`` lists, and is not there.
+
+        Weights, which come in one of two formats, are named as ``llm.safetensors or llm.pt``.
+
+        Raises:
+            CheckpointError: the directory has the configuration of several families, or the list is damaged.
+        """
+        family = self.family
+        alternatives = [
+            (family.config_file,),
+            *map(_weight_names, PARTS),
+            (family.speech_tokenizer,),
+            (SPEAKER_ENCODER,),
+            (family.vocabulary,),
+            *((f"CosyVoice-BlankEN/{name}",) for name in QWEN2_FILES if family.has_qwen2),
+        ]
+        needed = {name for names in alternatives for name in names}
+        alternatives += [(name,) for name in read_checksums(self.directory) if name not in needed]
+        return [" or ".join(names) for names in alternatives if not self._any_of(names)]
+
+    def _any_of(self, names: tuple[str, ...]) -> bool:
+        return any((self.directory / name).is_file() for name in names)
+
     def _families(self) -> list[Family]:
         found = [family for family in FAMILIES if (self.directory / family.config_file).is_file()]
         if len(found) > 1:
@@ -131,3 +157,7 @@ class Layout:
         if not self.directory.is_dir():
             raise CheckpointError(f"checkpoint directory {self.directory} does not exist")
         raise CheckpointError(f"{' or '.join(names)} is missing in checkpoint directory {self.directory}")
+
+
+def _weight_names(part: Part) -> tuple[str, ...]:
+    return tuple(f"{part}.{suffix}" for suffix in WEIGHT_FORMATS)

@@ -74,7 +74,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     )
     max_batch: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Utterances in one call; auto is 16 with backend torch on a GPU and 8 elsewhere.",
+        description="Utterances in one call; auto is 16 with backend torch on a GPU and 8 elsewhere. "
+        "A GPU of less than 40 GiB computes 8 at most.",
     )
     max_queue_delay_us: int = Field(
         0,

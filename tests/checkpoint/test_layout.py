@@ -56,6 +56,24 @@ def test_missing_directory_is_named(tmp_path: Path) -> None:
         Layout(tmp_path / "nowhere").weights("flow")
 
 
+def test_what_a_checkpoint_of_its_family_lacks_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cosyvoice.yaml").touch()
+    (tmp_path / "flow.safetensors").touch()
+    (tmp_path / "SHA256SUMS").write_text(f"{64 * '0'}  flow.safetensors\n{64 * '0'}  spk2info.pt\n")
+    assert Layout(tmp_path).missing() == [
+        "llm.safetensors or llm.pt",
+        "hift.safetensors or hift.pt",
+        "speech_tokenizer_v1.onnx",
+        "campplus.onnx",
+        "multilingual.tiktoken",
+        "spk2info.pt",
+    ]
+
+
+def test_a_whole_checkpoint_lacks_nothing(tiny_checkpoint: Path) -> None:
+    assert Layout(tiny_checkpoint).missing() == []
+
+
 def test_registered_speakers_are_optional(tmp_path: Path) -> None:
     assert Layout(tmp_path).speakers is None
     (tmp_path / "spk2info.pt").touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 
 import compose_file
@@ -89,9 +90,64 @@ def test_caches_of_compilers_lie_in_a_volume():
         assert Path(environment[variable]).is_relative_to(f"{WORKDIR}/cache")
 
 
+@pytest.mark.parametrize("name", read()["services"])
+def test_service_comes_back_after_a_reboot_and_its_logs_stay_small(name):
+    service = read()["services"][name]
+    assert service["restart"] == "unless-stopped"
+    assert service["logging"]["driver"] == "json-file"
+    assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+
+
+@pytest.fixture
+def front() -> compose_file.Service:
+    [service] = services("front").values()
+    return service
+
+
+def test_front_takes_settings_of_one_s_own_and_listens_beside_the_server(front):
+    assert front["env_file"] == server("gpu")["env_file"] == ".env"
+    assert front["ports"] == ["127.0.0.1:8080:8080"]
+    settings = Settings.read(environment=front["environment"]).front
+    assert settings.grpc_url == f"{server('gpu')['networks']['default']['aliases'][0]}:8001"
+    assert seconds(front["stop_grace_period"]) > settings.drain_timeout_s
+
+
+def test_front_keeps_uploaded_voices_where_the_server_has_its_own(front):
+    """A volume takes its owner from the image's directory."""
+    [mount] = front["volumes"]
+    assert mount in server("gpu")["volumes"]
+    directory = Settings.read(environment=front["environment"]).front.voices_dir
+    assert mount == f"voices:{directory}"
+    [steps] = docker_image.of("RUN", "front")
+    [owned] = re.findall(r"install --directory --owner=(\d+) --group=\d+ (\S+)", steps.values[0])
+    assert owned == (docker_image.of("USER", "front")[0].values[0], Path(directory).name)
+    assert " safetensors " in steps.values[0]
+
+
+def test_front_asks_for_the_keys_of_a_file_of_the_host(front):
+    [secret] = front["secrets"]
+    assert front["environment"]["COSYVOICE_FRONT__API_KEYS_FILE"] == f"/run/secrets/{secret}"
+    assert read()["secrets"][secret]["file"] == "./keys.txt"
+    assert read({"FRONT_KEYS": "/etc/keys"})["secrets"][secret]["file"] == "/etc/keys"
+
+
+@pytest.mark.parametrize(
+    ("given", "environment"), [({}, "--no-torch"), ({"ENVIRONMENT": "--torch"}, "--torch")]
+)
+def test_image_without_a_gpu_has_torch_when_asked_for(given, environment):
+    assert server("cpu", given)["build"]["args"]["ENVIRONMENT"] == environment
+
+
 @pytest.mark.parametrize("profile", PROFILES)
-def test_server_that_can_not_start_is_not_started_for_ever(profile):
-    assert server(profile)["restart"] == "on-failure:3"
+def test_revision_of_the_checkpoint_may_be_named(profile):
+    assert server(profile)["environment"]["REVISION"] == ""
+    assert server(profile, {"REVISION": "v1"})["environment"]["REVISION"] == "v1"
+
+
+def test_nobody_logs_in_to_the_dashboard():
+    environment = services("monitoring")["grafana"]["environment"]
+    assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
+    assert environment["GF_AUTH_BASIC_ENABLED"] == "false"
 
 
 @pytest.mark.parametrize("name", ["prometheus", "grafana"])

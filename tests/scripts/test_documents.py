@@ -75,7 +75,7 @@ def test_command_is_run_by_a_test_or_listed_with_where_it_was_run(command: str) 
     if words[0].endswith(".py"):
         assert list(ROOT.glob(f"*/{words[0]}"))
     tests = re.findall(r"`(tests/[\w/.]+)`", place(command))
-    assert tests or place(command).startswith(("every gate", "nothing to run"))
+    assert tests or place(command).startswith(("before every change", "nothing to run"))
     assert all((ROOT / test).exists() for test in tests)
 
 

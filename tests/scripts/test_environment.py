@@ -7,6 +7,7 @@ import os
 import re
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tomllib
@@ -124,9 +125,7 @@ def test_failure_of_pip_is_put_into_words(output, reason):
 
 
 def test_up_to_date_environment_is_left_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(
-        environment, "check_platform", lambda venv, free: pytest.fail(f"{venv} is set up again")
-    )
+    monkeypatch.setattr(environment, "check_platform", lambda: pytest.fail("it is set up again"))
     stamp = f'{{"cpu": "{environment.digest_of("cpu")}", "test": "{environment.digest_of("test")}"}}'
     (tmp_path / "requirements.json").write_text(stamp)
     environment.make(tmp_path, ["cpu"], None)
@@ -136,7 +135,7 @@ def test_up_to_date_environment_is_left_alone(tmp_path, capsys, monkeypatch):
 
 def test_changed_requirements_are_installed_again(tmp_path, monkeypatch):
     installed = []
-    monkeypatch.setattr(environment, "check_platform", lambda venv, free: None)
+    monkeypatch.setattr(environment, "check_platform", lambda: None)
     monkeypatch.setattr(
         environment, "install", lambda venv, parts, installer: installed.append((venv, parts))
     )
@@ -180,6 +179,36 @@ echo "pip: $*" >> {tmp_path}/calls
 
 def calls(venv: Path) -> list[str]:
     return (venv.parent / "calls").read_text().splitlines()
+
+
+def free_gib(monkeypatch: pytest.MonkeyPatch, gib: float) -> None:
+    monkeypatch.setattr(environment.shutil, "disk_usage", lambda _: SimpleNamespace(free=gib * 2**30))
+
+
+def test_torch_with_cuda_needs_more_room_than_a_cpu_build(venv, monkeypatch):
+    free_gib(monkeypatch, 4)
+    with pytest.raises(environment.SetupError, match=r"4\.0 GiB free, 10 are needed: .* PIP_EXTRA_INDEX_URL"):
+        environment.check_torch_room(venv)
+    (venv.parent / "folders").touch()  # where pip is told to look for further builds
+    environment.check_torch_room(venv)
+    free_gib(monkeypatch, 2)
+    with pytest.raises(environment.SetupError, match=r"2.0 GiB free, 3 are needed$"):
+        environment.check_torch_room(venv)
+
+
+def test_room_for_torch_is_asked_for_once(venv, monkeypatch):
+    """And never without torch."""
+    free_gib(monkeypatch, 2)
+    monkeypatch.setattr(environment, "check_platform", lambda: None)
+    monkeypatch.setattr(environment, "run", lambda *arguments, **options: None)
+    (venv / "bin" / "pip").touch()
+    environment.make(venv, ["cpu"], None)
+    with pytest.raises(environment.SetupError, match="10 are needed"):
+        environment.make(venv, ["cpu", "torch"], None)
+    torch = venv / "lib" / "python3.11" / "site-packages" / "torch" / "__init__.py"
+    torch.parent.mkdir(parents=True)
+    torch.touch()
+    environment.make(venv, ["cpu", "torch"], None)
 
 
 def test_uv_on_the_path_installs_from_where_pip_would(venv):

@@ -126,6 +126,20 @@ def test_family_is_fetched_to_a_directory_of_its_name(checkout, family, publishe
     assert line == f"scripts/fetch_checkpoint.py checkpoints/{published} --source auto --family {family}"
 
 
+def test_revision_of_the_published_checkpoint_may_be_named(checkout):
+    [line] = called(checkout, "0", REVISION="v1")
+    assert line == "scripts/fetch_checkpoint.py checkpoint --source auto --family cosyvoice2 --revision v1"
+
+
+@pytest.mark.parametrize("named", ["", "checkpoint"])
+def test_checkpoint_of_the_settings_is_that_of_every_stage_unless_checkpoint_names_one(checkout, named):
+    (checkout / "mine").symlink_to("checkpoint")
+    lines = called(checkout, "0", "2", CHECKPOINT=named, COSYVOICE_CHECKPOINT_DIR="mine")
+    directory = named or "mine"
+    assert lines[0].startswith(f"scripts/fetch_checkpoint.py {directory} ")
+    assert [line.split()[-1] for line in lines[1:]] == [f"checkpoint_dir={directory}"] * 2
+
+
 @pytest.mark.parametrize("stage", ["1", "2", "6"])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_checkpoint_of_any_family_is_found(checkout, family, stage):
