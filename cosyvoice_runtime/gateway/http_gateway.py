@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -36,6 +37,7 @@ HTTP_OF = {
 """Codes of HTTP; 500 for all other statuses."""
 STATUS_OF = {code: status for status, code in HTTP_OF.items()}
 HEADER_LENGTH = "Inference-Header-Content-Length"
+LENGTH = re.compile(r"[0-9]{1,10}")
 PASSED_ON = ("Content-Type", HEADER_LENGTH)
 """Headers that go to the server and come from it."""
 BODY_TIMEOUT_S = 60.0
@@ -258,8 +260,8 @@ def _error_text(body: bytes) -> str:
 
 def _header_bytes(request: web.Request) -> int | None:
     text = request.headers.get(HEADER_LENGTH)
-    if text is not None and not text.isdecimal():
-        raise invalid(HEADER_LENGTH, text, "a number is expected")
+    if text is not None and not LENGTH.fullmatch(text):
+        raise invalid(HEADER_LENGTH, text, "a number of 1 to 10 digits is expected")
     return None if text is None else int(text)
 
 

@@ -32,6 +32,13 @@ class ServerSettings(Section):
         description="Port of the page with all metrics, Triton's and the models'; 0 takes a free one.",
     )
     log_file: Path = Field(Path("tritonserver.log"), description="What tritonserver and the models write.")
+    max_log_mib: int = Field(
+        64,
+        ge=1,
+        le=1_048_576,
+        description="Size at which that file is copied to one that ends in .1, over the one before, "
+        "and emptied.",
+    )
     entry_models: Names = Field(
         ("cosyvoice2", "cosyvoice2_offline"),
         description="Models that call the others: loaded last, unloaded first.",

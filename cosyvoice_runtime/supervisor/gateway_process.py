@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.supervisor.errors import StartError
+from cosyvoice_runtime.supervisor.log_file import LogFile
 
 logger = logging.getLogger(__name__)
 
@@ -24,14 +25,14 @@ class GatewayProcess:
     Args:
         protocol: ``grpc`` or ``http``.
         python: an interpreter with this package.
-        log_file: what it writes goes there.
+        log: what it writes goes there.
     """
 
-    def __init__(self, protocol: str, options: GatewayOptions, python: Path, log_file: Path) -> None:
+    def __init__(self, protocol: str, options: GatewayOptions, python: Path, log: LogFile) -> None:
         self._command = [str(python), "-m", "cosyvoice_runtime.gateway", protocol]
         self._protocol = protocol
         self._options = options
-        self._log_file = log_file
+        self._log = log
         self._closing = threading.Event()
         self._process = self._start()
         self._thread = threading.Thread(target=self._keep, name=f"{protocol} gateway", daemon=True)
@@ -58,7 +59,7 @@ class GatewayProcess:
             self._end()  # one that was being started meanwhile
 
     def _start(self) -> subprocess.Popen[str]:
-        with self._log_file.open("ab") as log:
+        with self._log.open() as log:
             process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,

@@ -25,6 +25,7 @@ from cosyvoice_runtime.metrics.page import (
 )
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
+from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.triton import Triton
 
 logger = logging.getLogger(__name__)
@@ -42,15 +43,14 @@ class ServerProcess:
         variables: environment of the server and its models, beside what they need to run at all.
     """
 
-    def __init__(self, triton: Triton, log_file: Path, run_dir: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, triton: Triton, log: LogFile, run_dir: Path, variables: Mapping[str, str]) -> None:
         self._triton = triton
         self._variables = dict(variables)
-        self._log_file = log_file
+        self._log = log
         self._prefix = shared_memory.new_prefix()
         self._run_dir = run_dir
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: Lifeline | None = None
-        self._log_start = 0
 
     @property
     def session(self) -> int:
@@ -66,12 +66,11 @@ class ServerProcess:
             f"--backend-config=python,shm-region-prefix-name={self._prefix}",
             *arguments,
         ]
-        self._log_file.parent.mkdir(parents=True, exist_ok=True)
-        with self._log_file.open("ab") as log:
-            self._log_start = log.tell()
+        self._log.begin()
+        with self._log.open() as log:
             self._process = self._spawn(command, log, self._run_dir)
         self._lifeline = Lifeline(self.session, self._prefix, self._run_dir)
-        logger.info("tritonserver runs as process %d, its log is %s", self.session, self._log_file)
+        logger.info("tritonserver runs as process %d, its log is %s", self.session, self._log.path)
 
     def exit_code(self) -> int | None:
         """None while it runs; negative for a signal."""
@@ -110,9 +109,7 @@ class ServerProcess:
 
     def errors(self) -> list[str]:
         """Error messages in the log of this run."""
-        with self._log_file.open("rb") as log:
-            log.seek(self._log_start)
-            return ERROR_LINE.findall(log.read().decode(errors="replace"))
+        return ERROR_LINE.findall(self._log.text())
 
     def stop(self, exit_timeout_s: float) -> None:
         """End the server, kill what does not end in time, and remove what it leaves; 0 kills it at once."""
@@ -121,6 +118,7 @@ class ServerProcess:
         if self._process is not None:
             self._kill_all(self._members)  # those of the models ignore SIGTERM and may outlive the server
             self._process.wait()
+        self._log.end()
         swept = shared_memory.sweep(self._prefix)
         if swept:
             logger.debug("removed %d shared memory regions", swept)

@@ -33,6 +33,7 @@ from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
 from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
+from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
 from cosyvoice_runtime.supervisor.models import Models
 from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
@@ -97,6 +98,7 @@ class Server:
         self._probe_key = secrets.token_hex(16)
         self._probes = read_probes(repository, self._probe_key) if probes is None else probes
         self._ports = ServerPorts.choose(self.settings)
+        self._log = LogFile(self.settings.log_file, self.settings.max_log_mib << 20)
         token = secrets.token_hex(4)
         self._run_dir = Path(tempfile.gettempdir()) / f"cosyvoice-server-{os.getpid()}-{token}"
         self._sockets = ServerSockets(self._run_dir)
@@ -178,7 +180,7 @@ class Server:
         preflight.check(triton, self._ports, self._sockets, self.settings, self._repository)
         logger.info("%s", triton.origin)
         variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url, PROBE_KEY_VARIABLE: self._probe_key}
-        self._process = ServerProcess(triton, self.settings.log_file, self._run_dir, variables)
+        self._process = ServerProcess(triton, self._log, self._run_dir, variables)
         try:
             self._bring_up(self._process, started + self.settings.start_timeout_s)
         except BaseException:
@@ -278,7 +280,7 @@ class Server:
                 max_pending_bytes=(shared_memory.free_mib() << 20) // PENDING_SHARE,
                 shared=str(self._run_dir / METRICS),
             )
-            self._gateways.append(GatewayProcess(protocol, options, self._python, self.settings.log_file))
+            self._gateways.append(GatewayProcess(protocol, options, self._python, self._log))
         for gateway in self._gateways:
             gateway.wait_until_open()
 

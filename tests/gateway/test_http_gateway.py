@@ -157,3 +157,21 @@ def test_who_asks_is_said_in_the_body_where_the_server_hands_on_no_headers(tmp_p
     said = asyncio.run(ask())
     assert len(said.pop(CALL_HEADER)) == 32
     assert said == {"target_text": "Hello.", "speed": 1.1, "x-client-id": "me"}
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "12a", "-1", "", "\u0663"])
+def test_length_of_the_json_part_that_is_no_length_is_refused(tmp_path: Path, length: str):
+    async def ask() -> tuple[int, str]:
+        async def answer(request: web.BaseRequest) -> web.Response:
+            return web.Response()
+
+        async with gateway_before(answer, tmp_path) as address, ClientSession() as client:
+            url, headers = f"http://{address}/v2/models/m/infer", {"Inference-Header-Content-Length": length}
+            async with client.post(url, data=b'{"inputs": []}', headers=headers) as response:
+                return response.status, (await response.json())["error"]
+
+    status, error = asyncio.run(ask())
+    assert status == 400
+    assert error.startswith("Inference-Header-Content-Length: ")
+    assert error.endswith("is not accepted; a number of 1 to 10 digits is expected")
+    assert len(error) < 200

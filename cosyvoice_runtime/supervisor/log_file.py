@@ -1,0 +1,87 @@
+"""The file that the processes of a server write to, kept from growing for ever."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import IO
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S = 1.0
+"""Between two looks at its size."""
+PAUSE_S = 60.0
+"""Before the next try when there was no room for a copy."""
+OLDER = ".1"
+
+
+class LogFile:
+    """A file that is copied to ``NAME.1``, over what was there, and emptied whenever it is full.
+
+    The processes hold it open, tritonserver for months, so it can't be replaced by another one. They append,
+    and so go on at its new end; what they write just between copy and cut is lost. They need nobody who
+    takes lines from them: a supervisor that is busy, or gone, holds up no server.
+
+    Args:
+        limit: bytes that make it full; both files together take twice as much, and what comes in a second.
+    """
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self.path = path
+        self._limit = limit
+        self._start = 0
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> IO[bytes]:
+        """For a process to append to."""
+        return self.path.open("ab")
+
+    def begin(self) -> None:
+        """A run begins here; from now on the file is watched, until :meth:`end`."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.open() as log:
+            self._start = log.tell()
+        self._closed.clear()
+        self._thread = threading.Thread(target=self._watch, name="log", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def text(self) -> str:
+        """What this run has written, as far as it is not in the older file."""
+        with self._lock, self.path.open("rb") as log:
+            log.seek(self._start)
+            return log.read().decode(errors="replace")
+
+    def turn_over(self) -> None:
+        """Empty a full file, after a copy.
+
+        Raises:
+            OSError: there is no room for the copy.
+        """
+        with self._lock:
+            if self.path.stat().st_size < self._limit:
+                return
+            shutil.copyfile(self.path, self.path.with_name(self.path.name + OLDER))
+            os.truncate(self.path, 0)
+            self._start = 0
+
+    def _watch(self) -> None:
+        pause_s = INTERVAL_S
+        while not self._closed.wait(pause_s):
+            try:
+                self.turn_over()
+                pause_s = INTERVAL_S
+            except OSError as error:
+                logger.error("%s can't be kept to its size: %s", self.path, error)
+                pause_s = PAUSE_S

@@ -1,0 +1,131 @@
+"""A server's log takes bounded room while processes hold it open."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cosyvoice_runtime.supervisor.interpreter import Interpreter
+from cosyvoice_runtime.supervisor.log_file import LogFile
+from cosyvoice_runtime.supervisor.process import ServerProcess
+from cosyvoice_runtime.supervisor.triton import Triton
+
+TIMEOUT_S = 120.0
+ECHO = [sys.executable, "-u", "-c", "import sys\nfor line in sys.stdin: print(line, end='')"]
+FLOOD = """#!/bin/sh
+head -c 300000 /dev/zero
+echo
+echo error: the last word
+sleep 1000
+"""
+
+
+class Writer:
+    """A process that holds a log open and writes what it is told."""
+
+    def __init__(self, log: LogFile) -> None:
+        with log.open() as file:
+            self.process = subprocess.Popen(ECHO, stdin=subprocess.PIPE, stdout=file, text=True)
+        self._path = log.path
+
+    def write(self, line: str) -> None:
+        assert self.process.stdin is not None
+        print(line, file=self.process.stdin, flush=True)
+        eventually(lambda: self._path.read_text().endswith(line + "\n"))
+
+
+@contextmanager
+def writer(log: LogFile) -> Iterator[Writer]:
+    log.path.parent.mkdir(parents=True, exist_ok=True)
+    held = Writer(log)
+    yield held
+    held.process.communicate()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)
+
+
+def older(log: LogFile) -> Path:
+    return log.path.with_name("server.log.1")
+
+
+def test_process_goes_on_at_the_start_of_a_file_that_was_emptied(tmp_path: Path):
+    log = LogFile(tmp_path / "server.log", 10)
+    with writer(log) as process:
+        process.write("0123456789")
+        log.turn_over()
+        assert (older(log).read_text(), log.path.read_text()) == ("0123456789\n", "")
+        process.write("abc")
+        log.turn_over()
+        assert (older(log).read_text(), log.path.read_text()) == ("0123456789\n", "abc\n")
+        process.write("defghijk")
+        log.turn_over()
+        assert (older(log).read_text(), log.path.read_text()) == ("abc\ndefghijk\n", "")
+
+
+def test_text_of_a_run_begins_with_the_run(tmp_path: Path):
+    log = LogFile(tmp_path / "logs" / "server.log", 30)
+    with writer(log) as process:
+        process.write("of the run before")
+        log.begin()
+        process.write("one")
+        assert log.text() == "one\n"
+        process.write("two, which makes it full")
+        eventually(lambda: not log.path.read_text())
+        process.write("three")
+        assert log.text() == "three\n"
+        log.end()
+
+
+def test_file_that_can_not_be_copied_is_left_alone_and_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("cosyvoice_runtime.supervisor.log_file.INTERVAL_S", 0.01)
+    log = LogFile(tmp_path / "server.log", 1)
+    older(log).mkdir()
+    with writer(log) as process:
+        log.begin()
+        process.write("kept")
+        eventually(lambda: "can't be kept to its size" in caplog.text)
+        log.end()
+    assert log.path.read_text() == "kept\n"
+
+
+class ScriptedTriton(Triton):
+    """A script in place of a server."""
+
+    @property
+    def origin(self) -> str:
+        return "a script"
+
+    def problems(self) -> list[str]:
+        return []
+
+    def arguments(self, run_dir: Path) -> list[str]:
+        return []
+
+
+def test_log_of_a_server_is_kept_to_its_size_while_it_runs(tmp_path: Path):
+    script = tmp_path / "server.sh"
+    script.write_text(FLOOD)
+    script.chmod(0o755)
+    python = Interpreter(Path(sys.executable), "3", None, None, None)
+    log = LogFile(tmp_path / "server.log", 2**16)
+    process = ServerProcess(ScriptedTriton(script, python), log, tmp_path / "run", {})
+    process.start([])
+    try:
+        eventually(lambda: older(log).exists() and "the last word" in older(log).read_text())
+        eventually(lambda: not log.path.read_text())
+        assert process.errors() == []
+    finally:
+        process.stop(0.0)
