@@ -40,12 +40,12 @@ def is_alive(pid: int) -> bool:
 
 
 def _read(pid: int) -> Process | None:
-    """A process; None when it has ended."""
+    """A process; None when it has ended, or is none of ours where /proc hides those (``hidepid``)."""
     folder = Path(f"/proc/{pid}")
     try:
         stat = (folder / "stat").read_text()
         command = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     state, parent, _, session = stat.rpartition(")")[2].split()[:4]
     if state in ENDED:

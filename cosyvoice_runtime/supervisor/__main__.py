@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 from cosyvoice_runtime.errors import CosyVoiceError
@@ -15,6 +16,7 @@ from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.supervisor.allowance import Allowance
 from cosyvoice_runtime.supervisor.errors import (
     UNDRAINED_EXIT_CODE,
+    PreflightError,
     ServerDiedError,
     StartError,
     SupervisorError,
@@ -24,6 +26,8 @@ from cosyvoice_runtime.supervisor.server import Server
 
 logger = logging.getLogger("supervisor")
 
+RETRY_S = 1.0
+"""Before a server that was up is started again."""
 EPILOG = """\
 Settings are those of section server (server.http_port=9000); COSYVOICE_SERVER__HTTP_PORT works too.
 SIGTERM or SIGINT drains and stops; a second one stops at once.
@@ -64,11 +68,13 @@ def _keep_up(server: Server) -> None:
             return
         except WornOutError as error:
             logger.info("starting again: %s", error)
-        except (ServerDiedError, StartError) as error:
-            # A server that was never up would fail again; one that was may have lost a model on its way.
+        except (ServerDiedError, StartError, PreflightError) as error:
+            # A server that was never up would fail again; one that was may have lost a model on its way, or
+            # what it left holds its ports for a moment.
             if not (was_up and restarts.take()):
                 raise
             logger.warning("starting again: %s", error)
+            time.sleep(RETRY_S)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import select
 import subprocess
 import threading
 from pathlib import Path
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.supervisor.errors import StartError
+from cosyvoice_runtime.supervisor.guarded_call import CHECK_INTERVAL_S, Check
 from cosyvoice_runtime.supervisor.log_file import LogFile
 
 logger = logging.getLogger(__name__)
@@ -16,6 +18,8 @@ logger = logging.getLogger(__name__)
 OPEN = "open"
 PAUSE_S = 0.2
 """Before a gateway that ended is started again."""
+RETRY_S = 1.0
+"""Before the next try, where the machine had no room for it."""
 END_TIMEOUT_S = 3.0
 
 
@@ -37,14 +41,20 @@ class GatewayProcess:
         self._process = self._start()
         self._thread = threading.Thread(target=self._keep, name=f"{protocol} gateway", daemon=True)
 
-    def wait_until_open(self) -> None:
+    def wait_until_open(self, check: Check) -> None:
         """Return when clients may come; from then on it is kept up.
+
+        Args:
+            check: raises when waiting makes no sense any more.
 
         Raises:
             StartError: the address can't be used.
         """
-        assert self._process.stdout is not None
-        answer = self._process.stdout.readline().strip()
+        stdout = self._process.stdout
+        assert stdout is not None
+        while not select.select([stdout], [], [], CHECK_INTERVAL_S)[0]:
+            check()
+        answer = stdout.readline().strip()
         if answer != OPEN:
             where = f"{self._protocol} can't be served at {self._options.address}"
             raise StartError(f"{where}: {answer or 'see the log'}")
@@ -81,7 +91,16 @@ class GatewayProcess:
             logger.error(
                 "the gateway of %s ended with exit code %d and is started again", self._protocol, code
             )
-            self._process = self._start()
+            self._start_again()
+
+    def _start_again(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._process = self._start()
+                return
+            except OSError as error:
+                logger.error("the gateway of %s can't be started: %s", self._protocol, error)
+                self._closing.wait(RETRY_S)
 
     def _end(self) -> None:
         """Without its input it ends by itself."""

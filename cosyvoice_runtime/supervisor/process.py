@@ -117,7 +117,8 @@ class ServerProcess:
             self._terminate(exit_timeout_s)
         if self._process is not None:
             self._kill_all(self._members)  # those of the models ignore SIGTERM and may outlive the server
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):  # of which `_kill_all` has told
+                self._process.wait(KILL_WAIT_S)
         self._log.end()
         swept = shared_memory.sweep(self._prefix)
         if swept:

@@ -242,7 +242,7 @@ class Server:
         while not self._control.live():
             check()
             self._stop_requested.wait(LIVE_INTERVAL_S)
-        self._open_gateways()
+        self._open_gateways(check)
         self._models.load_all(check)
         # Before the probes: a process that dies after its own is missed, too.
         expected = process.count_stubs()
@@ -266,7 +266,7 @@ class Server:
             *self._sockets.arguments,
         ]
 
-    def _open_gateways(self) -> None:
+    def _open_gateways(self, check: Check) -> None:
         for protocol, port, socket in (
             ("grpc", self._ports.grpc, self._sockets.grpc),
             ("http", self._ports.http, self._sockets.http),
@@ -282,7 +282,7 @@ class Server:
             )
             self._gateways.append(GatewayProcess(protocol, options, self._python, self._log))
         for gateway in self._gateways:
-            gateway.wait_until_open()
+            gateway.wait_until_open(check)
 
     def _stages(self) -> tuple[str, ...]:
         models = preflight.models_of(self._repository)

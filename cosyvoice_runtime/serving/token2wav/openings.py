@@ -14,8 +14,8 @@ logger = logging.getLogger(__name__)
 
 OF_ONE = 0.6
 """Share of what an utterance holds at its end that there is for each one in progress: some end while others
-grow. Simulated with 0.5 to 0.85 (benchmarks/simulated_turns.py), 128 clients of 11 s each and 1,034 pages hear
-first audio after 0.16 to 1.2 s (p95), and of 256 who begin at once 13 to 2 % hear a pause."""
+grow. Simulated with 0.5 to 0.85 (benchmarks/simulated_turns.py), 128 clients of 11 s each with 1,034 pages
+hear first audio after 0.16 to 1.2 s (p95), and of 256 who begin at once 13 to 2 % hear a pause."""
 PAGES_AHEAD, LEAST_PARTS = 2, 16
 """Pages, and at most which part of all, that stay free for each of them at least, however much they hold."""
 PAGES_OF_FIRST = 2
