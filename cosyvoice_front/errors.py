@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from cosyvoice_client import ClientError, ServerTimeoutError, UnavailableError
 
 INVALID, SERVER = "invalid_request_error", "server_error"
+OVERLOADED = 503
 PARAMETERS = {
     "target_text": "input",
     "voice": "voice",
@@ -103,7 +104,7 @@ def rate_limited(message: str, retry_after_ms: int) -> ApiError:
 
 
 def overloaded(message: str, retry_after_ms: int) -> ApiError:
-    return ApiError(503, message, type=SERVER, code="overloaded", retry_after_ms=retry_after_ms)
+    return ApiError(OVERLOADED, message, type=SERVER, code="overloaded", retry_after_ms=retry_after_ms)
 
 
 def broken() -> ApiError:
@@ -125,10 +126,12 @@ def of_client(error: ClientError, server: str, retry_after_ms: int) -> ApiError:
 
     Args:
         server: its address, which the client's errors begin with and nobody outside needs to know.
+        retry_after_ms: when to come back, unless the server has said when there is a turn.
     """
     message = str(error).removeprefix(f"{server}: ")
     if isinstance(error, UnavailableError):
-        return overloaded(message, retry_after_ms)
+        told_s = error.retry_after_s
+        return overloaded(message, retry_after_ms if told_s is None else round(1000 * told_s))
     if isinstance(error, ServerTimeoutError):
         return ApiError(504, message, type=SERVER, code="timeout", retry_after_ms=retry_after_ms)
     if error.kind not in REFUSALS:

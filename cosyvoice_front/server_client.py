@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, SpeechRequest
 from cosyvoice_front.errors import of_client
+from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.rate import at_front_rate
 from cosyvoice_runtime.settings import FrontSettings
 
@@ -33,11 +35,13 @@ class Upstream(Protocol):
 
     url: str
 
-    def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
+    def speak(
+        self, request: SpeechRequest, request_id: str = "", name: str | None = None
+    ) -> AsyncGenerator[AudioChunk, None]:
         """Chunks in order."""
 
     def speak_text(
-        self, request: SpeechRequest, request_id: str = ""
+        self, request: SpeechRequest, request_id: str = "", name: str | None = None
     ) -> AbstractAsyncContextManager[TextSpeech]:
         """Speech of a text that comes piece by piece; leaving it early cancels the request on the server."""
 
@@ -49,7 +53,10 @@ class Upstream(Protocol):
 
 
 class SpeechServer:
-    """Speaks through the server; its errors are those of this API."""
+    """Speaks through the server; its errors are those of this API.
+
+    The server, when it is full, knows whose turn it is by the owner of the key.
+    """
 
     def __init__(self, upstream: Upstream, settings: FrontSettings) -> None:
         self._upstream = upstream
@@ -61,14 +68,16 @@ class SpeechServer:
         client = AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s)
         return cls(client, settings)
 
-    async def speak(self, request: SpeechRequest, request_id: str) -> AsyncGenerator[AudioChunk, None]:
+    async def speak(
+        self, request: SpeechRequest, request_id: str, owner: str
+    ) -> AsyncGenerator[AudioChunk, None]:
         """Chunks in order; closing the generator cancels the request on the server.
 
         Raises:
             ApiError: chunks may have come before.
         """
         try:
-            spoken = self._upstream.speak(request, request_id)
+            spoken = self._upstream.speak(request, request_id, _name(owner))
             async with aclosing(spoken), aclosing(at_front_rate(spoken)) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -76,14 +85,16 @@ class SpeechServer:
             raise of_client(error, self._upstream.url, self._retry_after_ms) from error
 
     @asynccontextmanager
-    async def speak_text(self, request: SpeechRequest, request_id: str) -> AsyncIterator[TextSpeech]:
+    async def speak_text(
+        self, request: SpeechRequest, request_id: str, owner: str
+    ) -> AsyncIterator[TextSpeech]:
         """Speech of a text that comes piece by piece; leaving it early cancels the request on the server.
 
         Raises:
             ApiError: at any time, out of whatever is done in the context.
         """
         try:
-            async with self._upstream.speak_text(request, request_id) as speech:
+            async with self._upstream.speak_text(request, request_id, _name(owner)) as speech:
                 yield speech
         except ClientError as error:
             raise of_client(error, self._upstream.url, self._retry_after_ms) from error
@@ -100,3 +111,12 @@ class SpeechServer:
 
     async def close(self) -> None:
         await self._upstream.close()
+
+
+def _name(owner: str) -> str | None:
+    """By which the server knows an owner, in ASCII as gRPC needs it.
+
+    None where no keys are asked for: all callers would have one turn together, and those without a name have
+    one each.
+    """
+    return None if owner == EVERYBODY else quote(owner)

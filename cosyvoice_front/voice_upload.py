@@ -81,7 +81,7 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
         public=form.public,
     )
     with front.limits.place(owner, len(TRIAL)):
-        await _analyse(front, reference)
+        await _analyse(front, owner, reference)
     if not await asyncio.to_thread(uploads.add, record, form.recording, reference):
         message = "The voice has gone from the server's store before it got its name; send it again."
         raise overloaded(message, front.settings.front.retry_after_ms)
@@ -98,11 +98,11 @@ async def remove_voice(front: Front, owner: str, name: str) -> dict[str, Any]:
     return {"id": name, "object": "audio.voice.deleted", "deleted": True}
 
 
-async def _analyse(front: Front, reference: Reference) -> None:
+async def _analyse(front: Front, owner: str, reference: Reference) -> None:
     """Have the server make the voice, and check what only it can: silence and clipping."""
     request = SpeechRequest(TRIAL, reference, cross_lingual=None if reference.text else True, seed=0)
     try:
-        async with aclosing(front.server.speak(request, request_id.current.get())) as chunks:
+        async with aclosing(front.server.speak(request, request_id.current.get(), owner)) as chunks:
             await anext(chunks)
     except ApiError as error:
         if error.param == "ref_audio":

@@ -134,8 +134,8 @@ class Context:
 
     async def _speak(self) -> None:
         with self._front.limits.place(self._owner, 0):
-            name = request_id.current.get()
-            async with self._front.server.speak_text(self._manner.request, name) as speech:
+            request, name = self._manner.request, request_id.current.get()
+            async with self._front.server.speak_text(request, name, self._owner) as speech:
                 await together(self._feed(speech), self._listen(speech))
 
     async def _feed(self, speech: TextSpeech) -> None:

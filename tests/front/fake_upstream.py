@@ -28,7 +28,7 @@ class FakeUpstream:
         rate, token_rate: samples and speech tokens per second of the chunks.
         error: raised after ``error_after`` chunks.
         gates: a chunk from the second on waits until a place is released here; None for no waiting.
-        requests, request_ids: what was asked for.
+        requests, request_ids, names: what was asked for, and for whom.
         texts: speeches of streamed texts, in order.
         ends_segments: whether a clause of a streamed text is a segment, without a flush.
         may_leave: a streamed text that is left ends only when this is set; None for at once.
@@ -46,6 +46,7 @@ class FakeUpstream:
         self.gates: asyncio.Semaphore | None = None
         self.requests: list[SpeechRequest] = []
         self.request_ids: list[str] = []
+        self.names: list[str | None] = []
         self.active = 0
         self.cancelled = 0
         self.ended = asyncio.Event()
@@ -53,9 +54,12 @@ class FakeUpstream:
         self.may_leave: asyncio.Event | None = None
         self.texts: list[FakeTextSpeech] = []
 
-    async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
+    async def speak(
+        self, request: SpeechRequest, request_id: str = "", name: str | None = None
+    ) -> AsyncGenerator[AudioChunk, None]:
         self.requests.append(request)
         self.request_ids.append(request_id)
+        self.names.append(name)
         self.active += 1
         whole = False
         try:
@@ -77,9 +81,12 @@ class FakeUpstream:
         if self.error is not None and index == self.error_after:
             raise self.error
 
-    def speak_text(self, request: SpeechRequest, request_id: str = "") -> FakeTextSpeech:
+    def speak_text(
+        self, request: SpeechRequest, request_id: str = "", name: str | None = None
+    ) -> FakeTextSpeech:
         self.requests.append(request)
         self.request_ids.append(request_id)
+        self.names.append(name)
         if self.error is not None and self.error_after == 0:
             raise self.error
         self.texts.append(FakeTextSpeech(self, request))

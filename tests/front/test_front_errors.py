@@ -152,6 +152,15 @@ def test_what_may_be_tried_again_says_when(start_front, upstream, error):
     assert (answer.headers["retry-after-ms"], answer.headers["retry-after"]) == ("1500", "2")
 
 
+@pytest.mark.parametrize(
+    ("told", "milliseconds", "seconds"), [("2.5", "2500", "3"), ("0.1", "100", "1"), ("17", "17000", "17")]
+)
+def test_turn_that_the_server_gives_is_told(front, upstream, told, milliseconds, seconds):
+    upstream.error = UnavailableError(f"{PLACE}: 2 utterances are in progress; try again in {told} s")
+    answer = ask(front)
+    assert (answer.headers["retry-after-ms"], answer.headers["retry-after"]) == (milliseconds, seconds)
+
+
 def test_server_that_does_not_answer_is_not_ready(front, upstream):
     upstream.error = UnavailableError("no connection")
     assert send(front, "GET", "/health/ready").status == 503
@@ -205,7 +214,7 @@ def test_openai_client_tries_again_when_the_server_is_full(front, upstream):
     refusals = [UnavailableError("full"), None]
 
     class Fickle(FakeUpstream):
-        async def speak(self, request, request_id=""):
+        async def speak(self, request, request_id="", name=None):
             upstream.requests.append(request)
             if error := refusals.pop(0):
                 raise error

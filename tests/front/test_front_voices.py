@@ -28,7 +28,7 @@ class AnalysingUpstream(FakeUpstream):
         super().__init__()
         self.store = VoiceStore(directory, CHECKPOINT)
 
-    async def speak(self, request, request_id=""):
+    async def speak(self, request, request_id="", name=None):
         if request.reference is not None:
             audio = Audio(request.reference.samples, request.reference.rate)
             key = voice_key(audio, request.reference.text, CHECKPOINT)
@@ -36,7 +36,7 @@ class AnalysingUpstream(FakeUpstream):
             self.store.put(
                 Voice(key, request.reference.text, tokens, mel, np.ones(192, np.float32), CHECKPOINT)
             )
-        async for chunk in super().speak(request, request_id):
+        async for chunk in super().speak(request, request_id, name):
             yield chunk
 
 

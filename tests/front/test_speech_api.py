@@ -185,7 +185,7 @@ def test_sample_rate_is_as_asked(client, upstream):
 def test_least_happy_reason_is_told(client, upstream, monkeypatch):
     from cosyvoice_client import AudioChunk
 
-    async def speak(request, request_id=""):
+    async def speak(request, request_id="", name=None):
         for reason in ("length", "", "stop"):
             yield AudioChunk(tone(0.1), 0.0, reason)
 
