@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, SpeechRequest
-from cosyvoice_front.errors import of_client
+from cosyvoice_front.errors import ApiError, of_client
 from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.rate import at_front_rate
 from cosyvoice_runtime.settings import FrontSettings
@@ -82,7 +82,7 @@ class SpeechServer:
                 async for chunk in chunks:
                     yield chunk
         except ClientError as error:
-            raise of_client(error, self._upstream.url, self._retry_after_ms) from error
+            raise self.told(error) from error
 
     @asynccontextmanager
     async def speak_text(
@@ -97,7 +97,7 @@ class SpeechServer:
             async with self._upstream.speak_text(request, request_id, _name(owner)) as speech:
                 yield speech
         except ClientError as error:
-            raise of_client(error, self._upstream.url, self._retry_after_ms) from error
+            raise self.told(error) from error
 
     async def check(self) -> None:
         """
@@ -107,7 +107,11 @@ class SpeechServer:
         try:
             await self._upstream.server()
         except ClientError as error:
-            raise of_client(error, self._upstream.url, self._retry_after_ms) from error
+            raise self.told(error) from error
+
+    def told(self, error: ClientError) -> ApiError:
+        """The error, as clients of this API are told it."""
+        return of_client(error, self._upstream.url, self._retry_after_ms)
 
     async def close(self) -> None:
         await self._upstream.close()

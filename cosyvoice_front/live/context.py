@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cosyvoice_client import AudioChunk
+from cosyvoice_client import AudioChunk, RefusedError
 from cosyvoice_client.encoders import Samples
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, broken
@@ -66,6 +66,7 @@ class Context:
         self._tally = Tally()
         self._changed = asyncio.Event()
         self._ended = self._fed = False
+        self._refusal: ApiError | None = None
         self._pushed = self._flushed = 0
         self._asked: deque[Flush] = deque()
         self._awaited: deque[Flush] = deque()
@@ -81,10 +82,11 @@ class Context:
         return self._ended
 
     def push(self, text: str) -> None:
-        """More of the text."""
-        self._transcript.add(text)
-        self._times.add(text)
-        self._changed.set()
+        """More of the text; after a refusal none is taken."""
+        if self._refusal is None:
+            self._transcript.add(text)
+            self._times.add(text)
+            self._changed.set()
 
     def flush(self) -> None:
         """Speak all that has come to its end; the listener is told when it has been."""
@@ -102,7 +104,7 @@ class Context:
     async def run(self) -> None:
         """
         Raises:
-            ApiError: a limit is reached, the text doesn't go on, or the server can't speak.
+            ApiError: a limit is reached, the text doesn't go on, or the server can't speak (it).
         """
         if await self._words_come():
             await self._speak()
@@ -111,6 +113,8 @@ class Context:
         if rest := await run(self._manner.encoder, self._manner.encoder.finish, self._front.pool):
             await self._tell(Audio(rest))
         await self._tell_words(self._times.finish())
+        if self._refusal is not None:
+            raise self._refusal
         reason, seconds = self._tally.finish_reason or "stop", self._tally.seconds
         logger.info("%d characters, %.2f s of speech: %s", self._transcript.received, seconds, reason)
         await self._tell(Finished(reason, seconds))
@@ -139,7 +143,24 @@ class Context:
                 await together(self._feed(speech), self._listen(speech))
 
     async def _feed(self, speech: TextSpeech) -> None:
-        """Hand the text on as it comes. Text without a word is kept until one follows."""
+        """Hand the text on, and end it. What the server has is spoken though more of it is refused."""
+        try:
+            await self._hand_on(speech)
+        except RefusedError as error:
+            self._refuse(self._front.server.told(error))
+        except ApiError as error:
+            self._refuse(error)
+        self._fed = True
+        await speech.end()
+
+    def _refuse(self, error: ApiError) -> None:
+        """Forget what the server doesn't have."""
+        self._refusal = error
+        self._transcript.cut(self._pushed)
+        self._times.cut(self._pushed)
+
+    async def _hand_on(self, speech: TextSpeech) -> None:
+        """Until the end of the text, as it comes. Text without a word is kept until one follows."""
         while True:
             until = self._asked[0].position if self._asked else self._transcript.received
             has_words = not self._is_wordless(self._flushed, until)
@@ -151,8 +172,6 @@ class Context:
             elif self._asked:
                 await self._pass_flush(speech if has_words else None)
             elif self._ended:
-                self._fed = True
-                await speech.end()
                 return
             else:
                 await self._wait()

@@ -20,6 +20,11 @@ class Transcript:
         self._text += text
         self.received += len(text)
 
+    def cut(self, position: int) -> None:
+        """Nothing behind this has come."""
+        self._text = self.between(self.spoken, position)
+        self.received = self.spoken + len(self._text)
+
     def between(self, start: int, end: int) -> str:
         """Of this text, what is not spoken yet."""
         return self._text[max(0, start - self.spoken) : max(0, end - self.spoken)]

@@ -58,6 +58,11 @@ class WordTimes:
         self._words += self._reader.finish()
         self._bars.append(position)
 
+    def cut(self, position: int) -> None:
+        """Nothing behind this many characters is spoken."""
+        words = [*self._words, *self._reader.finish()]
+        self._words = deque(word for word in words if word.end <= position)
+
     def hear(self, samples: Samples) -> list[TimedWord]:
         """Words that are over by now, after this much more audio. A segment's last word is not among them."""
         self._sound.add(samples)

@@ -30,6 +30,7 @@ class FakeUpstream:
         gates: a chunk from the second on waits until a place is released here; None for no waiting.
         requests, request_ids, names: what was asked for, and for whom.
         texts: speeches of streamed texts, in order.
+        most_characters: of a streamed text.
         ends_segments: whether a clause of a streamed text is a segment, without a flush.
         may_leave: a streamed text that is left ends only when this is set; None for at once.
         active, cancelled: utterances in progress; those that ended before their last chunk.
@@ -50,6 +51,7 @@ class FakeUpstream:
         self.active = 0
         self.cancelled = 0
         self.ended = asyncio.Event()
+        self.most_characters = 1_000_000
         self.ends_segments = False
         self.may_leave: asyncio.Event | None = None
         self.texts: list[FakeTextSpeech] = []

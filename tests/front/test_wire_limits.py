@@ -6,8 +6,9 @@ import asyncio
 import logging
 
 import pytest
+from fake_text import samples_of
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from wire_client import asked, open_cartesia, open_omni, open_wire
+from wire_client import asked, audio_in, open_cartesia, open_omni, open_wire, words_in
 
 from cosyvoice_front.keys import digest
 from cosyvoice_front.request_id import set_up_logging
@@ -195,6 +196,38 @@ def test_characters_of_a_day_count_as_they_come(start_front, upstream):
     assert error["status_code"] == 429
     assert "3 of 10 characters" in error["message"]
     front.wait_until(lambda: upstream.active == 0 and front.streams == 0)
+
+
+def test_text_that_the_server_has_taken_is_spoken_though_more_is_refused(front, upstream):
+    upstream.most_characters = 20
+    upstream.gates = asyncio.Semaphore(0)
+    said = "One. Two. Three. "
+    with open_cartesia(front) as wire:
+        wire.send(asked(said, **{"continue": True}))
+        messages = wire.until("chunk")
+        wire.send(asked("Four. ", **{"continue": True}), asked("Five."))
+        front.wait_until(lambda: upstream.texts[0].is_complete)
+        front.do(lambda: [upstream.gates.release() for _ in range(9)])
+        messages += wire.until("error")
+        wire.send(asked(context_id="two"))
+        wire.until("done")
+    assert len(audio_in(messages)) == samples_of(said)
+    assert [word for word, _, _ in words_in(messages)] == said.split()
+    assert (messages[-1]["status_code"], messages[-1]["context_id"]) == (400, "one")
+    assert "23 characters" in messages[-1]["message"]
+    assert "at most 20" in messages[-1]["message"]
+
+
+def test_utterance_that_the_server_has_taken_is_spoken_though_more_is_refused(front, upstream):
+    upstream.most_characters = 10
+    with open_omni(front) as wire:
+        wire.send(CONFIG, {"type": "input.text", "text": "One. Two."})
+        front.wait_until(lambda: upstream.texts != [] and upstream.texts[0].pushed == ["One. Two."])
+        wire.send({"type": "input.text", "text": " Three."}, {"type": "input.done"})
+        messages = wire.until("session.done")
+    [error] = [each for each in messages if isinstance(each, dict) and each["type"] == "error"]
+    assert (error["status_code"], error["partial_audio"]) == (400, True)
+    assert messages[-2]["total_bytes"] == 2 * samples_of("One. Two.")
 
 
 @pytest.mark.parametrize("first", ["Hello.", "", " ... "])
