@@ -93,6 +93,11 @@ def too_large(limit: str, param: str | None = None) -> ApiError:
     return ApiError(413, f"The request is too large: at most {limit}.", param=param, code="request_too_large")
 
 
+def headers_too_large(most_bytes: int) -> ApiError:
+    message = f"The headers of the request are too large: at most {most_bytes >> 10} KiB."
+    return ApiError(431, message, code="headers_too_large")
+
+
 def rate_limited(message: str, retry_after_ms: int) -> ApiError:
     return ApiError(
         429,

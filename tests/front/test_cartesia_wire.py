@@ -227,6 +227,7 @@ def test_client_that_does_not_read_is_given_up(start_front, upstream):
     with open_cartesia(front) as wire:
         wire.send(asked("word " * 2000, add_timestamps=False))
         front.wait_until(lambda: upstream.cancelled == 1 and front.streams == 0)
+        front.wait_until(lambda: front.connections == 0)
         wire.drop()  # it would wait for an answer to its goodbye
 
 

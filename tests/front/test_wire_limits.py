@@ -10,8 +10,10 @@ from fake_text import samples_of
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from wire_client import asked, audio_in, open_cartesia, open_omni, open_wire, words_in
 
+from cosyvoice_front.__main__ import uvicorn_config
 from cosyvoice_front.keys import digest
 from cosyvoice_front.request_id import set_up_logging
+from cosyvoice_runtime.settings import Settings
 
 KEY = "sk-anna"
 PATHS = ["/tts/websocket?cartesia_version=2026-03-01", "/v1/audio/speech/stream"]
@@ -273,6 +275,10 @@ def test_socket_without_a_text_is_closed(start_front, path):
         with pytest.raises(ConnectionClosed) as caught:
             wire.receive()
     assert caught.value.rcvd.code == (1008 if "speech" in path else 1000)
+
+
+def test_listener_who_is_behind_with_audio_need_not_answer_pings():
+    assert uvicorn_config(Settings.read([])).ws_ping_timeout is None
 
 
 def test_fifty_dropped_sockets_leave_nothing_behind(front, upstream):
