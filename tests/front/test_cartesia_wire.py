@@ -276,6 +276,13 @@ def test_text_of_marks_alone_is_a_pause(front, upstream):
     assert upstream.texts == []
 
 
+def test_segment_without_words_is_passed_by(front, upstream):
+    with open_cartesia(front) as wire:
+        wire.send(*[asked(text, **{"continue": True}) for text in ("One. ", "❤️ ", "\u200b")], asked(""))
+        assert kinds(wire.until("done")).count("flush_done") == 3
+    assert upstream.texts[0].pushed == ["One. ", "|"]
+
+
 def test_request_id_is_given_to_the_server(front, upstream):
     with open_cartesia(front, x_request_id="named") as wire:
         assert wire.connection.response.headers["x-request-id"] == "named"
