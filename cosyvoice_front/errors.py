@@ -24,6 +24,8 @@ PARAMETERS = {
 """The request's name of each input that the server's errors begin with."""
 REFUSALS = ("invalid_argument", "not_found")
 """Kinds of the client library's errors that are the request's own fault."""
+WITHDRAWN = "cancelled"
+"""Kind of the error by which the server ends an utterance whose text doesn't go on."""
 
 
 class ApiError(Exception):
@@ -98,6 +100,11 @@ def headers_too_large(most_bytes: int) -> ApiError:
     return ApiError(431, message, code="headers_too_large")
 
 
+def timed_out(message: str) -> ApiError:
+    """The client has left something unsaid for too long."""
+    return ApiError(408, message, code="timeout")
+
+
 def rate_limited(message: str, retry_after_ms: int) -> ApiError:
     return ApiError(
         429,
@@ -139,6 +146,8 @@ def of_client(error: ClientError, server: str, retry_after_ms: int) -> ApiError:
         return overloaded(message, retry_after_ms if told_s is None else round(1000 * told_s))
     if isinstance(error, ServerTimeoutError):
         return ApiError(504, message, type=SERVER, code="timeout", retry_after_ms=retry_after_ms)
+    if error.kind == WITHDRAWN:
+        return timed_out(message)
     if error.kind not in REFUSALS:
         return broken()
     param = PARAMETERS.get(message.partition(":")[0])

@@ -13,7 +13,7 @@ import numpy as np
 from cosyvoice_client import AudioChunk, RefusedError
 from cosyvoice_client.encoders import Samples
 from cosyvoice_front import request_id
-from cosyvoice_front.errors import ApiError, broken
+from cosyvoice_front.errors import ApiError, broken, timed_out
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.happenings import Audio, Finished, Flushed, Tell, Words
 from cosyvoice_front.live.manner import Manner
@@ -203,8 +203,7 @@ class Context:
         except TimeoutError:
             if self._pushed == self._flushed:
                 limit_s = self._front.settings.front.idle_timeout_s
-                message = f"No text came for {limit_s:g} s; the context has ended."
-                raise ApiError(408, message, code="timeout") from None
+                raise timed_out(f"No text came for {limit_s:g} s; the context has ended.") from None
             self._flush(told=False)
 
     def _patience_s(self) -> float | None:

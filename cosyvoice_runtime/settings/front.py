@@ -111,7 +111,11 @@ class FrontSettings(Section):
         10.0, ge=0.1, le=3600.0, description="Longest time for a websocket's session.config to come."
     )
     idle_timeout_s: float = Field(
-        30.0, ge=0.1, le=3600.0, description="Longest time that an open text waits for more."
+        20.0,
+        ge=0.1,
+        le=3600.0,
+        description="Longest time that an open text waits for more; less than cosyvoice2.text_timeout_s, by "
+        "which the server ends it.",
     )
     idle_socket_timeout_s: float = Field(
         300.0, ge=0.1, le=86_400.0, description="Longest time that a websocket stays open without a text."

@@ -10,6 +10,7 @@ from fake_text import samples_of
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from wire_client import asked, audio_in, open_cartesia, open_omni, open_wire, words_in
 
+from cosyvoice_client import RefusedError
 from cosyvoice_front.__main__ import uvicorn_config
 from cosyvoice_front.keys import digest
 from cosyvoice_front.request_id import set_up_logging
@@ -243,6 +244,21 @@ def test_text_that_does_not_go_on_ends(start_front, upstream, first):
         front.wait_until(lambda: upstream.active == 0 and front.streams == 0)
         wire.send(asked(context_id="two"))
         wire.until("done")
+
+
+def test_text_that_the_server_waits_for_no_longer_has_timed_out(front, upstream):
+    upstream.error = RefusedError(f"{upstream.url}: no text came for 30 s, and no end of it", "cancelled")
+    upstream.error_after = 1
+    with open_cartesia(front) as wire:
+        wire.send(asked("One. Two.", **{"continue": True}))
+        error = wire.error()
+    assert (error["status_code"], error["error_code"]) == (408, "timeout")
+    assert "no text came for 30 s" in error["message"]
+
+
+def test_front_waits_for_less_long_than_the_server():
+    settings = Settings.read([])
+    assert settings.front.idle_timeout_s < settings.cosyvoice2.text_timeout_s
 
 
 def test_text_that_the_server_has_spoken_of_its_own_accord_is_idle(start_front, upstream):
