@@ -15,7 +15,9 @@ from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, invalid, overloaded, too_large
 from cosyvoice_front.recording import read_recording
+from cosyvoice_front.speech import for_its_sound
 from cosyvoice_front.upload import new_upload
+from cosyvoice_runtime.checkpoint.family import COSYVOICE3
 
 if TYPE_CHECKING:
     from cosyvoice_front.front import Front
@@ -25,8 +27,8 @@ MIN_SECONDS = 1.0
 MAX_WORDS = 4096
 """Characters of a consent or a transcript."""
 NO = ("", "0", "false", "no", "off")
-TRIAL = "Yes."
-"""Spoken with a new voice, so that the server analyses it."""
+TRIAL = COSYVOICE3.instructed("Yes.")
+"""Spoken with a new voice, so that the server analyses it. CosyVoice3 needs the instruction."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ async def remove_voice(front: Front, owner: str, name: str) -> dict[str, Any]:
 
 async def _analyse(front: Front, owner: str, reference: Reference) -> None:
     """Have the server make the voice, and check what only it can: silence and clipping."""
-    request = SpeechRequest(TRIAL, reference, cross_lingual=None if reference.text else True, seed=0)
+    request = SpeechRequest(TRIAL, reference, cross_lingual=for_its_sound(reference, None), seed=0)
     try:
         async with aclosing(front.server.speak(request, request_id.current.get(), owner)) as chunks:
             await anext(chunks)

@@ -174,6 +174,21 @@ def test_reference_comes_with_the_request(client, upstream, as_url):
     np.testing.assert_allclose(request.reference.samples, samples, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("said", "cross_lingual"),
+    [
+        ({}, True),
+        ({"ref_text": " "}, True),
+        ({"ref_text": "A tone."}, None),
+        ({"instructions": "Whisper."}, None),
+    ],
+)
+def test_recording_whose_words_nobody_says_gives_its_sound_alone(client, upstream, said, cross_lingual):
+    encoded = base64.b64encode(wav_file(tone(1.5))).decode()
+    body_of(client, extra_body={"ref_audio": encoded, **said})
+    assert upstream.requests[0].cross_lingual is cross_lingual
+
+
 def test_sample_rate_is_as_asked(client, upstream):
     with stream(client, response_format="pcm", extra_body={"sample_rate": 48_000}) as response:
         body = response.read()
