@@ -140,7 +140,7 @@ def _owner(request: Request) -> str:
     Raises:
         ApiError: the request brings no key that is known, or comes from a page of another site.
     """
-    return owner_by_header(_front(request).keys, request)
+    return owner_by_header(_front(request), request)
 
 
 def _reader(request: Request) -> str | None:

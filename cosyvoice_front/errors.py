@@ -91,6 +91,14 @@ def foreign_page(origin: str) -> ApiError:
     return ApiError(403, f"Pages of {origin} may not call this server without a key.", code="foreign_origin")
 
 
+def foreign_host(host: str) -> ApiError:
+    message = (
+        f"Host: {host!r}: without keys this server is called by localhost, by an address, or by a name in "
+        "front.allowed_hosts."
+    )
+    return ApiError(403, message, code="foreign_host")
+
+
 def too_large(limit: str, param: str | None = None) -> ApiError:
     return ApiError(413, f"The request is too large: at most {limit}.", param=param, code="request_too_large")
 

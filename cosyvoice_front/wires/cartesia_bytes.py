@@ -31,7 +31,7 @@ class CartesiaResponse(StreamedResponse):
 async def speak_bytes(front: Front, request: Request) -> Response:
     try:
         version_of(request)
-        owner = owner_by_any(front.keys, request)
+        owner = owner_by_any(front, request)
         content = read_object((await request.body()).decode("utf-8", "replace"))
         return await _speech(front, read(BytesBody, content), owner)
     except ApiError as error:

@@ -46,6 +46,11 @@ class FrontSettings(Section):
     api_keys_file: OptionalPath = Field(
         "", description="Who may call: lines of a name and the hash of a key. Without it: everybody."
     )
+    allowed_hosts: Names = Field(
+        (),
+        description="Names by which callers without a key may call, where a proxy passes them on; localhost "
+        "and addresses always may be.",
+    )
     open_lists: Flag = Field(False, description="Whether models and voices are listed without a key.")
     page: Flag = Field(True, description="Whether there is a page to speak from, at /.")
     models: Names = Field(

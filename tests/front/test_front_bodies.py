@@ -15,8 +15,8 @@ from raw_http import ASKED, ask, connect, read_all, send
 from cosyvoice_front.errors import ApiError
 from cosyvoice_front.recording import read_recording
 
-GET_HEALTH = b"GET /health HTTP/1.1\r\nHost: front\r\n\r\n"
-HEAD = b"POST /v1/audio/speech HTTP/1.1\r\nHost: front\r\n"
+GET_HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HEAD = b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def sound(samples, rate, format, subtype=None):
@@ -103,7 +103,7 @@ def test_rest_of_a_body_after_its_answer_is_not_waited_for(start_front, tmp_path
 def test_connection_serves_one_request_after_another(front):
     with connect(front) as connection:
         for body in (b"", b" " * 100_000):
-            head = b"GET /health HTTP/1.1\r\nHost: front\r\nContent-Length: %d\r\n\r\n" % len(body)
+            head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
             for _ in range(2):
                 connection.sendall(head + body)
                 assert b" 200 " in connection.recv(4096)
@@ -133,7 +133,7 @@ def test_headers_that_do_not_end_are_refused(front, begin):
 
 def test_largest_headers_are_taken(front):
     with connect(front) as connection:
-        head = b"GET /health HTTP/1.1\r\nHost: front\r\nConnection: close\r\nX: "
+        head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: "
         connection.sendall(head.ljust((64 << 10) - len(HEADERS_END), b"x") + HEADERS_END)
         assert b" 200 " in read_all(connection)
 

@@ -121,6 +121,40 @@ def test_pages_of_other_sites_do_not_call_without_a_key(front, guarded, upstream
     )
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["site.example:8080", "site.example", "localhost.site.example", "[::1", "", "127.0.0.1.site.example"],
+)
+def test_page_whose_name_leads_here_does_not_call_without_a_key(front, guarded, upstream, host):
+    body = json.dumps(ASKED).encode()
+    refused = send(front, body=body, Host=host, Origin=f"http://{host}")
+    assert (refused.status, refused.error["code"]) == (403, "foreign_host")
+    assert "front.allowed_hosts" in refused.error["message"]
+    assert upstream.requests == []
+    assert send(guarded, body=body, Host=host, Authorization="Bearer sk-anna").status == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "192.168.1.5:8080", "[::1]:8080"])
+def test_name_that_nobody_else_can_lead_here_needs_no_key(front, host):
+    body = json.dumps(ASKED).encode()
+    assert send(front, body=body, Host=host).status == 200
+    assert send(front, body=body, Host=host, Origin=f"http://{host}").status == 200
+
+
+def test_names_of_a_setting_need_no_key(start_front):
+    front = start_front(allowed_hosts="speech.example,speech")
+    body = json.dumps(ASKED).encode()
+    for host in ("speech.example:443", "speech"):
+        assert send(front, body=body, Host=host, Origin=f"https://{host}").status == 200
+    assert send(front, body=body, Host="site.example").status == 403
+
+
+@pytest.mark.parametrize("origin", ["http://[::1", "http://[x]", ""])
+def test_origin_that_is_no_address_is_foreign(front, origin):
+    refused = send(front, body=json.dumps(ASKED).encode(), Origin=origin)
+    assert (refused.status, refused.error["code"]) == (403, "foreign_origin")
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 20_000 * 86_400.0 + 100
