@@ -56,7 +56,8 @@ class WordTimes:
     def bar(self, position: int) -> None:
         """What follows this many characters is another segment than what stands before; a word ends here."""
         self._words += self._reader.finish()
-        self._bars.append(position)
+        if not self._bars or self._bars[-1] < position:
+            self._bars.append(position)
 
     def cut(self, position: int) -> None:
         """Nothing behind this many characters is spoken."""

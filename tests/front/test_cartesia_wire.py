@@ -96,6 +96,19 @@ def test_flush_of_nothing_is_done_at_once(front, upstream):
     assert upstream.texts[0].pushed == ["Go."]
 
 
+def test_each_flush_is_answered(front, upstream):
+    upstream.gates = asyncio.Semaphore(0)
+    again = asked("", flush=True, **{"continue": True})
+    with open_cartesia(front) as wire:
+        wire.send(*[again] * 3, asked("One. Two. ", **{"continue": True}))
+        messages = wire.until("chunk")
+        wire.send(*[again] * 20, asked("Three."))
+        front.do(lambda: [upstream.gates.release() for _ in range(9)])
+        messages += wire.until("done")
+    assert [each["flush_id"] for each in messages if each["type"] == "flush_done"] == list(range(1, 25))
+    assert "".join(upstream.texts[0].pushed) == "One. Two. |Three."
+
+
 def test_text_without_an_end_waits_only_as_long_as_asked(front):
     with open_cartesia(front) as wire:
         wire.send(asked("and then", **{"continue": True, "max_buffer_delay_ms": 50}))
