@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, SpeechRequest
-from cosyvoice_front.errors import ApiError, of_client
+from cosyvoice_front.errors import ApiError, of_client, overloaded
 from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.rate import at_front_rate
 from cosyvoice_runtime.settings import FrontSettings
+
+READY_TIMEOUT_S = 5.0
+"""Longest wait until the server says whether it is ready."""
 
 
 class TextSpeech(Protocol):
@@ -45,8 +48,8 @@ class Upstream(Protocol):
     ) -> AbstractAsyncContextManager[TextSpeech]:
         """Speech of a text that comes piece by piece; leaving it early cancels the request on the server."""
 
-    async def server(self) -> dict[str, Any]:
-        """Name and version of the server."""
+    async def ready(self, timeout_s: float) -> bool:
+        """Whether it takes requests."""
 
     async def close(self) -> None:
         """End the connection."""
@@ -102,12 +105,14 @@ class SpeechServer:
     async def check(self) -> None:
         """
         Raises:
-            ApiError: the server doesn't answer.
+            ApiError: the server can't speak now, or doesn't say.
         """
         try:
-            await self._upstream.server()
+            ready = await self._upstream.ready(READY_TIMEOUT_S)
         except ClientError as error:
             raise self.told(error) from error
+        if not ready:
+            raise overloaded("The speech server is not ready.", self._retry_after_ms)
 
     def told(self, error: ClientError) -> ApiError:
         """The error, as clients of this API are told it."""

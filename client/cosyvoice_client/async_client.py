@@ -128,6 +128,17 @@ class AsyncSpeechClient:
         except InferenceServerException as error:
             raise server_error(error.status(), error.message(), self.url) from error
 
+    async def ready(self, timeout_s: float) -> bool:
+        """Whether the streaming model takes requests.
+
+        Raises:
+            ClientError: the server can't be reached, or says nothing for so long.
+        """
+        try:
+            return bool(await self._client.is_model_ready(self.streaming_model, client_timeout=timeout_s))
+        except InferenceServerException as error:
+            raise server_error(error.status(), error.message(), self.url) from error
+
     async def close(self) -> None:
         """End the connection."""
         await self._client.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +31,7 @@ class FakeUpstream:
         texts: speeches of streamed texts, in order.
         most_characters: of a streamed text.
         ends_segments: whether a clause of a streamed text is a segment, without a flush.
+        is_ready: whether it says that it takes requests.
         may_leave: a streamed text that is left ends only when this is set; None for at once.
         active, cancelled: utterances in progress; those that ended before their last chunk.
     """
@@ -54,6 +54,7 @@ class FakeUpstream:
         self.most_characters = 1_000_000
         self.ends_segments = False
         self.may_leave: asyncio.Event | None = None
+        self.is_ready = True
         self.texts: list[FakeTextSpeech] = []
 
     async def speak(
@@ -94,10 +95,10 @@ class FakeUpstream:
         self.texts.append(FakeTextSpeech(self, request))
         return self.texts[-1]
 
-    async def server(self) -> dict[str, Any]:
+    async def ready(self, timeout_s: float) -> bool:
         if isinstance(self.error, ClientError):
             raise self.error
-        return {"name": "fake"}
+        return self.is_ready
 
     async def close(self) -> None:
         pass

@@ -174,6 +174,12 @@ def test_reference_comes_with_the_request(client, upstream, as_url):
     np.testing.assert_allclose(request.reference.samples, samples, atol=1e-4)
 
 
+@pytest.mark.parametrize("voice", ["", "default", {"id": ""}])
+def test_voice_without_a_name_is_the_default_one(client, upstream, voice):
+    body_of(client, voice=voice)
+    assert upstream.requests[0].voice is None
+
+
 @pytest.mark.parametrize(
     ("said", "cross_lingual"),
     [
