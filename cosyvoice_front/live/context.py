@@ -107,7 +107,7 @@ class Context:
     async def run(self) -> None:
         """
         Raises:
-            ApiError: a limit is reached, the text doesn't go on, or the server can't speak (it).
+            ApiError: a limit is reached, the text doesn't go on, or the server can't speak.
         """
         if await self._words_come():
             await self._speak()
@@ -149,16 +149,16 @@ class Context:
         """Hand the text on, and end it. What the server has is spoken though more of it is refused."""
         try:
             await self._hand_on(speech)
-        except RefusedError as error:
-            self._refuse(self._front.server.told(error))
-        except ApiError as error:
+        except (ApiError, RefusedError) as error:
+            if not self._pushed:
+                raise
             self._refuse(error)
         self._fed = True
         await speech.end()
 
-    def _refuse(self, error: ApiError) -> None:
+    def _refuse(self, error: ApiError | RefusedError) -> None:
         """Forget what the server doesn't have."""
-        self._refusal = error
+        self._refusal = error if isinstance(error, ApiError) else self._front.server.told(error)
         self._transcript.cut(self._pushed)
         self._times.cut(self._pushed)
 

@@ -72,6 +72,9 @@ class FakeTextSpeech:
 
     async def end(self) -> None:
         self.is_complete = True
+        if not self._text:
+            message = "target_text: '' is not accepted; expected something to speak"
+            raise RefusedError(f"{self._upstream.url}: {message}", "invalid_argument")
         self._speak(len(self._text), "stop")
         self._chunks.put_nowait(None)
 

@@ -221,6 +221,14 @@ def test_text_that_the_server_has_taken_is_spoken_though_more_is_refused(front, 
     assert "at most 20" in messages[-1]["message"]
 
 
+def test_text_of_which_the_server_takes_nothing_is_refused_at_once(front, upstream):
+    upstream.most_characters = 3
+    with open_cartesia(front) as wire:
+        wire.send(asked("One. Two.", **{"continue": True}))
+        assert "9 characters" in wire.error()["message"]
+    assert upstream.texts[0].is_complete is False
+
+
 def test_utterance_that_the_server_has_taken_is_spoken_though_more_is_refused(front, upstream):
     upstream.most_characters = 10
     with open_omni(front) as wire:
