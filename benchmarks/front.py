@@ -211,10 +211,8 @@ async def asked(port: int, format: str) -> AsyncIterator[asyncio.StreamReader]:
     body = json.dumps(
         {"model": "tts-1", "voice": "alloy", "input": TEXT, "response_format": format, "seed": 1}
     )
-    head = (
-        f"POST /v1/audio/speech HTTP/1.1\r\nHost: front\r\nConnection: close\r\nContent-Length: {len(body)}"
-    )
-    writer.write(f"{head}\r\n\r\n{body}".encode())
+    head = "POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
     try:
         yield reader
     finally:

@@ -65,10 +65,11 @@ def uvicorn_config(settings: Settings, upstream: Upstream | None = None) -> uvic
         create_app(settings, upstream),
         host=front.host,
         port=front.port,
-        http=connections(front.header_timeout_s),
+        http=connections(front.header_timeout_s, front.stalled_client_timeout_s),
         loop="uvloop",
         ws="websockets-sansio",
         ws_max_size=front.max_body_mib << 20,  # wires say how large each message may be
+        ws_ping_timeout=None,  # pongs wait behind audio: socket.py tells who doesn't read
         ws_per_message_deflate=False,  # it costs time, and makes base64 of speech hardly smaller
         access_log=False,  # request_id.py writes a line for each request
         log_config=None,

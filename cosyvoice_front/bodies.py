@@ -7,7 +7,7 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cosyvoice_front.errors import ApiError, invalid, too_large
+from cosyvoice_front.errors import ApiError, invalid, timed_out, too_large
 
 
 class BodyLimits:
@@ -59,4 +59,4 @@ async def _before(deadline: float, receive: Receive) -> Message:
         async with asyncio.timeout_at(deadline):
             return await receive()
     except TimeoutError:
-        raise ApiError(408, "The body of the request did not come in time.", code="timeout") from None
+        raise timed_out("The body of the request did not come in time.") from None

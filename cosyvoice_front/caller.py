@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
+import ipaddress
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
-from cosyvoice_front.errors import foreign_page
-from cosyvoice_front.keys import Keys
+from cosyvoice_front.errors import foreign_host, foreign_page
+
+if TYPE_CHECKING:
+    from cosyvoice_front.front import Front
 
 KEY_HEADER, KEY_PARAMETER = "x-api-key", "api_key"
 """Where a websocket brings its key: browsers send no headers of ours with one."""
 
 
-def check_origin(keys: Keys, headers: Headers) -> None:
-    """
-    Raises:
-        ApiError: the call comes from a page of another site. Without keys, any page that somebody on this
-            machine opens could otherwise call.
-    """
-    origin = headers.get("origin")
-    if not keys.asked and origin is not None and urlsplit(origin).netloc != headers.get("host"):
-        raise foreign_page(origin)
-
-
-def owner_by_header(keys: Keys, call: HTTPConnection) -> str:
+def owner_by_header(front: Front, call: HTTPConnection) -> str:
     """Name of the key in ``Authorization``.
 
     Raises:
         ApiError: it brings no key that is known, or comes from a page of another site.
     """
-    check_origin(keys, call.headers)
-    return keys.owner(call.headers.get("authorization"))
+    _check_page(front, call.headers)
+    return front.keys.owner(call.headers.get("authorization"))
 
 
-def owner_by_any(keys: Keys, call: HTTPConnection) -> str:
+def owner_by_any(front: Front, call: HTTPConnection) -> str:
     """Name of the key in ``X-API-Key``, in the query's ``api_key``, or in ``Authorization``.
 
     Raises:
@@ -43,6 +36,40 @@ def owner_by_any(keys: Keys, call: HTTPConnection) -> str:
     """
     key = call.headers.get(KEY_HEADER) or call.query_params.get(KEY_PARAMETER)
     if key is None:
-        return owner_by_header(keys, call)
-    check_origin(keys, call.headers)
-    return keys.owner_of(key)
+        return owner_by_header(front, call)
+    _check_page(front, call.headers)
+    return front.keys.owner_of(key)
+
+
+def _check_page(front: Front, headers: Headers) -> None:
+    """
+    Raises:
+        ApiError: the call comes from a page of another site. Without keys, any page that somebody on this
+            machine opens could otherwise call: of its own name as well, once that leads to this machine.
+    """
+    if front.keys.asked:
+        return
+    host, origin = headers.get("host", ""), headers.get("origin")
+    name = _parts(host, "//")[1]
+    if not (_is_fixed(name) or name in front.settings.front.allowed_hosts):
+        raise foreign_host(host)
+    if origin is not None and _parts(origin)[0] != host:
+        raise foreign_page(origin)
+
+
+def _is_fixed(name: str) -> bool:
+    """Whether nobody else can say where a name leads: addresses, and this machine's own."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name == "localhost"
+    return True
+
+
+def _parts(address: str, prefix: str = "") -> tuple[str, str]:
+    """Name and port as they stand in an address, and the name alone; empty where it is none."""
+    try:
+        parts = urlsplit(prefix + address)
+        return parts.netloc, parts.hostname or ""
+    except ValueError:
+        return "", ""

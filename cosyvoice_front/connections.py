@@ -1,36 +1,90 @@
-"""uvicorn's connections, with a limit on the time that a request's headers take to come."""
+"""uvicorn's connections, with limits on what a client may leave unsaid or unread."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cosyvoice_front.errors import headers_too_large
 
-def connections(header_timeout_s: float) -> type[HttpToolsProtocol]:
-    """The class of connections for uvicorn's setting ``http``."""
+MOST_HEADER_BYTES = 64 << 10
+"""Of a request's first line and headers, and of whatever else is neither: the parser keeps them all."""
+
+
+def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtocol]:
+    """The class of connections for uvicorn's setting ``http``.
+
+    Args:
+        header_timeout_s: longest time from the beginning of the connection, and from each answer, until the
+            headers of the next request have come. What is left of a body after its answer counts.
+        stall_s: longest time that a connection which is closed may leave its last bytes unread.
+    """
 
     class PunctualConnection(HttpToolsProtocol):
-        """Closes itself unless its first request's headers come in time.
-
-        uvicorn itself limits only the time between two requests.
-        """
+        """Closes itself when the headers of a request don't come in time, or don't end."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._headers_due = self.loop.call_later(header_timeout_s, transport.close)
-
-        def on_headers_complete(self) -> None:
-            self._headers_due.cancel()
-            super().on_headers_complete()
+            super().connection_made(ClosingTransport(transport, self.loop, stall_s))  # type: ignore[arg-type]
+            self._room = MOST_HEADER_BYTES
+            self._expect_headers()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._headers_due.cancel()
             super().connection_lost(exc)
 
-        def handle_websocket_upgrade(self) -> Any:
+        def data_received(self, data: bytes) -> None:
+            while data and self.transport.get_protocol() is self and not self.transport.is_closing():
+                part, data = data[: self._room], data[self._room :]
+                self._room -= len(part)
+                super().data_received(part)
+                if self._room <= 0:
+                    self._refuse_headers()
+
+        def on_headers_complete(self) -> None:
             self._headers_due.cancel()
-            return super().handle_websocket_upgrade()
+            self._room = MOST_HEADER_BYTES
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._room = MOST_HEADER_BYTES
+            super().on_body(body)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.cycle.response_complete and not self.transport.is_closing():
+                self._expect_headers()
+
+        def _expect_headers(self) -> None:
+            self._headers_due = self.loop.call_later(header_timeout_s, self.transport.close)
+
+        def _refuse_headers(self) -> None:
+            if self.cycle is None or self.cycle.response_complete:
+                body = json.dumps(headers_too_large(MOST_HEADER_BYTES).body()).encode()
+                self.transport.write(
+                    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\n"
+                    b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+                )
+            self.transport.close()
 
     return PunctualConnection
+
+
+class ClosingTransport:
+    """A transport that doesn't wait for ever until its last bytes are read once it is closed."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, stall_s: float) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._stall_s = stall_s
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        """Close it when what has been written is read, or hasn't been for too long."""
+        if self._transport.get_write_buffer_size() and not self._transport.is_closing():
+            self._loop.call_later(self._stall_s, self._transport.abort)
+        self._transport.close()

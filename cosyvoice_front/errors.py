@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from cosyvoice_client import ClientError, ServerTimeoutError, UnavailableError
 
 INVALID, SERVER = "invalid_request_error", "server_error"
+OVERLOADED = 503
 PARAMETERS = {
     "target_text": "input",
     "voice": "voice",
@@ -23,6 +24,8 @@ PARAMETERS = {
 """The request's name of each input that the server's errors begin with."""
 REFUSALS = ("invalid_argument", "not_found")
 """Kinds of the client library's errors that are the request's own fault."""
+WITHDRAWN = "cancelled"
+"""Kind of the error by which the server ends an utterance whose text doesn't go on."""
 
 
 class ApiError(Exception):
@@ -88,8 +91,26 @@ def foreign_page(origin: str) -> ApiError:
     return ApiError(403, f"Pages of {origin} may not call this server without a key.", code="foreign_origin")
 
 
+def foreign_host(host: str) -> ApiError:
+    message = (
+        f"Host: {host!r}: without keys this server is called by localhost, by an address, or by a name in "
+        "front.allowed_hosts."
+    )
+    return ApiError(403, message, code="foreign_host")
+
+
 def too_large(limit: str, param: str | None = None) -> ApiError:
     return ApiError(413, f"The request is too large: at most {limit}.", param=param, code="request_too_large")
+
+
+def headers_too_large(most_bytes: int) -> ApiError:
+    message = f"The headers of the request are too large: at most {most_bytes >> 10} KiB."
+    return ApiError(431, message, code="headers_too_large")
+
+
+def timed_out(message: str) -> ApiError:
+    """The client has left something unsaid for too long."""
+    return ApiError(408, message, code="timeout")
 
 
 def rate_limited(message: str, retry_after_ms: int) -> ApiError:
@@ -103,7 +124,7 @@ def rate_limited(message: str, retry_after_ms: int) -> ApiError:
 
 
 def overloaded(message: str, retry_after_ms: int) -> ApiError:
-    return ApiError(503, message, type=SERVER, code="overloaded", retry_after_ms=retry_after_ms)
+    return ApiError(OVERLOADED, message, type=SERVER, code="overloaded", retry_after_ms=retry_after_ms)
 
 
 def broken() -> ApiError:
@@ -125,12 +146,16 @@ def of_client(error: ClientError, server: str, retry_after_ms: int) -> ApiError:
 
     Args:
         server: its address, which the client's errors begin with and nobody outside needs to know.
+        retry_after_ms: when to come back, unless the server has said when there is a turn.
     """
     message = str(error).removeprefix(f"{server}: ")
     if isinstance(error, UnavailableError):
-        return overloaded(message, retry_after_ms)
+        told_s = error.retry_after_s
+        return overloaded(message, retry_after_ms if told_s is None else round(1000 * told_s))
     if isinstance(error, ServerTimeoutError):
         return ApiError(504, message, type=SERVER, code="timeout", retry_after_ms=retry_after_ms)
+    if error.kind == WITHDRAWN:
+        return timed_out(message)
     if error.kind not in REFUSALS:
         return broken()
     param = PARAMETERS.get(message.partition(":")[0])

@@ -64,7 +64,7 @@ class Front:
         voice = None if reference else await self.voices.server_name(body.voice_name, owner)
         request, rate, tally = body.request(voice, reference), body.sample_rate or RATE, Tally()
         pieces = encoded(
-            self.chunks(request),
+            self.chunks(request, owner),
             partial(make_encoder, body.response_format, rate, RATE),
             self.pool,
             tally,
@@ -78,12 +78,12 @@ class Front:
             settings.stalled_client_timeout_s,
         )
 
-    def chunks(self, request: SpeechRequest) -> AsyncGenerator[AudioChunk, None]:
+    def chunks(self, request: SpeechRequest, owner: str) -> AsyncGenerator[AudioChunk, None]:
         """The speech of a whole text."""
         if is_wordless(request.text):
             logger.info("a text without words is a pause")
             return pause()
-        return self.server.speak(request, request_id.current.get())
+        return self.server.speak(request, request_id.current.get(), owner)
 
     async def reference(self, ref_audio: str | None, ref_text: str) -> Reference | None:
         """What a request brings to speak like; None without.

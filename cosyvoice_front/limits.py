@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from cosyvoice_front.errors import ApiError, overloaded, rate_limited
+from cosyvoice_front.errors import OVERLOADED, ApiError, overloaded, rate_limited
 from cosyvoice_runtime.settings import FrontSettings
 
 MINUTE_S = 60
@@ -29,6 +29,13 @@ class Used:
     day: int = 0
     characters: int = 0
 
+    def give_back(self, asked: float, day: int, characters: int) -> None:
+        """Forget a request of that time and day."""
+        with suppress(ValueError):  # a minute ago or more
+            self.asked.remove(asked)
+        if day == self.day:
+            self.characters -= characters
+
 
 class Limits:
     """Places for utterances. A limit of 0 is none.
@@ -46,19 +53,24 @@ class Limits:
 
     @contextmanager
     def place(self, owner: str, characters: int) -> Iterator[None]:
-        """Hold a place for a text of this length.
+        """Hold a place for a text of this length. What the server has no room for doesn't count.
 
         Raises:
             ApiError: a limit is reached; the request then doesn't count.
         """
         used = self._used.setdefault(owner, Used())
         self._check(used, characters)
-        used.asked.append(self._now())
+        asked, day = self._now(), used.day
+        used.asked.append(asked)
         used.characters += characters
         used.streams += 1
         self.streams += 1
         try:
             yield
+        except ApiError as error:
+            if error.status == OVERLOADED:
+                used.give_back(asked, day, characters)
+            raise
         finally:
             used.streams -= 1
             self.streams -= 1

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import AsyncGenerator
 
 import numpy as np
 
 from cosyvoice_client import AudioChunk
 from cosyvoice_front.rate import RATE
+from cosyvoice_runtime.speakable import is_speakable, visible
 
 SECONDS = 0.3
-WORDLESS = frozenset("PSZ")
-"""First letters of Unicode's categories for what is no part of a word."""
 
 
 def is_wordless(text: str) -> bool:
-    """Whether it holds punctuation and symbols alone, which the server refuses to speak.
+    """Whether it holds punctuation, symbols and what nobody sees alone, which the server refuses to speak.
 
     Clients probe with such a text: Home Assistant's openai_tts with a full stop.
     """
-    return all(unicodedata.category(character)[0] in WORDLESS for character in "".join(text.split()))
+    return not is_speakable(visible(text))
 
 
 async def pause() -> AsyncGenerator[AudioChunk, None]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Any, Protocol
+from typing import Protocol
+from urllib.parse import quote
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, SpeechRequest
-from cosyvoice_front.errors import of_client
+from cosyvoice_front.errors import ApiError, of_client, overloaded
+from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.rate import at_front_rate
 from cosyvoice_runtime.settings import FrontSettings
+
+READY_TIMEOUT_S = 5.0
+"""Longest wait until the server says whether it is ready."""
 
 
 class TextSpeech(Protocol):
@@ -33,23 +38,28 @@ class Upstream(Protocol):
 
     url: str
 
-    def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
+    def speak(
+        self, request: SpeechRequest, request_id: str = "", name: str | None = None
+    ) -> AsyncGenerator[AudioChunk, None]:
         """Chunks in order."""
 
     def speak_text(
-        self, request: SpeechRequest, request_id: str = ""
+        self, request: SpeechRequest, request_id: str = "", name: str | None = None
     ) -> AbstractAsyncContextManager[TextSpeech]:
         """Speech of a text that comes piece by piece; leaving it early cancels the request on the server."""
 
-    async def server(self) -> dict[str, Any]:
-        """Name and version of the server."""
+    async def ready(self, timeout_s: float) -> bool:
+        """Whether it takes requests."""
 
     async def close(self) -> None:
         """End the connection."""
 
 
 class SpeechServer:
-    """Speaks through the server; its errors are those of this API."""
+    """Speaks through the server; its errors are those of this API.
+
+    The server, when it is full, knows whose turn it is by the owner of the key.
+    """
 
     def __init__(self, upstream: Upstream, settings: FrontSettings) -> None:
         self._upstream = upstream
@@ -61,42 +71,61 @@ class SpeechServer:
         client = AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s)
         return cls(client, settings)
 
-    async def speak(self, request: SpeechRequest, request_id: str) -> AsyncGenerator[AudioChunk, None]:
+    async def speak(
+        self, request: SpeechRequest, request_id: str, owner: str
+    ) -> AsyncGenerator[AudioChunk, None]:
         """Chunks in order; closing the generator cancels the request on the server.
 
         Raises:
             ApiError: chunks may have come before.
         """
         try:
-            spoken = self._upstream.speak(request, request_id)
+            spoken = self._upstream.speak(request, request_id, _name(owner))
             async with aclosing(spoken), aclosing(at_front_rate(spoken)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except ClientError as error:
-            raise of_client(error, self._upstream.url, self._retry_after_ms) from error
+            raise self.told(error) from error
 
     @asynccontextmanager
-    async def speak_text(self, request: SpeechRequest, request_id: str) -> AsyncIterator[TextSpeech]:
+    async def speak_text(
+        self, request: SpeechRequest, request_id: str, owner: str
+    ) -> AsyncIterator[TextSpeech]:
         """Speech of a text that comes piece by piece; leaving it early cancels the request on the server.
 
         Raises:
             ApiError: at any time, out of whatever is done in the context.
         """
         try:
-            async with self._upstream.speak_text(request, request_id) as speech:
+            async with self._upstream.speak_text(request, request_id, _name(owner)) as speech:
                 yield speech
         except ClientError as error:
-            raise of_client(error, self._upstream.url, self._retry_after_ms) from error
+            raise self.told(error) from error
 
     async def check(self) -> None:
         """
         Raises:
-            ApiError: the server doesn't answer.
+            ApiError: the server can't speak now, or doesn't say.
         """
         try:
-            await self._upstream.server()
+            ready = await self._upstream.ready(READY_TIMEOUT_S)
         except ClientError as error:
-            raise of_client(error, self._upstream.url, self._retry_after_ms) from error
+            raise self.told(error) from error
+        if not ready:
+            raise overloaded("The speech server is not ready.", self._retry_after_ms)
+
+    def told(self, error: ClientError) -> ApiError:
+        """The error, as clients of this API are told it."""
+        return of_client(error, self._upstream.url, self._retry_after_ms)
 
     async def close(self) -> None:
         await self._upstream.close()
+
+
+def _name(owner: str) -> str | None:
+    """By which the server knows an owner, in ASCII as gRPC needs it.
+
+    None where no keys are asked for: all callers would have one turn together, and those without a name have
+    one each.
+    """
+    return None if owner == EVERYBODY else quote(owner)

@@ -62,9 +62,16 @@ class SpeechBody(BaseModel):
             voice=None if reference else voice,
             instruct_text=self.instructions or None,
             language=self.language,
+            cross_lingual=for_its_sound(reference, self.instructions),
             speed=self.speed,
             seed=secrets.randbits(63) if self.seed is None else self.seed,
         )
+
+
+def for_its_sound(reference: Reference | None, instructions: str | None) -> bool | None:
+    """``cross_lingual`` of a request: whether it brings a recording of which nobody has said the words."""
+    wordless = reference is not None and not reference.text.strip()
+    return True if wordless and not instructions else None
 
 
 def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:

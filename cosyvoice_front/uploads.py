@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from cosyvoice_client import Reference
 from cosyvoice_front.errors import invalid, voice_not_found
 from cosyvoice_front.upload import Upload
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.checkpoint.family import FAMILIES
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.settings import CosyVoice2Settings
@@ -36,6 +38,9 @@ class Uploads:
     def __init__(self, directory: Path, limits: CosyVoice2Settings) -> None:
         self._voices = directory
         self._limits = limits
+        published = limits.published_prompt_rate
+        families = [family.with_published_prompts() if published else family for family in FAMILIES]
+        self._mels = [family.mel for family in families]
         self._records = directory / "uploads"
         self._recordings = self._records / "recordings"
         self._recordings.mkdir(parents=True, exist_ok=True)
@@ -127,10 +132,11 @@ class Uploads:
         return {*listed_speakers(self._voices), *stored}
 
     def _analysed(self, reference: Reference) -> Voice | None:
-        """The voice that the server made of a reference, under whichever checkpoint it has."""
+        """The voice that the server made of a reference, with whichever checkpoint it has."""
         audio = Audio(reference.samples, reference.rate)
-        for checkpoint in {entry.checkpoint_id for entry in self._store().entries()}:
-            found = self._store(checkpoint).find(voice_key(audio, reference.text, checkpoint))
+        checkpoints = {entry.checkpoint_id for entry in self._store().entries()}
+        for checkpoint, mel in product(checkpoints, self._mels):
+            found = self._store(checkpoint).find(voice_key(audio, reference.text, checkpoint, mel))
             if found is not None:
                 return found
         return None

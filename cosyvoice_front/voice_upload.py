@@ -15,7 +15,9 @@ from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, invalid, overloaded, too_large
 from cosyvoice_front.recording import read_recording
+from cosyvoice_front.speech import for_its_sound
 from cosyvoice_front.upload import new_upload
+from cosyvoice_runtime.checkpoint.family import COSYVOICE3
 
 if TYPE_CHECKING:
     from cosyvoice_front.front import Front
@@ -25,8 +27,8 @@ MIN_SECONDS = 1.0
 MAX_WORDS = 4096
 """Characters of a consent or a transcript."""
 NO = ("", "0", "false", "no", "off")
-TRIAL = "Yes."
-"""Spoken with a new voice, so that the server analyses it."""
+TRIAL = COSYVOICE3.instructed("Yes.")
+"""Spoken with a new voice, so that the server analyses it. CosyVoice3 needs the instruction."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
         public=form.public,
     )
     with front.limits.place(owner, len(TRIAL)):
-        await _analyse(front, reference)
+        await _analyse(front, owner, reference)
     if not await asyncio.to_thread(uploads.add, record, form.recording, reference):
         message = "The voice has gone from the server's store before it got its name; send it again."
         raise overloaded(message, front.settings.front.retry_after_ms)
@@ -98,11 +100,11 @@ async def remove_voice(front: Front, owner: str, name: str) -> dict[str, Any]:
     return {"id": name, "object": "audio.voice.deleted", "deleted": True}
 
 
-async def _analyse(front: Front, reference: Reference) -> None:
+async def _analyse(front: Front, owner: str, reference: Reference) -> None:
     """Have the server make the voice, and check what only it can: silence and clipping."""
-    request = SpeechRequest(TRIAL, reference, cross_lingual=None if reference.text else True, seed=0)
+    request = SpeechRequest(TRIAL, reference, cross_lingual=for_its_sound(reference, None), seed=0)
     try:
-        async with aclosing(front.server.speak(request, request_id.current.get())) as chunks:
+        async with aclosing(front.server.speak(request, request_id.current.get(), owner)) as chunks:
             await anext(chunks)
     except ApiError as error:
         if error.param == "ref_audio":

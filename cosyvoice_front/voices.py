@@ -34,8 +34,9 @@ class Voices:
         Raises:
             ApiError: the voice is somebody else's.
         """
-        name = self._aliases.get(asked or DEFAULT_VOICE, asked)
-        if name is None or name == DEFAULT_VOICE:
+        asked = asked or DEFAULT_VOICE
+        name = self._aliases.get(asked, asked)
+        if name == DEFAULT_VOICE:
             return None
         if CONTENT_KEY.fullmatch(name.strip()):
             raise voice_not_found(name)

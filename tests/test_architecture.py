@@ -16,7 +16,7 @@ WITHOUT_TORCH = (
     "onnx_memory",
     "pipeline", "serving.extractors", "serving.gpu_shifts", "serving.host",
     "serving.lm.scheduler", "serving.served_family", "serving.speech", "serving.token2wav",
-    "serving.triton", "settings", "speed", "supervisor", "text", "voice", "wave",
+    "serving.triton", "settings", "speakable", "speed", "supervisor", "text", "voice", "wave",
 )  # fmt: skip
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {

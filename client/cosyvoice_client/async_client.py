@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -19,7 +20,7 @@ from cosyvoice_client.text_speech import TextSpeech
 
 UNLIMITED = -1
 NAME_HEADER = "x-client-id"
-"""Names a client; without it the address of its connection does."""
+"""Names a client; those without it can't be told apart."""
 CHANNEL = [
     ("grpc.max_send_message_length", UNLIMITED),
     ("grpc.max_receive_message_length", UNLIMITED),
@@ -34,7 +35,8 @@ class AsyncSpeechClient:
     Args:
         url: ``host:port``.
         timeout_s: longest wait for the next chunk, or for a whole utterance.
-        name: of this client, for its turn among others when the server is full.
+        name: of this client, for its turn among others when the server is full. A client that asks for many
+            users names each of them with the request.
     """
 
     def __init__(
@@ -49,12 +51,17 @@ class AsyncSpeechClient:
         self.streaming_model = streaming_model
         self.offline_model = offline_model
         self.timeout_s = timeout_s
-        self._headers = None if name is None else {NAME_HEADER: name}
+        self._name = name
         self._client = triton_aio.InferenceServerClient(url, channel_args=CHANNEL)
 
-    async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
+    async def speak(
+        self, request: SpeechRequest, request_id: str = "", name: str | None = None
+    ) -> AsyncGenerator[AudioChunk, None]:
         """Chunks in order. Cancelling the task, or closing the generator, cancels the request on the server;
         when leaving the loop early, close it with ``contextlib.aclosing``.
+
+        Args:
+            name: whom the request is for, in place of the client's own name.
 
         Raises:
             ClientError: the server can't be reached, refuses, or stays silent; chunks may have come before.
@@ -67,7 +74,7 @@ class AsyncSpeechClient:
         started = time.perf_counter()
         # Without the header triton_grpc_error, which ends a failed stream with gRPC's status: Triton 24.10
         # crashes, for all its clients, if an error comes while a chunk is still on its way.
-        responses = self._stream(_once(call))
+        responses = self._stream(_once(call), name)
         try:
             while (result := await responses.next()) is not None:
                 chunk = read_chunk(result, time.perf_counter() - started)
@@ -76,13 +83,14 @@ class AsyncSpeechClient:
         finally:
             responses.cancel()
 
-    def speak_text(self, request: SpeechRequest, request_id: str = "") -> TextSpeech:
+    def speak_text(self, request: SpeechRequest, request_id: str = "", name: str | None = None) -> TextSpeech:
         """Speech of a text that comes piece by piece, from its first clause on; see :class:`TextSpeech`.
 
         Args:
             request: how to speak; its text is the first piece, and may be empty.
+            name: whom the request is for, in place of the client's own name.
         """
-        return TextSpeech(self._stream, request, self.streaming_model, request_id)
+        return TextSpeech(partial(self._stream, name=name), request, self.streaming_model, request_id)
 
     async def synthesize(self, request: SpeechRequest, request_id: str = "") -> AudioChunk:
         """The whole utterance at once, from the offline model. Cancelling the task cancels the request.
@@ -97,7 +105,7 @@ class AsyncSpeechClient:
                 infer_inputs(triton, request),
                 request_id=request_id,
                 client_timeout=self.timeout_s,
-                headers=self._headers,
+                headers=self._headers(None),
             )
         except InferenceServerException as error:
             raise server_error(error.status(), error.message(), self.url) from error
@@ -120,6 +128,17 @@ class AsyncSpeechClient:
         except InferenceServerException as error:
             raise server_error(error.status(), error.message(), self.url) from error
 
+    async def ready(self, timeout_s: float) -> bool:
+        """Whether the streaming model takes requests.
+
+        Raises:
+            ClientError: the server can't be reached, or says nothing for so long.
+        """
+        try:
+            return bool(await self._client.is_model_ready(self.streaming_model, client_timeout=timeout_s))
+        except InferenceServerException as error:
+            raise server_error(error.status(), error.message(), self.url) from error
+
     async def close(self) -> None:
         """End the connection."""
         await self._client.close()
@@ -135,9 +154,13 @@ class AsyncSpeechClient:
     ) -> None:
         await self.close()
 
-    def _stream(self, calls: AsyncIterator[dict[str, Any]]) -> Responses:
-        responses = self._client.stream_infer(calls, headers=self._headers)
+    def _stream(self, calls: AsyncIterator[dict[str, Any]], name: str | None) -> Responses:
+        responses = self._client.stream_infer(calls, headers=self._headers(name))
         return Responses(responses, self.url, self.timeout_s, self._refusal)
+
+    def _headers(self, name: str | None) -> dict[str, str] | None:
+        asking = self._name if name is None else name
+        return None if asking is None else {NAME_HEADER: asking}
 
     async def _refusal(self) -> str | None:
         """The status with which Triton refuses a call to the streaming model; None if it doesn't."""

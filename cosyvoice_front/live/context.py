@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cosyvoice_client import AudioChunk
+from cosyvoice_client import AudioChunk, RefusedError
 from cosyvoice_client.encoders import Samples
 from cosyvoice_front import request_id
-from cosyvoice_front.errors import ApiError, broken
+from cosyvoice_front.errors import ApiError, broken, timed_out
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.happenings import Audio, Finished, Flushed, Tell, Words
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.together import together
 from cosyvoice_front.live.transcript import Transcript
 from cosyvoice_front.live.word_times import TimedWord, WordTimes
-from cosyvoice_front.pause import is_wordless, pause
+from cosyvoice_front.pause import pause
 from cosyvoice_front.rate import RATE, at_front_rate
 from cosyvoice_front.server_client import TextSpeech
 from cosyvoice_front.spoken import Tally, run
@@ -38,11 +38,13 @@ class Flush(NamedTuple):
     """A place in the text where a segment ends.
 
     Attributes:
-        told: whether the listener asked for it, and is told when the text before it has been spoken.
+        worded: end of the last word before it.
+        told: how often the listener asked for it, and is told when the text before it has been spoken.
     """
 
     position: int
-    told: bool
+    worded: int
+    told: int
 
 
 class Context:
@@ -66,7 +68,9 @@ class Context:
         self._tally = Tally()
         self._changed = asyncio.Event()
         self._ended = self._fed = False
-        self._pushed = self._flushed = 0
+        self._refusal: ApiError | None = None
+        self._pushed = 0
+        self._flushed = Flush(0, 0, 0)
         self._asked: deque[Flush] = deque()
         self._awaited: deque[Flush] = deque()
 
@@ -81,14 +85,15 @@ class Context:
         return self._ended
 
     def push(self, text: str) -> None:
-        """More of the text."""
-        self._transcript.add(text)
-        self._times.add(text)
-        self._changed.set()
+        """More of the text; after a refusal none is taken."""
+        if self._refusal is None:
+            self._transcript.add(text)
+            self._times.add(text)
+            self._changed.set()
 
     def flush(self) -> None:
         """Speak all that has come to its end; the listener is told when it has been."""
-        self._flush(told=True)
+        self._flush(told=1)
 
     def end(self) -> None:
         """No more text comes."""
@@ -111,17 +116,19 @@ class Context:
         if rest := await run(self._manner.encoder, self._manner.encoder.finish, self._front.pool):
             await self._tell(Audio(rest))
         await self._tell_words(self._times.finish())
+        if self._refusal is not None:
+            raise self._refusal
         reason, seconds = self._tally.finish_reason or "stop", self._tally.seconds
         logger.info("%d characters, %.2f s of speech: %s", self._transcript.received, seconds, reason)
         await self._tell(Finished(reason, seconds))
 
     async def _words_come(self) -> bool:
         """Wait for the first word, or for the end of a text without any."""
-        while self._is_wordless(0, self._transcript.received):
+        while not self._transcript.worded:
             if self._ended:
                 return False
             while self._asked:
-                self._awaited.append(self._asked.popleft())
+                _add(self._awaited, self._asked.popleft())
             await self._tell_flushes()
             await self._wait()
         return True
@@ -134,25 +141,40 @@ class Context:
 
     async def _speak(self) -> None:
         with self._front.limits.place(self._owner, 0):
-            name = request_id.current.get()
-            async with self._front.server.speak_text(self._manner.request, name) as speech:
+            request, name = self._manner.request, request_id.current.get()
+            async with self._front.server.speak_text(request, name, self._owner) as speech:
                 await together(self._feed(speech), self._listen(speech))
 
     async def _feed(self, speech: TextSpeech) -> None:
-        """Hand the text on as it comes. Text without a word is kept until one follows."""
+        """Hand the text on, and end it. What the server has is spoken though more of it is refused."""
+        try:
+            await self._hand_on(speech)
+        except (ApiError, RefusedError) as error:
+            if not self._pushed:
+                raise
+            self._refuse(error)
+        self._fed = True
+        await speech.end()
+
+    def _refuse(self, error: ApiError | RefusedError) -> None:
+        """Forget what the server doesn't have."""
+        self._refusal = error if isinstance(error, ApiError) else self._front.server.told(error)
+        self._transcript.cut(self._pushed)
+        self._times.cut(self._pushed)
+
+    async def _hand_on(self, speech: TextSpeech) -> None:
+        """Until the end of the text, as it comes. Text without a word is kept until one follows."""
         while True:
-            until = self._asked[0].position if self._asked else self._transcript.received
-            has_words = not self._is_wordless(self._flushed, until)
-            reach = min(until, self._transcript.spoken + MOST_AHEAD)
+            until = self._asked[0] if self._asked else self._here(told=0)
+            has_words = until.worded > self._flushed.position
+            reach = min(until.position, self._transcript.spoken + MOST_AHEAD)
             if has_words and self._pushed < reach:
                 await self._push(speech, reach)
-            elif has_words and self._pushed < until:
+            elif has_words and self._pushed < until.position:
                 await self._wait()
             elif self._asked:
                 await self._pass_flush(speech if has_words else None)
             elif self._ended:
-                self._fed = True
-                await speech.end()
                 return
             else:
                 await self._wait()
@@ -171,8 +193,8 @@ class Context:
         flush = self._asked.popleft()
         if speech is not None:
             await speech.flush()
-        self._flushed = min(flush.position, self._pushed)
-        self._awaited.append(flush)
+        self._flushed = flush._replace(position=min(flush.position, self._pushed))
+        _add(self._awaited, flush)
         await self._tell_flushes()
 
     async def _wait(self) -> None:
@@ -182,18 +204,17 @@ class Context:
             async with asyncio.timeout(self._patience_s()):
                 await self._changed.wait()
         except TimeoutError:
-            if self._pushed == self._flushed:
+            if self._pushed == self._flushed.position:
                 limit_s = self._front.settings.front.idle_timeout_s
-                message = f"No text came for {limit_s:g} s; the context has ended."
-                raise ApiError(408, message, code="timeout") from None
-            self._flush(told=False)
+                raise timed_out(f"No text came for {limit_s:g} s; the context has ended.") from None
+            self._flush(told=0)
 
     def _patience_s(self) -> float | None:
         if self._pushed - self._transcript.spoken >= MOST_AHEAD:
             return None  # the listener is behind, and gives up by itself
-        if self._pushed > self._flushed:
+        if self._pushed > self._flushed.position:
             return self._manner.most_delay_s
-        if not self._is_wordless(self._transcript.spoken, self._flushed):
+        if self._flushed.worded > self._transcript.spoken:
             return None  # the server speaks, and may be silent only for so long
         return self._front.settings.front.idle_timeout_s
 
@@ -227,17 +248,25 @@ class Context:
             await self._tell(Words(words))
 
     async def _tell_flushes(self) -> None:
-        while self._awaited and self._is_wordless(self._transcript.spoken, self._awaited[0].position):
-            if self._awaited.popleft().told:
+        while self._awaited and self._awaited[0].worded <= self._transcript.spoken:
+            for _ in range(self._awaited.popleft().told):
                 await self._tell(Flushed())
 
-    def _flush(self, *, told: bool) -> None:
-        self._asked.append(Flush(self._transcript.received, told))
+    def _flush(self, *, told: int) -> None:
+        _add(self._asked, self._here(told))
         self._times.bar(self._transcript.received)
         self._changed.set()
 
-    def _is_wordless(self, start: int, end: int) -> bool:
-        return is_wordless(self._transcript.between(start, end))
+    def _here(self, told: int) -> Flush:
+        return Flush(self._transcript.received, self._transcript.worded, told)
+
+
+def _add(flushes: deque[Flush], flush: Flush) -> None:
+    """Flushes with no word between them are one, however often they are asked for."""
+    if flushes and flushes[-1].worded == flush.worded:
+        first = flushes.pop()
+        flush = first._replace(told=first.told + flush.told)
+    flushes.append(flush)
 
 
 def _pieces(samples: Samples) -> list[Samples]:

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from cosyvoice_front.pause import is_wordless
+
 
 class Transcript:
     """Keeps what is not spoken yet. Positions count characters from the beginning.
 
     Attributes:
         received: end of what has come.
+        worded: end of its last word.
         spoken: end of what has been spoken.
     """
 
     def __init__(self) -> None:
-        self.received = 0
+        self.received = self.worded = 0
         self.spoken = 0
         self._text = ""
 
     def add(self, text: str) -> None:
         self._text += text
+        if end := _word_end(text):
+            self.worded = self.received + end
         self.received += len(text)
+
+    def cut(self, position: int) -> None:
+        """Nothing behind this has come."""
+        self._text = self.between(self.spoken, position)
+        self.received = self.spoken + len(self._text)
+        self.worded = min(self.worded, self.received)
 
     def between(self, start: int, end: int) -> str:
         """Of this text, what is not spoken yet."""
@@ -33,3 +44,12 @@ class Transcript:
     @property
     def unspoken_bytes(self) -> int:
         return len(self._text.encode("utf-8", "surrogatepass"))
+
+
+def _word_end(text: str) -> int:
+    """Where the last word ends, 0 without any: looked for in steps, as marks alone may follow it for long."""
+    end = len(text)
+    for step in (4096, 64, 1):
+        while end > 0 and is_wordless(text[max(0, end - step) : end]):
+            end -= step
+    return max(0, end)

@@ -56,7 +56,13 @@ class WordTimes:
     def bar(self, position: int) -> None:
         """What follows this many characters is another segment than what stands before; a word ends here."""
         self._words += self._reader.finish()
-        self._bars.append(position)
+        if not self._bars or self._bars[-1] < position:
+            self._bars.append(position)
+
+    def cut(self, position: int) -> None:
+        """Nothing behind this many characters is spoken."""
+        words = [*self._words, *self._reader.finish()]
+        self._words = deque(word for word in words if word.end <= position)
 
     def hear(self, samples: Samples) -> list[TimedWord]:
         """Words that are over by now, after this much more audio. A segment's last word is not among them."""

@@ -56,6 +56,7 @@ class WordReader:
         words = [make_word(match[0], start + match.end()) for match in matches]
         if words:
             self._tail = self._tail[words[-1].end - start :]
+        self._tail = self._tail.lstrip()
         return words
 
 

@@ -72,8 +72,9 @@ class Cartesia:
         try:
             await self._take(content)
         except ApiError as error:
-            if not isinstance(name, str) or not await self.session.fail(name, error):
-                await self._send(socket_error(error, name if isinstance(name, str) else None, _request_id()))
+            name = name if isinstance(name, str) else None
+            if name is None or self._has_ended(name) or not await self.session.fail(name, error):
+                await self._send(socket_error(error, name, _request_id()))
 
     async def refuse(self, error: ApiError) -> None:
         await self._send(socket_error(error, None, _request_id()))
@@ -87,7 +88,7 @@ class Cartesia:
         name = given.context_id or str(uuid.uuid4())
         if given.cancel:
             await self._cancel(name)
-        elif name in self._ended:
+        elif self._has_ended(name):
             self._take_late(given, name)
         else:
             context = self.session.get(name) or await self._open(name, content)
@@ -97,6 +98,11 @@ class Cartesia:
     async def _cancel(self, name: str) -> None:
         if not await self.session.cancel(name) and name not in self._ended:
             raise invalid("context_id", f"context_id: {shown(name)}: this socket has no such context.")
+
+    def _has_ended(self, name: str) -> bool:
+        """Whether a context takes no more text. What it has had is spoken, whatever comes too late."""
+        context = self.session.get(name)
+        return name in self._ended if context is None else context.is_ended
 
     def _take_late(self, given: Input, name: str) -> None:
         if given.transcript.strip():
@@ -133,8 +139,6 @@ class Cartesia:
                 raise invalid(field_name, f"{field_name}: {shown(value)}: it can't change within a context.")
 
     def _speak(self, context: Context, given: Input, opening: Opening) -> None:
-        if context.is_ended:
-            raise invalid("continue", "continue: an earlier message has ended this context.")
         self.session.push(context, given.transcript)
         if not given.continue_:
             context.end()

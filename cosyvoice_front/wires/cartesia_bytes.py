@@ -31,7 +31,7 @@ class CartesiaResponse(StreamedResponse):
 async def speak_bytes(front: Front, request: Request) -> Response:
     try:
         version_of(request)
-        owner = owner_by_any(front.keys, request)
+        owner = owner_by_any(front, request)
         content = read_object((await request.body()).decode("utf-8", "replace"))
         return await _speech(front, read(BytesBody, content), owner)
     except ApiError as error:
@@ -44,7 +44,7 @@ async def _speech(front: Front, body: BytesBody, owner: str) -> Response:
     body.check_model(settings)
     voice = await front.voices.server_name(body.voice.id, owner)
     request = body.request(voice, body.transcript)
-    pieces = encoded(front.chunks(request), body.output_format.encoder, front.pool, Tally())
+    pieces = encoded(front.chunks(request, owner), body.output_format.encoder, front.pool, Tally())
     return CartesiaResponse(
         placed(pieces, front.limits.place(owner, len(body.transcript))),
         {**HEADERS, "X-Seed": str(request.seed), "X-Audio-Sample-Rate": str(body.output_format.sample_rate)},

@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket
 from cosyvoice_client import Reference
 from cosyvoice_client.encoders import make_encoder
 from cosyvoice_front import request_id
-from cosyvoice_front.errors import ApiError, invalid
+from cosyvoice_front.errors import ApiError, invalid, timed_out
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Finished, Flushed, Happening, Words
 from cosyvoice_front.live.manner import Manner
@@ -96,7 +96,7 @@ class Omni:
 
     async def late(self) -> ClosedError:
         asked = CONFIG if self._config is None else "message"
-        error = ApiError(408, f"No {asked} came for {self.patience_s:g} s.", code="timeout")
+        error = timed_out(f"No {asked} came for {self.patience_s:g} s.")
         await self._send(error_message(error, request_id.current.get()))
         return ClosedError(POLICY, "no message came in time")
 

@@ -11,7 +11,7 @@ from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
 from cosyvoice_front.rate import RATE
-from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS
+from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS, for_its_sound
 from cosyvoice_front.wires.messages import Message
 from cosyvoice_runtime.settings import FrontSettings
 
@@ -63,6 +63,7 @@ class Config(Message):
             voice=voice,
             instruct_text=self.instructions or None,
             language=self.language,
+            cross_lingual=for_its_sound(reference, self.instructions),
             speed=self.speed or 1.0,
             seed=secrets.randbits(63) if self.seed is None else self.seed,
         )

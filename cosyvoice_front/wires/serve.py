@@ -75,7 +75,7 @@ async def serve(websocket: WebSocket, front: Front, make_wire: MakeWire) -> None
     """
     socket = Socket(websocket, front.settings.front.stalled_client_timeout_s)
     try:
-        owner = owner_by_any(front.keys, websocket)
+        owner = owner_by_any(front, websocket)
         wire = make_wire(websocket, front, owner, socket)
     except ApiError as error:
         await websocket.send_denial_response(JSONResponse(error.body(), error.status, error.headers()))

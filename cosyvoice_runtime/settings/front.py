@@ -46,6 +46,11 @@ class FrontSettings(Section):
     api_keys_file: OptionalPath = Field(
         "", description="Who may call: lines of a name and the hash of a key. Without it: everybody."
     )
+    allowed_hosts: Names = Field(
+        (),
+        description="Names by which callers without a key may call, where a proxy passes them on; localhost "
+        "and addresses always may be.",
+    )
     open_lists: Flag = Field(False, description="Whether models and voices are listed without a key.")
     page: Flag = Field(True, description="Whether there is a page to speak from, at /.")
     models: Names = Field(
@@ -90,7 +95,10 @@ class FrontSettings(Section):
         0, ge=0, le=10**12, description="Of one key and day (UTC), in this process; 0 is no limit."
     )
     retry_after_ms: int = Field(
-        1000, ge=1, le=120_000, description="When clients are told to come back after a refusal."
+        1000,
+        ge=1,
+        le=120_000,
+        description="When clients are told to come back after a refusal, unless the server says when.",
     )
     silence_timeout_s: float = Field(
         60.0, ge=0.1, le=3600.0, description="Longest wait for the server's next chunk."
@@ -108,7 +116,11 @@ class FrontSettings(Section):
         10.0, ge=0.1, le=3600.0, description="Longest time for a websocket's session.config to come."
     )
     idle_timeout_s: float = Field(
-        30.0, ge=0.1, le=3600.0, description="Longest time that an open text waits for more."
+        20.0,
+        ge=0.1,
+        le=3600.0,
+        description="Longest time that an open text waits for more; less than cosyvoice2.text_timeout_s, by "
+        "which the server ends it.",
     )
     idle_socket_timeout_s: float = Field(
         300.0, ge=0.1, le=86_400.0, description="Longest time that a websocket stays open without a text."

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.language import AUTO, resolve
 from cosyvoice_runtime.text.language_tag import LanguageTags
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
 from cosyvoice_runtime.text.segment_stream import Rules, sentence_end
 from cosyvoice_runtime.text.split import bounded, complete, sentences
-from cosyvoice_runtime.text.validate import is_speakable
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.clauses import ClauseStream
 from cosyvoice_runtime.text.language import AUTO, counts_characters
 from cosyvoice_runtime.text.language_tag import LanguageTags
@@ -21,7 +22,6 @@ from cosyvoice_runtime.text.validate import (
     MAX_PROMPT_CHARACTERS,
     MAX_TARGET_CHARACTERS,
     holds_control_token,
-    is_speakable,
     require_text,
     special_pattern,
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from cosyvoice_runtime.checkpoint.pronunciation import UNITS
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.text.symbols import visible
+from cosyvoice_runtime.speakable import visible
 
 FIELD = "lexicon"
 MAX_WORDS = 10_000

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Literal, get_args
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.speakable import visible
 from cosyvoice_runtime.text import chinese, chinese_numbers, english, japanese
 from cosyvoice_runtime.text.grammar import Grammar, Language
 from cosyvoice_runtime.text.language import AUTO, resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.rules import Read, apply
-from cosyvoice_runtime.text.symbols import visible
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.language import AUTO
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
@@ -18,7 +19,7 @@ from cosyvoice_runtime.text.split import (
     complete,
     sentences,
 )
-from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS, is_speakable, require_characters
+from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS, require_characters
 
 EAGER = SplitLimits(maximum=0, minimum=10, merge=0)
 """Limits for a quick start: a segment leaves at the first sentence end after ten tokens or characters."""

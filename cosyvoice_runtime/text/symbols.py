@@ -15,9 +15,6 @@ _ALPHABETS_OF_MATHEMATICS = re.compile("[\U0001d400-\U0001d7ff]")
 _GROUP_SPACE = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 _SPACE = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _POWER = re.compile("(?<=[0-9])[⁰¹²³⁴-⁹]+|(?<=(?<![A-Za-z])[A-Za-z])[⁰¹⁴-⁹]+")
-_INVISIBLE = re.compile(
-    "[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe0e\ufe0f\ufeff\u20e3]"
-)
 _FRACTION = re.compile(r"([0-9])?\s?([¼-¾⅐-⅞])")
 CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 """1 to 20."""
@@ -28,15 +25,6 @@ EAST_ASIAN_NUMERALS = str.maketrans(
     {sign: _NUMERALS[place] for signs in (CIRCLED, _ROMAN) for place, sign in enumerate(signs)}
 )
 """Circled and Roman numbers in Chinese or Japanese ones."""
-
-
-def visible(text: str) -> str:
-    """The text without characters that show nothing: soft hyphens, spaces of no width, marks of direction.
-
-    Joiners stay, which letters of some scripts need. Letters and the marks on them are one character, as in
-    special tokens.
-    """
-    return unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
 
 
 def plain(text: str) -> str:

@@ -61,8 +61,3 @@ def require_characters(field: str, text: str, limit: int, before: int = 0) -> No
             raise InvalidInput(
                 field, character, "the only control characters allowed are tab and line breaks"
             )
-
-
-def is_speakable(text: str) -> bool:
-    """Whether anything but punctuation, symbols and whitespace is there."""
-    return any(unicodedata.category(character)[0] not in "PSZC" for character in text)

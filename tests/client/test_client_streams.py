@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import aclosing, closing
 
 import numpy as np
@@ -219,3 +220,24 @@ def test_silent_server_is_given_up_and_told(server):
     with pytest.raises(ServerTimeoutError, match="nothing came for 5 s"):
         list(SpeechClient(server.grpc_url, timeout_s=5).speak(SpeechRequest("pause_ms=60000")))
     server.wait_until(lambda now: now["cancelled"] == before + 1)
+
+
+def is_ready(url, timeout_s=60.0, **options):
+    async def ask():
+        async with AsyncSpeechClient(url, **options) as client:
+            return await client.ready(timeout_s)
+
+    return asyncio.run(ask())
+
+
+def test_server_says_whether_its_model_takes_requests(server):
+    assert is_ready(server.grpc_url)
+    with pytest.raises(RefusedError, match="nothing"):
+        is_ready(server.grpc_url, streaming_model="nothing")
+
+
+def test_server_that_is_away_or_silent_is_not_ready():
+    with pytest.raises(UnavailableError):
+        is_ready(NOWHERE)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ServerTimeoutError):
+        is_ready(f"127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.2)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cosyvoice_client import SAMPLE_RATE, AudioChunk, SpeechRequest
+from cosyvoice_client import SAMPLE_RATE, AudioChunk, RefusedError, SpeechRequest
 
 if TYPE_CHECKING:
     from fake_upstream import FakeUpstream
@@ -24,13 +24,15 @@ class FakeTextSpeech:
 
     Attributes:
         pushed: pieces of text, in order; ``|`` stands for a flush.
+        is_complete: whether no more text comes.
+        is_whole: whether all has been spoken.
     """
 
     def __init__(self, upstream: FakeUpstream, request: SpeechRequest) -> None:
         self._upstream = upstream
         self.request = request
         self.pushed: list[str] = []
-        self.is_whole = False
+        self.is_complete = self.is_whole = False
         self._text = ""
         self._spoken = 0
         self._chunks: asyncio.Queue[AudioChunk | None] = asyncio.Queue()
@@ -51,6 +53,11 @@ class FakeTextSpeech:
         self._upstream.cancelled += not self.is_whole
 
     async def push(self, text: str) -> None:
+        characters = len(self._text) + len(text)
+        if characters > self._upstream.most_characters:
+            limit = f"at most {self._upstream.most_characters} characters"
+            message = f"target_text: '{characters} characters' is not accepted; expected {limit}"
+            raise RefusedError(f"{self._upstream.url}: {message}", "invalid_argument")
         self.pushed.append(text)
         self._text += text
         while len(self._text) - self._spoken > LONGEST:
@@ -64,6 +71,10 @@ class FakeTextSpeech:
         self._speak(len(self._text), "stop")
 
     async def end(self) -> None:
+        self.is_complete = True
+        if not self._text:
+            message = "target_text: '' is not accepted; expected something to speak"
+            raise RefusedError(f"{self._upstream.url}: {message}", "invalid_argument")
         self._speak(len(self._text), "stop")
         self._chunks.put_nowait(None)
 

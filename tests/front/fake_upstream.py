@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +27,11 @@ class FakeUpstream:
         rate, token_rate: samples and speech tokens per second of the chunks.
         error: raised after ``error_after`` chunks.
         gates: a chunk from the second on waits until a place is released here; None for no waiting.
-        requests, request_ids: what was asked for.
+        requests, request_ids, names: what was asked for, and for whom.
         texts: speeches of streamed texts, in order.
+        most_characters: of a streamed text.
         ends_segments: whether a clause of a streamed text is a segment, without a flush.
+        is_ready: whether it says that it takes requests.
         may_leave: a streamed text that is left ends only when this is set; None for at once.
         active, cancelled: utterances in progress; those that ended before their last chunk.
     """
@@ -46,16 +47,22 @@ class FakeUpstream:
         self.gates: asyncio.Semaphore | None = None
         self.requests: list[SpeechRequest] = []
         self.request_ids: list[str] = []
+        self.names: list[str | None] = []
         self.active = 0
         self.cancelled = 0
         self.ended = asyncio.Event()
+        self.most_characters = 1_000_000
         self.ends_segments = False
         self.may_leave: asyncio.Event | None = None
+        self.is_ready = True
         self.texts: list[FakeTextSpeech] = []
 
-    async def speak(self, request: SpeechRequest, request_id: str = "") -> AsyncGenerator[AudioChunk, None]:
+    async def speak(
+        self, request: SpeechRequest, request_id: str = "", name: str | None = None
+    ) -> AsyncGenerator[AudioChunk, None]:
         self.requests.append(request)
         self.request_ids.append(request_id)
+        self.names.append(name)
         self.active += 1
         whole = False
         try:
@@ -77,18 +84,21 @@ class FakeUpstream:
         if self.error is not None and index == self.error_after:
             raise self.error
 
-    def speak_text(self, request: SpeechRequest, request_id: str = "") -> FakeTextSpeech:
+    def speak_text(
+        self, request: SpeechRequest, request_id: str = "", name: str | None = None
+    ) -> FakeTextSpeech:
         self.requests.append(request)
         self.request_ids.append(request_id)
+        self.names.append(name)
         if self.error is not None and self.error_after == 0:
             raise self.error
         self.texts.append(FakeTextSpeech(self, request))
         return self.texts[-1]
 
-    async def server(self) -> dict[str, Any]:
+    async def ready(self, timeout_s: float) -> bool:
         if isinstance(self.error, ClientError):
             raise self.error
-        return {"name": "fake"}
+        return self.is_ready
 
     async def close(self) -> None:
         pass

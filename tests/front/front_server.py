@@ -65,6 +65,11 @@ class RunningFront:
         """Utterances that hold a place."""
         return self.app.state.front.limits.streams
 
+    @property
+    def connections(self) -> int:
+        """Of clients, those among them that are being closed."""
+        return len(self._server.server_state.connections)
+
     def do(self, call: Callable[[], T]) -> T:
         """The result of a call made in the front's event loop."""
 

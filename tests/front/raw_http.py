@@ -69,7 +69,7 @@ def begin(front: RunningFront, **fields: Any) -> socket.socket:
     body = json.dumps({**ASKED, **fields}).encode()
     connection = connect(front)
     connection.sendall(
-        b"POST /v1/audio/speech HTTP/1.1\r\nHost: front\r\nContent-Type: application/json\r\n"
+        b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     )
     return connection

@@ -6,7 +6,8 @@ import asyncio
 import json
 
 import pytest
-from wire_client import asked, open_cartesia
+from fake_text import samples_of
+from wire_client import asked, audio_in, open_cartesia
 
 from cosyvoice_client import RefusedError, UnavailableError
 
@@ -83,13 +84,37 @@ def test_context_can_t_change_its_voice(front, upstream):
     front.wait_until(lambda: upstream.cancelled == 1 and upstream.active == 0)
 
 
-def test_text_after_the_end_is_refused(front, upstream):
+@pytest.mark.parametrize(
+    "late",
+    [
+        asked("Three."),
+        asked("Three.", **{"continue": True}),
+        {**asked(), "transcript": 5},
+    ],
+)
+def test_text_after_the_end_is_refused_and_the_rest_is_heard(front, upstream, late):
     upstream.gates = asyncio.Semaphore(0)
     with open_cartesia(front) as wire:
         wire.send(asked("One. Two."))
-        wire.until("chunk")
-        wire.send(asked("Three."))
-        assert "continue" in wire.error()["message"]
+        messages = wire.until("chunk")
+        wire.send(late)
+        messages += wire.until("error")
+        front.do(lambda: [upstream.gates.release() for _ in range(9)])
+        messages += wire.until("done")
+    assert len(audio_in(messages)) == samples_of("One. Two.")
+
+
+def test_end_may_be_said_twice(front, upstream):
+    upstream.gates = asyncio.Semaphore(0)
+    with open_cartesia(front) as wire:
+        wire.send(asked("One. Two."))
+        messages = wire.until("chunk")
+        wire.send(asked(""), asked(""), {"context_id": "never", "cancel": True})
+        messages += wire.until("error")  # of the one that never was: the ends have been read
+        front.do(lambda: [upstream.gates.release() for _ in range(9)])
+        messages += wire.until("done")
+    assert len(audio_in(messages)) == samples_of("One. Two.")
+    assert [each["context_id"] for each in messages if each["type"] == "error"] == ["never"]
 
 
 def test_message_of_another_context_needs_its_fields_only_once(front, upstream):

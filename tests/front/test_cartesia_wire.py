@@ -96,6 +96,19 @@ def test_flush_of_nothing_is_done_at_once(front, upstream):
     assert upstream.texts[0].pushed == ["Go."]
 
 
+def test_each_flush_is_answered(front, upstream):
+    upstream.gates = asyncio.Semaphore(0)
+    again = asked("", flush=True, **{"continue": True})
+    with open_cartesia(front) as wire:
+        wire.send(*[again] * 3, asked("One. Two. ", **{"continue": True}))
+        messages = wire.until("chunk")
+        wire.send(*[again] * 20, asked("Three."))
+        front.do(lambda: [upstream.gates.release() for _ in range(9)])
+        messages += wire.until("done")
+    assert [each["flush_id"] for each in messages if each["type"] == "flush_done"] == list(range(1, 25))
+    assert "".join(upstream.texts[0].pushed) == "One. Two. |Three."
+
+
 def test_text_without_an_end_waits_only_as_long_as_asked(front):
     with open_cartesia(front) as wire:
         wire.send(asked("and then", **{"continue": True, "max_buffer_delay_ms": 50}))
@@ -227,6 +240,7 @@ def test_client_that_does_not_read_is_given_up(start_front, upstream):
     with open_cartesia(front) as wire:
         wire.send(asked("word " * 2000, add_timestamps=False))
         front.wait_until(lambda: upstream.cancelled == 1 and front.streams == 0)
+        front.wait_until(lambda: front.connections == 0)
         wire.drop()  # it would wait for an answer to its goodbye
 
 
@@ -273,6 +287,13 @@ def test_text_of_marks_alone_is_a_pause(front, upstream):
         wire.send(asked("..."))
         assert len(audio_in(wire.until("done"))) == 7200
     assert upstream.texts == []
+
+
+def test_segment_without_words_is_passed_by(front, upstream):
+    with open_cartesia(front) as wire:
+        wire.send(*[asked(text, **{"continue": True}) for text in ("One. ", "❤️ ", "\u200b")], asked(""))
+        assert kinds(wire.until("done")).count("flush_done") == 3
+    assert upstream.texts[0].pushed == ["One. ", "|"]
 
 
 def test_request_id_is_given_to_the_server(front, upstream):

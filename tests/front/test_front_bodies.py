@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import suppress
 from io import BytesIO
 
 import numpy as np
@@ -14,7 +15,8 @@ from raw_http import ASKED, ask, connect, read_all, send
 from cosyvoice_front.errors import ApiError
 from cosyvoice_front.recording import read_recording
 
-HEAD = b"POST /v1/audio/speech HTTP/1.1\r\nHost: front\r\n"
+GET_HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HEAD = b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def sound(samples, rate, format, subtype=None):
@@ -68,6 +70,81 @@ def test_headers_that_do_not_come_are_not_waited_for(start_front):
         slow.sendall(HEAD)
         assert read_all(silent) == b""
         assert read_all(slow) == b""
+
+
+def test_headers_of_a_later_request_are_not_waited_for(start_front):
+    front = start_front(header_timeout_s=0.2)
+    with connect(front) as connection:
+        connection.sendall(GET_HEALTH)
+        assert b" 200 " in connection.recv(4096)
+        connection.sendall(GET_HEALTH[:-2])
+        assert read_all(connection) == b""
+
+
+def test_empty_lines_do_not_keep_a_connection(start_front):
+    front = start_front(header_timeout_s=0.2)
+    with connect(front) as connection:
+        connection.sendall(GET_HEALTH)
+        assert b" 200 " in connection.recv(4096)
+        connection.sendall(b"\r\n")
+        assert read_all(connection) == b""
+
+
+def test_rest_of_a_body_after_its_answer_is_not_waited_for(start_front, tmp_path):
+    (tmp_path / "keys").write_text(f"anna sha256:{'0' * 64}\n")
+    front = start_front(header_timeout_s=0.2, api_keys_file=tmp_path / "keys")
+    with connect(front) as connection:
+        connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+        assert b" 401 " in connection.recv(4096)
+        connection.sendall(b" ")
+        assert read_all(connection) == b""
+
+
+def test_connection_serves_one_request_after_another(front):
+    with connect(front) as connection:
+        for body in (b"", b" " * 100_000):
+            head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+            for _ in range(2):
+                connection.sendall(head + body)
+                assert b" 200 " in connection.recv(4096)
+
+
+def test_two_requests_in_one_piece_are_both_answered(front):
+    with connect(front) as connection:
+        connection.sendall(GET_HEALTH + GET_HEALTH[:-2] + b"Connection: close\r\n\r\n")
+        assert read_all(connection).count(b" 200 ") == 2
+
+
+HEADERS_END = b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [b"GET /health HTTP/1.1\r\nX: ", b"GET /health?", b"GET /health HTTP/1.1\r\n" + b"X: 1\r\n" * 9999],
+    ids=["one header", "address", "many headers"],
+)
+def test_headers_that_do_not_end_are_refused(front, begin):
+    with connect(front) as connection:
+        connection.sendall(begin.ljust((64 << 10), b"x")[: 64 << 10])
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert b"at most 64 KiB" in answer
+
+
+def test_largest_headers_are_taken(front):
+    with connect(front) as connection:
+        head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: "
+        connection.sendall(head.ljust((64 << 10) - len(HEADERS_END), b"x") + HEADERS_END)
+        assert b" 200 " in read_all(connection)
+
+
+def test_trailers_that_do_not_end_close_the_connection(front):
+    answer = b""
+    with connect(front) as connection, suppress(ConnectionError):  # closed before all of it was read
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nX: ")
+        connection.sendall(b"x" * (128 << 10))
+        answer = read_all(connection)
+    assert answer == b""
 
 
 def test_speech_may_take_longer_than_headers_and_body(start_front, upstream):

@@ -52,6 +52,7 @@ def test_client_that_does_not_read_is_given_up(start_front, upstream):
     upstream.chunks = [tone(60)] * 8  # more than the buffers of both sides hold
     with begin(front, response_format="pcm"):
         front.wait_until(lambda: upstream.cancelled == 1 and front.streams == 0)
+        front.wait_until(lambda: front.connections == 0)
 
 
 def test_others_go_on_when_one_leaves(front, upstream):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 
 import openai
 import pytest
@@ -152,10 +153,38 @@ def test_what_may_be_tried_again_says_when(start_front, upstream, error):
     assert (answer.headers["retry-after-ms"], answer.headers["retry-after"]) == ("1500", "2")
 
 
+@pytest.mark.parametrize(
+    ("told", "milliseconds", "seconds"), [("2.5", "2500", "3"), ("0.1", "100", "1"), ("17", "17000", "17")]
+)
+def test_turn_that_the_server_gives_is_told(front, upstream, told, milliseconds, seconds):
+    upstream.error = UnavailableError(f"{PLACE}: 2 utterances are in progress; try again in {told} s")
+    answer = ask(front)
+    assert (answer.headers["retry-after-ms"], answer.headers["retry-after"]) == (milliseconds, seconds)
+
+
 def test_server_that_does_not_answer_is_not_ready(front, upstream):
     upstream.error = UnavailableError("no connection")
     assert send(front, "GET", "/health/ready").status == 503
     assert send(front, "GET", "/health").status == 200
+
+
+def test_server_that_can_t_speak_yet_is_not_ready(front, upstream):
+    upstream.is_ready = False
+    answer = send(front, "GET", "/health/ready")
+    assert (answer.status, answer.error["code"]) == (503, "overloaded")
+    assert send(front, "GET", "/health").status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_unforeseen_failure_has_its_name_and_its_line_in_the_log(front, upstream, caplog, method):
+    upstream.error = ZeroDivisionError("secret path")
+    upstream.ready = None
+    caplog.set_level("INFO")
+    path = "/v1/audio/speech" if method == "POST" else "/health/ready"
+    body = json.dumps(ASKED).encode() if method == "POST" else b""
+    answer = send(front, method, path, body, **{"x-request-id": "named"})
+    assert (answer.status, answer.headers["x-request-id"]) == (500, "named")
+    front.wait_until(lambda: any(f"{method} {path} 500" in record.getMessage() for record in caplog.records))
 
 
 def test_failure_after_the_first_audio_is_the_last_event(front, upstream):
@@ -205,7 +234,7 @@ def test_openai_client_tries_again_when_the_server_is_full(front, upstream):
     refusals = [UnavailableError("full"), None]
 
     class Fickle(FakeUpstream):
-        async def speak(self, request, request_id=""):
+        async def speak(self, request, request_id="", name=None):
             upstream.requests.append(request)
             if error := refusals.pop(0):
                 raise error

@@ -10,9 +10,11 @@ import sys
 import openai
 import pytest
 from raw_http import ASKED, ask, send
+from wire_client import asked, open_cartesia
 
+from cosyvoice_client import UnavailableError
 from cosyvoice_front.__main__ import check
-from cosyvoice_front.errors import ApiError
+from cosyvoice_front.errors import ApiError, overloaded
 from cosyvoice_front.keys import Keys, digest
 from cosyvoice_front.limits import Limits
 from cosyvoice_runtime.errors import InvalidInput
@@ -119,6 +121,40 @@ def test_pages_of_other_sites_do_not_call_without_a_key(front, guarded, upstream
     )
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["site.example:8080", "site.example", "localhost.site.example", "[::1", "", "127.0.0.1.site.example"],
+)
+def test_page_whose_name_leads_here_does_not_call_without_a_key(front, guarded, upstream, host):
+    body = json.dumps(ASKED).encode()
+    refused = send(front, body=body, Host=host, Origin=f"http://{host}")
+    assert (refused.status, refused.error["code"]) == (403, "foreign_host")
+    assert "front.allowed_hosts" in refused.error["message"]
+    assert upstream.requests == []
+    assert send(guarded, body=body, Host=host, Authorization="Bearer sk-anna").status == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "192.168.1.5:8080", "[::1]:8080"])
+def test_name_that_nobody_else_can_lead_here_needs_no_key(front, host):
+    body = json.dumps(ASKED).encode()
+    assert send(front, body=body, Host=host).status == 200
+    assert send(front, body=body, Host=host, Origin=f"http://{host}").status == 200
+
+
+def test_names_of_a_setting_need_no_key(start_front):
+    front = start_front(allowed_hosts="speech.example,speech")
+    body = json.dumps(ASKED).encode()
+    for host in ("speech.example:443", "speech"):
+        assert send(front, body=body, Host=host, Origin=f"https://{host}").status == 200
+    assert send(front, body=body, Host="site.example").status == 403
+
+
+@pytest.mark.parametrize("origin", ["http://[::1", "http://[x]", ""])
+def test_origin_that_is_no_address_is_foreign(front, origin):
+    refused = send(front, body=json.dumps(ASKED).encode(), Origin=origin)
+    assert (refused.status, refused.error["code"]) == (403, "foreign_origin")
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 20_000 * 86_400.0 + 100
@@ -181,6 +217,50 @@ def test_refused_request_counts_for_nothing():
     limits = Limits(FrontSettings(requests_per_minute=1, characters_per_day=10), Clock())
     refusal(limits, characters=11)
     held(limits)
+
+
+def test_request_that_the_server_refuses_counts_for_nothing():
+    clock = Clock()
+    limits = Limits(FrontSettings(requests_per_minute=1, characters_per_day=10), clock)
+    for _ in range(3):
+        with pytest.raises(ApiError), limits.place("anna", 10):
+            raise overloaded("2 utterances are in progress", 2500)
+    held(limits)
+    assert refusal(limits).status == 429
+
+
+def test_request_of_yesterday_that_the_server_refuses_gives_nothing_back_today():
+    clock = Clock()
+    limits = Limits(FrontSettings(characters_per_day=10), clock)
+    place = held(limits)
+    clock.now += 86_400
+    held(limits, characters=8)
+    refused = overloaded("2 utterances are in progress", 2500)
+    place.__exit__(type(refused), refused, None)
+    assert "2 of 10 characters" in str(refusal(limits))
+
+
+@pytest.mark.parametrize(("key", "name"), [("sk-anna", "anna"), ("sk-jose", "jos%C3%A9")])
+def test_server_is_told_whose_turn_it_is(start_front, upstream, tmp_path, key, name):
+    front = start_front(api_keys_file=write_keys(tmp_path / "keys", anna="sk-anna", josé="sk-jose"))
+    ask(front, key)
+    with open_cartesia(front, X_API_Key=key) as wire:
+        wire.send(asked())
+        wire.until("done")
+    assert upstream.names == [name, name]
+
+
+def test_callers_without_keys_have_a_turn_each(front, upstream):
+    ask(front)
+    assert upstream.names == [None]
+
+
+def test_refusals_of_the_server_use_up_no_limit(start_front, keys_file, upstream):
+    front = start_front(api_keys_file=keys_file, requests_per_minute=1, characters_per_day=12)
+    upstream.error = UnavailableError("full; try again in 2.5 s")
+    assert [ask(front, "sk-anna").status for _ in range(3)] == [503] * 3
+    upstream.error = None
+    assert [ask(front, "sk-anna").status for _ in range(2)] == [200, 429]
 
 
 def test_all_together_have_a_limit():

@@ -11,6 +11,7 @@ import openai
 import pytest
 from decoded import FRAME_SAMPLES, audio_of, decode, events
 from front_server import running_front
+from raw_http import send
 from wire_client import asked, audio_in, open_cartesia, open_omni, words_in
 
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest
@@ -123,6 +124,10 @@ def speaking(server):
     with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=TIMEOUT_S) as page:
         text = page.read().decode()
     return sum(float(number) for number in re.findall(r"^cosyvoice_inflight\w*\{.*\} (\S+)$", text, re.M))
+
+
+def test_front_is_ready_when_the_server_is(front):
+    assert send(front, "GET", "/health/ready").status == 200
 
 
 def test_home_assistant_s_probe_speaks(client):

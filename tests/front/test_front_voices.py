@@ -13,8 +13,14 @@ from fake_upstream import FakeUpstream, tone
 from raw_http import ask, send
 from test_front_keys import write_keys
 
-from cosyvoice_client import RefusedError
+from cosyvoice_client import Reference, RefusedError
+from cosyvoice_front.upload import new_upload
+from cosyvoice_front.uploads import Uploads
+from cosyvoice_front.voice_upload import TRIAL
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, FAMILIES
+from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
 from cosyvoice_runtime.voice.speakers import list_speakers
 
@@ -28,16 +34,18 @@ class AnalysingUpstream(FakeUpstream):
         super().__init__()
         self.store = VoiceStore(directory, CHECKPOINT)
 
-    async def speak(self, request, request_id=""):
+    async def speak(self, request, request_id="", name=None):
         if request.reference is not None:
-            audio = Audio(request.reference.samples, request.reference.rate)
-            key = voice_key(audio, request.reference.text, CHECKPOINT)
-            mel, tokens = np.zeros((50, 80), np.float32), np.zeros(25, np.int32)
-            self.store.put(
-                Voice(key, request.reference.text, tokens, mel, np.ones(192, np.float32), CHECKPOINT)
-            )
-        async for chunk in super().speak(request, request_id):
+            self.store.put(voice_of(request.reference))
+        async for chunk in super().speak(request, request_id, name):
             yield chunk
+
+
+def voice_of(reference, read_as=COSYVOICE2.mel):
+    """The voice that a server with this checkpoint makes of a reference."""
+    key = voice_key(Audio(reference.samples, reference.rate), reference.text, CHECKPOINT, read_as)
+    mel, tokens = np.zeros((50, 80), np.float32), np.zeros(25, np.int32)
+    return Voice(key, reference.text, tokens, mel, np.ones(192, np.float32), CHECKPOINT)
 
 
 @pytest.fixture
@@ -239,6 +247,32 @@ def test_voice_without_words_is_used_for_its_sound_alone(front, upstream):
     assert upload(front, ref_text=None).status == 200
     assert upstream.requests[0].cross_lingual is True
     assert upstream.store.get("mine").transcript == ""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("transcript", [[], ["A tone."]])
+def test_trial_is_a_text_that_every_family_can_speak(family, transcript):
+    class OneTokenEach:
+        def count(self, text):
+            return len(text)
+
+    front_end = TextFrontEnd(OneTokenEach(), family=family)
+    assert front_end.segments(TRIAL)
+    assert front_end.missing_instruction("reference_text", *transcript, TRIAL) == ""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("published", [False, True])
+def test_voice_that_the_server_made_is_found_however_it_reads_recordings(tmp_path, family, published):
+    if published:
+        family = family.with_published_prompts()
+    uploads = Uploads(tmp_path, CosyVoice2Settings(published_prompt_rate=published))
+    reference = Reference(tone(2.0), "A tone.", 24_000)
+    store = VoiceStore(tmp_path, CHECKPOINT)
+    store.put(voice_of(reference, family.mel))
+    record = new_upload("mine", "anna", b"sound", ref_text="A tone.", consent="I agree.", public=False)
+    assert uploads.add(record, b"sound", reference)
+    assert store.get("mine").transcript == "A tone."
 
 
 def test_front_without_a_directory_takes_no_voices(start_front):

@@ -171,9 +171,11 @@ def test_recording_is_spoken_like(front, upstream):
     soundfile.write(file, np.zeros(5 * 48_000, np.float32), 48_000, format="WAV")
     recording = base64.b64encode(file.getvalue()).decode()
     with open_omni(front) as wire:
-        wire.send(config(ref_audio=recording, ref_text="Nothing."), text("Hello."), DONE)
-        wire.until("session.done")
-    assert upstream.requests[0].reference.text == "Nothing."
+        for said in ({"ref_text": "Nothing."}, {}):
+            wire.send(config(ref_audio=recording, **said), text("Hello."), DONE)
+            wire.until("session.done")
+    assert [request.reference.text for request in upstream.requests] == ["Nothing.", ""]
+    assert [request.cross_lingual for request in upstream.requests] == [None, True]
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,27 @@ def test_reference_comes_with_the_request(client, upstream, as_url):
     np.testing.assert_allclose(request.reference.samples, samples, atol=1e-4)
 
 
+@pytest.mark.parametrize("voice", ["", "default", {"id": ""}])
+def test_voice_without_a_name_is_the_default_one(client, upstream, voice):
+    body_of(client, voice=voice)
+    assert upstream.requests[0].voice is None
+
+
+@pytest.mark.parametrize(
+    ("said", "cross_lingual"),
+    [
+        ({}, True),
+        ({"ref_text": " "}, True),
+        ({"ref_text": "A tone."}, None),
+        ({"instructions": "Whisper."}, None),
+    ],
+)
+def test_recording_whose_words_nobody_says_gives_its_sound_alone(client, upstream, said, cross_lingual):
+    encoded = base64.b64encode(wav_file(tone(1.5))).decode()
+    body_of(client, extra_body={"ref_audio": encoded, **said})
+    assert upstream.requests[0].cross_lingual is cross_lingual
+
+
 def test_sample_rate_is_as_asked(client, upstream):
     with stream(client, response_format="pcm", extra_body={"sample_rate": 48_000}) as response:
         body = response.read()
@@ -185,7 +206,7 @@ def test_sample_rate_is_as_asked(client, upstream):
 def test_least_happy_reason_is_told(client, upstream, monkeypatch):
     from cosyvoice_client import AudioChunk
 
-    async def speak(request, request_id=""):
+    async def speak(request, request_id="", name=None):
         for reason in ("length", "", "stop"):
             yield AudioChunk(tone(0.1), 0.0, reason)
 
@@ -213,7 +234,7 @@ def test_probes_of_clients_are_answered(front, path):
     assert get(front, path) == {"status": "ok"}
 
 
-@pytest.mark.parametrize("text", [".", "?!", " …\n", "🙂"])
+@pytest.mark.parametrize("text", [".", "?!", " …\n", "🙂", "❤️", "☀️!", "👨\u200d👩\u200d👧", "\u200b"])
 def test_text_without_words_is_a_pause(client, upstream, text):
     """Home Assistant probes with a full stop, which the server would refuse."""
     heard = decode(body_of(client, input=text, response_format="pcm"), "pcm")
@@ -222,7 +243,7 @@ def test_text_without_words_is_a_pause(client, upstream, text):
     assert upstream.requests == []
 
 
-@pytest.mark.parametrize("text", ["a", "7", "你", "٣", "a.", "\0."])
+@pytest.mark.parametrize("text", ["a", "7", "你", "٣", "a.", "1️⃣"])
 def test_text_with_a_word_is_spoken(client, upstream, text):
     assert body_of(client, input=text)
     assert [request.text for request in upstream.requests] == [text]

@@ -6,11 +6,15 @@ import asyncio
 import logging
 
 import pytest
+from fake_text import samples_of
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from wire_client import asked, open_cartesia, open_omni, open_wire
+from wire_client import asked, audio_in, open_cartesia, open_omni, open_wire, words_in
 
+from cosyvoice_client import RefusedError
+from cosyvoice_front.__main__ import uvicorn_config
 from cosyvoice_front.keys import digest
 from cosyvoice_front.request_id import set_up_logging
+from cosyvoice_runtime.settings import Settings
 
 KEY = "sk-anna"
 PATHS = ["/tts/websocket?cartesia_version=2026-03-01", "/v1/audio/speech/stream"]
@@ -197,6 +201,46 @@ def test_characters_of_a_day_count_as_they_come(start_front, upstream):
     front.wait_until(lambda: upstream.active == 0 and front.streams == 0)
 
 
+def test_text_that_the_server_has_taken_is_spoken_though_more_is_refused(front, upstream):
+    upstream.most_characters = 20
+    upstream.gates = asyncio.Semaphore(0)
+    said = "One. Two. Three. "
+    with open_cartesia(front) as wire:
+        wire.send(asked(said, **{"continue": True}))
+        messages = wire.until("chunk")
+        wire.send(asked("Four. ", **{"continue": True}), asked("Five."))
+        front.wait_until(lambda: upstream.texts[0].is_complete)
+        front.do(lambda: [upstream.gates.release() for _ in range(9)])
+        messages += wire.until("error")
+        wire.send(asked(context_id="two"))
+        wire.until("done")
+    assert len(audio_in(messages)) == samples_of(said)
+    assert [word for word, _, _ in words_in(messages)] == said.split()
+    assert (messages[-1]["status_code"], messages[-1]["context_id"]) == (400, "one")
+    assert "23 characters" in messages[-1]["message"]
+    assert "at most 20" in messages[-1]["message"]
+
+
+def test_text_of_which_the_server_takes_nothing_is_refused_at_once(front, upstream):
+    upstream.most_characters = 3
+    with open_cartesia(front) as wire:
+        wire.send(asked("One. Two.", **{"continue": True}))
+        assert "9 characters" in wire.error()["message"]
+    assert upstream.texts[0].is_complete is False
+
+
+def test_utterance_that_the_server_has_taken_is_spoken_though_more_is_refused(front, upstream):
+    upstream.most_characters = 10
+    with open_omni(front) as wire:
+        wire.send(CONFIG, {"type": "input.text", "text": "One. Two."})
+        front.wait_until(lambda: upstream.texts != [] and upstream.texts[0].pushed == ["One. Two."])
+        wire.send({"type": "input.text", "text": " Three."}, {"type": "input.done"})
+        messages = wire.until("session.done")
+    [error] = [each for each in messages if isinstance(each, dict) and each["type"] == "error"]
+    assert (error["status_code"], error["partial_audio"]) == (400, True)
+    assert messages[-2]["total_bytes"] == 2 * samples_of("One. Two.")
+
+
 @pytest.mark.parametrize("first", ["Hello.", "", " ... "])
 def test_text_that_does_not_go_on_ends(start_front, upstream, first):
     front = start_front(idle_timeout_s=0.1)
@@ -208,6 +252,21 @@ def test_text_that_does_not_go_on_ends(start_front, upstream, first):
         front.wait_until(lambda: upstream.active == 0 and front.streams == 0)
         wire.send(asked(context_id="two"))
         wire.until("done")
+
+
+def test_text_that_the_server_waits_for_no_longer_has_timed_out(front, upstream):
+    upstream.error = RefusedError(f"{upstream.url}: no text came for 30 s, and no end of it", "cancelled")
+    upstream.error_after = 1
+    with open_cartesia(front) as wire:
+        wire.send(asked("One. Two.", **{"continue": True}))
+        error = wire.error()
+    assert (error["status_code"], error["error_code"]) == (408, "timeout")
+    assert "no text came for 30 s" in error["message"]
+
+
+def test_front_waits_for_less_long_than_the_server():
+    settings = Settings.read([])
+    assert settings.front.idle_timeout_s < settings.cosyvoice2.text_timeout_s
 
 
 def test_text_that_the_server_has_spoken_of_its_own_accord_is_idle(start_front, upstream):
@@ -240,6 +299,10 @@ def test_socket_without_a_text_is_closed(start_front, path):
         with pytest.raises(ConnectionClosed) as caught:
             wire.receive()
     assert caught.value.rcvd.code == (1008 if "speech" in path else 1000)
+
+
+def test_listener_who_is_behind_with_audio_need_not_answer_pings():
+    assert uvicorn_config(Settings.read([])).ws_ping_timeout is None
 
 
 def test_fifty_dropped_sockets_leave_nothing_behind(front, upstream):

@@ -11,8 +11,8 @@ from goldens import COSYVOICE3, Case, Compare
 from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.checkpoint import family
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.text.validate import is_speakable
 
 TEXTS = COSYVOICE3.settings("text")["cases"]
 

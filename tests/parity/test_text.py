@@ -13,12 +13,12 @@ import pytest
 from goldens import settings
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text import chinese, english
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.rules import apply
 from cosyvoice_runtime.text.split import CHINESE, WESTERN, SplitLimits, split
-from cosyvoice_runtime.text.validate import is_speakable
 
 CASES = [
     pytest.param(case, id=f"{index}-{case['text'][:12]!r}")

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS, is_speakable, require_text
+from cosyvoice_runtime.speakable import is_speakable
+from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS, require_text
 
 
 @pytest.mark.parametrize(
