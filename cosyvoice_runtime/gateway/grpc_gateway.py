@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import numpy as np
@@ -14,11 +15,14 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
 from cosyvoice_runtime.errors import STATUSES, ClientGoneError, with_status
+from cosyvoice_runtime.gateway.call_limit import CallLimit
+from cosyvoice_runtime.gateway.client_call import ClientCall
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
 from cosyvoice_runtime.gateway.load_shedder import LoadShedder
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import (
+    HEALTH_CALLS,
     INFER,
     MAX_NAME_LENGTH,
     MODEL_CONFIG,
@@ -28,6 +32,8 @@ from cosyvoice_runtime.gateway.policy import (
     RefusedError,
     closed,
 )
+from cosyvoice_runtime.gateway.server_stream import Admitted, ServerStream
+from cosyvoice_runtime.gateway.task_parents import note_parents
 from cosyvoice_runtime.gateway.tensor_check import check_grpc
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
@@ -48,7 +54,9 @@ SETTLE_S = 2.0
 FINAL = "triton_final_response"
 """Parameter of a response, by which clients know a request's last one."""
 MAX_CALLS = 4096
-"""In progress at once; more are refused."""
+"""In progress at once, those about health aside; more are refused."""
+MAX_CALLS_OF_A_CONNECTION = 1024
+"""Clients wait with more by themselves. A proxy may bring all of its clients by one connection."""
 
 
 class GrpcGateway:
@@ -64,9 +72,10 @@ class GrpcGateway:
             options=[
                 ("grpc.max_receive_message_length", options.max_request_bytes),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.max_concurrent_streams", MAX_CALLS_OF_A_CONNECTION),
                 ("grpc.so_reuseport", 0),
+                *_keepalive(options.stalled_client_timeout_s),
             ],
-            maximum_concurrent_rpcs=MAX_CALLS,
         )
         self._departures = Departures(self._stop)
         self._server.add_generic_rpc_handlers([_Calls(self._channel, options, self._departures)])
@@ -76,6 +85,7 @@ class GrpcGateway:
         Raises:
             RuntimeError: the address can't be used.
         """
+        note_parents(asyncio.get_running_loop())
         self._server.add_insecure_port(self._options.address)
         await self._server.start()
 
@@ -99,33 +109,41 @@ class _Calls(grpc.GenericRpcHandler):
         self._channel = channel
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
+        self._stalled_timeout_s = options.stalled_client_timeout_s
+        self._arrival_timeout_s = options.arrival_timeout_s
+        self._limit = CallLimit(MAX_CALLS)
         self._shedder = LoadShedder.of(options)
         self._departures = departures
         self._stages = frozenset(options.stages)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         method = handler_call_details.method
-        if method == STREAM_INFER:
-            return grpc.stream_stream_rpc_method_handler(self._stream)
-        if method in OPEN_CALLS:
-            return grpc.unary_unary_rpc_method_handler(self._unary(method))
-        return grpc.stream_stream_rpc_method_handler(_refusal(method))
 
-    def _unary(self, method: str) -> Callable[..., Any]:
-        async def answer(message: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes | None:
+        async def answer(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
             try:
-                return await self._ask(method, message, _named(context))
+                with nullcontext() if method in HEALTH_CALLS else self._limit.place():
+                    await self._answer(method, ClientCall(context, self._stalled_timeout_s), _named(context))
             except RefusedError as refusal:
                 await context.abort(grpc.StatusCode[refusal.status], str(refusal))
-                return None
+            except ClientGoneError:
+                logger.debug("the client of a call to %s has left", method)
 
-        return answer
+        # Calls of one message, too: gRPC itself would wait for ever for it, and for its answer to be taken.
+        return grpc.stream_stream_rpc_method_handler(answer)
+
+    async def _answer(self, method: str, client: ClientCall, named: Metadata) -> None:
+        if method not in OPEN_CALLS:
+            raise closed(method)
+        if method == STREAM_INFER:
+            await self._stream(client, named)
+        elif (message := await client.read(self._arrival_timeout_s)) is not None:
+            await client.write(await self._ask(method, message, named))
 
     async def _ask(self, method: str, message: bytes, named: Metadata) -> bytes:
         """One answer for one request. A client that leaves takes its request along."""
         admitted, call_id = self._admit(method, message, named), new_call_id()
         call = self._channel.unary_unary(method)(message, metadata=[*named, (CALL_HEADER, call_id)])
-        answering = asyncio.create_task(self._answer(call, admitted.size))
+        answering = asyncio.create_task(self._counted(call, admitted.size))
         try:
             answer = await asyncio.shield(answering)
         except grpc.aio.AioRpcError as error:
@@ -135,7 +153,7 @@ class _Calls(grpc.GenericRpcHandler):
                 self._departures.see_off(call_id, admitted.models, _end(answering))
         return _without_paths(answer) if method == MODEL_CONFIG else answer
 
-    async def _answer(self, call: Any, size: int) -> bytes:
+    async def _counted(self, call: Any, size: int) -> bytes:
         try:
             return await call
         finally:
@@ -157,156 +175,79 @@ class _Calls(grpc.GenericRpcHandler):
             self._shedder.check(UtteranceRequest.of_grpc(request, dict(named).get(CLIENT_HEADER)))
         return Admitted(self._pending.take(len(message)), frozenset([request.model_name]))
 
-    async def _stream(
-        self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
-    ) -> None:
-        named, call_id = _named(context), new_call_id()
-        client = _Client(requests, context, partial(self._admit_inference, named=named))
-        try:
-            first = await client.next()
-        except ClientGoneError:
-            return
+    async def _stream(self, client: ClientCall, named: Metadata) -> None:
+        call_id = new_call_id()
+        requests = _Requests(client, partial(self._admit_inference, named=named))
+        first = await requests.next(self._arrival_timeout_s)
         if first is None:
             return  # nothing got through, of which the server need not know
-        upstream = self._channel.stream_stream(STREAM_INFER)(metadata=[*named, (CALL_HEADER, call_id)])
-        stream = _Stream(upstream, client, self._pending)
+        call = self._channel.stream_stream(STREAM_INFER)(metadata=[*named, (CALL_HEADER, call_id)])
+        server = ServerStream(call, self._pending)
         try:
-            await stream.run(first)
-        except ClientGoneError:
-            return
+            await _exchange(client, requests, server, first)
         except grpc.aio.AioRpcError as error:
-            status, text = _told(error)
-            await context.abort(grpc.StatusCode[status], text)
+            raise RefusedError(*_told(error)) from None
         finally:
-            if not upstream.done():
-                if stream.models.isdisjoint(self._stages):
-                    self._departures.see_off(call_id, stream.models, stream.drain())
+            if not server.settle():
+                if server.models.isdisjoint(self._stages):
+                    self._departures.see_off(call_id, server.models, server.drain())
                 else:
-                    self._departures.cancel(upstream, stream.drain())
+                    self._departures.cancel(call, server.drain())
 
 
-class Admitted(NamedTuple):
-    """A request that gets through.
-
-    Attributes:
-        size: bytes that it counts for.
-        models: that it asks; none if it is no inference.
-    """
-
-    size: int
-    models: frozenset[str]
-
-
-class _Client:
-    """A client's side of a stream. What is wrong with one request is told in its place.
+class _Requests:
+    """What a client asks in a stream. What is wrong with one request is told in its place.
 
     Args:
         admit: looks at a request; raises RefusedError.
     """
 
-    def __init__(
-        self, requests: AsyncIterator[bytes], context: Any, admit: Callable[[bytes], Admitted]
-    ) -> None:
-        self._requests = aiter(requests)
-        self._context = context
+    def __init__(self, client: ClientCall, admit: Callable[[bytes], Admitted]) -> None:
+        self._client = client
         self._admit = admit
-        self._telling = asyncio.Lock()
 
-    async def next(self) -> tuple[bytes, Admitted] | None:
+    async def next(self, within_s: float | None = None) -> tuple[bytes, Admitted] | None:
         """The next request that gets through; None when the client has said all.
+
+        Args:
+            within_s: longest time to wait for each that comes; None for any.
 
         Raises:
             ClientGoneError: it has left.
+            RefusedError: nothing came in time.
         """
-        async for message in self._requests:
+        while (message := await self._client.read(within_s)) is not None:
             try:
                 return message, self._admit(message)
             except RefusedError as refusal:
-                await self.tell(_error(refusal, message))
+                await self._client.write(_error(refusal, message))
         return None
 
-    async def tell(self, response: bytes) -> None:
-        """
-        Raises:
-            ClientGoneError: it has left.
-        """
-        async with self._telling:
-            try:
-                await self._context.write(response)
-            except grpc.aio.InternalError as error:
-                raise ClientGoneError from error
 
+async def _exchange(
+    client: ClientCall, requests: _Requests, server: ServerStream, first: tuple[bytes, Admitted]
+) -> None:
+    """Pass on what comes from either side, from the first request until the server has ended the stream.
 
-class _Stream:
-    """A client's stream and the server's behind it.
-
-    Attributes:
-        models: that were asked.
+    Raises:
+        ClientGoneError: the client has left.
+        grpc.aio.AioRpcError: the server has ended it with a status.
     """
+    passing = asyncio.create_task(_pass_on(requests, server, first))
+    try:
+        while (response := await server.read()) is not None:
+            await client.write(_told_in_stream(response))
+    finally:
+        passing.cancel()
+        await asyncio.gather(passing, return_exceptions=True)
 
-    def __init__(self, upstream: Any, client: _Client, pending: PendingBytes) -> None:
-        self._upstream = upstream
-        self._client = client
-        self._pending = pending
-        self._taken = 0
-        self._reading: asyncio.Future[Any] | None = None
-        self._sending: asyncio.Future[None] | None = None
-        self.models: frozenset[str] = frozenset()
 
-    async def run(self, first: tuple[bytes, Admitted]) -> None:
-        """Pass on what comes from either side, from the first request until the server has ended the stream.
-
-        Raises:
-            ClientGoneError: the client has left.
-        """
-        passing = asyncio.create_task(self._pass_requests(first))
-        try:
-            while (response := await self._next()) is not grpc.aio.EOF:
-                self._give_back()
-                await self._client.tell(_told_in_stream(response))
-        finally:
-            passing.cancel()
-            await asyncio.gather(passing, return_exceptions=True)
-            if self._upstream.done():
-                self._give_back()
-
-    async def drain(self) -> None:
-        """Read the server's stream to its end, for nobody."""
-        try:
-            if self._sending is not None:
-                await asyncio.wait([self._sending])
-            await self._upstream.done_writing()
-            while await (self._reading or self._upstream.read()) is not grpc.aio.EOF:
-                self._reading = None
-        finally:
-            self._give_back()
-
-    async def _pass_requests(self, first: tuple[bytes, Admitted]) -> None:
-        request: tuple[bytes, Admitted] | None = first
-        while request is not None:
-            message, admitted = request
-            self._taken += admitted.size
-            self.models |= admitted.models
-            await self._send(self._upstream.write(message))
-            request = await self._client.next()
-        await self._send(self._upstream.done_writing())
-
-    async def _next(self) -> Any:
-        """The server's next response. gRPC cancels a call whose reader is cancelled, so a task reads."""
-        self._reading = asyncio.ensure_future(self._upstream.read())
-        response = await asyncio.shield(self._reading)
-        self._reading = None
-        return response
-
-    async def _send(self, sending: Coroutine[Any, Any, None]) -> None:
-        """The same for what goes to the server."""
-        self._sending = asyncio.ensure_future(sending)
-        await asyncio.shield(self._sending)
-
-    def _give_back(self) -> None:
-        """The server has begun to answer, so it has copied what was sent."""
-        self._pending.give_back(self._taken)
-        self._taken = 0
+async def _pass_on(requests: _Requests, server: ServerStream, first: tuple[bytes, Admitted]) -> None:
+    request: tuple[bytes, Admitted] | None = first
+    while request is not None:
+        await server.send(*request)
+        request = await requests.next()
+    await server.end_requests()
 
 
 def stop_request(model: str) -> bytes:
@@ -317,15 +258,20 @@ def stop_request(model: str) -> bytes:
     return bytes(request.SerializeToString())
 
 
+def _keepalive(timeout_s: float) -> list[tuple[str, int]]:
+    """A machine that is gone is noticed within twice that time."""
+    milliseconds = int(timeout_s * 1000)
+    return [
+        ("grpc.keepalive_time_ms", milliseconds),
+        ("grpc.keepalive_timeout_ms", milliseconds),
+        ("grpc.http2.ping_timeout_ms", milliseconds),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
 async def _end(answering: asyncio.Task[bytes]) -> None:
     await asyncio.wait([answering])
-
-
-def _refusal(method: str) -> Callable[..., Any]:
-    async def refuse(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(closed(method)))
-
-    return refuse
 
 
 def _parsed(kind: Any, message: bytes) -> Any:

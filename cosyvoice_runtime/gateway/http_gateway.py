@@ -15,6 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
 from cosyvoice_runtime.gateway.load_shedder import LoadShedder
 from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.gateway.patience import Patience
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
 from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
@@ -40,8 +41,6 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 LENGTH = re.compile(r"[0-9]{1,10}")
 PASSED_ON = ("Content-Type", HEADER_LENGTH)
 """Headers that go to the server and come from it."""
-BODY_TIMEOUT_S = 60.0
-"""Longest time that a client takes to send a request."""
 MODEL = "/v2/models/{model}"
 ABOUT_A_MODEL = ("", "/ready", "/config", "/stats")
 INFERENCE = ("/infer", "/generate", "/generate_stream")
@@ -121,10 +120,25 @@ class HttpGateway:
         try:
             answer = await asyncio.shield(asking)
             await _require_success(answer)
-            return await _pass_on(request, answer)
+            return await self._pass_on(request, answer)
         finally:
             if not _is_read(asking):
                 self._departures.see_off(call_id, [path], _drain(asking))
+
+    async def _pass_on(self, request: web.Request, answer: ClientResponse) -> web.StreamResponse:
+        response = web.StreamResponse(headers=_passed_on(answer.headers))
+        await response.prepare(request)
+        assert request.transport is not None
+        # With its connection a client's request ends, and what waits to be sent by it is dropped.
+        limit_s, give_up = self._options.stalled_client_timeout_s, request.transport.abort
+        patience = Patience(limit_s, str(request.remote), give_up)
+        parts = _events(answer) if answer.content_type == "text/event-stream" else answer.content.iter_any()
+        async for part in parts:
+            with patience.during(len(part)):
+                await response.write(part)
+        with patience.during(0):
+            await response.write_eof()
+        return response
 
     async def _asked(self, path: str, body: bytes, headers: dict[str, str], taken: int) -> ClientResponse:
         try:
@@ -147,11 +161,12 @@ class HttpGateway:
         return request.rel_url.raw_path
 
     async def _body(self, request: web.Request) -> bytes:
+        limit_s = self._options.arrival_timeout_s
         try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
+            async with asyncio.timeout(limit_s):
                 return await request.read()
         except TimeoutError:
-            raise invalid("body", "incomplete", f"at most {BODY_TIMEOUT_S:g} s to send it") from None
+            raise invalid("body", "incomplete", f"at most {limit_s:g} s to send it") from None
         except (HttpProcessingError, web.RequestPayloadError) as error:
             raise invalid("body", type(error).__name__, "a whole body in its encoding is expected") from None
 
@@ -184,16 +199,6 @@ def _is_read(asking: asyncio.Task[ClientResponse]) -> bool:
 async def _drain(asking: asyncio.Task[ClientResponse]) -> None:
     async for _ in (await asking).content.iter_any():
         continue
-
-
-async def _pass_on(request: web.Request, answer: ClientResponse) -> web.StreamResponse:
-    response = web.StreamResponse(headers=_passed_on(answer.headers))
-    await response.prepare(request)
-    parts = _events(answer) if answer.content_type == "text/event-stream" else answer.content.iter_any()
-    async for part in parts:
-        await response.write(part)
-    await response.write_eof()
-    return response
 
 
 async def _events(answer: ClientResponse) -> AsyncIterator[bytes]:

@@ -20,6 +20,8 @@ class GatewayOptions:
             them into shared memory, which never shrinks.
         shared: directory that the processes of the server's run share; empty for a gateway that leaves
             refusals to the models.
+        arrival_timeout_s: longest time for a request to come.
+        stalled_client_timeout_s: longest time for which a client may take nothing of what is for it.
     """
 
     address: str
@@ -29,6 +31,8 @@ class GatewayOptions:
     max_pending_bytes: int
     stages: tuple[str, ...] = ()
     shared: str = ""
+    arrival_timeout_s: float = 60.0
+    stalled_client_timeout_s: float = 60.0
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

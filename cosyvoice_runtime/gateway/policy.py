@@ -26,6 +26,8 @@ OPEN_CALLS = frozenset(
     }
 )
 """gRPC's methods that clients may call; whatever else tritonserver has now or will have is closed."""
+HEALTH_CALLS = frozenset({"/grpc.health.v1.Health/Check", f"{SERVICE}/ServerLive", f"{SERVICE}/ServerReady"})
+"""Answered even when a gateway takes no other call."""
 MAX_NAME_LENGTH = 256
 VERSION = re.compile(r"\d{0,9}")
 

@@ -54,6 +54,19 @@ class ServerSettings(Section):
         le=1024,
         description="Size of the largest request; 24 hold 30 s of reference at 192 kHz and the longest text.",
     )
+    arrival_timeout_s: float = Field(
+        60.0,
+        ge=1.0,
+        le=3600.0,
+        description="Longest time for a request to come: a body by HTTP, the first message of a gRPC call.",
+    )
+    stalled_client_timeout_s: float = Field(
+        60.0,
+        ge=1.0,
+        le=3600.0,
+        description="Longest time that a client may leave audio unread, beside what playing takes of what it "
+        "may have received; then its request ends.",
+    )
     start_timeout_s: float = Field(
         600.0,
         ge=1.0,

@@ -279,6 +279,8 @@ class Server:
                 max_request_bytes=self.settings.max_request_mib << 20,
                 max_pending_bytes=(shared_memory.free_mib() << 20) // PENDING_SHARE,
                 shared=str(self._run_dir / METRICS),
+                arrival_timeout_s=self.settings.arrival_timeout_s,
+                stalled_client_timeout_s=self.settings.stalled_client_timeout_s,
             )
             self._gateways.append(GatewayProcess(protocol, options, self._python, self._log))
         for gateway in self._gateways:

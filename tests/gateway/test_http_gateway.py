@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientPayloadError, ClientSession, ClientTimeout, web
 
 from cosyvoice_runtime.gateway.http_gateway import HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
@@ -52,14 +53,14 @@ def test_server_is_asked_for_no_compression_and_gets_no_headers_but_four(tmp_pat
 
 @asynccontextmanager
 async def gateway_before(
-    answer: Callable[..., Awaitable[web.StreamResponse]], folder: Path
+    answer: Callable[..., Awaitable[web.StreamResponse]], folder: Path, **limits: float
 ) -> AsyncIterator[str]:
     """Address of a gateway in front of a server that answers so."""
     server = web.ServerRunner(web.Server(answer, handler_cancellation=True))
     await server.setup()
     await web.UnixSite(server, folder / "http").start()
     address = f"127.0.0.1:{ServerPorts.choose(FREE).http}"
-    gateway = HttpGateway(GatewayOptions(address, str(folder / "http"), ("m",), MIB, MIB))
+    gateway = HttpGateway(GatewayOptions(address, str(folder / "http"), ("m",), MIB, MIB, **limits))
     await gateway.start()
     yield address
     await gateway.close()
@@ -175,3 +176,55 @@ def test_length_of_the_json_part_that_is_no_length_is_refused(tmp_path: Path, le
     assert error.startswith("Inference-Header-Content-Length: ")
     assert error.endswith("is not accepted; a number of 1 to 10 digits is expected")
     assert len(error) < 200
+
+
+class Hours:
+    """The loop's clock, which can be put forward: timers go off sooner, and nobody has to wait."""
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+        asyncio.get_running_loop().time = lambda: time.monotonic() + self._ahead_s
+
+    async def pass_by(self, seconds: float) -> None:
+        self._ahead_s += seconds
+        await asyncio.sleep(0.01)
+
+
+def test_client_that_reads_nothing_is_given_up_and_one_that_reads_slowly_beside_it_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    events, event = 200, b"data: " + bytes(2**16) + b"\n\n"
+    ended: list[str] = []
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if LEFT_HEADER in request.headers:
+            return web.json_response({})
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for _ in range(events):
+            await response.write(event)
+        ended.append((await request.json())["target_text"])
+        return response
+
+    async def check() -> None:
+        async with (
+            gateway_before(answer, tmp_path, stalled_client_timeout_s=60.0) as address,
+            ClientSession(timeout=ClientTimeout()) as client,
+        ):
+            url = f"http://{address}/v2/models/m/generate_stream"
+            stalled = await client.post(url, json={"target_text": "stalled"})
+            slow = await client.post(url, json={"target_text": "slow"})
+            hours, left = Hours(), events * len(event)
+            while left:
+                await hours.pass_by(1.5)
+                left -= len(await slow.content.read(2**16))
+            for _ in range(1000):
+                await hours.pass_by(30.0)
+                if len(ended) == 2:
+                    break
+            assert sorted(ended) == ["slow", "stalled"]
+            with pytest.raises(ClientPayloadError):
+                await stalled.read()
+
+    asyncio.run(check())
+    assert caplog.text.count("is given up: it did not take") == 1

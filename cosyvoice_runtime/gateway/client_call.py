@@ -1,0 +1,72 @@
+"""A client's side of a call of gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, cast
+
+import grpc
+
+from cosyvoice_runtime.errors import ClientGoneError
+from cosyvoice_runtime.gateway.patience import Patience
+from cosyvoice_runtime.gateway.policy import RefusedError
+from cosyvoice_runtime.gateway.task_parents import parent_of
+
+
+class ClientCall:
+    """Made in the task that answers the call.
+
+    A client that takes nothing can't be told so: a status comes after what it has not read. gRPC has a way to
+    reset such a call, which frees all that it holds, but not for servers in asyncio. They do it when they
+    drop a call. Two tasks hold it: the one that answers, and its parent, which waits for the client to
+    leave; when both are cancelled, the call is reset. (The server keeps its first and its latest call all
+    the same, the latest until the next one comes.)
+
+    Args:
+        context: gRPC's.
+        stalled_timeout_s: longest time for which the client may take nothing.
+    """
+
+    def __init__(self, context: Any, stalled_timeout_s: float) -> None:
+        self._context = context
+        # What gives up must not hold the context, or else both would wait for the garbage collector.
+        answering = cast("asyncio.Task[None]", asyncio.current_task())
+        self._patience = Patience(stalled_timeout_s, context.peer(), partial(_reset, answering))
+        self._writing = asyncio.Lock()
+
+    async def read(self, within_s: float | None = None) -> bytes | None:
+        """The client's next message; None when it has said all.
+
+        Args:
+            within_s: longest time to wait; None for any.
+
+        Raises:
+            RefusedError: nothing came.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                message = await self._context.read()
+        except TimeoutError:
+            text = f"message: none came within {within_s:g} s, the limit"
+            raise RefusedError("DEADLINE_EXCEEDED", text) from None
+        return None if message is grpc.aio.EOF else bytes(message)
+
+    async def write(self, message: bytes) -> None:
+        """Returns when the client has taken it. One that does not is left by cancelling the task.
+
+        Raises:
+            ClientGoneError: it has left.
+        """
+        async with self._writing:
+            with self._patience.during(len(message)):
+                try:
+                    await self._context.write(message)
+                except grpc.aio.InternalError as error:
+                    raise ClientGoneError from error
+
+
+def _reset(task: asyncio.Task[Any]) -> None:
+    if parent := parent_of(task):
+        parent.cancel()
+    task.cancel()
