@@ -20,6 +20,7 @@ from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.lane import TurnLane, jobs_of, soonest
 from cosyvoice_runtime.serving.token2wav.openings import Openings
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace
+from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.torch_graphs import HURRIED_ROWS
 from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, Share, WaveJob
 from cosyvoice_runtime.serving.token2wav.turn_planner import TurnPlanner
@@ -275,17 +276,21 @@ class Simulation:
         """Launch what may be launched now, and look again when more may be."""
         while True:
             jobs = self._jobs.first_of_each()
-            for job in jobs:
-                lost = self._pages.held.get(job.number, 0) is None
-                job.lost_pages = job.chunk.position // BLOCK if lost else 0
-            new = [job for job in jobs if job.number not in self._pages.held]
-            divided, longest_s = self._planner.divided(jobs, new, self._pages.speaking, self._now)
+            new = {job for job in jobs if job.number not in self._pages.held}
+            divided, longest_s = self._planner.divided(jobs, new, self._speakers(), self._now)
             delay_s, lane = soonest(divided, self._now)
             if lane is None or delay_s is None or delay_s > 0:
                 self._look_later(delay_s, longest_s)
                 return
             in_order = self._planner.in_order(jobs_of(lane, divided), self._now)
             self._launch(lane, self._planner.shares(lane, in_order, self._now))
+
+    def _speakers(self) -> list[Speaker]:
+        found = []
+        for number, pages in sorted(self._pages.held.items()):
+            done = self._speaking[str(number)].position // BLOCK
+            found.append(Speaker(str(number), number, pages or 0, done if pages is None else 0))
+        return found
 
     def _look_later(self, delay_s: float | None, longest_s: float) -> None:
         in_s = longest_s if delay_s is None else min(delay_s, longest_s)

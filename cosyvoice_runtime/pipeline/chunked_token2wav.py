@@ -296,6 +296,10 @@ class ChunkedToken2Wav:
             source[:, : len(cached)] = cached
         return self.vocoder.decode(mel[None], source)[0], source[0]
 
+    def held_pages(self, state: ChunkedState) -> int:  # noqa: ARG002
+        """0: it holds none."""
+        return 0
+
     def lost_pages(self, state: ChunkedState) -> int:  # noqa: ARG002
         """0: an utterance holds none."""
         return 0

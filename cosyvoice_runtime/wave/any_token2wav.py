@@ -60,6 +60,9 @@ class AnyToken2Wav(Protocol):
         Its value keeps what may not be freed while they are under way.
         """
 
+    def held_pages(self, state: Any) -> int:
+        """Pages that the utterance alone holds."""
+
     def lost_pages(self, state: Any) -> int:
         """Pages that the utterance takes to be where it was when it lost them; 0 if it did not."""
 

@@ -229,7 +229,16 @@ class PagedFlow(VoiceFlow):
         state.pages = None
         state.tokens_done = state.tokens_given
         self.recomputing += 1
-        logger.warning("no free flow page of %d: an utterance is computed again", self.num_pages)
+        if not self.recomputing & (self.recomputing - 1):  # the first, second, fourth ...: a crowd loses many
+            logger.warning(
+                "no free flow page of %d: utterances that lost theirs so far, to be computed again: %d",
+                self.num_pages,
+                self.recomputing,
+            )
+
+    def held_pages(self, state: FlowState) -> int:
+        """Pages that the utterance alone holds."""
+        return max(len(state.pages or ()) - len(state.prefix.pages), 0)
 
     def lost_pages(self, state: FlowState) -> int:
         """Pages that the utterance takes to be where it was when it lost them."""
@@ -265,8 +274,7 @@ class PagedFlow(VoiceFlow):
 
     def advanced(self, states: Sequence[FlowState]) -> list[Mel]:
         """What :meth:`advance` gives."""
-        for state in states:
-            self._begin_again(state)
+        self._begin_again(states)
         mels: list[list[Mel]] = [[] for _ in states]
         while work := self._next_work(states):
             for batch, compute in self._calls(work):
@@ -279,16 +287,25 @@ class PagedFlow(VoiceFlow):
         """Pages of so many tokens of an utterance, without those of its voice."""
         return -(-tokens // self._block) - len(state.prefix.pages)
 
-    def _begin_again(self, state: FlowState) -> None:
-        """Make lost pages anew if there is room for all that will be computed."""
-        if state.pages is not None:
+    def _begin_again(self, states: Sequence[FlowState]) -> None:
+        """Make lost pages anew where there is room for them beside what all others take."""
+        lost = [state for state in states if state.pages is None and state.next_span() is not None]
+        if not lost:
             return
-        wanted = self.wanted_pages(state)
-        if not wanted or wanted > self.pool.num_pages:
-            return
-        while self.pool.free_pages < wanted:
-            if not self.pool.makes_room(wanted):
-                return
+        taken = sum(self.wanted_pages(state) for state in states if state.pages is not None)
+        for state in lost:
+            wanted = self.wanted_pages(state)
+            if self._has_room(taken + wanted):
+                taken += wanted
+                self._from_the_voice_on(state)
+
+    def _has_room(self, pages: int) -> bool:
+        while self.pool.free_pages < pages:
+            if pages > self.pool.num_pages or not self.pool.makes_room(pages):
+                return False
+        return True
+
+    def _from_the_voice_on(self, state: FlowState) -> None:
         prefix = state.prefix
         if len(prefix.pages) * self._block < prefix.tokens_done:  # the voice has been closed since
             prefix = state.prefix = FlowPrefix(state.prompt, [], self.pool.empty_tails(), 0)

@@ -113,6 +113,10 @@ class Token2Wav:
                 state.vocoder.rewind(vocoder)
             raise
 
+    def held_pages(self, state: WaveState) -> int:
+        """Pages that the utterance alone holds."""
+        return self.flow.held_pages(state.flow)
+
     def lost_pages(self, state: WaveState) -> int:
         """Pages that the utterance takes to be where it was when it lost them; 0 if it did not."""
         return self.flow.lost_pages(state.flow)

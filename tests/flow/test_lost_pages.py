@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from small_flow import random_flow, random_prompt, random_tokens
 
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.wave.paged_flow import FlowState
+from cosyvoice_runtime.wave.prompt import TokenSpan
 from examples import examples
 
 TOLERANCE = 1e-5
@@ -29,6 +32,11 @@ class NeverWhole(FlowStream):
 def pushed(stream: FlowStream, state: FlowState, start: int, end: int) -> torch.Tensor:
     state.push(TOKENS[start:end], last=end == len(TOKENS))
     return stream.advance([state])[0]
+
+
+def one_block_each(spans: Sequence[TokenSpan]) -> list[TokenSpan]:
+    """As a GPU's captured calls cut."""
+    return [span.first(BLOCK, FLOW.lookahead_tokens) for span in spans]
 
 
 def assert_whole(*mels: torch.Tensor) -> None:
@@ -87,6 +95,57 @@ def test_failed_call_leaves_an_utterance_without_pages_as_it_was(opened, monkeyp
     assert (state.pages, stream.pool.free_pages) == (None, free)
     second = stream.advance([state])[0]
     assert_whole(first, second, pushed(stream, state, 100, 140))
+
+
+def test_call_that_fails_in_its_second_part_gives_nothing(opened, monkeypatch):
+    stream, state, first = opened
+    stream.give_up(state)
+    parts = iter([None, "fails"])
+
+    def one_block(spans):
+        if next(parts, None):
+            raise RuntimeError("fails")
+        return one_block_each(spans)
+
+    mark = state.mark()
+    state.push(TOKENS[60:110])
+    with monkeypatch.context() as broken:
+        broken.setattr(stream, "first_parts", one_block)
+        with pytest.raises(RuntimeError, match="fails"):
+            stream.advance([state])
+    stream.rewind(state, mark)
+    assert_whole(first, stream.advance([state])[0], pushed(stream, state, 110, 140))
+
+
+def test_pages_are_made_again_in_parts(opened, monkeypatch):
+    stream, state, first = opened
+    stream.give_up(state)
+    calls = stream.calls
+    monkeypatch.setattr(stream, "first_parts", one_block_each)
+    assert_whole(first, pushed(stream, state, 60, 110), pushed(stream, state, 110, 140))
+    assert stream.calls - calls >= 4
+
+
+def test_two_make_pages_again_where_there_is_room_for_both_alone():
+    stream = FlowStream(FLOW, num_pages=14)
+    states = [stream.open(PROMPT) for _ in range(3)]
+    for state in states:
+        pushed(stream, state, 0, 30)
+        stream.give_up(state)
+    stream.recomputing = 0
+    for state in states:
+        state.push(TOKENS[30:60])
+    stream.advance(states)
+    assert [state.pages is None for state in states] == [False, False, False]
+    for state in states:
+        stream.give_up(state)
+    stream.pool.take(6)
+    stream.recomputing = 0
+    for state in states:
+        state.push(TOKENS[60:90])
+    stream.advance(states)
+    assert [state.pages is None for state in states] == [False, True, True]
+    assert stream.recomputing == 0  # nobody began what it could not end
 
 
 def test_one_without_room_is_computed_without_pages_until_there_is_some():

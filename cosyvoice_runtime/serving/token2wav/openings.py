@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS
+from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import WaveJob, priority
 from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
 
@@ -65,34 +66,47 @@ class Openings:
         self._tell(len(held))
         return set(held)
 
-    def saving(self, jobs: Collection[WaveJob], unit_tokens: int, now: float) -> set[WaveJob]:
+    def saving(
+        self,
+        jobs: Iterable[WaveJob],
+        speakers: Sequence[Speaker],
+        unit_tokens: int,
+        now: float,
+        idle: bool = False,
+    ) -> set[WaveJob]:
         """Of jobs of utterances in progress, those that leave pages to earlier ones.
 
-        Who may go on: the earliest, those for whom there are pages to their ends beside all that came before,
-        and those who run dry within `SOON_LACKING_S`, while the earliest has pages to its end.
+        Who may go on: those for whom there are pages to their ends beside the ends of all that came before,
+        whether these have a chunk that waits or not, and who runs dry within `SOON_LACKING_S` while there are
+        pages at all. What comes of that is for `WaveService`: those that came last give pages up.
 
         Args:
             jobs: at most one of each utterance.
+            speakers: utterances in progress, the earliest first.
             unit_tokens: of a page.
+            idle: nothing is under way, so somebody has to go on.
         """
-        pages = self._voices.pages_left
-        if not self._ahead or pages >= SCARCE * self._voices.num_pages:
+        left = self._voices.pages_left
+        if not self._ahead or left >= SCARCE * self._voices.num_pages:
             return set()
-        by_coming = sorted((job for job in jobs if not job.chunk.cancel), key=lambda job: job.number)
-        if not by_coming:
-            return set()
-        earliest, *others = by_coming
-        beside_all = beside_earliest = pages - self._to_the_end(earliest, unit_tokens)
-        saving: set[WaveJob] = set()
-        for job in others:
-            to_the_end, next_ones = self._to_the_end(job, unit_tokens), self._next_ones(job, unit_tokens)
-            runs_dry = job.deadline < now + SOON_LACKING_S
-            if to_the_end > beside_all and not (runs_dry and next_ones <= beside_earliest):
-                saving.add(job)
+        waiting = {job.chunk.utterance_id: job for job in jobs if not job.chunk.cancel}
+        beside_ends, saving, goes_on = left, [], not idle
+        for speaker in speakers:
+            job = waiting.get(speaker.name)
+            to_the_end = self._to_the_end(speaker, job, unit_tokens)
+            if job is None:
+                beside_ends -= to_the_end
                 continue
-            beside_all -= to_the_end if to_the_end <= beside_all else next_ones
-            beside_earliest -= next_ones
-        return saving
+            next_ones = speaker.lost_pages + min(-(-job.tokens_left // unit_tokens), GPU_BLOCKS)
+            runs_dry = job.deadline < now + SOON_LACKING_S
+            if to_the_end > beside_ends and not (runs_dry and next_ones <= left):
+                saving.append(job)
+                beside_ends -= to_the_end
+                continue
+            beside_ends -= to_the_end
+            left -= next_ones
+            goes_on = True
+        return set(saving if goes_on else saving[1:])
 
     def soon_s(self) -> float:
         """Seconds within which somebody runs dry who has to be served before those who came earlier."""
@@ -100,16 +114,18 @@ class Openings:
             return SOON_LACKING_S
         return SOON_S if self._voices.pages_left < SHORT * self._voices.num_pages else math.inf
 
-    def _to_the_end(self, job: WaveJob, unit_tokens: int) -> int:
-        """Pages until the end of its utterance, as far as that is known."""
-        wanted = job.lost_pages - (-job.tokens_left // unit_tokens)
-        if job.chunk.last:
-            return wanted
-        return max(job.lost_pages + self._voices.pages_of_one - job.chunk.position // unit_tokens, wanted + 1)
+    def _to_the_end(self, speaker: Speaker, job: WaveJob | None, unit_tokens: int) -> int:
+        """Pages that an utterance will still take, as far as that is known.
 
-    def _next_ones(self, job: WaveJob, unit_tokens: int) -> int:
-        """Pages that its part of the next turn takes, of several at most."""
-        return job.lost_pages + min(-(-job.tokens_left // unit_tokens), GPU_BLOCKS)
+        Args:
+            job: its chunk that waits.
+        """
+        # Behind the last whole block, some tokens wait for those that are looked ahead to.
+        wanted = 1 if job is None else -(-job.tokens_left // unit_tokens) + 1
+        if job is not None and job.chunk.last:
+            return speaker.lost_pages + wanted
+        spoken = speaker.pages + speaker.lost_pages
+        return speaker.lost_pages + max(self._voices.pages_of_one - spoken, wanted)
 
     def _fitting(self, jobs: Sequence[WaveJob]) -> int:
         """How many of them may begin: the first one always, where nobody is in progress."""

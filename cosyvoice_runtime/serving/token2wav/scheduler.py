@@ -180,9 +180,9 @@ class WaveScheduler:
         """Each lane's jobs, and for how long if nothing happens."""
         ready = [job for job in self._jobs.first_of_each() if not job.awaits_voice]
         for job in ready:
-            job.lost_pages = self._service.lost_pages(job.chunk.utterance_id)
-        new = [job for job in ready if self._begins(job)]
-        return self._planner.divided(ready, new, len(self._service), now, ends=self._closed)
+            job.number = self._service.number(job.chunk.utterance_id)
+        new = {job for job in ready if self._begins(job)}
+        return self._planner.divided(ready, new, self._service.speakers(), now, ends=self._closed)
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""

@@ -31,6 +31,25 @@ WaveOutcomes = Callable[[], list[WaveOutcome]]
 """Waits for the outcomes of chunks that are being computed."""
 
 
+SILENT_S = 5.0
+"""Whom nobody has called for so long waits for text, or for a listener who has left."""
+
+
+class Speaker(NamedTuple):
+    """An utterance in progress.
+
+    Attributes:
+        number: of those that were opened before.
+        pages: that it alone holds.
+        lost_pages: that it takes to be where it was when it lost them.
+    """
+
+    name: str
+    number: int
+    pages: int
+    lost_pages: int
+
+
 class ComputedChunk(NamedTuple):
     """A chunk that is being computed.
 
@@ -99,13 +118,14 @@ class WaveService:
         """
         return self._utterances.number(utterance_id)
 
-    def lost_pages(self, utterance_id: str) -> int:
-        """Pages that an utterance takes to be where it was when it lost them.
-
-        Does not wait for a batch that is being computed.
-        """
-        utterance = self._utterances.find(utterance_id)
-        return 0 if utterance is None else self._token2wav.lost_pages(utterance.state)
+    def speakers(self) -> list[Speaker]:
+        """Utterances in progress, the earliest first. Does not wait for a batch that is being computed."""
+        return [
+            Speaker(
+                name, one.number, self._token2wav.held_pages(one.state), self._token2wav.lost_pages(one.state)
+            )
+            for name, one in self._utterances.by_coming()
+        ]
 
     def run(self, chunks: Sequence[WaveChunk]) -> list[WaveOutcome]:
         """Compute chunks of as many utterances in one batch.
@@ -198,7 +218,7 @@ class WaveService:
     ) -> list[ComputedChunk]:
         taken = [self._take(chunk, turn, token2wav) for chunk in chunks]
         utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
-        self._make_room_for(utterances, turn)
+        self._make_room_for(utterances)
         waits = iter(self._advance(utterances, token2wav))
         return [
             ComputedChunk(chunk, entry, next(waits))
@@ -277,22 +297,48 @@ class WaveService:
             raise
         return self._utterances.add(chunk.utterance_id, state, voice)
 
-    def _make_room_for(self, utterances: Sequence[OpenUtterance], turn: frozenset[str]) -> None:
-        """Have those that came after the earliest of these, the latest first, give up pages that these lack.
+    def _make_room_for(self, utterances: Sequence[OpenUtterance]) -> None:
+        """Have others give up pages that these lack: those that came later, the latest first, and then those
+        that nobody has called for lately.
 
-        Their blocks are computed again later. If each lost its own when it finds none, all would compute
-        again and again, and nobody would end.
+        Their blocks are computed again when they go on. The earliest of these comes first; one for which
+        there are not enough gives up its own, for those that came before it.
         """
-        wanted = sum(self._token2wav.wanted_pages(utterance.state) for utterance in utterances)
-        if not wanted:
-            return
-        earliest = min(utterance.number for utterance in utterances)
-        kept = turn.union(*self._turns)
-        for name, other in self._utterances.latest_first():
-            if wanted <= self._voices.pages_left or other.number <= earliest:
-                return
-            if name not in kept:
-                self._token2wav.give_up(other.state)
+        left = self._voices.pages_left
+        for utterance in sorted(utterances, key=lambda each: each.number):
+            wanted = self._token2wav.wanted_pages(utterance.state)
+            givers = self._givers(utterance) if wanted > left else []
+            if wanted <= left + sum(map(self._held, givers)):
+                while wanted > left:
+                    left += self._take_pages(givers.pop(0))
+                left -= wanted
+            elif self._held(utterance):
+                left += self._take_pages(utterance)
+
+    def _givers(self, utterance: OpenUtterance) -> list[OpenUtterance]:
+        """Who has pages that another one may have, in the order in which they give them."""
+        under_way = frozenset().union(*self._turns)
+        others = [
+            (name, one)
+            for name, one in self._utterances.by_coming()
+            if one is not utterance and name not in under_way and self._held(one)
+        ]
+        later = [one for _, one in others if one.number > utterance.number]
+        queued = set(self._waiting())
+        silent = [
+            one
+            for name, one in others
+            if one not in later and name not in queued and not self._utterances.called_within(one, SILENT_S)
+        ]
+        return [*later[::-1], *sorted(silent, key=lambda one: one.used_at)]
+
+    def _held(self, utterance: OpenUtterance) -> int:
+        return self._token2wav.held_pages(utterance.state)
+
+    def _take_pages(self, utterance: OpenUtterance) -> int:
+        pages = self._held(utterance)
+        self._token2wav.give_up(utterance.state)
+        return pages
 
     def _advance(
         self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav
@@ -330,7 +376,8 @@ class WaveService:
         leaving = [utterance for name, utterance in self._leaving if name not in under_way]
         self._leaving = [(name, utterance) for name, utterance in self._leaving if name in under_way]
         for utterance in leaving:
-            self._voices.release(utterance.voice, utterance.received)
+            pages = self._token2wav.held_pages(utterance.state) + self._token2wav.lost_pages(utterance.state)
+            self._voices.release(utterance.voice, pages)
             try:
                 self._token2wav.close(utterance.state)
             except Exception:

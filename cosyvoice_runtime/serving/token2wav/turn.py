@@ -31,10 +31,9 @@ class WaveJob:
     Attributes:
         deliver: takes the outcome, once.
         deadline: when the listener runs dry, by the scheduler's clock.
-        number: utterances that came before its own.
+        number: utterances that were opened before its own, as far as that is known.
         needs_voice: the networks have to run over the prompt of its voice first.
         awaits_voice: another scheduler computes its voice; no turn may have it before that has ended.
-        lost_pages: that its utterance takes before its next tokens, to be where it was.
         _launched, _parts: tokens that are launched, and in how many parts.
         _waves: samples of the parts that have ended.
     """
@@ -45,7 +44,6 @@ class WaveJob:
     number: int = 0
     needs_voice: bool = False
     awaits_voice: bool = False
-    lost_pages: int = 0
     _launched: int = 0
     _parts: int = 0
     _waves: list[Waveform] = field(default_factory=list)

@@ -14,6 +14,7 @@ from cosyvoice_runtime.serving.token2wav.gpu_turn import (
 )
 from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, by_lane, changes_in
 from cosyvoice_runtime.serving.token2wav.openings import Openings
+from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import (
     DUE_S,
     LaunchedTurn,
@@ -55,18 +56,24 @@ class TurnPlanner:
         self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
 
     def divided(
-        self, jobs: Sequence[WaveJob], new: Collection[WaveJob], speaking: int, now: float, ends: bool = False
+        self,
+        jobs: Sequence[WaveJob],
+        new: Collection[WaveJob],
+        speakers: Sequence[Speaker],
+        now: float,
+        ends: bool = False,
     ) -> tuple[LaneJobs, float]:
         """Each lane's jobs, and for how many seconds if nothing happens.
 
         Args:
             jobs: at most one of each utterance.
             new: those of them that would begin one.
-            speaking: utterances in progress.
+            speakers: utterances in progress, the earliest first.
             now: by the scheduler's clock.
             ends: nobody waits for pages or for somebody's first chunk any more.
         """
-        held = self._without_pages(jobs, () if ends else new, now, ends)
+        held = self._without_pages(jobs, () if ends else new, () if ends else speakers, now)
+        speaking = len(speakers)
         able = [job for job in jobs if job not in held]
         pressing = [job for job in able if not job.can_wait(now)]
         again_s = LOOK_S if held else math.inf
@@ -77,14 +84,15 @@ class TurnPlanner:
         return divided, min(changes_in(able, self._lanes, now), again_s)
 
     def _without_pages(
-        self, jobs: Sequence[WaveJob], new: Collection[WaveJob], now: float, ends: bool
+        self, jobs: Sequence[WaveJob], new: Collection[WaveJob], speakers: Sequence[Speaker], now: float
     ) -> Collection[WaveJob]:
         """Those that wait for pages."""
         if self._openings is None:
             return ()
         held = self._openings.held(new, now)
-        if self._on_gpu and not ends:
-            held |= self._openings.saving([job for job in jobs if job not in new], self._unit_tokens, now)
+        if self._on_gpu:
+            idle = not any(lane.pace.busy for lane in self._lanes)
+            held |= self._openings.saving(jobs, speakers, self._unit_tokens, now, idle)
         return held
 
     def in_order(self, jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:

@@ -98,9 +98,13 @@ class Utterances:
         """The one in progress of this name."""
         return self._utterances.get(name)
 
-    def latest_first(self) -> list[tuple[str, OpenUtterance]]:
-        """All with their names, by when they were opened."""
-        return list(self._utterances.items())[::-1]
+    def by_coming(self) -> list[tuple[str, OpenUtterance]]:
+        """All with their names, the earliest first. For any thread."""
+        return list(self._utterances.copy().items())
+
+    def called_within(self, utterance: OpenUtterance, seconds: float) -> bool:
+        """Whether it has been called so lately."""
+        return utterance.used_at > self._clock() - seconds
 
     def remove(self, name: str) -> OpenUtterance | None:
         return self._utterances.pop(name, None)

@@ -48,8 +48,8 @@ class CachedVoice:
         return self.prefix or self.prompt
 
 
-USUAL_TOKENS, NEWEST = 300, 0.05
-"""Tokens of an utterance before any has ended: 12 s; and the newest one's share in the average."""
+USUAL_PAGES, NEWEST = 12.0, 0.05
+"""Pages of an utterance before any has ended, 12 s; and the newest one's share in the average."""
 
 
 class VoiceCache:
@@ -69,7 +69,7 @@ class VoiceCache:
         self._limit = limit
         self._voices: OrderedDict[str, CachedVoice] = OrderedDict()
         self._members = self._speaking = 0
-        self._mean_tokens = float(USUAL_TOKENS)
+        self._mean_pages = USUAL_PAGES
         # Never held while networks compute or others are told; that of the pages is taken inside it.
         self._changed = threading.Condition()
         flow.when_short(self._make_room_for)
@@ -107,7 +107,7 @@ class VoiceCache:
     @property
     def pages_of_one(self) -> int:
         """Those that an utterance holds at its end, on average."""
-        return self._flow.prefix_pages(round(self._mean_tokens))
+        return round(self._mean_pages)
 
     def can_speak(self, key: str, tensors: PromptTensors | None) -> bool:
         """Whether the voice is known, or comes with the call."""
@@ -185,17 +185,17 @@ class VoiceCache:
             raise
         return voice
 
-    def release(self, voice: CachedVoice, tokens: int = 0) -> None:
+    def release(self, voice: CachedVoice, pages: int = 0) -> None:
         """An utterance has ended.
 
         Args:
-            tokens: it had; none if nothing of it was heard.
+            pages: that it alone held; none if nothing of it was heard.
         """
         with self._changed:
             voice.users -= 1
             self._speaking -= 1
-            if tokens:
-                self._mean_tokens += NEWEST * (tokens - self._mean_tokens)
+            if pages:
+                self._mean_pages += NEWEST * (pages - self._mean_pages)
             if voice.forgotten:
                 self._drop_prefix(voice)
 

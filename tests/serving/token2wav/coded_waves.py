@@ -84,6 +84,9 @@ class CodedWaves:
                 state.pending = pending
             raise
 
+    def held_pages(self, state: CodedState) -> int:
+        return 0
+
     def lost_pages(self, state: CodedState) -> int:
         return 0
 
@@ -99,6 +102,8 @@ class CodedWaves:
 
 class OneVoice:
     """Knows the voice ``known``, and others once they have come with tensors."""
+
+    pages_left = 0
 
     def __init__(self) -> None:
         self.voices = {"known": CachedVoice(prompt=None)}
@@ -127,7 +132,7 @@ class OneVoice:
         self.voices[key].users += 1
         return self.voices[key]
 
-    def release(self, voice: CachedVoice, tokens: int = 0) -> None:
+    def release(self, voice: CachedVoice, pages: int = 0) -> None:
         voice.users -= 1
 
 

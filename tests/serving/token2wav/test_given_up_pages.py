@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from coded_waves import FakeClock
 from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveService
-from cosyvoice_runtime.serving.token2wav.voices import NEWEST, USUAL_TOKENS
+from cosyvoice_runtime.serving.token2wav.service import SILENT_S
+from cosyvoice_runtime.serving.token2wav.voices import NEWEST, USUAL_PAGES
 
 TOLERANCE = 2e-3
 """Of the waveform, full scale 1: batching changes roundings, which the running phase adds up."""
@@ -25,12 +27,16 @@ class Speakers:
 
     Attributes:
         heard: samples of each so far.
+        waiting: whose chunks are queued.
     """
 
     def __init__(self, token2wav) -> None:
         self.token2wav = token2wav
         self.voices = VoiceCache(token2wav.flow, limit=2)
-        self.service = WaveService(token2wav, self.voices, max_utterances=16, idle_timeout_s=60)
+        self.clock = FakeClock()
+        self.service = WaveService(token2wav, self.voices, 16, idle_timeout_s=600, clock=self.clock)
+        self.waiting: list[str] = []
+        self.service.queued_in(lambda: self.waiting)
         self.prompt = prompt_tensors(token2wav, 60)
         self.heard: dict[str, list[np.ndarray]] = {name: [] for name in NAMES}
         self._taken: list[int] = []
@@ -57,7 +63,7 @@ class Speakers:
         self._taken = pool.acquire(pool.free_pages - pages)
 
     def lost(self) -> str:
-        return "".join(name for name in NAMES if self.service.lost_pages(name))
+        return "".join(speaker.name for speaker in self.service.speakers() if speaker.lost_pages)
 
     def close(self) -> None:
         self.service.close()
@@ -125,15 +131,97 @@ def test_one_that_is_under_way_keeps_its_pages(speakers):
     speakers.assert_whole()
 
 
-def test_what_an_utterance_holds_at_its_end_is_learned(speakers):
-    flow = speakers.token2wav.flow
-    assert speakers.voices.pages_of_one == flow.prefix_pages(USUAL_TOKENS)
+def test_the_earliest_of_a_turn_has_the_pages_that_are_left_whatever_its_row(speakers):
+    speakers.leave(1)
+    speakers.speak("c", "b", "a")  # a has the one page, b that which c gives up, and c none
+    assert speakers.lost() == "c"
+    speakers.leave(ENOUGH)
+    speakers.speak("c", "a", "b")
+    speakers.assert_whole()
+
+
+def test_who_shares_a_turn_with_an_earlier_one_takes_nothing_from_those_before_it(speakers):
+    speakers.leave(1)
+    speakers.speak("c", "a")  # which has the page that is left
+    assert speakers.lost() == "c"
+    speakers.leave(ENOUGH)
+    speakers.speak("a", "b", "c")
+    speakers.speak("b")
+    speakers.assert_whole()
+
+
+def test_nobody_gives_up_pages_that_are_not_enough(speakers):
     speakers.leave(ENOUGH - 2)
+    speakers.speak("b")
+    speakers.speak("b")
+    speakers.token2wav.give_up(speakers.service._utterances.get("a").state)
+    speakers.leave(0)
+    speakers.speak("a")  # which takes the three that it had and one more, and c has three
+    assert speakers.lost() == "a"
+    speakers.leave(ENOUGH)
+    speakers.speak("a", "c")
+    speakers.speak("c")
+    speakers.assert_whole()
+
+
+def test_one_without_pages_gives_none_and_is_not_counted_again(speakers):
+    speakers.speak("b")
+    assert speakers.service.usage().recomputes == 1
+    speakers.leave(0)
     speakers.speak("a")
-    assert speakers.voices.spoken_pages == flow.num_pages - flow.free_pages - speakers.voices.pages
-    mean = USUAL_TOKENS
+    assert (speakers.lost(), speakers.service.usage().recomputes) == ("bc", 2)
+    speakers.leave(0)
+    speakers.speak("a")
+    assert speakers.service.usage().recomputes == 2 + 1  # a itself: nobody else has any
+    speakers.leave(ENOUGH)
+    speakers.speak("b", "c")
+    speakers.speak("c")
+    speakers.assert_whole()
+
+
+def test_those_whom_nobody_calls_for_give_their_pages_to_later_ones(speakers):
+    speakers.leave(1)
+    speakers.clock.now += SILENT_S - 1.0
+    speakers.speak("c")
+    speakers.leave(0)
+    speakers.clock.now += 2.0
+    speakers.waiting.append("a")  # whose next chunk is there
+    speakers.speak("c")
+    assert speakers.lost() == "b"
+    speakers.waiting.clear()
+    speakers.clock.now += SILENT_S + 1.0
+    speakers.leave(1)
+    speakers.speak("b")
+    assert speakers.lost() == "a"
+    speakers.leave(ENOUGH)
+    speakers.speak("a", "b")
+    speakers.speak("a")
+    speakers.assert_whole()
+
+
+def test_those_who_were_called_lately_give_nothing_to_later_ones(speakers):
+    speakers.clock.now += SILENT_S - 1.0
+    speakers.speak("c")
+    assert speakers.lost() == "c"
+    speakers.leave(ENOUGH)
+    speakers.speak("a", "b", "c")
+    speakers.speak("a", "b")
+    speakers.assert_whole()
+
+
+def test_what_utterances_hold_at_their_ends_is_learned(speakers):
+    flow, mean = speakers.token2wav.flow, USUAL_PAGES
+    speakers.leave(ENOUGH)
     for name in NAMES:
-        while len(speakers.heard[name]) < len(ENDS):
-            speakers.speak(name)
-        mean += NEWEST * (len(TOKENS[name]) - mean)
-        assert speakers.voices.pages_of_one == flow.prefix_pages(round(mean))
+        assert speakers.voices.pages_of_one == round(mean)
+        speakers.speak(name)
+        held = speakers.voices.spoken_pages
+        assert held == flow.num_pages - flow.free_pages - speakers.voices.pages
+        speakers.speak(name)
+        mean += NEWEST * (6 - mean)  # 180 tokens are eight pages, of which the voice has two
+
+
+def test_who_was_never_heard_teaches_nothing(speakers):
+    speakers.leave(ENOUGH)
+    speakers.voices.release(speakers.voices.acquire("v", None))
+    assert speakers.voices._mean_pages == USUAL_PAGES

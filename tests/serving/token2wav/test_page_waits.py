@@ -12,6 +12,7 @@ from coded_waves import BLOCK, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService, turn_planner
+from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS
 from cosyvoice_runtime.serving.token2wav.openings import (
     BETWEEN_S,
     LEAST_PARTS,
@@ -24,6 +25,7 @@ from cosyvoice_runtime.serving.token2wav.openings import (
     SOON_S,
     Openings,
 )
+from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import WaveJob
 
 PAGES = LEAST_PARTS * PAGES_AHEAD
@@ -169,64 +171,113 @@ SCARCE_PAGES = int(SCARCE * PAGES) - 1
 RICH_S, POOR_S = 2 * SOON_LACKING_S, SOON_LACKING_S / 2
 
 
-def speaks(number: int, blocks: int = 1, cushion_s: float = RICH_S, **options) -> WaveJob:
-    """A chunk of an utterance in progress: the numbers are the order of their coming."""
-    position = options.pop("position", BLOCK)
-    tokens = [0] * (BLOCK * blocks)
-    made = chunk(str(number), tokens, position, cushion_s=cushion_s, **options)
-    return WaveJob(made, print, cushion_s, number)
+@dataclass
+class Speaks:
+    """An utterance in progress.
+
+    Attributes:
+        blocks: of its chunk that waits; 0 if none does.
+        cushion_s: that its listener has to play.
+        pages, lost: that it holds, and that it has lost.
+        last: with the chunk it ends.
+    """
+
+    blocks: int = 0
+    cushion_s: float = RICH_S
+    pages: int = 1
+    lost: int = 0
+    last: bool = True
+
+    def job(self, number: int) -> WaveJob:
+        tokens = [0] * (BLOCK * self.blocks)
+        made = chunk(str(number), tokens, BLOCK, self.last, cushion_s=self.cushion_s)
+        return WaveJob(made, print, self.cushion_s, number)
 
 
-def saving(given: list[WaveJob], pages_left: int = SCARCE_PAGES, of_one: int = 0) -> str:
-    waiting = Openings(Room(pages_left=pages_left, pages_of_one=of_one)).saving(given, BLOCK, 0.0)
-    return "".join(job.chunk.utterance_id for job in given if job in waiting)
+def saving(*speaks: Speaks, left: int = SCARCE_PAGES, of_one: int = 0, idle: bool = False) -> str:
+    """Who does, of utterances by the order of their coming."""
+    speakers = [Speaker(str(number), number, each.pages, each.lost) for number, each in enumerate(speaks)]
+    jobs = [each.job(number) for number, each in enumerate(speaks) if each.blocks]
+    found = Openings(Room(pages_left=left, pages_of_one=of_one)).saving(jobs, speakers, BLOCK, 0.0, idle)
+    return "".join(sorted(job.chunk.utterance_id for job in found))
 
 
 def test_all_go_on_while_half_of_the_pages_are_left():
-    given = [speaks(number, blocks=PAGES, last=True) for number in range(3)]
-    assert saving(given, int(SCARCE * PAGES)) == ""
-    assert saving(given) == "12"
+    given = [Speaks(PAGES) for _ in range(3)]
+    assert saving(*given, left=int(SCARCE * PAGES)) == ""
+    assert saving(*given) == "012"
 
 
 def test_later_ones_leave_pages_to_the_ends_of_earlier_ones():
-    given = [speaks(2, 3, last=True), speaks(0, 4, last=True), speaks(1, 3, last=True)]
-    assert saving(given, 10) == ""
-    assert saving(given, 9) == "2"
-    assert saving(given, 6) == "21"
+    """Which take a page more than their chunks have blocks."""
+    given = Speaks(4), Speaks(3), Speaks(3)
+    assert saving(*given, left=13) == ""
+    assert saving(*given, left=12) == "2"
+    assert saving(*given, left=8) == "12"
+    assert saving(*given, left=4) == "012"
+
+
+def test_whoever_has_no_chunk_that_waits_just_now_is_sure_of_pages_too():
+    given = Speaks(pages=2), Speaks(3)
+    assert saving(*given, left=9, of_one=7) == ""
+    assert saving(*given, left=8, of_one=7) == "1"
+    assert saving(*given[::-1], left=8, of_one=7) == ""
 
 
 def test_an_end_that_nobody_knows_is_that_of_others():
-    assert saving([speaks(0), speaks(1)], 8, of_one=5) == ""
-    assert saving([speaks(0), speaks(1)], 7, of_one=5) == "1"
-    assert saving([speaks(0, position=4 * BLOCK), speaks(1)], 7, of_one=5) == ""
-    assert saving([speaks(0, position=9 * BLOCK), speaks(1)], 4, of_one=1) == ""  # a chunk, and perhaps more
-    assert saving([speaks(0, position=9 * BLOCK), speaks(1)], 3, of_one=1) == "1"
+    young, old = Speaks(1, pages=1, last=False), Speaks(1, pages=4, last=False)
+    assert saving(young, young, left=8, of_one=5) == ""
+    assert saving(young, young, left=7, of_one=5) == "1"
+    assert saving(old, young, left=6, of_one=5) == ""
+    assert saving(old, young, left=5, of_one=5) == "1"  # two for the old one, whatever others have
 
 
-def test_the_earliest_goes_on_whatever_it_wants():
-    assert saving([speaks(3, PAGES, last=True), speaks(4, last=True)], 5) == "4"
+def test_somebody_goes_on_where_nothing_is_under_way():
+    given = Speaks(pages=2), Speaks(9), Speaks(9)
+    assert saving(*given, left=5) == "12"
+    assert saving(*given, left=5, idle=True) == "2"
+    assert saving(Speaks(2), Speaks(9), left=5, idle=True) == "1"
 
 
-def test_whoever_runs_dry_goes_on_unless_the_earliest_needs_the_pages():
-    given = [speaks(0, 4, last=True), speaks(1, 4, last=True), speaks(2, 2, POOR_S, last=True)]
-    assert saving(given, 6) == "1"
-    assert saving(given, 5) == "12"
+def test_whoever_runs_dry_goes_on_while_there_are_pages_at_all():
+    """Beside those that others take now, and not beside all that they will take."""
+    poor = Speaks(2, POOR_S)
+    assert saving(Speaks(9), poor, left=2) == "0"
+    assert saving(Speaks(9), poor, left=1) == "01"
+    assert saving(Speaks(3), poor, left=5) == ""
+    assert saving(Speaks(3), poor, left=4) == "1"
+    assert saving(poor, poor, left=3) == "1"
+    assert saving(poor, Speaks(1), left=4) == "1"
+
+
+def test_one_turn_takes_no_more_than_its_largest_part():
+    poor = Speaks(3 * GPU_BLOCKS, POOR_S)
+    assert saving(poor, left=GPU_BLOCKS) == ""
+    assert saving(poor, left=GPU_BLOCKS - 1) == "0"
 
 
 def test_pages_that_were_lost_are_wanted_again():
-    later = speaks(1, last=True)
-    given = [speaks(0, 4, last=True), later]
-    assert saving(given, 5) == ""
-    later.lost_pages = 1
-    assert saving(given, 5) == "1"
+    assert saving(Speaks(4), Speaks(1, lost=1), left=8) == ""
+    assert saving(Speaks(4), Speaks(1, lost=2), left=8) == "1"
+    assert saving(Speaks(1, POOR_S, pages=0, lost=3), left=4) == ""
+    assert saving(Speaks(1, POOR_S, pages=0, lost=4), left=4) == "0"
+    unknown = Speaks(1, pages=0, lost=3, last=False)
+    assert saving(unknown, left=5, of_one=5) == ""
+    assert saving(unknown, left=4, of_one=5) == "0"
 
 
-def test_a_cancel_saves_nothing():
-    assert saving([speaks(0, 4, last=True), speaks(1, cancel=True)], 1) == ""
+def test_cancels_and_utterances_that_are_not_in_progress_save_nothing():
+    openings = Openings(Room(pages_left=0))
+    cancel = WaveJob(chunk("0", cancel=True), print, RICH_S)
+    segment = WaveJob(chunk("segment", [0], continues=True, cushion_s=RICH_S), print, RICH_S)
+    unknown = WaveJob(chunk("nobody's", [0], 25, cushion_s=RICH_S), print, RICH_S)
+    speakers = [Speaker("0", 0, 5, 0), Speaker("1", 1, 5, 0)]
+    assert openings.saving([cancel, segment, unknown], speakers, BLOCK, 0.0) == set()
 
 
 def test_where_there_are_no_pages_nobody_saves_any():
-    assert Openings(Room(pages_left=0, num_pages=0)).saving([speaks(0), speaks(1)], BLOCK, 0.0) == set()
+    openings = Openings(Room(pages_left=0, num_pages=0))
+    assert openings.saving([Speaks(9).job(0)], [Speaker("0", 0, 0, 0)], BLOCK, 0.0) == set()
 
 
 def test_what_waits_is_shown_when_it_changes():

@@ -16,6 +16,7 @@ from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav import load_wave_service, turn
 from cosyvoice_runtime.serving.token2wav.lane import jobs_of, lanes_of
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
+from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import DUE_S, LONGEST_PUT_OFF_S, LaunchedTurn, WaveJob
 from cosyvoice_runtime.serving.token2wav.turn_planner import LOOK_FOR_FIRST_S, LOOK_S, TurnPlanner
 
@@ -47,18 +48,22 @@ class Full:
 
     Attributes:
         seen: who would.
+        idle: whether nothing was under way when it was asked.
     """
 
     def __init__(self, soon_s: float = math.inf) -> None:
         self.seen: list[list[str]] = []
+        self.idle: list[bool] = []
         self._soon_s = soon_s
 
     def held(self, new, now):
         self.seen.append(names(new))
         return set(new)
 
-    def saving(self, jobs, unit_tokens, now):
-        return {each for each in jobs if each.chunk.utterance_id == "saving"}
+    def saving(self, jobs, speakers, unit_tokens, now, idle):
+        self.idle.append(idle)
+        known = {speaker.name for speaker in speakers}
+        return {each for each in jobs if each.chunk.utterance_id in known & {"saving"}}
 
     def soon_s(self) -> float:
         return self._soon_s
@@ -84,9 +89,13 @@ def lanes():
     return lanes_of(runtime(CodedWaves(), 4, beside=[beside]), turns_at_once=1)
 
 
+def speakers(*names: str) -> list[Speaker]:
+    return [Speaker(name, number, pages=1, lost_pages=0) for number, name in enumerate(names)]
+
+
 def divided(planner: TurnPlanner, jobs, new=(), ends=False):
     """Whom the lane for turns may have, and for how long."""
-    found, again_s = planner.divided(jobs, new, 3, NOW, ends)
+    found, again_s = planner.divided(jobs, new, speakers("old", "saving", "poor"), NOW, ends)
     return sorted(names(jobs_of(planner._lanes[0], found))), again_s
 
 
@@ -143,6 +152,15 @@ def test_on_a_gpu_later_ones_leave_pages_to_earlier_ones(on_gpu, expected):
     assert (again_s == LOOK_S) == on_gpu
 
 
+def test_somebody_has_to_go_on_where_nothing_is_under_way():
+    openings = Full()
+    plan = planner(openings=openings)
+    divided(plan, [job("old")])
+    plan._lanes[1].pace.launched(None, NOW, NOW)
+    divided(plan, [job("old")])
+    assert openings.idle == [True, False]
+
+
 def test_at_the_end_nobody_waits_for_pages():
     openings, new = Full(), job("new", position=0)
     turns, _ = divided(planner(openings=openings), [new, job("saving")], [new], ends=True)
@@ -154,7 +172,7 @@ def test_hurried_chunks_that_find_no_row_in_their_lane_may_have_the_other():
     plan, now_due = planner(), [job(name) for name in "abc"]
     busy = plan._lanes[0]
     busy.pace.launched(None, NOW, NOW)
-    found, _ = plan.divided([*now_due, job("rich", RICH_S)], (), 3, NOW)
+    found, _ = plan.divided([*now_due, job("rich", RICH_S)], (), speakers("a", "b", "c"), NOW)
     assert [sorted(names(each)) for _, each in found] == [["a", "b", "c"], ["c", "rich"]]
 
 
