@@ -69,7 +69,8 @@ def test_executor_that_can_not_be_opened_again_refuses_everybody(
     make_scheduler, trtllm, trtllm_settings, vocabulary, layout, loads
 ):
     trtllm.load_model = lambda path: coded_model(vocabulary, {})
-    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout)))
+    ended: list[str] = []
+    scheduler = make_scheduler(prepare_engine(trtllm_settings(layout)), end_process=ended.append)
     trtllm.gate.allow(1)
     running = submit(scheduler, 1)
     assert running.sending.wait(TIMEOUT_S)
@@ -78,3 +79,5 @@ def test_executor_that_can_not_be_opened_again_refuses_everybody(
     trtllm.gate.open()
     assert isinstance(running.wait().ends[0], EngineError)
     assert "can't be started anew" in str(error_of(scheduler, 2))
+    scheduler.close()
+    assert len(ended) == 1

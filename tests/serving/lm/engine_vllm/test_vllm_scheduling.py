@@ -63,7 +63,8 @@ def test_breakdown_gives_a_fresh_engine_to_those_that_wait(
 
 
 def test_engine_that_can_not_be_opened_again_refuses_everybody(make_scheduler, vllm, vllm_settings, lengths):
-    scheduler = make_scheduler(prepare_engine(vllm_settings()))
+    ended: list[str] = []
+    scheduler = make_scheduler(prepare_engine(vllm_settings()), end_process=ended.append)
     vllm.steps.allow(1)
     running = submit(scheduler, 1)
     assert running.sending.wait(TIMEOUT_S)
@@ -72,3 +73,5 @@ def test_engine_that_can_not_be_opened_again_refuses_everybody(make_scheduler, v
     vllm.steps.allow(float("inf"))
     assert isinstance(running.wait().ends[0], EngineError)
     assert "can't be started anew" in str(error_of(scheduler, 2))
+    scheduler.close()
+    assert len(ended) == 1
