@@ -12,6 +12,7 @@ from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS
 from cosyvoice_runtime.text.validate import SPECIAL
 
 _PAUSES = frozenset(",，、;；:：…—–)）।۔؟،")
+_NUMBER_MARKS = frozenset(".,:．，：")
 _JOINER = "\u200d"
 _LONGEST_TOKEN = max(map(len, COSYVOICE3_TOKENS))
 _CHARACTERS_PER_TOKEN = 16
@@ -23,7 +24,8 @@ def bounded(
 ) -> Iterator[str]:
     """Parts of a text with ``count(part) <= limit``, cut after a pause, else after a space, else anywhere.
 
-    A cut never falls inside a special token, a combining sequence, a joined emoji or a flag; such an
+    A cut falls inside a number, or between it and what stands next to it, only where there is no other
+    place. It never falls inside a special token, a combining sequence, a joined emoji or a flag; such an
     unbreakable unit that exceeds the limit on its own is returned whole.
     """
     while len(text) > limit * _CHARACTERS_PER_TOKEN or count(text) > limit:
@@ -41,7 +43,8 @@ def _cut(text: str, limit: int, count: Callable[[str], int], special: re.Pattern
     if fitting == 0:
         return next(_places(text, len(text), special), len(text))
     # The later half only: a comma near the start would make a tiny segment.
-    candidates = places[fitting // 2 : fitting]
+    late = places[fitting // 2 : fitting]
+    candidates = [place for place in late if not _touches_number(text, place)] or late
     for is_good in (_PAUSES.__contains__, str.isspace):
         for place in reversed(candidates):
             if is_good(text[place - 1]):
@@ -60,6 +63,15 @@ def _places(text: str, end: int, special: re.Pattern[str]) -> Iterator[int]:
         half_flag = flags % 2 == 1 and _is_flag_letter(text[place])
         if place not in inside and not joins and not half_flag:
             yield place
+
+
+def _touches_number(text: str, place: int) -> bool:
+    """Whether a cut would part a number (in digits or Chinese numerals), or it and its unit or sign."""
+    mark, after = text[place - 1], text[place]
+    before = text[place - 2 : place - 1]
+    if mark in _NUMBER_MARKS:
+        return before.isnumeric() and after.isnumeric()
+    return mark.isnumeric() or after.isnumeric() or (mark.isspace() and before.isnumeric())
 
 
 def _extends(character: str) -> bool:
