@@ -229,11 +229,17 @@ class Grouping:
 
 
 def _is_inside(text: str, index: int) -> bool:
-    """Whether an ASCII mark stands between letters or digits, or after an abbreviation."""
+    """Whether a mark stands between letters or digits of any width, or after an abbreviation."""
     around = text[max(0, index - 1) : index] + text[index + 1 : index + 2]
-    if text[index].isascii() and len(around) == 2 and around.isascii() and around.isalnum():
+    around = unicodedata.normalize("NFKC", around)
+    if len(around) == 2 and around.isascii() and _binds(text[index], around):
         return True
     if text[index] != ".":
         return False
     start = max(0, index - _LONGEST_ABBREVIATION)
     return any(match.end() == index + 2 for match in _ABBREVIATION.finditer(text, start, index + 3))
+
+
+def _binds(mark: str, around: str) -> bool:
+    """Whether a mark belongs to the word or number around it; a wide colon does to a number alone."""
+    return around.isdecimal() if mark == "：" else mark.isascii() and around.isalnum()
