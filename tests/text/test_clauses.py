@@ -47,6 +47,14 @@ def test_abbreviation_does_not_end_a_clause(fragments):
     assert texts(collect(clauses(), *fragments)) == ["Ask Dr. Smith.", " Now."]
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("de", "Am 3. Oktober kam z. B. Nr. 5 auf den 2. Platz."), ("fr", "Voici M. Dupont."), ("de", "3. FC.")],
+)
+def test_ordinals_and_initials_do_not_end_a_clause(language, text):
+    assert texts(collect(clauses(language), *text, *" Xa")) == [text, " Xa."]
+
+
 def test_chinese_clause_ends_at_its_marks():
     stream = clauses()
     assert texts(stream.push("今天25度，湿度60%。你好")) == ["今天二十五度，湿度百分之六十。"]

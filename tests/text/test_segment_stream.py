@@ -20,6 +20,11 @@ SENTENCES = {
         "\n",
         "Wait... ",
         "v1.2 is (not) out! ",
+        "Room 4B. ",
+        "J. K. Rowling of the U.S. saw p. 5 etc. ",
+        "5 P.M. ",
+        "A sec. ",
+        "sec. 3\n",
     ],
     "zh": [
         "今天25度，湿度 60%。",
@@ -33,6 +38,7 @@ SENTENCES = {
         "１２：３０开会：比分3：2，",
     ],
     "ja": ["元気ですか？", "３個です。", "はい、", "１２:３０か１２：３０です。"],
+    "de": ["Am 3. Oktober kam z. B. Nr. 5. ", "Im Jahr 1999. ", "M. Dupont, bzw. so. ", "gut. ", "Ä.\n"],
     "ko": ["안녕하세요. ", "반갑습니다! "],
 }
 

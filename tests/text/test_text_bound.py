@@ -56,6 +56,7 @@ def test_a_unit_longer_than_the_limit_stays_whole(unit: str) -> None:
         ("one two three four", ["one two ", "three ", "four"]),
         ("abcdefghijkl", ["abcdefgh", "ijkl"]),
         ("a, bcdefghijk", ["a, bcdef", "ghijk"]),
+        ("abcd. e f", ["abcd. ", "e f"]),
     ],
 )
 def test_cut_prefers_a_late_pause_then_a_space(text: str, expected: list[str]) -> None:
