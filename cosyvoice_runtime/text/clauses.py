@@ -30,8 +30,8 @@ class ClauseStream:
     """Takes text as it comes, gives each clause as soon as later text can't change it.
 
     A clause ends where the splitter ends a sentence: after a mark of the language that stands neither in a
-    number nor after an abbreviation, which the first character of the next word decides. Where it ends does
-    not depend on how the text was divided; text without marks leaves in parts of ``longest``.
+    number nor after an abbreviation or ordinal, which the first character of the next word decides. Where it
+    ends does not depend on how the text was divided; text without marks leaves in parts of ``longest``.
 
     Args:
         longest: tokens or characters, as the rules count them.

@@ -17,7 +17,16 @@ from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.normalise import Mode, Normaliser
 from cosyvoice_runtime.text.polyphones import as_it_is, pronounced
 from cosyvoice_runtime.text.segment_stream import SegmentStream
-from cosyvoice_runtime.text.split import CHINESE, WESTERN, Count, SplitLimits, SplitStyle, bounded, split
+from cosyvoice_runtime.text.split import (
+    CHINESE,
+    WESTERN,
+    WITH_ORDINALS,
+    Count,
+    SplitLimits,
+    SplitStyle,
+    bounded,
+    split,
+)
 from cosyvoice_runtime.text.validate import (
     MAX_PROMPT_CHARACTERS,
     MAX_TARGET_CHARACTERS,
@@ -182,4 +191,4 @@ class TextFrontEnd:
         """How a language is split: its marks and the unit of its lengths."""
         if counts_characters(language):
             return CHINESE, len
-        return WESTERN, self._tokenizer.count
+        return WESTERN if language == "en" else WITH_ORDINALS, self._tokenizer.count

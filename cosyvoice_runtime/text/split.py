@@ -6,12 +6,14 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS
+from cosyvoice_runtime.text import dots
 from cosyvoice_runtime.text.validate import SPECIAL
 
 _PAUSES = frozenset(",，、;；:：…—–)）।۔؟،")
+_NUMBER_MARKS = frozenset(".,:．，：")
 _JOINER = "\u200d"
 _LONGEST_TOKEN = max(map(len, COSYVOICE3_TOKENS))
 _CHARACTERS_PER_TOKEN = 16
@@ -21,9 +23,10 @@ _CHARACTERS_PER_TOKEN = 16
 def bounded(
     text: str, limit: int, count: Callable[[str], int], special: re.Pattern[str] = SPECIAL
 ) -> Iterator[str]:
-    """Parts of a text with ``count(part) <= limit``, cut after a pause, else after a space, else anywhere.
+    """Parts of a text with ``count(part) <= limit``, cut after a pause, else a space, else anywhere.
 
-    A cut never falls inside a special token, a combining sequence, a joined emoji or a flag; such an
+    A cut falls inside a number, or between it and what stands next to it, only where there is no other
+    place. It never falls inside a special token, a combining sequence, a joined emoji or a flag; such an
     unbreakable unit that exceeds the limit on its own is returned whole.
     """
     while len(text) > limit * _CHARACTERS_PER_TOKEN or count(text) > limit:
@@ -41,12 +44,18 @@ def _cut(text: str, limit: int, count: Callable[[str], int], special: re.Pattern
     if fitting == 0:
         return next(_places(text, len(text), special), len(text))
     # The later half only: a comma near the start would make a tiny segment.
-    candidates = places[fitting // 2 : fitting]
-    for is_good in (_PAUSES.__contains__, str.isspace):
-        for place in reversed(candidates):
-            if is_good(text[place - 1]):
-                return place
-    return candidates[-1]
+    late = places[fitting // 2 : fitting]
+    candidates = [place for place in late if not _touches_number(text, place)] or late
+    return max(reversed(candidates), key=lambda place: _fitness(text, place))
+
+
+def _fitness(text: str, place: int) -> int:
+    """How well a text can be cut at a place: best after a pause, then after a dot and a space, a space."""
+    if text[place - 1] in _PAUSES:
+        return 3
+    if not text[place - 1].isspace():
+        return 0
+    return 2 if text[place - 2 : place - 1] == "." else 1
 
 
 def _places(text: str, end: int, special: re.Pattern[str]) -> Iterator[int]:
@@ -62,6 +71,15 @@ def _places(text: str, end: int, special: re.Pattern[str]) -> Iterator[int]:
             yield place
 
 
+def _touches_number(text: str, place: int) -> bool:
+    """Whether a cut would part a number (in digits or Chinese numerals), or it and its unit or sign."""
+    mark, after = text[place - 1], text[place]
+    before = text[place - 2 : place - 1]
+    if mark in _NUMBER_MARKS:
+        return before.isnumeric() and after.isnumeric()
+    return mark.isnumeric() or after.isnumeric() or (mark.isspace() and before.isnumeric())
+
+
 def _extends(character: str) -> bool:
     """Whether a character belongs to the one before: combining marks, joiner, emoji skin tones."""
     is_skin_tone = "\U0001f3fb" <= character <= "\U0001f3ff"
@@ -75,15 +93,6 @@ def _is_flag_letter(character: str) -> bool:
 Count = Callable[[str], int]
 """Length of a text in the unit of the limits: characters (``len``) or tokens."""
 
-_ABBREVIATION = re.compile(
-    r"\b(?:(?:mr|mrs|ms|dr|prof|st|vs|approx|fig|vol|e\.g|i\.e)\. "
-    r"|(?:no|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\. (?=[0-9])"
-    r"|[ap]\.m\. (?=(?-i:[a-z])))",
-    re.IGNORECASE,
-)
-"""Words whose dot doesn't end a sentence, with what has to follow for that."""
-
-_LONGEST_ABBREVIATION = len(" approx")
 _CLOSING_QUOTES = ('"', "”")
 
 
@@ -116,21 +125,32 @@ class SplitStyle:
         final: mark that is added where a text ends without one.
         keep_words: a mark inside a word or number (3.14, 10:30, a.b) or after an abbreviation doesn't end
             a sentence; upstream splits there.
+        dots: finds the abbreviations, see :func:`~cosyvoice_runtime.text.dots.inside_sentence`.
     """
 
     marks: str
     final: str
     keep_words: bool = True
+    dots: re.Pattern[str] = dots.ENGLISH
 
     def ends_sentence(self, text: str, index: int) -> bool:
         """Whether the character at ``index`` ends a sentence."""
         if text[index] not in self.marks:
             return False
-        return not self.keep_words or not _is_inside(text, index)
+        return not self.keep_words or not self._is_inside(text, index)
+
+    def _is_inside(self, text: str, index: int) -> bool:
+        """Whether a mark stands between letters or digits of any width, or after an abbreviation."""
+        around = text[max(0, index - 1) : index] + text[index + 1 : index + 2]
+        around = unicodedata.normalize("NFKC", around)
+        if len(around) == 2 and around.isascii() and _binds(text[index], around):
+            return True
+        return text[index] == "." and dots.inside_sentence(text, index, self.dots)
 
 
 CHINESE = SplitStyle(marks="。？！；：、.?!;", final="。")
 WESTERN = SplitStyle(marks=".?!;:", final=".")
+WITH_ORDINALS = replace(WESTERN, dots=dots.OTHERS)
 
 
 def split(
@@ -216,12 +236,6 @@ class Grouping:
         return self.count(self._current) > self._limits.minimum
 
 
-def _is_inside(text: str, index: int) -> bool:
-    """Whether an ASCII mark stands between letters or digits, or after an abbreviation."""
-    around = text[max(0, index - 1) : index] + text[index + 1 : index + 2]
-    if text[index].isascii() and len(around) == 2 and around.isascii() and around.isalnum():
-        return True
-    if text[index] != ".":
-        return False
-    start = max(0, index - _LONGEST_ABBREVIATION)
-    return any(match.end() == index + 2 for match in _ABBREVIATION.finditer(text, start, index + 3))
+def _binds(mark: str, around: str) -> bool:
+    """Whether a mark belongs to the word or number around it; a wide colon does to a number alone."""
+    return around.isdecimal() if mark == "：" else mark.isascii() and around.isalnum()

@@ -47,10 +47,35 @@ def test_abbreviation_does_not_end_a_clause(fragments):
     assert texts(collect(clauses(), *fragments)) == ["Ask Dr. Smith.", " Now."]
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("de", "Am 3. Oktober kam z. B. Nr. 5 auf den 2. Platz."), ("fr", "Voici M. Dupont."), ("de", "3. FC.")],
+)
+def test_ordinals_and_initials_do_not_end_a_clause(language, text):
+    assert texts(collect(clauses(language), *text, *" Xa")) == [text, " Xa."]
+
+
 def test_chinese_clause_ends_at_its_marks():
     stream = clauses()
     assert texts(stream.push("今天25度，湿度60%。你好")) == ["今天二十五度，湿度百分之六十。"]
     assert stream.flush() == [Clause("你好。", 14)]
+
+
+@pytest.mark.parametrize(
+    ("language", "fragments", "expected"),
+    [
+        (
+            "zh",
+            ("会议时间是12：", "30，比分是3：", "2。好"),
+            ["会议时间是十二点三十分，比分是三比二。", "好。"],
+        ),
+        ("ja", ("会議は１２", "：３０です。", "はい"), ["会議は十二時三十分です。", "はい。"]),
+        ("ja", ("会議は１２:", "３０です。", "はい"), ["会議は十二時三十分です。", "はい。"]),
+        ("zh", ("结果12：", "你好"), ["结果十二：", "你好。"]),
+    ],
+)
+def test_colon_of_any_width_in_a_time_or_score_does_not_end_a_clause(language, fragments, expected):
+    assert texts(collect(clauses(language), *fragments)) == expected
 
 
 @given(stream=streams(), other=st.lists(st.integers(0, 200), max_size=20))

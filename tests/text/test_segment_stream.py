@@ -20,6 +20,11 @@ SENTENCES = {
         "\n",
         "Wait... ",
         "v1.2 is (not) out! ",
+        "Room 4B. ",
+        "J. K. Rowling of the U.S. saw p. 5 etc. ",
+        "5 P.M. ",
+        "A sec. ",
+        "sec. 3\n",
     ],
     "zh": [
         "今天25度，湿度 60%。",
@@ -30,8 +35,10 @@ SENTENCES = {
         "\n",
         "（注）a - b. ",
         "www.163.com！",
+        "１２：３０开会：比分3：2，",
     ],
-    "ja": ["元気ですか？", "３個です。", "はい、"],
+    "ja": ["元気ですか？", "３個です。", "はい、", "１２:３０か１２：３０です。"],
+    "de": ["Am 3. Oktober kam z. B. Nr. 5. ", "Im Jahr 1999. ", "M. Dupont, bzw. so. ", "gut. ", "Ä.\n"],
     "ko": ["안녕하세요. ", "반갑습니다! "],
 }
 
@@ -109,3 +116,27 @@ def test_malformed_or_too_long_stream_is_invalid_input(fragment: str) -> None:
     segments.push("Hello there. ")
     with pytest.raises(InvalidInput, match="target_text"):
         segments.push(fragment)
+
+
+LONG_WITH_NUMBER = [
+    (
+        "en",
+        "word " * 150 + "for 1,234,567 dollars " + "people " * 30,
+        "thousand, five hundred and sixty-seven dollars",
+    ),
+    ("zh", "这" * 152 + "价3,456,789元，" + "那" * 30, "三百四十五万六千七百八十九元"),
+    ("de", "Wort " * 155 + "auf 12,5 Millionen " + "und " * 40, "12,5 Millionen"),
+]
+"""Longer than a sentence may be, so that they are cut near the number."""
+
+
+@pytest.mark.parametrize(("language", "text", "number"), LONG_WITH_NUMBER)
+def test_a_number_is_spoken_as_one_though_its_sentence_is_cut(language: str, text: str, number: str) -> None:
+    front_end = TextFrontEnd(WordCounter())
+    clauses = front_end.clauses(language)
+    found = [clause.text for character in text for clause in clauses.push(character)]
+    found += [clause.text for clause in clauses.flush()]
+    segments = collect(front_end.stream(language), list(text))
+    for parts in (found, segments, front_end.segments(text, language)):
+        assert len(parts) > 1
+        assert any(number in part for part in parts)

@@ -56,7 +56,32 @@ def test_a_unit_longer_than_the_limit_stays_whole(unit: str) -> None:
         ("one two three four", ["one two ", "three ", "four"]),
         ("abcdefghijkl", ["abcdefgh", "ijkl"]),
         ("a, bcdefghijk", ["a, bcdef", "ghijk"]),
+        ("abcd. e f", ["abcd. ", "e f"]),
     ],
 )
 def test_cut_prefers_a_late_pause_then_a_space(text: str, expected: list[str]) -> None:
     assert list(bounded(text, 8, len)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ab cd 1,234.5", ["ab cd", " 1,234.5"]),
+        ("ab cd 12.5 %", ["ab cd", " 12.5 %"]),
+        ("ab cdef 3 000", ["ab cdef", " 3 000"]),
+        ("ab cd １２：３０", ["ab cd", " １２：３０"]),
+        ("一共卖出的价是五百万", ["一共卖出的价", "是五百万"]),
+        ("这里一共有$1.5亿", ["这里一共有", "$1.5亿"]),
+        ("12345678901", ["12345678", "901"]),
+        ("12 45 78 90", ["12 45 ", "78 90"]),
+    ],
+)
+def test_cut_falls_inside_a_number_only_where_there_is_no_other_place(text: str, expected: list[str]) -> None:
+    assert list(bounded(text, 8, len)) == expected
+
+
+@given(text=st.text(alphabet="ab 3,.你，五", max_size=120), following=st.text(max_size=20))
+def test_a_cut_stays_where_it_is_when_more_text_comes(text: str, following: str) -> None:
+    parts = list(bounded(text, 8, len))
+    if len(parts) > 1:
+        assert next(bounded(text + following, 8, len)) == parts[0]

@@ -10,6 +10,7 @@ from small_tokenizer import WordCounter
 from cosyvoice_runtime.text.split import (
     CHINESE,
     WESTERN,
+    WITH_ORDINALS,
     Grouping,
     SplitLimits,
     SplitStyle,
@@ -28,7 +29,7 @@ LIMITS = st.builds(
     hard=st.integers(5, 40),
 )
 WITH_COMMAS = replace(CHINESE, marks=CHINESE.marks + "，,")
-STYLES = st.sampled_from([CHINESE, WESTERN, WITH_COMMAS, replace(WESTERN, keep_words=False)])
+STYLES = st.sampled_from([CHINESE, WESTERN, WITH_COMMAS, WITH_ORDINALS, replace(WESTERN, keep_words=False)])
 
 
 def spoken(text: str, style: SplitStyle) -> str:
@@ -65,6 +66,8 @@ def test_segments_leave_early_without_changing(text: str, style: SplitStyle, lim
         ("他说：“好。”走了！", ["他说：", "“好。”", "走了！"]),
         ("。。。你好。。。", ["你好。"]),
         ("3.14 和 10:30。", ["3.14 和 10:30。"]),
+        ("比分：3：2，１２：３０、１２:３０到", ["比分：", "3：2，１２：３０、", "１２:３０到。"]),
+        ("第1：一和a：b", ["第1：", "一和a：", "b。"]),
         ("！”你好", ["”你好。"]),
         ("ab！cd", ["ab！", "cd。"]),
         ("", []),
@@ -86,10 +89,37 @@ def test_chinese_sentences(text: str, expected: list[str]) -> None:
         ("I said no. Go", ["I said no.", " Go."]),
         ("Wait. approx. 5", ["Wait.", " approx. 5."]),
         ("one, two", ["one, two."]),
+        ("J. K. Rowling and John F. Kennedy. Yes", ["J. K. Rowling and John F. Kennedy.", " Yes."]),
+        ("the U.S. economy. Ph.D. students", ["the U.S. economy.", " Ph.D. students."]),
+        ("Gov. Smith Jr. is at Apple Inc. now", ["Gov. Smith Jr. is at Apple Inc. now."]),
+        ("He is at Apple Inc. She left etc. Yes", ["He is at Apple Inc.", " She left etc.", " Yes."]),
+        ("See p. 5, pp. 6 and ch. five. Go", ["See p. 5, pp. 6 and ch. five.", " Go."]),
+        ("Wait a sec. Go to sec. 5.", ["Wait a sec.", " Go to sec. 5."]),
+        ("you and I. We met Dr.\nX", ["you and I.", " We met Dr.\nX."]),
+        ("plan B. Then we", ["plan B. Then we."]),
+        ("he is 12. 3 of us. all small", ["he is 12.", " 3 of us.", " all small."]),
+        ("5 P.M. Then. the 21st. Then", ["5 P.M.", " Then.", " the 21st.", " Then."]),
     ],
 )
 def test_western_sentences(text: str, expected: list[str]) -> None:
     assert list(sentences(complete(text, WESTERN), WESTERN)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Am 3. Oktober z. B. Nr. 5 auf Platz 2. Gut", ["Am 3. Oktober z. B. Nr. 5 auf Platz 2. Gut."]),
+        ("Er kam bzw. Sie. Dann", ["Er kam bzw. Sie.", " Dann."]),
+        ("Im Jahr 1999. Dann. Siehe Abb. 3", ["Im Jahr 1999.", " Dann.", " Siehe Abb. 3."]),
+        ("Es kostet 3.50. Gut", ["Es kostet 3.50.", " Gut."]),
+        ("Voici M. Dupont, env. deux. Oui", ["Voici M. Dupont, env. deux.", " Oui."]),
+        ("La Sra. Ruiz. Sí", ["La Sra. Ruiz.", " Sí."]),
+        ("Это А. С. Пушкин. Это я. Да", ["Это А. С. Пушкин.", " Это я.", " Да."]),
+        ("네. 3개요. 그래", ["네.", " 3개요.", " 그래."]),
+    ],
+)
+def test_sentences_of_languages_that_write_dots_after_ordinals(text: str, expected: list[str]) -> None:
+    assert list(sentences(complete(text, WITH_ORDINALS), WITH_ORDINALS)) == expected
 
 
 def test_upstream_style_splits_inside_words() -> None:
