@@ -14,7 +14,9 @@ from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
 from cosyvoice_client.delivery import deliver, target
 from cosyvoice_client.errors import ClientError
+from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.read import read_audio
+from cosyvoice_runtime.audio.reference import MAX_SECONDS
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
@@ -175,7 +177,7 @@ def add_voice(options: argparse.Namespace) -> None:
     """Keep a voice under a name."""
     checked_name(options.name)  # before anything is loaded
     extractors = Extractors(Layout(options.checkpoint), options.threads, options.published_prompt_rate)
-    voice = extractors.voice(read_audio(options.file), options.text)
+    voice = extractors.voice(_reference(options.file), options.text)
     _store(options).register(options.name, voice)
     print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
 
@@ -226,10 +228,14 @@ def _store(options: argparse.Namespace) -> VoiceStore:
     return VoiceStore(options.voices.expanduser(), checkpoint_id(Layout(options.checkpoint)))
 
 
+def _reference(path: Path) -> Audio:
+    return read_audio(path, max_seconds=MAX_SECONDS)
+
+
 def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
     """The voice asked for: of a reference, kept under a name, or a speaker of the checkpoint."""
     if options.reference is not None:
-        return synthesizer.voice(read_audio(options.reference), options.reference_text)
+        return synthesizer.voice(_reference(options.reference), options.reference_text)
     speakers = synthesizer.speakers
     if options.voice is None:
         if not speakers:

@@ -58,6 +58,17 @@ def test_missing_reference_is_named(refusal, tiny_checkpoint: Path, tmp_path: Pa
     assert "missing.wav" in refusal("speak", "--checkpoint", tiny_checkpoint, "Hello.", *reference)
 
 
+def test_reference_of_an_hour_is_refused_before_it_is_decoded(
+    refusal, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    recording, options = tmp_path / "hour.flac", ["--checkpoint", tiny_checkpoint, "--voices", tmp_path / "v"]
+    soundfile.write(recording, np.zeros(3600 * 16_000, np.int16), 16_000)
+    spoken = ["--reference", recording, "-o", tmp_path / "speech.wav"]
+    assert "exceeds the 30 s allowed" in refusal("speak", *options, "Hello.", *spoken)
+    kept = ["--text", "Words.", "--name", "anna"]
+    assert "exceeds the 30 s allowed" in refusal("voices", "add", *options, recording, *kept)
+
+
 @pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])
 def test_voices_in_a_file_are_refused(refusal, tmp_path: Path, action: list[str]) -> None:
     (tmp_path / "voices").write_text("in the way")
