@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -170,7 +171,18 @@ def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> I
 def list_voices(options: argparse.Namespace) -> None:
     """Print the voices that are kept."""
     for entry in VoiceStore(options.voices.expanduser(), NO_CHECKPOINT).entries():
-        print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{entry.transcript}")
+        print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{_on_one_line(entry.transcript)}")
+
+
+def _on_one_line(text: str) -> str:
+    """A text without line breaks and what else a terminal would act upon, which is escaped."""
+    acting = ("Cc", "Zl", "Zp")
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in acting
+        else character
+        for character in text
+    )
 
 
 def add_voice(options: argparse.Namespace) -> None:

@@ -147,7 +147,7 @@ class Synthesizer:
         return self.token2wav.sample_rate
 
     def voice(self, audio: Audio, transcript: str = "") -> Voice:
-        """The voice of reference audio; raises InvalidInput if the audio is no usable reference."""
+        """The voice of reference audio; raises InvalidInput as :meth:`Extractors.voice`."""
         return self.extractors.voice(audio, transcript)
 
     def synthesize(self, request: SpeechRequest) -> Iterator[AudioChunk]:
