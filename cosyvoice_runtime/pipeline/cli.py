@@ -18,7 +18,7 @@ from cosyvoice_client.errors import ClientError
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.reference import MAX_SECONDS
-from cosyvoice_runtime.checkpoint import Layout
+from cosyvoice_runtime.checkpoint import Layout, load_speakers
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
@@ -187,11 +187,17 @@ def _on_one_line(text: str) -> str:
 
 def add_voice(options: argparse.Namespace) -> None:
     """Keep a voice under a name."""
-    checked_name(options.name)  # before anything is loaded
-    extractors = Extractors(Layout(options.checkpoint), options.threads, options.published_prompt_rate)
+    layout = Layout(options.checkpoint)
+    _require_free(checked_name(options.name), layout)  # before anything is loaded
+    extractors = Extractors(layout, options.threads, options.published_prompt_rate)
     voice = extractors.voice(_reference(options.file), options.text)
     _store(options).register(options.name, voice)
     print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
+
+
+def _require_free(name: str, layout: Layout) -> None:
+    if name in load_speakers(layout):  # which come first wherever a voice is looked up
+        raise InvalidInput("voice", name, "another name is needed: a speaker of the checkpoint has this one")
 
 
 def remove_voice(options: argparse.Namespace) -> None:

@@ -137,6 +137,15 @@ def test_words_of_a_voice_are_listed_on_one_line(run, tmp_path: Path) -> None:
     assert run("voices", "--voices", tmp_path) == "anna\t000000000000\tOne\\x07\\ntwo, 三.\n"
 
 
+def test_voice_can_not_have_the_name_of_a_speaker(
+    refusal, recording: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    new = ["add", recording, "--text", "Words.", "--name", "default", "--checkpoint", tiny_checkpoint]
+    said = refusal("voices", "--voices", tmp_path / "v", *new)
+    assert "voice: 'default' is not accepted; another name is needed: a speaker" in said
+    assert not (tmp_path / "v").exists()
+
+
 def test_lines_of_a_pipe_are_spoken_one_after_the_other(
     run, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
