@@ -31,19 +31,25 @@ class EventLoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for the result."""
-        return self.start(work).result()
+        """Wait for the result; a wait that is interrupted cancels the work."""
+        future = self.start(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         """The items of an asynchronous generator, which is closed when the iteration is abandoned."""
+        in_use = asyncio.Lock()  # by a step that was interrupted, until it has ended
         try:
             while True:
                 try:
-                    yield self.run(anext(items))
+                    yield self.run(_next(items, in_use))
                 except StopAsyncIteration:
                     return
         finally:
-            self.run(items.aclose())
+            self.run(_close(items, in_use))
 
     def close(self) -> None:
         """Cancel what still runs, wait for its cleanup, and end the thread; harmless when repeated."""
@@ -54,6 +60,16 @@ class EventLoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _next(items: AsyncGenerator[T, None], in_use: asyncio.Lock) -> T:
+    async with in_use:
+        return await anext(items)
+
+
+async def _close(items: AsyncGenerator[T, None], in_use: asyncio.Lock) -> None:
+    async with in_use:
+        await items.aclose()
 
 
 async def _cancel_others() -> None:

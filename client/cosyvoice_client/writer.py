@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import wave
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -95,15 +96,39 @@ def _reported(target: str | Path) -> Iterator[None]:
         raise InvalidArgumentError(f"output {target}: {error.strerror or error}") from error
 
 
+class WholeFile(io.FileIO):
+    """An unbuffered file of which a write is whole, or an error says why it isn't."""
+
+    def write(self, data: Any) -> int:
+        return _write_whole(super().write, data)
+
+
+def _write_whole(write: Callable[[memoryview], int | None], data: bytes) -> int:
+    """Write all of it with a function that may write less, as that of an unbuffered file on a full disk."""
+    left = memoryview(data)
+    while left:
+        left = left[write(left) :]
+    return len(data)
+
+
 @contextmanager
 def _wav(target: str | Path, rate: int) -> Iterator[Write]:
     # Unbuffered, and the header is brought up to date by every writeframes: valid on disk at any time.
-    with open(target, "wb", buffering=0) as file, wave.open(file, "wb") as wav:
+    with WholeFile(target, "wb") as file, wave.open(file, "wb") as wav:
         wav.setnchannels(1)
         wav.setsampwidth(2)
         wav.setframerate(rate)
         wav.writeframes(b"")
-        yield lambda samples: wav.writeframes(pcm16(samples).tobytes())
+
+        def append(samples: npt.NDArray[np.float32]) -> None:
+            end = file.tell()
+            try:
+                wav.writeframes(pcm16(samples).tobytes())
+            except OSError:
+                file.truncate(end)  # to what the header counts
+                raise
+
+        yield append
 
 
 @contextmanager
@@ -137,14 +162,14 @@ def _encoded(format: Encoded, target: str | Path, rate: int) -> Iterator[Write]:
 
 @contextmanager
 def _raw(target: str | Path, rate: int) -> Iterator[Write]:  # noqa: ARG001
-    with open(target, "wb", buffering=0) as file:
+    with WholeFile(target, "wb") as file:
         yield lambda samples: file.write(pcm16(samples).tobytes())
 
 
 @contextmanager
 def _stdout(target: str | Path, rate: int) -> Iterator[Write]:  # noqa: ARG001
     def write(samples: npt.NDArray[np.float32]) -> None:
-        sys.stdout.buffer.write(pcm16(samples).tobytes())
+        _write_whole(sys.stdout.buffer.write, pcm16(samples).tobytes())
         sys.stdout.buffer.flush()
 
     yield write

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import posixpath
 import re
 import threading
 from collections import defaultdict
@@ -11,6 +13,8 @@ from pathlib import Path
 
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.sha256 import sha256_of
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "SHA256SUMS"
 LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
@@ -29,7 +33,7 @@ def write_checksums(directory: Path, names: Iterable[str], known: Mapping[str, s
 
 
 def read_checksums(directory: Path) -> dict[str, str]:
-    """SHA-256 by name; empty where the directory has no list.
+    """SHA-256 by name, without the ``./`` that ``find`` puts before it; empty where there is no list.
 
     Raises:
         CheckpointError: the list is damaged.
@@ -44,15 +48,19 @@ def read_checksums(directory: Path) -> dict[str, str]:
     matches = [LINE.fullmatch(line) for line in lines]
     if None in matches:
         raise CheckpointError(f"{path}: line {matches.index(None) + 1} is no checksum")
-    return {match[2]: match[1] for match in matches if match}
+    return {posixpath.normpath(match[2]): match[1] for match in matches if match}
 
 
 def require_checksum(directory: Path, name: str) -> None:
-    """
+    """Hold a file against the directory's list; one that the list lacks is logged.
+
     Raises:
-        CheckpointError: the directory's list has another SHA-256 for this file, or is damaged.
+        CheckpointError: the list has another SHA-256 for this file, or is damaged.
     """
-    wanted = read_checksums(directory).get(name)
+    listed = read_checksums(directory)
+    wanted = listed.get(name)
+    if listed and wanted is None:
+        _warn_once(f"{directory / FILE_NAME} does not list {name}, which is read unchecked")
     if wanted is not None and _current(directory / name) != wanted:
         raise CheckpointError(
             f"{directory / name}: damaged, or changed on purpose: {FILE_NAME} lists another SHA-256; "
@@ -75,6 +83,11 @@ def damages(directory: Path, required: Iterable[str]) -> list[str]:
         for name in sorted({*required, *listed})
         if not (directory / name).is_file() or sha256_of(directory / name) != listed.get(name)
     ]
+
+
+@lru_cache(maxsize=256)
+def _warn_once(line: str) -> None:
+    logger.warning("%s", line)
 
 
 _hashing: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)

@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,8 +15,10 @@ from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
 from cosyvoice_client.delivery import deliver, target
 from cosyvoice_client.errors import ClientError
+from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.read import read_audio
-from cosyvoice_runtime.checkpoint import Layout
+from cosyvoice_runtime.audio.reference import MAX_SECONDS
+from cosyvoice_runtime.checkpoint import Layout, load_speakers
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
@@ -168,16 +171,33 @@ def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> I
 def list_voices(options: argparse.Namespace) -> None:
     """Print the voices that are kept."""
     for entry in VoiceStore(options.voices.expanduser(), NO_CHECKPOINT).entries():
-        print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{entry.transcript}")
+        print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{_on_one_line(entry.transcript)}")
+
+
+def _on_one_line(text: str) -> str:
+    """A text without line breaks and what else a terminal would act upon, which is escaped."""
+    acting = ("Cc", "Zl", "Zp")
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in acting
+        else character
+        for character in text
+    )
 
 
 def add_voice(options: argparse.Namespace) -> None:
     """Keep a voice under a name."""
-    checked_name(options.name)  # before anything is loaded
-    extractors = Extractors(Layout(options.checkpoint), options.threads, options.published_prompt_rate)
-    voice = extractors.voice(read_audio(options.file), options.text)
+    layout = Layout(options.checkpoint)
+    _require_free(checked_name(options.name), layout)  # before anything is loaded
+    extractors = Extractors(layout, options.threads, options.published_prompt_rate)
+    voice = extractors.voice(_reference(options.file), options.text)
     _store(options).register(options.name, voice)
     print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
+
+
+def _require_free(name: str, layout: Layout) -> None:
+    if name in load_speakers(layout):  # which come first wherever a voice is looked up
+        raise InvalidInput("voice", name, "another name is needed: a speaker of the checkpoint has this one")
 
 
 def remove_voice(options: argparse.Namespace) -> None:
@@ -226,10 +246,14 @@ def _store(options: argparse.Namespace) -> VoiceStore:
     return VoiceStore(options.voices.expanduser(), checkpoint_id(Layout(options.checkpoint)))
 
 
+def _reference(path: Path) -> Audio:
+    return read_audio(path, max_seconds=MAX_SECONDS)
+
+
 def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
     """The voice asked for: of a reference, kept under a name, or a speaker of the checkpoint."""
     if options.reference is not None:
-        return synthesizer.voice(read_audio(options.reference), options.reference_text)
+        return synthesizer.voice(_reference(options.reference), options.reference_text)
     speakers = synthesizer.speakers
     if options.voice is None:
         if not speakers:

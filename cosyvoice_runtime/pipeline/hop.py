@@ -52,7 +52,7 @@ class HopPolicy:
             them, that one is computed while the speech LM goes on.
 
     Raises:
-        InvalidInput: prompts are to be cut where chunks don't depend on them.
+        InvalidInput: prompts are to be cut where chunks don't depend on them; a chunk would have no tokens.
     """
 
     block_tokens: int
@@ -69,6 +69,8 @@ class HopPolicy:
     early_blocks: bool = False
 
     def __post_init__(self) -> None:
+        if self.min_first_tokens < 1:
+            raise InvalidInput("first_hop", self.min_first_tokens, "at least 1 token")
         if self.cut_from_tokens is not None and self.fixed_chunks:
             raise InvalidInput("cut_prompts", True, "this checkpoint's chunks don't depend on the prompt")
 

@@ -8,8 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
+from cosyvoice_runtime.daemon_thread import in_daemon_thread
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, WithdrawnError
 from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS, require_characters
 
@@ -42,7 +44,7 @@ class TextSource(Protocol):
 
 
 class GivenText:
-    """Text from an iterable, which may take its time over each piece: it is asked in a thread.
+    """Text from an iterable, which may take its time over each piece, or never give it.
 
     Args:
         pieces: an end follows the last of them.
@@ -57,7 +59,7 @@ class GivenText:
         Raises:
             InvalidInput: a piece is malformed, or the text is too long by now.
         """
-        item = await asyncio.to_thread(next, self._pieces, TextMark.END)
+        item = await in_daemon_thread(partial(next, self._pieces, TextMark.END))
         if isinstance(item, str):
             require_characters(FIELD, item, MAX_TARGET_CHARACTERS, before=self._characters)
             self._characters += len(item)

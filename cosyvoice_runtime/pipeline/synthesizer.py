@@ -113,11 +113,12 @@ class Synthesizer:
             published_prompt_rate: of :class:`Extractors`, for comparison with the published code.
 
         Raises:
-            InvalidInput: ``lexicon`` or ``polyphones`` can't be served; the runtime is unknown or not
-                installed, or does not run on the device.
+            InvalidInput: ``first_hop``, ``lexicon`` or ``polyphones`` can't be served; the runtime is unknown
+                or not installed, or does not run on the device.
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
         """
         layout, config = Layout(directory), load_config(directory)
+        hop = _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop)
         family = layout.family
         placing = Placing(
             runtime, device, lm_dtype, flow_dtype, vocoder_dtype, threads, weight_format, exported,
@@ -130,7 +131,7 @@ class Synthesizer:
             tokenizer,
             TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones),
             open_networks(layout, config, placing),
-            _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop),
+            hop,
             extractors,
             import_speakers(
                 load_speakers(layout),
@@ -146,7 +147,7 @@ class Synthesizer:
         return self.token2wav.sample_rate
 
     def voice(self, audio: Audio, transcript: str = "") -> Voice:
-        """The voice of reference audio; raises InvalidInput if the audio is no usable reference."""
+        """The voice of reference audio; raises InvalidInput as :meth:`Extractors.voice`."""
         return self.extractors.voice(audio, transcript)
 
     def synthesize(self, request: SpeechRequest) -> Iterator[AudioChunk]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.text.validate import MAX_PROMPT_CHARACTERS, require_text
 from cosyvoice_runtime.voice import Voice, build_voice
 from cosyvoice_runtime.voice.digest import file_hash
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
@@ -29,11 +30,13 @@ class Extractors:
         self._family = layout.family.with_published_prompts() if published_prompt_rate else layout.family
 
     def voice(self, audio: Audio, transcript: str) -> Voice:
-        """The voice of reference audio.
+        """The voice of reference audio and what it says, which may be empty.
 
         Raises:
-            InvalidInput: the audio is no usable reference.
+            InvalidInput: the audio is no usable reference, or nobody could say the transcript in it.
         """
+        if transcript.strip():
+            require_text("reference_text", transcript, MAX_PROMPT_CHARACTERS)
         return build_voice(
             audio,
             transcript,

@@ -11,6 +11,7 @@ from pathlib import Path
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.digest import KEY
+from cosyvoice_runtime.voice.set_aside import set_aside
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,8 @@ MAX_BYTES = 240  # a file's name may take 255
 class VoiceNames:
     """Name -> key in a directory, for the holder of the store's lock.
 
-    A damaged name is removed and logged where it is met; its voice is then known by key alone.
+    Other files in the directory are left alone. So is a damaged name, which is logged where it is met; its
+    voice is then known by key alone.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -30,7 +32,7 @@ class VoiceNames:
 
     def known(self) -> list[str]:
         """Every name, in order."""
-        return sorted(path.stem for path in self.directory.glob("*.json"))
+        return sorted(name for names in self.by_key().values() for name in names)
 
     def get(self, name: str) -> str | None:
         """Key of a name; None when unknown, whatever the name looks like."""
@@ -40,20 +42,22 @@ class VoiceNames:
             return None
         key = _read_key(path)
         if key is None:
-            logger.error("removed the damaged name of a voice: %s", path)
-            path.unlink()
+            logger.error("not the name of a voice: %s", path)
         return key
 
     def by_key(self) -> dict[str, tuple[str, ...]]:
         """Every key that has a name, with its names."""
         names: dict[str, tuple[str, ...]] = {}
-        for name in self.known():
+        for name in sorted(path.stem for path in self.directory.glob("*.json")):
             if key := self.get(name):
                 names[key] = (*names.get(key, ()), name)
         return names
 
     def set(self, name: str, key: str) -> None:
-        replace_file(self._path(checked_name(name)), json.dumps({"voice": key}).encode())
+        path = self._path(checked_name(name))
+        if path.exists() and _read_key(path) is None:
+            set_aside(path)
+        replace_file(path, json.dumps({"voice": key}).encode())
 
     def remove(self, name: str) -> None:
         self._path(checked_name(name)).unlink(missing_ok=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
 from cosyvoice_runtime.exclusive_lock import exclusive_lock
@@ -17,12 +16,12 @@ from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.voice.names import VoiceNames, checked_name
 from cosyvoice_runtime.voice.recent import RecentVoices
+from cosyvoice_runtime.voice.set_aside import set_aside
 from cosyvoice_runtime.voice.voice import Voice
-from cosyvoice_runtime.voice.voice_file import encode_voice, read_header, read_voice
+from cosyvoice_runtime.voice.voice_file import OtherFormatError, encode_voice, read_header, read_voice
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 SUFFIX = ".safetensors"
 SHOWN_NAMES = 5
 
@@ -43,8 +42,8 @@ class VoiceStore:
 
     ``voices/<key>.safetensors`` is a voice, ``names/<name>.json`` one of its names. A voice without a
     name is a cache entry: the least recently used one goes when room is needed. A named voice stays
-    until it is deleted. Every operation holds a lock on the directory, which is made again when somebody
-    has deleted it.
+    until it is deleted. Files with other names are left alone. Every operation holds a lock on the directory,
+    which is made again when somebody has deleted it.
 
     Where the disk is full or the directory can't be used, :meth:`find` and :meth:`put` go on in memory and
     log it; the other operations raise :class:`StorageError`.
@@ -114,7 +113,7 @@ class VoiceStore:
 
         Raises:
             InvalidInput: it is unknown, or made with another checkpoint.
-            CheckpointError: its file was damaged; it is removed from the store.
+            CheckpointError: its file is of another format; or it was damaged, and is set aside now.
             StorageError: the directory can't be used.
         """
         with self._locked():
@@ -123,7 +122,7 @@ class VoiceStore:
         return voice
 
     def find(self, key: str) -> Voice | None:
-        """The voice of a key, or None when it has to be built; a damaged one is removed and logged."""
+        """The voice of a key, or None when it has to be built; one that can't be read is logged."""
         try:
             with self._locked():
                 if self._holds(key):
@@ -150,7 +149,10 @@ class VoiceStore:
                 self._remove(key)
 
     def entries(self) -> list[VoiceEntry]:
-        """Every stored voice, also of other checkpoints, in the order of their names and keys."""
+        """Every stored voice, also of other checkpoints, in the order of their names and keys.
+
+        One that can't be read is logged and left out.
+        """
         with self._locked():
             names = self._names.by_key()
             entries = [entry for key in self._files() if (entry := self._entry(key, names.get(key, ())))]
@@ -178,7 +180,9 @@ class VoiceStore:
 
     def _files(self) -> dict[str, os.stat_result]:
         """Stored keys, the least recently used first."""
-        files = {path.stem: path.stat() for path in self._voices.glob(f"*{SUFFIX}")}
+        files = {
+            path.stem: path.stat() for path in self._voices.glob(f"*{SUFFIX}") if KEY.fullmatch(path.stem)
+        }
         return dict(sorted(files.items(), key=lambda item: item[1].st_mtime_ns))
 
     def _holds(self, key: str) -> bool:
@@ -199,33 +203,42 @@ class VoiceStore:
         self._memory.keep(voice)
 
     def _load(self, key: str) -> Voice:
-        voice = self._memory.get(key) or self._read(read_voice, key)
+        voice = self._memory.get(key) or self._read(key)
         os.utime(self._path(key))  # the time of modification is the time of the last use
         self._memory.keep(voice)
         return voice
 
-    def _read(self, read: Callable[[Path], T], key: str) -> T:
+    def _read(self, key: str) -> Voice:
         try:
-            return read(self._path(key))
+            return read_voice(self._path(key))
+        except OtherFormatError as error:
+            logger.error("%s", error)
+            raise
         except CheckpointError as error:
-            names = self._remove(key)
-            logger.error("removed a damaged voice, named %s: %s", ", ".join(names) or "nothing", error)
+            names = self._forget_names(key)
+            set_aside(self._path(key))
+            logger.error("set aside a damaged voice, named %s: %s", ", ".join(names) or "nothing", error)
             raise
 
     def _entry(self, key: str, names: tuple[str, ...]) -> VoiceEntry | None:
         size = self._path(key).stat().st_size
         try:
-            header = self._read(read_header, key)
-        except CheckpointError:  # logged where it was met
+            header = read_header(self._path(key))
+        except CheckpointError as error:
+            logger.error("left out, named %s: %s", ", ".join(names) or "nothing", error)
             return None
         return VoiceEntry(key, names, header["transcript"], header["checkpoint_id"], size)
 
-    def _remove(self, key: str) -> tuple[str, ...]:
-        """Remove a voice and its names, which are returned."""
+    def _remove(self, key: str) -> None:
+        """Remove a voice and its names."""
+        self._forget_names(key)
+        self._drop(key)
+
+    def _forget_names(self, key: str) -> tuple[str, ...]:
+        """Remove the names of a voice, which are returned."""
         names = self._names.by_key().get(key, ())
         for name in names:
             self._names.remove(name)
-        self._drop(key)
         return names
 
     def _drop(self, key: str) -> None:

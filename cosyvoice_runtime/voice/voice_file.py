@@ -19,6 +19,10 @@ TENSORS = ("speech_tokens", "prompt_mel", "speaker_embedding")
 TEXTS = ("key", "transcript", "checkpoint_id")
 
 
+class OtherFormatError(CheckpointError):
+    """A file is whole, but isn't what this version writes: another one wrote it, or another program."""
+
+
 def encode_voice(voice: Voice) -> bytes:
     """Content of a voice's file."""
     tensors = {name: np.ascontiguousarray(getattr(voice, name)) for name in TENSORS}
@@ -30,11 +34,12 @@ def read_voice(path: Path) -> Voice:
     """Read a voice from a file called after its key.
 
     Raises:
-        CheckpointError: the file is damaged or holds something else.
+        OtherFormatError: it holds something else.
+        CheckpointError: the file is damaged.
     """
     with _opened(path) as file:
+        header = _header(file, path)
         tensors = {name: file.get_tensor(name) for name in TENSORS}
-        header = file.metadata()
         voice = Voice(**{name: header[name] for name in TEXTS}, **tensors)
         if header["digest"] != _digest(voice) or voice.key != path.stem:
             raise CheckpointError(f"{path}: the content doesn't match its digest")
@@ -45,10 +50,11 @@ def read_header(path: Path) -> dict[str, str]:
     """The texts of a voice's file, without its tensors and without a check of them.
 
     Raises:
-        CheckpointError: the file has no readable header.
+        OtherFormatError: the file holds something else.
+        CheckpointError: it has no readable header.
     """
     with _opened(path) as file:
-        header = file.metadata()
+        header = _header(file, path)
         return {name: header[name] for name in TEXTS}
 
 
@@ -58,8 +64,16 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, "np") as file:
             yield file
-    except (SafetensorError, KeyError, TypeError, InvalidInput) as error:
-        raise CheckpointError(f"{path}: not a voice ({error})") from error
+    except (SafetensorError, InvalidInput) as error:
+        raise CheckpointError(f"{path}: damaged ({error})") from error
+
+
+def _header(file: Any, path: Path) -> dict[str, Any]:
+    header: dict[str, Any] = file.metadata() or {}
+    missing = sorted({*TEXTS, "digest"} - header.keys()) + sorted(set(TENSORS) - set(file.keys()))
+    if missing:
+        raise OtherFormatError(f"{path}: no voice as this version keeps them: no {', '.join(missing)}")
+    return header
 
 
 def _digest(voice: Voice) -> str:

@@ -72,9 +72,36 @@ def test_truncated_bytes_are_refused(content: bytes) -> None:
         read_audio(content)
 
 
-def test_too_long_a_file_is_refused_before_decoding() -> None:
+def test_too_long_a_file_is_refused_before_more_of_it_is_decoded() -> None:
     file = BytesIO()
-    soundfile.write(file, tone(440, 2.0, RATE), RATE, format="WAV")
-    truncated = file.getvalue()[:-RATE]
-    with pytest.raises(InvalidInput, match="exceed the 1 s allowed"):
-        read_audio(truncated, max_seconds=1.0)
+    soundfile.write(file, tone(440, 60.0, RATE), RATE, format="WAV")
+    file.seek(0)
+    with pytest.raises(InvalidInput, match="exceeds the 1 s allowed"):
+        read_audio(file, max_seconds=1.0)
+    assert file.tell() < len(file.getvalue()) / 10
+
+
+@pytest.mark.parametrize("seconds", [1.0, 0.0])
+def test_file_of_the_longest_length_is_read(seconds: float) -> None:
+    file = BytesIO()
+    soundfile.write(file, tone(440, 1.0, RATE)[: round(seconds * RATE)], RATE, format="WAV")
+    assert read_audio(file.getvalue(), max_seconds=1.0).seconds == seconds
+
+
+@pytest.mark.parametrize("claimed", [0, 2**36 - 1], ids=["unknown", "too many"])
+def test_flac_is_read_to_its_end_where_its_header_does_not_know_it(claimed: int) -> None:
+    file = BytesIO()
+    soundfile.write(file, STEREO, RATE, format="FLAC")
+    content = bytearray(file.getvalue())
+    content[21] = content[21] & 0xF0 | claimed >> 32  # of STREAMINFO: 36 bits that count samples
+    content[22:26] = (claimed & 0xFFFFFFFF).to_bytes(4, "big")
+    assert len(read_audio(bytes(content), max_seconds=1.0).samples) == len(STEREO)
+
+
+def test_flac_that_was_encoded_as_it_came_is_read() -> None:
+    pytest.importorskip("av", reason="needs the environment of scripts/environment.py --test")
+    from cosyvoice_client.encoders import make_encoder
+
+    encoder = make_encoder("flac", RATE, RATE)
+    content = encoder.feed(STEREO[:, 0].astype(np.float32)) + encoder.finish()
+    assert np.abs(read_audio(content).samples - STEREO[:, 0]).max() < 2**-14

@@ -120,6 +120,27 @@ def test_damaged_list_is_an_error(listed: Path, content: bytes) -> None:
         load_config(listed)
 
 
+def test_list_of_names_with_the_directory_before_them_is_read(listed: Path) -> None:
+    sums = listed / "SHA256SUMS"
+    sums.write_text(sums.read_text().replace("  ", "  ./"))
+    READERS["flow.pt"](listed)
+    flip_a_bit(listed / "flow.pt")
+    with pytest.raises(CheckpointError, match=DAMAGED):
+        READERS["flow.pt"](listed)
+
+
+def test_file_that_the_list_lacks_is_read_and_logged_once(
+    listed: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sums = listed / "SHA256SUMS"
+    sums.write_text("".join(line for line in sums.read_text().splitlines(True) if "hift.pt" not in line))
+    for _ in range(2):
+        READERS["hift.pt"](listed)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{sums} does not list hift.pt, which is read unchecked"
+    ]
+
+
 def test_changes_on_purpose_are_listed_anew(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flip_a_bit(listed / "flow.pt")
     assert main([str(listed)]) == 1

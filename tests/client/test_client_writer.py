@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +67,29 @@ def test_file_is_valid_after_every_chunk(tmp_path, name):
         assert read(tmp_path / name) == BOTH[:3]
         write(SECOND)
         assert read(tmp_path / name) == BOTH
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.raw"])
+def test_chunk_for_which_there_is_no_room_is_an_error_and_the_file_stays_valid(tmp_path, name):
+    target = tmp_path / name
+    with full_disk(1000), audio_writer(target) as write:
+        write(FIRST)
+        with pytest.raises(InvalidArgumentError, match=f"{name}: File too large"):
+            write(np.zeros(1000, np.float32))
+    assert read(target)[:3] == BOTH[:3]
+    if name == "a.wav":
+        assert target.stat().st_size == 44 + 2 * len(read(target))
+
+
+@contextmanager
+def full_disk(size):
+    """Files that grow beyond so many bytes are an error of the operating system."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize(

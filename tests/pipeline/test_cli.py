@@ -10,6 +10,7 @@ import pytest
 import soundfile
 
 from cosyvoice_runtime.pipeline.cli import main
+from cosyvoice_runtime.voice import Voice, VoiceStore
 
 
 @pytest.fixture
@@ -38,6 +39,14 @@ def refusal(capsys: pytest.CaptureFixture[str]):
     return refusal
 
 
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Two seconds of noise."""
+    path = tmp_path / "me.wav"
+    soundfile.write(path, 0.1 * np.random.default_rng(0).standard_normal(32_000), 16_000)
+    return path
+
+
 @pytest.mark.parametrize("output", ["missing/speech.wav", "speech.txt"])
 def test_output_is_checked_before_anything_is_loaded(refusal, tmp_path: Path, output: str) -> None:
     target = tmp_path / output
@@ -58,6 +67,17 @@ def test_missing_reference_is_named(refusal, tiny_checkpoint: Path, tmp_path: Pa
     assert "missing.wav" in refusal("speak", "--checkpoint", tiny_checkpoint, "Hello.", *reference)
 
 
+def test_reference_of_an_hour_is_refused_before_it_is_decoded(
+    refusal, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    recording, options = tmp_path / "hour.flac", ["--checkpoint", tiny_checkpoint, "--voices", tmp_path / "v"]
+    soundfile.write(recording, np.zeros(3600 * 16_000, np.int16), 16_000)
+    spoken = ["--reference", recording, "-o", tmp_path / "speech.wav"]
+    assert "exceeds the 30 s allowed" in refusal("speak", *options, "Hello.", *spoken)
+    kept = ["--text", "Words.", "--name", "anna"]
+    assert "exceeds the 30 s allowed" in refusal("voices", "add", *options, recording, *kept)
+
+
 @pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])
 def test_voices_in_a_file_are_refused(refusal, tmp_path: Path, action: list[str]) -> None:
     (tmp_path / "voices").write_text("in the way")
@@ -66,11 +86,8 @@ def test_voices_in_a_file_are_refused(refusal, tmp_path: Path, action: list[str]
 
 
 def test_voice_is_added_listed_spoken_with_and_removed(
-    run, refusal, tiny_checkpoint: Path, tmp_path: Path
+    run, refusal, recording: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    recording = tmp_path / "me.wav"
-    samples = 0.1 * np.random.default_rng(0).standard_normal(32_000)
-    soundfile.write(recording, samples, 16_000)
     voices, checkpoint = ["--voices", tmp_path / "voices"], ["--checkpoint", tiny_checkpoint]
     new = ["--text", "What I say.", "--name", "anna"]
     assert run("voices", *voices, "add", recording, *new, *checkpoint).startswith("anna: 50 speech tokens")
@@ -96,6 +113,37 @@ def test_voice_that_can_not_be_added_is_refused(
     new = [tmp_path / file, "--text", "Words.", "--name", name]
     said = refusal("voices", "--voices", tmp_path / "v", "add", *new, "--checkpoint", tiny_checkpoint)
     assert words in said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("a\udcff b", "valid UTF-8"), ("Ring\a.", "control characters"), ("word " * 201, "1005 characters")],
+)
+def test_words_of_a_reference_that_can_not_be_said_are_refused(
+    refusal, recording: Path, tiny_checkpoint: Path, tmp_path: Path, text: str, words: str
+) -> None:
+    options = ["--checkpoint", tiny_checkpoint, "--voices", tmp_path / "v"]
+    spoken = ["--reference", recording, "--reference-text", text, "-o", tmp_path / "speech.wav"]
+    added = ["add", recording, "--text", text, "--name", "anna"]
+    for said in (refusal("speak", *options, "Hello.", *spoken), refusal("voices", *added, *options)):
+        assert "reference_text: " in said
+        assert words in said
+    assert not (tmp_path / "v").exists()
+
+
+def test_words_of_a_voice_are_listed_on_one_line(run, tmp_path: Path) -> None:
+    silent = np.zeros(2, np.int32), np.zeros((4, 80), np.float32), np.zeros(16, np.float32)
+    VoiceStore(tmp_path, "c").register("anna", Voice("0" * 64, "One\a\ntwo, 三.", *silent, "c"))
+    assert run("voices", "--voices", tmp_path) == "anna\t000000000000\tOne\\x07\\ntwo, 三.\n"
+
+
+def test_voice_can_not_have_the_name_of_a_speaker(
+    refusal, recording: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    new = ["add", recording, "--text", "Words.", "--name", "default", "--checkpoint", tiny_checkpoint]
+    said = refusal("voices", "--voices", tmp_path / "v", *new)
+    assert "voice: 'default' is not accepted; another name is needed: a speaker" in said
+    assert not (tmp_path / "v").exists()
 
 
 def test_lines_of_a_pipe_are_spoken_one_after_the_other(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice300m import TINY as FIXED
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice import Voice
@@ -72,6 +73,12 @@ def test_long_references_are_cut_for_an_early_first_chunk(cut_prompts, tokens, l
     flow_voice = hop.flow_voice(voice)
     assert len(flow_voice.speech_tokens) == left
     assert cut_prompts == "false" or left == tokens or hop.first_tokens(left) == 18 + hop.lookahead_tokens
+
+
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_first_chunk_without_tokens_is_refused(tokens):
+    with pytest.raises(InvalidInput, match=f"first_hop: {tokens} is not accepted; at least 1 token"):
+        dataclasses.replace(POLICY, min_first_tokens=tokens)
 
 
 def test_chunks_that_do_not_depend_on_the_prompt_leave_it_whole():

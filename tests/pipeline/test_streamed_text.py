@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+import threading
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -313,6 +314,23 @@ def audio(synthesizer: Synthesizer, pieces, voice: Voice, **options) -> Floats:
     sampling = SamplingOptions(ceiling=120)
     request = SpeechRequest("", voice, seed=5, sampling=sampling, **options)
     return np.concatenate([chunk.samples for chunk in synthesizer.synthesize_pieces(pieces, request)])
+
+
+def test_speech_is_closed_while_its_text_is_awaited(synthesizer):
+    more, voice = threading.Event(), next(iter(synthesizer.speakers.values()))
+
+    def pieces():
+        yield SENTENCES[0] * 2
+        more.wait()
+
+    chunks = synthesizer.synthesize_pieces(pieces(), SpeechRequest("", voice, seed=1), interleaved=False)
+    next(chunks)
+    closing = threading.Thread(target=chunks.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    still_closing = closing.is_alive()
+    more.set()
+    assert not still_closing
 
 
 @pytest.mark.parametrize("cross_lingual", [True, False])

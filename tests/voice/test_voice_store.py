@@ -12,13 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_voices import CHECKPOINT, make_voice, same_voice
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
 from cosyvoice_runtime.voice import Voice, VoiceStore
+from cosyvoice_runtime.voice.set_aside import MAX_KEPT
 from cosyvoice_runtime.voice.voice_file import encode_voice
 
 
@@ -221,7 +224,7 @@ def test_store_never_exceeds_its_limits(
     "ruin",
     [damage, lambda path: path.write_bytes(path.read_bytes()[:-9]), lambda path: path.write_bytes(b"")],
 )
-def test_damaged_voice_is_named_removed_and_logged(
+def test_damaged_voice_is_named_set_aside_and_logged(
     tmp_path: Path, ruin: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     voice = make_voice(1)
@@ -232,13 +235,67 @@ def test_damaged_voice_is_named_removed_and_logged(
         store.get("ann")
     assert "ann" in caplog.text
     assert store.entries() == []
+    assert [file.name for file in (tmp_path / "voices").iterdir()] == [f"{voice.key}.safetensors.damaged"]
     store.register("ann", voice)
     assert same_voice(store.get("ann"), voice)
 
 
-def test_entries_leave_out_and_remove_what_is_no_voice(
+def test_only_some_damaged_voices_are_kept(tmp_path: Path) -> None:
+    store, voices = open_store(tmp_path, memory_voices=0), [make_voice(seed) for seed in range(MAX_KEPT + 2)]
+    for voice in [*voices, voices[0]]:
+        store.put(voice)
+        damage(voice_path(tmp_path, voice))
+        assert store.find(voice.key) is None
+    assert len(list((tmp_path / "voices").iterdir())) == MAX_KEPT
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*.*")}
+
+
+def test_files_that_are_none_of_its_own_are_left_alone(tmp_path: Path) -> None:
+    for folder in ("voices", "names"):
+        (tmp_path / folder).mkdir()
+    save_file({"weight": np.zeros(4, np.float32)}, tmp_path / "voices" / "my-model.safetensors")
+    (tmp_path / "voices" / "broken.safetensors").write_bytes(b"")
+    (tmp_path / "names" / "people.json").write_text('["Ann", "Bob"]')
+    (tmp_path / "names" / "two people.json").write_text('["Ann", "Bob"]')
+    before = files_of(tmp_path)
+    store = open_store(tmp_path, max_voices=1)
+    store.register("ann", make_voice(1))
+    store.delete("ann")
+    for seed in range(3):  # makes room
+        store.put(make_voice(seed))
+    with pytest.raises(InvalidInput):
+        store.get("people")
+    assert [entry.key for entry in store.entries()] == [make_voice(2).key]
+    assert before.items() <= files_of(tmp_path).items()
+
+
+def test_file_in_the_place_of_a_name_is_set_aside(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    (tmp_path / "names" / "ann.json").write_text("mine")
+    store.register("ann", make_voice(1))
+    assert same_voice(store.get("ann"), make_voice(1))
+    assert (tmp_path / "names" / "ann.json.damaged").read_text() == "mine"
+
+
+def test_voice_of_another_format_stays_with_its_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    voice = make_voice(1)
+    open_store(tmp_path).register("ann", voice)
+    save_file({"speech_codes": voice.speech_tokens}, voice_path(tmp_path, voice), {"key": voice.key})
+    store, before = open_store(tmp_path), files_of(tmp_path)
+    with caplog.at_level(logging.ERROR), pytest.raises(CheckpointError, match="as this version keeps"):
+        store.get("ann")
+    assert store.find(voice.key) is None
+    assert store.entries() == []
+    assert files_of(tmp_path) == before
+    assert "no checkpoint_id, digest, transcript, prompt_mel, speaker_embedding" in caplog.text
+
+
+def test_entries_leave_out_what_is_no_voice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = open_store(tmp_path)
     store.put(make_voice(1))
     store.put(make_voice(2))
@@ -246,7 +303,7 @@ def test_entries_leave_out_and_remove_what_is_no_voice(
     with caplog.at_level(logging.ERROR):
         assert [entry.key for entry in store.entries()] == [make_voice(2).key]
     assert make_voice(1).key in caplog.text
-    assert not voice_path(tmp_path, make_voice(1)).exists()
+    assert voice_path(tmp_path, make_voice(1)).read_bytes() == b"no voice"
 
 
 def test_damaged_cache_entry_is_a_miss_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -268,7 +325,7 @@ def test_voice_under_another_s_key_is_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"voice": 3}', json.dumps({"voice": "../x"})])
-def test_damaged_name_is_removed_and_its_voice_stays(
+def test_damaged_name_is_logged_and_its_voice_stays(
     tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = open_store(tmp_path)

@@ -1,0 +1,32 @@
+"""Calls that may never return, for code in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_daemon_thread(call: Callable[[], T]) -> T:
+    """What a call returns, in a thread that neither the end of the loop nor that of the process waits for.
+
+    Raises:
+        Exception: the call did.
+    """
+    result: Future[T] = Future()
+    result.set_running_or_notify_cancel()  # whoever waits may leave, the call goes on
+    Thread(target=_fulfil, args=(result, call), daemon=True).start()
+    return await asyncio.wrap_future(result)
+
+
+def _fulfil(result: Future[T], call: Callable[[], T]) -> None:
+    try:
+        value = call()
+    except BaseException as error:
+        result.set_exception(error)
+    else:
+        result.set_result(value)
