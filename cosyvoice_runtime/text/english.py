@@ -27,6 +27,7 @@ _CURRENCIES = {
     "€": ("euro", "euros", "cent", "cents"),
     "£": ("pound", "pounds", "penny", "pence"),
     "¥": ("yen", "yen", "", ""),
+    "R$": ("real", "reais", "centavo", "centavos"),
 }
 _COUNTRIES = {
     "US": "US",
@@ -35,12 +36,14 @@ _COUNTRIES = {
     "C": "Canadian",
     "CA": "Canadian",
     "HK": "Hong Kong",
+    "NT": "New Taiwan",
     "NZ": "New Zealand",
     "S": "Singapore",
     "SG": "Singapore",
 }
 """What stands before a dollar sign."""
-_CURRENCY = rf"(?:(?<![A-Za-z0-9])({'|'.join(sorted(_COUNTRIES, key=len, reverse=True))})(?=\$))?([$€£¥])"
+_COUNTRY = "|".join(sorted(_COUNTRIES, key=len, reverse=True))
+_CURRENCY = rf"(?:(?<![A-Za-z0-9])({_COUNTRY})(?=\$))?((?<![A-Za-z])R\$|[$€£¥])"
 _ADDRESS = (
     r"(?:https?://|www\.)[\w./%#?=&+~-]{0,100}[\w/]"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"
@@ -60,6 +63,7 @@ _POWERS = {"2": " squared", "3": " cubed", "²": " squared", "³": " cubed"}
 _CIRCLED = str.maketrans({sign: str(number) for number, sign in enumerate(CIRCLED, start=1)})
 _SIGNS = {
     "-": "minus ",
+    "−": "minus ",
     "+": "plus ",
     "#": "number ",
     "~": "about ",
@@ -105,7 +109,7 @@ def number_rules() -> list[Rule]:
     return [
         rule(
             rf"{_CURRENCY}\s?({_NUMBER}|(?<![0-9])\.[0-9]+)"
-            r"(?:\s?(thousand|million|billion|trillion|[kKmM]|bn|[bB])\b)?",
+            r"(?:\s?(thousand|million|billion|trillion|[kKmM]|bn|[bB])\b)?(?=(\w?))",
             _money,
         ),
         rule(r"(?<![0-9.,])([A-Za-z]?)([0-9]+(?:\.[0-9]+){2,})(?![0-9])([A-Za-z]?)", _dotted),
@@ -125,6 +129,12 @@ def expression_rules(library: Read) -> list[Rule]:
     return [
         rule(_ADDRESS, lambda match: library(re.sub("^https?://", "", match[0]).rstrip("/"))),
         rule(_HOST, read),
+        rule(r"(?<![A-Za-z])[A-Za-z]+(?=[$€£¥]\.?[0-9])", _before_currency),
+        rule(
+            rf"(?<![\w)])(?<![0-9] )(?:[-−+~]|[≈≤≥±] ?)"
+            rf"(?={_CURRENCY}\.?[0-9]|{_NUMBER}(?:\s?[€£](?!\w)| ?(?:{_CODES})\b)|(?:{_CODES}) ?[0-9])",
+            _sign,
+        ),
         rule(
             rf"{_CURRENCY}({_NUMBER})\s?[-–]\s?(?:\1?\2)?({_NUMBER})(?: (thousand|million|billion)\b)?(?!\w)",
             _money_range,
@@ -168,11 +178,14 @@ def expression_rules(library: Read) -> list[Rule]:
         rule(r"\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b(?!\.[0-9])", read),
         rule(r"'?\b(1[1-9]|20)?([0-9])0s\b", _decade),
         rule(r"\b[Nn]o\. ?(?=[0-9])", lambda _: "number "),
-        rule(r"(?<![\w)])(?:[-+#~]|[#≈≤≥±] ?)(?=[$€£¥.]?[0-9])", lambda match: _SIGNS[match[0][0]]),
+        rule(r"(?<![\w)])(?:[-−+#~]|[#≈≤≥±] ?)(?=\.?[0-9])", _sign),
         rule(rf"(?<![\w.,])({_NUMBER})[-–]({_NUMBER})(?=(?:{_UNIT})?(?![\w-]|[.,][0-9]))", r"\1 to \2"),
-        rule(r"\b(?:[0-9]+ )?[0-9]{1,2}/[0-9]{1,3}\b(?!/)", lambda match: _fraction(match[0], library)),
+        rule(
+            r"(?<!/)\b(?:[0-9]+ )?[0-9]{1,2}(?:/[0-9]{1,3})+\b(?!/)",
+            lambda match: _fraction(match[0], library),
+        ),
         rule(rf"({_NUMBER})\s?({_UNIT})(?!\w)", lambda match: _measure(match[1], match[2], library)),
-        rule(rf"({_NUMBER})\s?%", lambda match: f"{decimal(match[1])} percent"),
+        rule(rf"({_NUMBER})\s?%(?=(\w?))", _percent),
         rule(r"\b(?<![0-9],)[0-9][0-9,]*(?:st|nd|rd|th)\b", read),
         rule(r"(?<![\w.,])(?:1[1-9]|20)[0-9]{2}(?![\w,]|\.[0-9])", read),
         rule(r"(?<![.,])\b(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[0-9A-Za-z]{1,40}\b(?!\.[0-9])", read),
@@ -236,7 +249,24 @@ def _currency(match: re.Match[str]) -> tuple[str, str, str, str]:
     return country + singular, country + plural, cent, cents
 
 
+def _before_currency(match: re.Match[str]) -> str:
+    """A word apart from the amount after it; not what belongs to the sign."""
+    return match[0] if match[0] in (*_COUNTRIES, "R") else f"{match[0]} "
+
+
+def _sign(match: re.Match[str]) -> str:
+    return _SIGNS[match[0][0]]
+
+
+def _percent(match: re.Match[str]) -> str:
+    return f"{decimal(match[1])} percent{' ' if match[2] else ''}"
+
+
 def _money(match: re.Match[str]) -> str:
+    return _sum_of_money(match) + (" " if match[5] else "")
+
+
+def _sum_of_money(match: re.Match[str]) -> str:
     singular, plural, cent, cents = _currency(match)
     amount, scale = match[3].replace(",", ""), match[4]
     whole, _, fraction = amount.partition(".")
@@ -271,8 +301,9 @@ def _decade(match: re.Match[str]) -> str:
 
 
 def _fraction(text: str, library: Read) -> str:
-    above, below = text.split(" ")[-1].split("/")
-    return library(text) if 0 < int(above) < int(below) else text.replace("/", " ")
+    above, *below = map(int, text.split(" ")[-1].split("/"))
+    is_fraction = len(below) == 1 and 0 < above < below[0]
+    return library(text) if is_fraction else text.replace("/", " ")
 
 
 def _measure(number: str, unit: str, library: Read) -> str:

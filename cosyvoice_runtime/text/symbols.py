@@ -15,7 +15,8 @@ _ALPHABETS_OF_MATHEMATICS = re.compile("[\U0001d400-\U0001d7ff]")
 _GROUP_SPACE = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 _SPACE = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _POWER = re.compile("(?<=[0-9])[⁰¹²³⁴-⁹]+|(?<=(?<![A-Za-z])[A-Za-z])[⁰¹⁴-⁹]+")
-_FRACTION = re.compile(r"([0-9])?\s?([¼-¾⅐-⅞])")
+_FRACTION = re.compile(r"(?:([0-9])\s?)?([¼-¾⅐-⅞])")
+_WIDE_GROUPS = re.compile("(?<![0-9])(?<![0-9]，)[0-9]{1,3}(?:，[0-9]{3})*，000(?!，?[0-9])")
 CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 """1 to 20."""
 _ROMAN = "ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ"
@@ -35,6 +36,8 @@ def plain(text: str) -> str:
     text = _ALPHABETS_OF_MATHEMATICS.sub(_compatible, text.translate(_PLAIN))
     text = re.sub(" {3,}", " ", _SPACE.sub(" ", _GROUP_SPACE.sub(",", text)))
     text = _FRACTION.sub(_fraction, _POWER.sub(lambda match: "^" + _compatible(match), text))
+    # Only thousands: other numbers with wide commas between them are a list.
+    text = _WIDE_GROUPS.sub(_compatible, text)
     return re.sub("(?<=[0-9])[：．](?=[0-9])", _compatible, text)
 
 
