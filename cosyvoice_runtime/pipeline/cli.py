@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
 import unicodedata
@@ -39,12 +40,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     try:
         options.run(options)
-    except (CosyVoiceError, ClientError) as error:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (CosyVoiceError, ClientError, OSError) as error:
         print(f"cosyvoice: {error}", file=sys.stderr)
+        _drop_output()
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
+
+
+def _drop_output() -> None:
+    # What standard output could not take, which the interpreter would try and report once more.
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:
@@ -211,9 +224,8 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         return _on_onnx_runtime(options)
     import torch  # takes seconds, which voices are kept without
 
-    torch.set_num_threads(options.threads)
     dtype = getattr(torch, options.dtype)
-    return Synthesizer.from_checkpoint(
+    synthesizer = Synthesizer.from_checkpoint(
         options.checkpoint,
         device=options.device,
         lm_dtype=dtype,
@@ -225,6 +237,8 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         polyphones=options.polyphones,
         published_prompt_rate=options.published_prompt_rate,
     )
+    torch.set_num_threads(options.threads)
+    return synthesizer
 
 
 def _on_onnx_runtime(options: argparse.Namespace) -> Synthesizer:

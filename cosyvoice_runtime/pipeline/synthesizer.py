@@ -113,8 +113,8 @@ class Synthesizer:
             published_prompt_rate: of :class:`Extractors`, for comparison with the published code.
 
         Raises:
-            InvalidInput: ``first_hop``, ``lexicon`` or ``polyphones`` can't be served; the runtime is unknown
-                or not installed, or does not run on the device.
+            InvalidInput: ``first_hop``, ``threads``, ``lexicon`` or ``polyphones`` can't be served;
+                the runtime is unknown or not installed, or does not run on the device.
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
         """
         layout, config = Layout(directory), load_config(directory)
