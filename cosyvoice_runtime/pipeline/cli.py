@@ -183,7 +183,9 @@ def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> I
 
 def list_voices(options: argparse.Namespace) -> None:
     """Print the voices that are kept."""
-    for entry in VoiceStore(options.voices.expanduser(), NO_CHECKPOINT).entries():
+    if options.voices == DEFAULT_VOICES and not options.voices.expanduser().exists():
+        return  # nobody has kept one yet
+    for entry in _kept(options).entries():
         print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{_on_one_line(entry.transcript)}")
 
 
@@ -215,7 +217,14 @@ def _require_free(name: str, layout: Layout) -> None:
 
 def remove_voice(options: argparse.Namespace) -> None:
     """Forget a voice."""
-    VoiceStore(options.voices.expanduser(), NO_CHECKPOINT).delete(options.name)
+    _kept(options).delete(options.name)
+
+
+def _kept(options: argparse.Namespace) -> VoiceStore:
+    directory = options.voices.expanduser()
+    if not directory.exists():
+        raise InvalidInput("voices", str(directory), "there is no such directory")
+    return VoiceStore(directory, NO_CHECKPOINT)
 
 
 def _synthesizer(options: argparse.Namespace) -> Synthesizer:

@@ -135,6 +135,21 @@ def test_reference_of_an_hour_is_refused_before_it_is_decoded(
 
 
 @pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])
+def test_directory_that_is_not_there_holds_no_voices_and_is_not_made(
+    refusal, tmp_path: Path, action: list[str]
+) -> None:
+    said = refusal("voices", "--voices", tmp_path / "voices", *action)
+    assert "there is no such directory" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_listed_and_made_before_a_voice_is_kept(run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run("voices") == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])
 def test_voices_in_a_file_are_refused(refusal, tmp_path: Path, action: list[str]) -> None:
     (tmp_path / "voices").write_text("in the way")
     said = refusal("voices", "--voices", tmp_path / "voices", *action)
