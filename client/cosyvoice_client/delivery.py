@@ -48,7 +48,9 @@ def target(options: argparse.Namespace) -> str | None:
     Raises:
         InvalidArgumentError: that is no place to write to.
     """
-    output = options.output or (None if options.play else DEFAULT_OUTPUT)
+    output: str | None = options.output
+    if output is None and not options.play:
+        output = DEFAULT_OUTPUT
     if output is not None:
         check_target(output)
     return output
@@ -58,11 +60,13 @@ def texts(given: str) -> Iterator[tuple[str, str]]:
     """The text given, or the lines of standard input, each as soon as it is there and with its place.
 
     Raises:
-        InvalidArgumentError: a line is no UTF-8.
+        InvalidArgumentError: a line is no UTF-8, or standard input is closed.
     """
     if given != STDIN:
         yield "", given
         return
+    if sys.stdin is None:
+        raise InvalidArgumentError("standard input: it is closed")
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
             text = line.decode().strip()

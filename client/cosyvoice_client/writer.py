@@ -42,16 +42,19 @@ def audio_writer(target: str | Path, rate: int = SAMPLE_RATE) -> Iterator[Write]
     Raises:
         InvalidArgumentError: another suffix, PyAV is missing, or the file can't be written.
     """
-    opener = _opener(target)
-    with ExitStack() as resources:
+    opener, resources = _opener(target), ExitStack()
+    with _reported(target):
+        write = resources.enter_context(opener(target, rate))
+
+    def reported_write(samples: npt.NDArray[np.float32]) -> None:
         with _reported(target):
-            write = resources.enter_context(opener(target, rate))
+            write(samples)
 
-        def reported_write(samples: npt.NDArray[np.float32]) -> None:
-            with _reported(target):
-                write(samples)
-
+    try:
         yield reported_write
+    finally:
+        with _reported(target):
+            resources.close()
 
 
 def recorded(target: str | Path, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
@@ -72,7 +75,7 @@ def recorded(target: str | Path, chunks: Iterable[AudioChunk]) -> Iterator[Audio
 
 
 def check_target(target: str | Path) -> None:
-    """Raise InvalidArgumentError if the suffix is none of those or needs PyAV, or there is no such folder."""
+    """Raise InvalidArgumentError if the suffix is none of those or needs PyAV, or there is no such place."""
     _opener(target)
     if not Path(target).parent.is_dir():
         raise InvalidArgumentError(f"output {target}: there is no folder {Path(target).parent}")
@@ -85,6 +88,8 @@ def _opener(target: str | Path) -> Opener:
         raise InvalidArgumentError(f"output {target}: expected a name ending in one of {known}")
     if suffix in ENCODED and find_spec("av") is None:
         raise InvalidArgumentError(f"output {target}: {suffix} needs PyAV: pip install {PYAV}")
+    if suffix == STDOUT and sys.stdout is None:
+        raise InvalidArgumentError(f"output {target}: standard output is closed")
     return OPENERS[suffix]
 
 
@@ -101,6 +106,34 @@ class WholeFile(io.FileIO):
 
     def write(self, data: Any) -> int:
         return _write_whole(super().write, data)
+
+
+class RecordedFile(WholeFile):
+    """A file for a library in C, through which no exception passes: what a write raised is kept."""
+
+    _error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            self._error = error
+            return 0
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Raise what a write did, in place of what the library makes of it.
+
+        Raises:
+            OSError: something could not be written, here or before.
+        """
+        try:
+            yield
+        except Exception:
+            if self._error is None:
+                raise
+        if self._error is not None:
+            raise self._error
 
 
 def _write_whole(write: Callable[[memoryview], int | None], data: bytes) -> int:
@@ -136,10 +169,16 @@ def _flac(target: str | Path, rate: int) -> Iterator[Write]:
     import soundfile
 
     with (
-        open(target, "wb") as stream,
+        RecordedFile(target, "wb") as stream,
+        stream.raising(),
         soundfile.SoundFile(stream, "w", rate, 1, "PCM_16", format="FLAC") as file,
     ):
-        yield lambda samples: file.write(pcm16(samples))
+
+        def append(samples: npt.NDArray[np.float32]) -> None:
+            with stream.raising():
+                file.write(pcm16(samples))
+
+        yield append
 
 
 @contextmanager
@@ -156,8 +195,7 @@ def _encoded(format: Encoded, target: str | Path, rate: int) -> Iterator[Write]:
         try:
             yield lambda samples: append(encoder.feed(samples))
         finally:
-            with _reported(target):
-                append(encoder.finish())
+            append(encoder.finish())
 
 
 @contextmanager

@@ -46,9 +46,14 @@ def check_reference(audio: Audio) -> None:
     """Refuse audio that no voice can be made from.
 
     Raises:
-        InvalidInput: the sample rate is outside 16 to 192 kHz; the duration outside 0.5 to 30 s; a
-            sample is not finite or far outside [-1, 1]; the audio is silent or heavily clipped.
+        InvalidInput: it is not mono, or not of floats; the sample rate is outside 16 to 192 kHz; the duration
+            outside 0.5 to 30 s; a sample is not finite or far outside [-1, 1]; the audio is silent or heavily
+            clipped.
     """
+    if audio.samples.ndim != 1:
+        _refuse(f"samples of the shape {audio.samples.shape}", "expected the shape [n]")
+    if audio.samples.dtype.kind != "f":
+        _refuse(f"samples of {audio.samples.dtype}", "expected floats in [-1, 1]")
     if not EXTRACTOR_SAMPLE_RATE <= audio.rate <= MAX_RATE:
         limit = f"expected {EXTRACTOR_SAMPLE_RATE} to {MAX_RATE} Hz"
         raise InvalidInput("reference_sample_rate", audio.rate, limit)

@@ -21,6 +21,8 @@ from cosyvoice_runtime.errors import CheckpointError, shorten
 
 MAX_BYTES = 1 << 20
 """The published file has about 8 kB."""
+UNREADABLE = (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError)
+"""What PyYAML raises for text that its tags say is something else, such as a date with a month 99."""
 MAX_NUMBER = 1e12
 """No size in a configuration is larger; stops chains of multiplications."""
 
@@ -104,7 +106,7 @@ def read(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: larger than {MAX_BYTES} bytes, which no configuration is")
     try:
         tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CheckpointError(f"{path}: not a readable configuration: {error}") from error
     if not isinstance(tree, dict):
         raise CheckpointError(f"{path}: expected keys and values, found {shorten(tree)}")

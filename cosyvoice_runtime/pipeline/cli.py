@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
 import unicodedata
@@ -39,12 +40,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     try:
         options.run(options)
-    except (CosyVoiceError, ClientError) as error:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (CosyVoiceError, ClientError, OSError) as error:
         print(f"cosyvoice: {error}", file=sys.stderr)
+        _drop_output()
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
+
+
+def _drop_output() -> None:
+    # What standard output could not take, which the interpreter would try and report once more.
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:
@@ -170,7 +183,9 @@ def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> I
 
 def list_voices(options: argparse.Namespace) -> None:
     """Print the voices that are kept."""
-    for entry in VoiceStore(options.voices.expanduser(), NO_CHECKPOINT).entries():
+    if options.voices == DEFAULT_VOICES and not options.voices.expanduser().exists():
+        return  # nobody has kept one yet
+    for entry in _kept(options).entries():
         print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{_on_one_line(entry.transcript)}")
 
 
@@ -202,7 +217,14 @@ def _require_free(name: str, layout: Layout) -> None:
 
 def remove_voice(options: argparse.Namespace) -> None:
     """Forget a voice."""
-    VoiceStore(options.voices.expanduser(), NO_CHECKPOINT).delete(options.name)
+    _kept(options).delete(options.name)
+
+
+def _kept(options: argparse.Namespace) -> VoiceStore:
+    directory = options.voices.expanduser()
+    if not directory.exists():
+        raise InvalidInput("voices", str(directory), "there is no such directory")
+    return VoiceStore(directory, NO_CHECKPOINT)
 
 
 def _synthesizer(options: argparse.Namespace) -> Synthesizer:
@@ -211,9 +233,8 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         return _on_onnx_runtime(options)
     import torch  # takes seconds, which voices are kept without
 
-    torch.set_num_threads(options.threads)
     dtype = getattr(torch, options.dtype)
-    return Synthesizer.from_checkpoint(
+    synthesizer = Synthesizer.from_checkpoint(
         options.checkpoint,
         device=options.device,
         lm_dtype=dtype,
@@ -225,6 +246,8 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         polyphones=options.polyphones,
         published_prompt_rate=options.published_prompt_rate,
     )
+    torch.set_num_threads(options.threads)
+    return synthesizer
 
 
 def _on_onnx_runtime(options: argparse.Namespace) -> Synthesizer:

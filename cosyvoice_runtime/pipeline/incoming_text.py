@@ -48,11 +48,14 @@ class GivenText:
 
     Args:
         pieces: an end follows the last of them.
+
+    Attributes:
+        text: of the pieces so far.
     """
 
     def __init__(self, pieces: Iterable[str | TextMark]) -> None:
         self._pieces = iter(pieces)
-        self._characters = 0
+        self.text = ""
 
     async def next(self) -> str | TextMark:
         """
@@ -61,8 +64,8 @@ class GivenText:
         """
         item = await in_daemon_thread(partial(next, self._pieces, TextMark.END))
         if isinstance(item, str):
-            require_characters(FIELD, item, MAX_TARGET_CHARACTERS, before=self._characters)
-            self._characters += len(item)
+            require_characters(FIELD, item, MAX_TARGET_CHARACTERS, before=len(self.text))
+            self.text += item
         return item
 
     def spoke(self) -> None:

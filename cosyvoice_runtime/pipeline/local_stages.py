@@ -57,7 +57,7 @@ class LocalStages:
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
-        room = int(MOST_TEXT * (1 + sampling.max_ratio))
+        room = MOST_TEXT + TokenLimits.of(sampling, MOST_TEXT).max_tokens
         batch = self._open_batch(num_positions(prompt.parts()) + room)
         generation = batch.add_stream(
             sampling, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text

@@ -104,7 +104,7 @@ def open_networks(layout: Layout, config: ModelConfig, placing: Placing) -> Netw
     """
     Raises:
         CheckpointError: a file is missing or damaged.
-        InvalidInput: the runtime can't run the checkpoint's networks.
+        InvalidInput: the runtime can't run the checkpoint's networks, or torch has no such device.
     """
     if placing.runtime == "onnx" and "onnx" not in layout.family.backends:
         raise InvalidInput("runtime", "onnx", f"torch with a checkpoint of {layout.family.name}")
@@ -117,6 +117,8 @@ def open_networks(layout: Layout, config: ModelConfig, placing: Placing) -> Netw
 
 def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
     import torch
+
+    _require_device(placing.device)
 
     from cosyvoice_runtime.checkpoint.as_torch import load_tensors
     from cosyvoice_runtime.lm.decoder import BatchDecoder
@@ -132,6 +134,16 @@ def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks
         layout, config, device, precision, placing.ode_steps, placing.lookahead_frames, placing.solver
     )
     return Networks(lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions), token2wav)
+
+
+def _require_device(device: torch.device | str) -> None:
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter of a torch without CUDA
+        reason = str(error).partition("\n")[0]
+        raise InvalidInput("device", str(device), f"expected one that torch can use: {reason}") from error
 
 
 def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:

@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
@@ -67,7 +68,7 @@ class SpeechRequest:
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
-        if self.seed is not None and not 0 <= self.seed < 2**63:
+        if self.seed is not None and not (isinstance(self.seed, Integral) and 0 <= self.seed < 2**63):
             raise InvalidInput("seed", self.seed, "an integer from 0 to 2**63 - 1")
         if self.instruct_text is not None and self.cross_lingual:
             raise InvalidInput("cross_lingual", True, "it can't be combined with instruct_text")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import groupby
 from operator import attrgetter
@@ -18,10 +18,11 @@ from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.lm import Prompt
 from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.incoming_text import GivenText, TextMark
+from cosyvoice_runtime.pipeline.incoming_text import FIELD, GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
 from cosyvoice_runtime.pipeline.networks import EXPORTED, NUM_STEPS, Networks, Placing, open_networks
 from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
@@ -113,8 +114,8 @@ class Synthesizer:
             published_prompt_rate: of :class:`Extractors`, for comparison with the published code.
 
         Raises:
-            InvalidInput: ``first_hop``, ``lexicon`` or ``polyphones`` can't be served; the runtime is unknown
-                or not installed, or does not run on the device.
+            InvalidInput: ``first_hop``, ``threads``, ``lexicon`` or ``polyphones`` can't be served;
+                the runtime is unknown or not installed, or does not run on the device.
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
         """
         layout, config = Layout(directory), load_config(directory)
@@ -158,6 +159,7 @@ class Synthesizer:
                 another checkpoint made is one.
         """
         self._require_own(request.voice)
+        request = self._within_positions(request)
         prompts = lm_prompts(request, self.front_end, self.tokenizer)
         return self._chunks(request, prompts, self._stages())
 
@@ -172,18 +174,20 @@ class Synthesizer:
                 is what the checkpoint was trained for.
 
         Raises:
-            InvalidInput: at once, or when the piece that can't be spoken has come.
+            InvalidInput: at once, or when the piece that can't be spoken has come, or at the end of a text of
+                which nothing can be.
         """
         self._require_own(request.voice)
+        request, text = self._within_positions(request), GivenText(pieces)
         if interleaved is None:
             interleaved = self.lm.config.interleaves_text
         blocks = self.lm.config if interleaved else None
-        feeder = TextFeeder.of(request, GivenText(pieces), self.front_end, self.tokenizer, self.hop, blocks)
+        feeder = TextFeeder.of(request, text, self.front_end, self.tokenizer, self.hop, blocks)
         heard = Playback(now=lambda: 0.0)
         spoken = speak_arriving(
             request, feeder, self._stages(), self.hop, self.sample_rate, lambda: heard.cushion_s
         )
-        return _iterate(spoken, heard)
+        return _at_least_one(_iterate(spoken, heard), text)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
         """Speak speech tokens that are there already in the request's voice; its text is not read.
@@ -196,6 +200,16 @@ class Synthesizer:
 
     def _require_own(self, voice: Voice) -> None:
         voice.require_made_with(self.extractors.checkpoint_id, voice.key)
+
+    def _within_positions(self, request: SpeechRequest) -> SpeechRequest:
+        """The request, with no more speech tokens than the speech LM tells apart, for which memory is taken.
+
+        Raises:
+            InvalidInput: it asks for more.
+        """
+        most = self.lm.config.max_positions
+        ceiling = min(request.sampling.ceiling or most, most)
+        return dataclasses.replace(request, sampling=dataclasses.replace(request.sampling, ceiling=ceiling))
 
     def _stages(self) -> LocalStages:
         return LocalStages(self._open_batch, self.token2wav, self.family.silent_tokens)
@@ -216,7 +230,18 @@ def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:
     return dataclasses.replace(hop, min_first_tokens=first_hop, cut_from_tokens=0)
 
 
-def _iterate(spoken: AsyncGenerator[AudioChunk, None], heard: Playback) -> Iterator[AudioChunk]:
+def _at_least_one(chunks: Generator[AudioChunk, None, None], text: GivenText) -> Iterator[AudioChunk]:
+    """The chunks; without any it is an error, as with a text that is there as a whole."""
+    none = True
+    with closing(chunks):
+        for chunk in chunks:
+            none = False
+            yield chunk
+    if none:
+        raise InvalidInput(FIELD, text.text, "it must hold more than punctuation and symbols")
+
+
+def _iterate(spoken: AsyncGenerator[AudioChunk, None], heard: Playback) -> Generator[AudioChunk, None, None]:
     with closing(EventLoopThread("synthesizer")) as loop, closing(loop.iterate(spoken)) as chunks:
         for chunk in chunks:
             heard.sent(len(chunk.samples) / chunk.sample_rate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text.validate import MAX_PROMPT_CHARACTERS, require_text
 from cosyvoice_runtime.voice import Voice, build_voice
 from cosyvoice_runtime.voice.digest import file_hash
@@ -21,9 +22,14 @@ class Extractors:
 
     Args:
         published_prompt_rate: read recordings at the rate at which the published code does, right or wrong.
+
+    Raises:
+        InvalidInput: fewer than one thread.
     """
 
     def __init__(self, layout: Layout, threads: int = 1, published_prompt_rate: bool = False) -> None:
+        if threads < 1:
+            raise InvalidInput("threads", threads, "at least 1")
         self.speech_tokenizer = SpeechTokenizer.of(layout, threads)
         self.speaker_encoder = SpeakerEncoder(layout.speaker_encoder, threads)
         self.checkpoint_id = checkpoint_id(layout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,7 @@ class FlowInputs:
         """Speech tokens as int64, after checking their range and the utterance's length.
 
         Raises:
-            InvalidInput: a token is out of range, or the utterance exceeds 300 s.
+            InvalidInput: a token is no integer or out of range, or the utterance exceeds 300 s.
         """
         config = self.config
         limit = self.max_frames // config.frames_per_token
@@ -86,6 +87,8 @@ class FlowInputs:
                 f"an utterance has at most {limit} tokens ({limit // config.token_rate} s), prompt included",
             )
         for token in tokens:
+            if not isinstance(token, Integral):
+                raise InvalidInput("speech_tokens", token, "tokens are integers")
             if not 0 <= token < config.token_vocab_size:
                 raise InvalidInput("speech_tokens", token, f"tokens are 0 to {config.token_vocab_size - 1}")
         return np.array(tokens, np.int64)

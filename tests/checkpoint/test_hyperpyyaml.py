@@ -49,6 +49,15 @@ def test_python_objects_are_refused(tmp_path: Path) -> None:
         read(tmp_path, "a: !!python/object/apply:os.system ['true']")
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["2024-99-99", "!!int abc", "!!int ''", "!!float abc", "!!bool abc", "!!timestamp abc", "!!binary a"],
+)
+def test_value_that_is_none_of_its_type_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(CheckpointError, match=r"some\.yaml: not a readable configuration"):
+        read(tmp_path, f"x: {value}")
+
+
 def test_class_name_is_the_last_component() -> None:
     assert Tagged("!new:cosyvoice.llm.llm.Qwen2LM", {}).class_name == "Qwen2LM"
 

@@ -69,6 +69,24 @@ def test_file_is_valid_after_every_chunk(tmp_path, name):
         assert read(tmp_path / name) == BOTH
 
 
+@pytest.mark.parametrize("samples", [500, 20_000])
+@pytest.mark.parametrize("name", ["a.flac", "a.mp3"])
+def test_compressed_file_for_which_there_is_no_room_is_an_error(tmp_path, name, samples, capfd):
+    if name != "a.flac":
+        pytest.importorskip("av", reason="needs the environment of scripts/environment.py --test")
+    noise = 0.3 * np.random.default_rng(0).standard_normal(samples, np.float32)
+    full = pytest.raises(InvalidArgumentError, match=f"{name}: File too large")
+    with full_disk(100), full, audio_writer(tmp_path / name) as write:
+        write(noise)
+    assert capfd.readouterr().err == ""
+
+
+def test_closed_standard_output_is_named(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(InvalidArgumentError, match="output -: standard output is closed"):
+        check_target("-")
+
+
 @pytest.mark.parametrize("name", ["a.wav", "a.raw"])
 def test_chunk_for_which_there_is_no_room_is_an_error_and_the_file_stays_valid(tmp_path, name):
     target = tmp_path / name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
@@ -47,6 +49,60 @@ def recording(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--threads", 0], "threads: 0 is not accepted; at least 1"),
+        (["--runtime", "onnx", "--threads", -1], "threads: -1 is not accepted; at least 1"),
+        (["--device", "nonsense"], "device: 'nonsense' is not accepted; expected one that torch can use"),
+        (["--device", "cuda:99"], "device: 'cuda:99' is not accepted; expected one that torch can use"),
+        (["-o", ""], "expected a name ending in one of .wav"),
+        (["-o", "speech.flac", "--first-hop", 0], "first_hop: 0 is not accepted; at least 1 token"),
+    ],
+)
+def test_option_that_can_not_be_used_is_refused_in_one_line(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch, options: list[object], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words in refusal("speak", "--checkpoint", tiny_checkpoint, *options, "Hello.")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_of_a_voice_to_be_added_are_at_least_one(
+    refusal, recording: Path, tiny_checkpoint: Path
+) -> None:
+    new = ["add", recording, "--text", "Words.", "--name", "anna", "--checkpoint", tiny_checkpoint]
+    assert "threads: 0 is not accepted" in refusal("voices", *new, "--threads", 0)
+
+
+def test_closed_standard_input_is_named(refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    said = refusal("speak", "--checkpoint", tiny_checkpoint, "-o", tmp_path / "speech.wav", "-")
+    assert "standard input: it is closed" in said
+
+
+def test_home_in_which_nothing_can_be_kept_is_named(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch
+) -> None:
+    (tmp_path / ".cache").write_text("in the way")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    speech = tmp_path / "speech.wav"
+    said = refusal("speak", "--checkpoint", tiny_checkpoint, "--runtime", "onnx", "Hello.", "-o", speech)
+    assert str(tmp_path / ".cache") in said
+
+
+def test_list_that_standard_output_does_not_take_is_one_line(tmp_path: Path) -> None:
+    silent = np.zeros(2, np.int32), np.zeros((4, 80), np.float32), np.zeros(16, np.float32)
+    VoiceStore(tmp_path, "c").register("anna", Voice("0" * 64, "Words.", *silent, "c"))
+    program = "import sys; from cosyvoice_runtime.pipeline.cli import main; sys.exit(main())"
+    with open("/dev/full", "w") as full:
+        listed = subprocess.run(
+            [sys.executable, "-c", program, "voices", "--voices", tmp_path],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert (listed.returncode, listed.stderr) == (1, "cosyvoice: [Errno 28] No space left on device\n")
+
+
 @pytest.mark.parametrize("output", ["missing/speech.wav", "speech.txt"])
 def test_output_is_checked_before_anything_is_loaded(refusal, tmp_path: Path, output: str) -> None:
     target = tmp_path / output
@@ -76,6 +132,21 @@ def test_reference_of_an_hour_is_refused_before_it_is_decoded(
     assert "exceeds the 30 s allowed" in refusal("speak", *options, "Hello.", *spoken)
     kept = ["--text", "Words.", "--name", "anna"]
     assert "exceeds the 30 s allowed" in refusal("voices", "add", *options, recording, *kept)
+
+
+@pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])
+def test_directory_that_is_not_there_holds_no_voices_and_is_not_made(
+    refusal, tmp_path: Path, action: list[str]
+) -> None:
+    said = refusal("voices", "--voices", tmp_path / "voices", *action)
+    assert "there is no such directory" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_listed_and_made_before_a_voice_is_kept(run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run("voices") == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])

@@ -153,6 +153,8 @@ def test_abandoned_iteration_frees_the_utterance(synthesizer, voice):
     [
         ({"text": " \n "}, "target_text"),
         ({"seed": -1}, "seed: -1"),
+        ({"seed": 1.5}, "seed: 1.5"),
+        ({"sampling": SamplingOptions(max_tokens=10**7)}, "max_tokens: 10000000 .* at most 32768"),
         ({"speed": 3.0}, "speed: 3.0"),
         ({"instruct_text": "x", "cross_lingual": True}, "cross_lingual"),
         ({"language": "not a language"}, "language"),
@@ -160,7 +162,46 @@ def test_abandoned_iteration_frees_the_utterance(synthesizer, voice):
 )
 def test_bad_request_names_the_field(synthesizer, voice, options, message):
     with pytest.raises(InvalidInput, match=message):
-        list(synthesizer.synthesize(SpeechRequest(**({"text": TEXT, "voice": voice} | options))))
+        synthesizer.synthesize(SpeechRequest(**({"text": TEXT, "voice": voice} | options)))
+
+
+def test_pieces_have_no_more_room_than_the_speech_lm_has_positions(synthesizer, voice, monkeypatch):
+    rooms, open_batch = [], synthesizer._open_batch
+    monkeypatch.setattr(synthesizer, "_open_batch", lambda room: rooms.append(room) or open_batch(1000))
+    request = SpeechRequest("", voice, seed=1, sampling=SamplingOptions(max_ratio=1000.0))
+    chunks = synthesizer.synthesize_pieces([TEXT], request, interleaved=True)
+    next(chunks)
+    chunks.close()
+    assert max(rooms) < 34_000
+    with pytest.raises(InvalidInput, match="max_tokens: 10000000"):
+        synthesizer.synthesize_pieces(
+            [TEXT], SpeechRequest("", voice, sampling=SamplingOptions(max_tokens=10**7))
+        )
+
+
+@pytest.mark.parametrize("pieces", [[], ["  "], ["... ", "!"]])
+def test_pieces_of_which_nothing_can_be_spoken_are_refused(synthesizer, voice, pieces):
+    with pytest.raises(InvalidInput, match="it must hold more than punctuation") as caught:
+        list(synthesizer.synthesize_pieces(pieces, SpeechRequest("", voice)))
+    assert (caught.value.field, caught.value.value) == ("target_text", repr("".join(pieces)))
+
+
+@pytest.mark.parametrize(("token", "limit"), [(3.5, "integers"), (-1, "0 to"), (10**6, "0 to")])
+def test_speech_token_that_is_none_is_refused(synthesizer, voice, token, limit):
+    with pytest.raises(InvalidInput, match=f"speech_tokens: {token} .* tokens are {limit}"):
+        list(synthesizer.synthesize_tokens([1, 2, token], SpeechRequest("", voice)))
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.zeros((16_000, 2), np.float32), r"the shape \(16000, 2\).* expected the shape \[n\]"),
+        (np.zeros(16_000, np.int16), r"samples of int16.* expected floats"),
+    ],
+)
+def test_audio_of_another_form_makes_no_voice(synthesizer, samples, message):
+    with pytest.raises(InvalidInput, match=f"reference_wav: .*{message}"):
+        synthesizer.voice(Audio(samples, 16_000), "words")
 
 
 def test_onnx_runtime_speaks_as_torch_does(tiny_checkpoint, tmp_path, synthesizer, voice):
