@@ -195,7 +195,7 @@ def test_lost_chunk_is_refused_and_ends_the_utterance(client):
 
 
 def test_limit_of_utterances_and_end_of_idle_ones(serve, prompt, metric, eventually):
-    settings = {f"{MODEL}.max_states": 2, f"{MODEL}.idle_timeout_s": 8.0, f"{MODEL}.max_flow_pages": 20}
+    settings = {f"{MODEL}.max_states": 2, f"{MODEL}.idle_timeout_s": 8.0, f"{MODEL}.max_flow_pages": 60}
     with serve([MODEL], **settings) as server, Client(server) as client:
         for name in "ab":
             client.call(MODEL, chunk_inputs(name, [1], 0, False) | prompt_inputs(prompt), "waveform")
