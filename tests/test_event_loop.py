@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import closing
 
 import pytest
@@ -13,6 +13,15 @@ import pytest
 from cosyvoice_runtime.event_loop import EventLoopThread
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As a terminal's program is; one in the background may have been told to ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_iteration_cancels_the_step_and_closes_the_generator() -> None:
     ends: list[str] = []
     main = threading.get_ident()
