@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-MEAN_PAGES, NEWEST = 12.0, 0.05
-"""As `VoiceCache` begins, and learns."""
+from cosyvoice_runtime.serving.token2wav.voices import NEWEST, USUAL_PAGES
 
 
 class SimulatedPages:
@@ -21,7 +20,7 @@ class SimulatedPages:
     def __init__(self, num_pages: int, of_voice: int) -> None:
         self.num_pages = num_pages
         self._of_voice = of_voice
-        self._mean = MEAN_PAGES
+        self._mean = USUAL_PAGES
         self.held: dict[int, int | None] = {}
         self.lost = self.without = 0
 

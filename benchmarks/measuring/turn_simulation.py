@@ -216,7 +216,9 @@ class Simulation:
         self._gpu = Expecting()
         self._pages, self._lengths = SimulatedPages(pages, PAGES_OF_VOICE), lengths
         openings = Openings(self._pages)  # type: ignore[arg-type]
-        self._planner = TurnPlanner(self._lanes, self._gpu, True, BLOCK, GPU_TURN_MS / 1e3, openings)
+        self._planner = TurnPlanner(
+            self._lanes, self._gpu, True, BLOCK, GPU_TURN_MS / 1e3, openings, self._speakers
+        )
         self._jobs = WaitingJobs(sys.maxsize, lambda job: job.begins, lambda _: None)
         self._speaking: dict[str, Utterance] = {}
         self.figures = Figures()
@@ -277,7 +279,7 @@ class Simulation:
         while True:
             jobs = self._jobs.first_of_each()
             new = {job for job in jobs if job.number not in self._pages.held}
-            divided, longest_s = self._planner.divided(jobs, new, self._speakers(), self._now)
+            divided, longest_s = self._planner.divided(jobs, new, self._pages.speaking, self._now)
             delay_s, lane = soonest(divided, self._now)
             if lane is None or delay_s is None or delay_s > 0:
                 self._look_later(delay_s, longest_s)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
-    from cosyvoice_runtime.serving.shared_gpu import Later
+from cosyvoice_runtime.serving.undivided_gpu import UndividedGpu
 
 SHIFT_S, SHIFT_OF_TURN = 0.025, 0.5
 """Least time for steps after a turn, some 30 of 16 sequences on an H200; and in turns, for slower GPUs."""
@@ -18,7 +15,7 @@ FIRST_TOKENS_S, FIRST_TOKENS_OF_TURN = 0.04, 0.8
 """The same while a listener waits for the first tokens."""
 
 
-class GpuShifts:
+class GpuShifts(UndividedGpu):
     """Steps of the speech LM and turns of token2wav, never both.
 
     For GPUs that can't be divided (`GpuDivision`). What a step has launched for the next one ends beside a
@@ -27,14 +24,13 @@ class GpuShifts:
     Side by side they take longer than one after the other: a step is 150 small kernels in a row, each of
     which waits for room between large ones. Sixteen sequences need 0.8 ms alone and 3.7 beside a turn, which
     takes longer itself; and a listener's first audio waits for sixteen steps. So steps stand still during a
-    turn, and go first for a while when it has ended. Neither waits for one that has nothing to do.
+    turn, and go first for a while when it has ended, for first tokens longer (`FIRST_TOKENS_S`). Neither
+    waits for one that has nothing to do.
 
     Args:
         clock: monotonic seconds.
     """
 
-    parts: GpuParts | None = None
-    steps: GpuPart | None = None
     turns_at_once = 1
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,25 +39,6 @@ class GpuShifts:
         self._turning = self._stepping = self._has_steps = self._hurried = False
         self._turns_wanted = 0
         self._turn_s, self._turn_end = 0.0, -FIRST_TOKENS_S
-
-    def few(self, utterances: int) -> bool:  # noqa: ARG002
-        """False: nothing is divided."""
-        return False
-
-    def divide_for_few(self) -> None:
-        """Changes nothing."""
-
-    def puts_off(self, utterances: int, first_waits: bool) -> bool:  # noqa: ARG002
-        """False: turns wait for first tokens as it is, for a while (`FIRST_TOKENS_S`)."""
-        return False
-
-    def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002
-        """False: nothing is for few alone."""
-        return False
-
-    def take_later(self) -> Sequence[Later]:
-        """Nothing."""
-        return ()
 
     @contextmanager
     def turn(self) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientPayloadError, ClientSession, ClientTimeout, web
+from hours import Hours
 
 from cosyvoice_runtime.gateway.http_gateway import HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
@@ -176,18 +176,6 @@ def test_length_of_the_json_part_that_is_no_length_is_refused(tmp_path: Path, le
     assert error.startswith("Inference-Header-Content-Length: ")
     assert error.endswith("is not accepted; a number of 1 to 10 digits is expected")
     assert len(error) < 200
-
-
-class Hours:
-    """The loop's clock, which can be put forward: timers go off sooner, and nobody has to wait."""
-
-    def __init__(self) -> None:
-        self._ahead_s = 0.0
-        asyncio.get_running_loop().time = lambda: time.monotonic() + self._ahead_s
-
-    async def pass_by(self, seconds: float) -> None:
-        self._ahead_s += seconds
-        await asyncio.sleep(0.01)
 
 
 def test_client_that_reads_nothing_is_given_up_and_one_that_reads_slowly_beside_it_is_not(

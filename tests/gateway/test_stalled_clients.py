@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from hours import Hours
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from cosyvoice_runtime.gateway import grpc_gateway
@@ -71,18 +71,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
                 yield service_pb2.ModelStreamInferResponse(infer_response=response)
                 self.sent[request.id] += 1
             self.ended.append(request.id)
-
-
-class Hours:
-    """The loop's clock, which can be put forward: timers go off sooner, and nobody has to wait."""
-
-    def __init__(self) -> None:
-        self._ahead_s = 0.0
-        asyncio.get_running_loop().time = lambda: time.monotonic() + self._ahead_s
-
-    async def pass_by(self, seconds: float) -> None:
-        self._ahead_s += seconds
-        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -69,7 +69,7 @@ class Openings:
     def saving(
         self,
         jobs: Iterable[WaveJob],
-        speakers: Sequence[Speaker],
+        speakers: Callable[[], Sequence[Speaker]],
         unit_tokens: int,
         now: float,
         idle: bool = False,
@@ -82,7 +82,7 @@ class Openings:
 
         Args:
             jobs: at most one of each utterance.
-            speakers: utterances in progress, the earliest first.
+            speakers: utterances in progress, the earliest first; asked where pages are scarce.
             unit_tokens: of a page.
             idle: nothing is under way, so somebody has to go on.
         """
@@ -91,7 +91,7 @@ class Openings:
             return set()
         waiting = {job.chunk.utterance_id: job for job in jobs if not job.chunk.cancel}
         beside_ends, saving, goes_on = left, [], not idle
-        for speaker in speakers:
+        for speaker in speakers():
             job = waiting.get(speaker.name)
             to_the_end = self._to_the_end(speaker, job, unit_tokens)
             if job is None:

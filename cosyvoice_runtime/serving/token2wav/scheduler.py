@@ -68,7 +68,7 @@ class WaveScheduler:
         self._unit_tokens = runtime.token2wav.unit_tokens
         self._lanes = lanes_of(runtime, min(runtime.turns_at_once, self._gpu.turns_at_once))
         self._planner = TurnPlanner(
-            self._lanes, self._gpu, runtime.on_gpu, self._unit_tokens, turn_s, openings
+            self._lanes, self._gpu, runtime.on_gpu, self._unit_tokens, turn_s, openings, service.speakers
         )
         self._jobs = WaitingJobs(max_waiting, self._begins, on_waiting)
         self._on_turn = on_turn
@@ -182,7 +182,7 @@ class WaveScheduler:
         for job in ready:
             job.number = self._service.number(job.chunk.utterance_id)
         new = {job for job in ready if self._begins(job)}
-        return self._planner.divided(ready, new, self._service.speakers(), now, ends=self._closed)
+        return self._planner.divided(ready, new, len(self._service), now, ends=self._closed)
 
     def _serve(self, lane: TurnLane) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from cosyvoice_runtime.cuda_errors import is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError, OverloadedError
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
+from cosyvoice_runtime.serving.token2wav.page_giving import PageGiving
 from cosyvoice_runtime.serving.token2wav.usage import Usage
 from cosyvoice_runtime.serving.token2wav.utterances import OpenUtterance, Utterances
 from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
@@ -29,10 +30,6 @@ WaveOutcome = Waveform | Exception
 """Samples ``[n]``, or why there are none."""
 WaveOutcomes = Callable[[], list[WaveOutcome]]
 """Waits for the outcomes of chunks that are being computed."""
-
-
-SILENT_S = 5.0
-"""Whom nobody has called for so long waits for text, or for a listener who has left."""
 
 
 class Speaker(NamedTuple):
@@ -91,6 +88,7 @@ class WaveService:
         self._leaving: list[tuple[str, OpenUtterance]] = []
         self._voices = voices
         self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
+        self._giving = PageGiving(token2wav, voices, self._utterances)
         self._on_change = on_change
         # Ids of the utterances of each batch under way.
         self._turns: list[frozenset[str]] = []
@@ -213,12 +211,17 @@ class WaveService:
                 self._timer.cancel()
         self._changed()
 
+    @property
+    def _under_way(self) -> frozenset[str]:
+        """Ids of the utterances of all batches that are."""
+        return frozenset().union(*self._turns)
+
     def _launch_batch(
         self, chunks: Sequence[WaveChunk], turn: frozenset[str], token2wav: AnyToken2Wav
     ) -> list[ComputedChunk]:
         taken = [self._take(chunk, turn, token2wav) for chunk in chunks]
         utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
-        self._make_room_for(utterances)
+        self._giving.make_room_for(utterances, self._under_way, self._waiting)
         waits = iter(self._advance(utterances, token2wav))
         return [
             ComputedChunk(chunk, entry, next(waits))
@@ -283,7 +286,7 @@ class WaveService:
 
     def _open(self, chunk: WaveChunk, turn: frozenset[str]) -> OpenUtterance:
         chunk.check_opening()
-        given_up = self._utterances.making_room(turn.union(*self._turns))
+        given_up = self._utterances.making_room(turn | self._under_way)
         if given_up is not None:
             self._drop(given_up)
         misses = self._voices.computes(chunk.voice_key, chunk.prompt)
@@ -296,49 +299,6 @@ class WaveService:
             self._voices.release(voice)
             raise
         return self._utterances.add(chunk.utterance_id, state, voice)
-
-    def _make_room_for(self, utterances: Sequence[OpenUtterance]) -> None:
-        """Have others give up pages that these lack: those that came later, the latest first, and then those
-        that nobody has called for lately.
-
-        Their blocks are computed again when they go on. The earliest of these comes first; one for which
-        there are not enough gives up its own, for those that came before it.
-        """
-        left = self._voices.pages_left
-        for utterance in sorted(utterances, key=lambda each: each.number):
-            wanted = self._token2wav.wanted_pages(utterance.state)
-            givers = self._givers(utterance) if wanted > left else []
-            if wanted <= left + sum(map(self._held, givers)):
-                while wanted > left:
-                    left += self._take_pages(givers.pop(0))
-                left -= wanted
-            elif self._held(utterance):
-                left += self._take_pages(utterance)
-
-    def _givers(self, utterance: OpenUtterance) -> list[OpenUtterance]:
-        """Who has pages that another one may have, in the order in which they give them."""
-        under_way = frozenset().union(*self._turns)
-        others = [
-            (name, one)
-            for name, one in self._utterances.by_coming()
-            if one is not utterance and name not in under_way and self._held(one)
-        ]
-        later = [one for _, one in others if one.number > utterance.number]
-        queued = set(self._waiting())
-        silent = [
-            one
-            for name, one in others
-            if one not in later and name not in queued and not self._utterances.called_within(one, SILENT_S)
-        ]
-        return [*later[::-1], *sorted(silent, key=lambda one: one.used_at)]
-
-    def _held(self, utterance: OpenUtterance) -> int:
-        return self._token2wav.held_pages(utterance.state)
-
-    def _take_pages(self, utterance: OpenUtterance) -> int:
-        pages = self._held(utterance)
-        self._token2wav.give_up(utterance.state)
-        return pages
 
     def _advance(
         self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav
@@ -372,7 +332,7 @@ class WaveService:
 
     def _let_go(self) -> None:
         """Free utterances that have ended and are in no batch under way."""
-        under_way = frozenset().union(*self._turns)
+        under_way = self._under_way
         leaving = [utterance for name, utterance in self._leaving if name not in under_way]
         self._leaving = [(name, utterance) for name, utterance in self._leaving if name in under_way]
         for utterance in leaving:
@@ -384,7 +344,7 @@ class WaveService:
                 logger.exception("what an utterance held could not be freed")
 
     def _drop_idle(self) -> None:
-        self._utterances.touch(name for turn in self._turns for name in turn)
+        self._utterances.touch(self._under_way)
         self._utterances.touch(self._waiting())
         for name in self._utterances.idle():
             logger.warning("utterance %s is dropped: nobody called for it", name)

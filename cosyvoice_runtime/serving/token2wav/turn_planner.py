@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.serving.token2wav.gpu_turn import (
@@ -39,7 +39,8 @@ class TurnPlanner:
         on_gpu: many short rows cost little more than a few.
         unit_tokens: at whose multiples a chunk may be cut.
         turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
-        openings: which utterances may begin; None where there are pages for all.
+        openings: which utterances may begin and go on; None where there are pages for all.
+        speakers: utterances in progress, the earliest first.
     """
 
     def __init__(
@@ -50,30 +51,25 @@ class TurnPlanner:
         unit_tokens: int,
         turn_s: float,
         openings: Openings | None = None,
+        speakers: Callable[[], Sequence[Speaker]] = tuple,
     ) -> None:
         self._lanes, self._gpu, self._on_gpu, self._openings = lanes, gpu, on_gpu, openings
-        self._unit_tokens = unit_tokens
+        self._unit_tokens, self._speakers = unit_tokens, speakers
         self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
 
     def divided(
-        self,
-        jobs: Sequence[WaveJob],
-        new: Collection[WaveJob],
-        speakers: Sequence[Speaker],
-        now: float,
-        ends: bool = False,
+        self, jobs: Sequence[WaveJob], new: Collection[WaveJob], speaking: int, now: float, ends: bool = False
     ) -> tuple[LaneJobs, float]:
         """Each lane's jobs, and for how many seconds if nothing happens.
 
         Args:
             jobs: at most one of each utterance.
             new: those of them that would begin one.
-            speakers: utterances in progress, the earliest first.
+            speaking: utterances in progress.
             now: by the scheduler's clock.
             ends: nobody waits for pages or for somebody's first chunk any more.
         """
-        held = self._without_pages(jobs, () if ends else new, () if ends else speakers, now)
-        speaking = len(speakers)
+        held = self._without_pages(jobs, new, now, ends)
         able = [job for job in jobs if job not in held]
         pressing = [job for job in able if not job.can_wait(now)]
         again_s = LOOK_S if held else math.inf
@@ -84,15 +80,15 @@ class TurnPlanner:
         return divided, min(changes_in(able, self._lanes, now), again_s)
 
     def _without_pages(
-        self, jobs: Sequence[WaveJob], new: Collection[WaveJob], speakers: Sequence[Speaker], now: float
+        self, jobs: Sequence[WaveJob], new: Collection[WaveJob], now: float, ends: bool
     ) -> Collection[WaveJob]:
         """Those that wait for pages."""
         if self._openings is None:
             return ()
-        held = self._openings.held(new, now)
-        if self._on_gpu:
+        held = self._openings.held(() if ends else new, now)
+        if self._on_gpu and not ends:
             idle = not any(lane.pace.busy for lane in self._lanes)
-            held |= self._openings.saving(jobs, speakers, self._unit_tokens, now, idle)
+            held |= self._openings.saving(jobs, self._speakers, self._unit_tokens, now, idle)
         return held
 
     def in_order(self, jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:

@@ -12,6 +12,7 @@ import numpy as np
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
+from cosyvoice_runtime.serving.token2wav.turn import WaveJob
 from cosyvoice_runtime.serving.token2wav.voices import CachedVoice
 
 LOST_GPU_TOKEN = 997
@@ -157,6 +158,14 @@ def chunk(
 ) -> WaveChunk:
     arguments = {"voice_key": "known", "noise_seed": 1, **options}
     return WaveChunk(name, list(tokens), position, last, **arguments)
+
+
+def jobs(*lengths: int) -> list[WaveJob]:
+    """Chunks of so many tokens, each of its own utterance, due a second after the one before."""
+    return [
+        WaveJob(chunk(str(row), [0] * length), deliver=lambda _: None, deadline=float(row))
+        for row, length in enumerate(lengths)
+    ]
 
 
 def results(service: WaveService, *chunks: WaveChunk) -> list[list[float] | str]:

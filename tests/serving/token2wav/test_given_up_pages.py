@@ -10,7 +10,7 @@ from coded_waves import FakeClock
 from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveService
-from cosyvoice_runtime.serving.token2wav.service import SILENT_S
+from cosyvoice_runtime.serving.token2wav.page_giving import SILENT_S
 from cosyvoice_runtime.serving.token2wav.voices import NEWEST, USUAL_PAGES
 
 TOLERANCE = 2e-3

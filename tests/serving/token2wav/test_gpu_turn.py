@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from coded_waves import chunk
+from coded_waves import BLOCK, chunk, jobs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS, plan_turn_of_gpu, urgent
 from cosyvoice_runtime.serving.token2wav.turn import DUE_S, HURRY_S, WaveJob
-
-BLOCK = 25
-
-
-def jobs(*lengths: int) -> list[WaveJob]:
-    return [
-        WaveJob(chunk(str(row), [0] * length), deliver=lambda _: None, deadline=float(row))
-        for row, length in enumerate(lengths)
-    ]
 
 
 def gpu_tokens(*lengths: int, budget: int, rows: int = 16, now: float = -1.0) -> list[int]:

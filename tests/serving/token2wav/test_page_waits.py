@@ -198,7 +198,9 @@ def saving(*speaks: Speaks, left: int = SCARCE_PAGES, of_one: int = 0, idle: boo
     """Who does, of utterances by the order of their coming."""
     speakers = [Speaker(str(number), number, each.pages, each.lost) for number, each in enumerate(speaks)]
     jobs = [each.job(number) for number, each in enumerate(speaks) if each.blocks]
-    found = Openings(Room(pages_left=left, pages_of_one=of_one)).saving(jobs, speakers, BLOCK, 0.0, idle)
+    found = Openings(Room(pages_left=left, pages_of_one=of_one)).saving(
+        jobs, lambda: speakers, BLOCK, 0.0, idle
+    )
     return "".join(sorted(job.chunk.utterance_id for job in found))
 
 
@@ -272,12 +274,12 @@ def test_cancels_and_utterances_that_are_not_in_progress_save_nothing():
     segment = WaveJob(chunk("segment", [0], continues=True, cushion_s=RICH_S), print, RICH_S)
     unknown = WaveJob(chunk("nobody's", [0], 25, cushion_s=RICH_S), print, RICH_S)
     speakers = [Speaker("0", 0, 5, 0), Speaker("1", 1, 5, 0)]
-    assert openings.saving([cancel, segment, unknown], speakers, BLOCK, 0.0) == set()
+    assert openings.saving([cancel, segment, unknown], lambda: speakers, BLOCK, 0.0) == set()
 
 
 def test_where_there_are_no_pages_nobody_saves_any():
     openings = Openings(Room(pages_left=0, num_pages=0))
-    assert openings.saving([Speaks(9).job(0)], [Speaker("0", 0, 0, 0)], BLOCK, 0.0) == set()
+    assert openings.saving([Speaks(9).job(0)], lambda: [Speaker("0", 0, 0, 0)], BLOCK, 0.0) == set()
 
 
 def test_what_waits_is_shown_when_it_changes():

@@ -62,7 +62,7 @@ class Full:
 
     def saving(self, jobs, speakers, unit_tokens, now, idle):
         self.idle.append(idle)
-        known = {speaker.name for speaker in speakers}
+        known = {speaker.name for speaker in speakers()}
         return {each for each in jobs if each.chunk.utterance_id in known & {"saving"}}
 
     def soon_s(self) -> float:
@@ -80,7 +80,7 @@ def names(jobs) -> list[str]:
 
 
 def planner(gpu: SoleUse | None = None, openings: Full | None = None, on_gpu: bool = True) -> TurnPlanner:
-    return TurnPlanner(lanes(), gpu or SoleUse(), on_gpu, BLOCK, TURN_S, openings)
+    return TurnPlanner(lanes(), gpu or SoleUse(), on_gpu, BLOCK, TURN_S, openings, speakers)
 
 
 def lanes():
@@ -89,13 +89,14 @@ def lanes():
     return lanes_of(runtime(CodedWaves(), 4, beside=[beside]), turns_at_once=1)
 
 
-def speakers(*names: str) -> list[Speaker]:
+def speakers() -> list[Speaker]:
+    names = ("old", "saving", "poor")
     return [Speaker(name, number, pages=1, lost_pages=0) for number, name in enumerate(names)]
 
 
 def divided(planner: TurnPlanner, jobs, new=(), ends=False):
     """Whom the lane for turns may have, and for how long."""
-    found, again_s = planner.divided(jobs, new, speakers("old", "saving", "poor"), NOW, ends)
+    found, again_s = planner.divided(jobs, new, 3, NOW, ends)
     return sorted(names(jobs_of(planner._lanes[0], found))), again_s
 
 
@@ -172,7 +173,7 @@ def test_hurried_chunks_that_find_no_row_in_their_lane_may_have_the_other():
     plan, now_due = planner(), [job(name) for name in "abc"]
     busy = plan._lanes[0]
     busy.pace.launched(None, NOW, NOW)
-    found, _ = plan.divided([*now_due, job("rich", RICH_S)], (), speakers("a", "b", "c"), NOW)
+    found, _ = plan.divided([*now_due, job("rich", RICH_S)], (), 3, NOW)
     assert [sorted(names(each)) for _, each in found] == [["a", "b", "c"], ["c", "rich"]]
 
 

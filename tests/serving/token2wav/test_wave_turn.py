@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from coded_waves import chunk
+from coded_waves import BLOCK, chunk, jobs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,15 +16,6 @@ from cosyvoice_runtime.serving.token2wav.turn import (
     in_order,
     plan_turn,
 )
-
-BLOCK = 25
-
-
-def jobs(*lengths: int) -> list[WaveJob]:
-    return [
-        WaveJob(chunk(str(row), [0] * length), deliver=lambda _: None, deadline=float(row))
-        for row, length in enumerate(lengths)
-    ]
 
 
 def tokens(*lengths: int, budget: int, rows: int = 8) -> list[int]:

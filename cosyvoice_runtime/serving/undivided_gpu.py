@@ -1,0 +1,36 @@
+"""A device of which nobody has a part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts
+    from cosyvoice_runtime.serving.shared_gpu import Later
+
+
+class UndividedGpu:
+    """What a :class:`SharedGpu` says that is not divided."""
+
+    parts: GpuParts | None = None
+    steps: GpuPart | None = None
+
+    def few(self, utterances: int) -> bool:  # noqa: ARG002
+        """False: nothing is divided."""
+        return False
+
+    def divide_for_few(self) -> None:
+        """Changes nothing."""
+
+    def puts_off(self, utterances: int, first_waits: bool) -> bool:  # noqa: ARG002
+        """False: no part for turns is kept free."""
+        return False
+
+    def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002
+        """False: nothing is for few alone."""
+        return False
+
+    def take_later(self) -> Sequence[Later]:
+        """Nothing."""
+        return ()
