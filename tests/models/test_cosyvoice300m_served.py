@@ -13,6 +13,7 @@ from speaking import TIMEOUT_S, assert_same_audio, client, recording, spoken
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, Reference, RefusedError, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
+from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.server_client import SpeechServer
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
@@ -111,7 +112,7 @@ def test_front_speaks_at_the_rate_of_openais_api(server, synthesizer):
         upstream = AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S)
         front = SpeechServer(upstream, FrontSettings())
         try:
-            return [chunk async for chunk in front.speak(asked(CASES["speaker"]), "front")]
+            return [chunk async for chunk in front.speak(asked(CASES["speaker"]), "front", EVERYBODY)]
         finally:
             await front.close()
 
