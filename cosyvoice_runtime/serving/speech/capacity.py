@@ -42,8 +42,11 @@ class Capacity:
     @property
     def limit(self) -> int:
         """Utterances that may be spoken at a time; at least one."""
-        if not self.learns:
-            return int(self._learned["fixed"])
+        return self.keeps_up_with if self.learns else int(self._learned["fixed"])
+
+    @property
+    def keeps_up_with(self) -> int:
+        """Utterances at a time for which the machine is fast enough, as far as is known; at least one."""
         return min(max(int(self.speed / self._margin), 1), MOST_LEARNED)
 
     @property

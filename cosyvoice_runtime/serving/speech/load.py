@@ -36,6 +36,9 @@ from cosyvoice_runtime.voice.extractors import checkpoint_id
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
 MEASURE_TIMEOUT_S = 60.0
+CROWD, MOST_AT_ONCE = 8, 32
+"""A machine that keeps up with so many speaks faster to many at a time: a GPU, which is measured with them, too,
+but no more. An H200 makes 45 s of speech a second for one and 280 for 32, so 64 who come at once may stay."""
 logger = logging.getLogger(__name__)
 
 
@@ -180,6 +183,8 @@ async def _measure_speed(service: SpeechService, admission: Admission) -> None:
     try:
         async with asyncio.timeout(MEASURE_TIMEOUT_S):
             admission.capacity.start(await service.speed())
+            if (crowd := min(admission.capacity.keeps_up_with, MOST_AT_ONCE)) >= CROWD:
+                admission.capacity.start(max(await service.speed(crowd), admission.capacity.speed))
     except (CosyVoiceError, TimeoutError) as error:
         logger.warning("the speed could not be measured (%r) and is learned from requests", error)
     else:

@@ -175,8 +175,11 @@ class SpeechService:
     def _place(self, inputs: Inputs) -> AbstractContextManager[Stay]:
         return self._admission.beside() if inputs.is_probe else self._admission.place(inputs.client)
 
-    async def speed(self) -> float:
-        """Seconds of speech a second, of one utterance when nobody else is spoken to.
+    async def speed(self, at_once: int = 1) -> float:
+        """Seconds of speech a second when nobody else is spoken to.
+
+        Args:
+            at_once: utterances that are spoken at the same time.
 
         Raises:
             CosyVoiceError: a stage fails.
@@ -190,7 +193,7 @@ class SpeechService:
         prompts = await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
         await self._seconds_of(request, prompts)  # the first one takes longer: it fills caches
         start_s = self._metrics.now()
-        audio_s = await self._seconds_of(request, prompts)
+        audio_s = sum(await asyncio.gather(*(self._seconds_of(request, prompts) for _ in range(at_once))))
         return audio_s / max(self._metrics.now() - start_s, 1e-6)
 
     async def _seconds_of(self, request: SpeechRequest, prompts: Sequence[Prompt]) -> float:

@@ -10,22 +10,26 @@ import pytest
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.capacity import MOST_LEARNED
 from cosyvoice_runtime.serving.speech.load import learn_speed
 
 
 class Service:
-    """Speaks thirteen seconds a second, or fails."""
+    """Speaks 15 seconds a second, or fails; to several at a time ``of_crowd`` seconds for each."""
 
-    def __init__(self, error: Exception | None = None) -> None:
-        self.measured = 0
-        self._error = error
+    def __init__(self, error: Exception | None = None, alone: float = 15.0, of_crowd: float = 0.0) -> None:
+        self.measured, self.crowds = 0, []
+        self._error, self._alone, self._of_crowd = error, alone, of_crowd
 
-    async def speed(self) -> float:
+    async def speed(self, at_once: int = 1) -> float:
         self.measured += 1
         await asyncio.sleep(0)
         if self._error is not None:
             raise self._error
-        return 15.0
+        if at_once == 1:
+            return self._alone
+        self.crowds.append(at_once)
+        return at_once * self._of_crowd
 
 
 class Stages:
@@ -98,6 +102,17 @@ def test_speed_is_measured_beside_a_fixed_limit(file):
     assert service.measured == 1
     assert admission.capacity.speed > 0
     assert admission.capacity.limit == 5
+
+
+@pytest.mark.parametrize(
+    ("alone", "of_crowd", "crowds", "limit"),
+    [(15.0, 9.0, [], 7), (40.0, 9.0, [20], 90), (40.0, 1.0, [20], 20), (90.0, 10.0, [32], MOST_LEARNED)],
+    ids=["slow", "faster-together", "slower-together", "no-more-than-so-many"],
+)
+def test_fast_machine_is_measured_with_a_crowd_too(file, alone, of_crowd, crowds, limit):
+    service, admission = Service(alone=alone, of_crowd=of_crowd), Admission(None, file)
+    asyncio.run(learn_speed(service, admission, STAGES))
+    assert (service.crowds, admission.capacity.limit) == (crowds, limit)
 
 
 def test_without_the_supervisor_nothing_is_measured_while_models_load(file, monkeypatch):

@@ -257,6 +257,16 @@ def test_speed_is_that_of_an_utterance_that_follows_another(make):
     assert [sampling.max_tokens for _, sampling in stages.prompts] == [100, 100]
 
 
+def test_speed_of_several_is_of_all_that_they_say(make):
+    async def run() -> tuple[CodedStages, float]:
+        stages, service = make(groups(60), chunk_s=0.25)
+        return stages, await service.speed(at_once=3)
+
+    stages, speed = asyncio.run(run())
+    assert len(stages.prompts) == 1 + 3
+    assert speed == pytest.approx(3 * 60 / 25 / (0.25 * len(stages.calls) * 3 / 4))
+
+
 def test_speed_is_known_where_words_need_an_instruction(make):
     async def run() -> float:
         _, service = make(groups(60), chunk_s=0.25, family=COSYVOICE3)
