@@ -89,7 +89,7 @@ def spoken_on_parts(
     gpu = OftenTurning(parts)
     with engine(checkpoint, dtype, gpu) as shared:
         ready: list[bool] = []
-        preparation = Preparation(gpu.later, lambda: ready.append(True))
+        preparation = Preparation(gpu.take_later(), lambda: ready.append(True))
         preparation.start()
         if not meanwhile:
             preparation._thread.join()
