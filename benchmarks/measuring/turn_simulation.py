@@ -31,10 +31,10 @@ from measuring.simulated_pages import SimulatedPages
 BLOCK, TOKEN_RATE = 25, 25
 FIRST_TOKENS, FIRST_HEARD_S = 16, 0.06
 """Of CosyVoice2 with the product's defaults."""
-VARY = 0.05
-"""Turns of one size differ by so much."""
-LAUNCH_S, NEXT_CHUNK_S = 0.004, 0.009
-"""From the begin to the end of a launch; from a chunk's end until the next one is in token2wav."""
+VARY, LAUNCHES_VARY = 0.17, 0.5
+"""Standard deviation of the time that turns of one size and past take, and of launches (of its logarithm)."""
+NEXT_CHUNK_S, SENT_S = 0.009, 0.008
+"""From a chunk's end until the next one is in token2wav, and until its client has it."""
 WARM_UP_S = 3.0
 """Before anything counts."""
 
@@ -71,12 +71,14 @@ class Division:
         hurried: the same with 1 and 2 blocks, of hurried chunks.
         hurried_lanes: how many.
         first_tokens_s: from a request until its first chunk is in token2wav, on average.
+        launch_ms: what a launch takes without rows, and what each row adds: one thread launches all turns.
     """
 
     turns: Mapping[int, Sequence[float]]
     hurried: Mapping[int, Sequence[float]]
     hurried_lanes: int
     first_tokens_s: float
+    launch_ms: tuple[float, float]
 
 
 PAST_MS, LONGEST_PAST_MS = (1.06, 1.06, 1.27, 1.47), (0.3, 0.48, 0.8, 1.11)
@@ -92,7 +94,8 @@ OF_MANY = Division(
     },
     {1: (35, 48), 2: (42, 55), 4: (44, 62)},
     hurried_lanes=1,
-    first_tokens_s=0.049,
+    first_tokens_s=0.072,
+    launch_ms=(4.0, 0.85),
 )
 """100 multiprocessors for turns, 32 for hurried chunks and the speech LM."""
 OF_FEW = Division(
@@ -106,7 +109,8 @@ OF_FEW = Division(
     },
     {1: (30.5, 40), 2: (33, 43), 4: (36, 46)},
     hurried_lanes=FIRST_LANES_OF_FEW,
-    first_tokens_s=0.032,
+    first_tokens_s=0.036,
+    launch_ms=(3.0, 0.6),
 )
 """84 and 48."""
 
@@ -207,9 +211,10 @@ class Simulation:
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._now = 0.0
         self._looks_s = -1.0
+        self._launches_until_s = 0.0
         hurried = range(1, 1 + division.hurried_lanes)
         self._lanes = [
-            TurnLane(0, GPU_BATCH, TurnPace(2, overlaps=True)),
+            TurnLane(0, GPU_BATCH, TurnPace(2, overlaps=True, early=True)),
             *(TurnLane(n, HURRIED_ROWS, TurnPace(2, overlaps=True), hurried=True) for n in hurried),
         ]
         self._free_s: defaultdict[int, float] = defaultdict(float)
@@ -277,6 +282,9 @@ class Simulation:
     def _go_on(self) -> None:
         """Launch what may be launched now, and look again when more may be."""
         while True:
+            if (busy_s := self._launches_until_s - self._now) > 0:
+                self._look_later(busy_s, busy_s)
+                return
             jobs = self._jobs.first_of_each()
             new = {job for job in jobs if job.number not in self._pages.held}
             divided, longest_s = self._planner.divided(jobs, new, self._pages.speaking, self._now)
@@ -305,16 +313,21 @@ class Simulation:
         turn = LaunchedTurn(shares, list, of_new_voice=False, held=ExitStack())
         size = turn.size(BLOCK)
         assert size is not None
-        lane.pace.launched(size, self._now, self._now + LAUNCH_S)
+        self._launches_until_s = launched_s = self._now + self._launch_s(len(shares))
+        lane.pace.launched(size, self._now, launched_s)
         lane.names.update(turn.names())
-        takes_s = self._length_s(lane, chunks, size.units) * self._chance.uniform(1 - VARY, 1 + VARY)
+        takes_s = self._length_s(lane, chunks, size.units) * max(self._chance.gauss(1, VARY), 0.6)
         takes_s += self._again_s(shares, chunks)
-        self._free_s[lane.number] = max(self._now, self._free_s[lane.number]) + takes_s
+        self._free_s[lane.number] = max(launched_s, self._free_s[lane.number]) + takes_s
         self._at(self._free_s[lane.number], self._end, lane, turn)
         if not lane.hurried and self._now > WARM_UP_S:
             self.figures.turns[len(shares), size.units] += 1
             self.figures.filled["blocks"] += sum(-(-share.tokens // BLOCK) for share in shares)
             self.figures.filled["room"] += len(shares) * size.units
+
+    def _launch_s(self, rows: int) -> float:
+        alone_ms, each_ms = self._division.launch_ms
+        return (alone_ms + each_ms * rows) / 1e3 * self._chance.lognormvariate(0, LAUNCHES_VARY)
 
     def _length_s(self, lane: TurnLane, chunks: Sequence[WaveChunk], blocks: int) -> float:
         times = self._division.hurried if lane.hurried else self._division.turns
@@ -349,7 +362,7 @@ class Simulation:
     def _deliver(self, job: WaveJob) -> None:
         utterance = self._speaking[job.chunk.utterance_id]
         if utterance.position == 0 and self._now > WARM_UP_S:
-            self.figures.first_s.append(self._now - utterance.asked_s)
+            self.figures.first_s.append(self._now + SENT_S - utterance.asked_s)
         utterance.take(len(job.chunk.tokens), self._now)
         if not job.chunk.last:
             cushion_s = utterance.cushion_s(self._now)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -143,6 +144,23 @@ def test_one_row_of_nan_fails_alone():
         torch.testing.assert_close(mel, whole, atol=TOLERANCE, rtol=0, msg=f"round {round_}")
         for state in states:
             stream.close(state)
+
+
+@pytest.mark.parametrize("token", [1.0, "1", None, [1], 2**70, -(2**70)], ids=repr)
+@pytest.mark.parametrize("others", [[], [3, 4]], ids=["alone", "among-others"])
+def test_token_that_is_no_known_number_is_refused(token, others):
+    state = FlowStream(FLOW, num_pages=1).open(random_prompt(2, 1))
+    with pytest.raises(InvalidInput, match="speech_tokens"):
+        state.push([*others, token])
+    assert len(state.tokens) == 2
+
+
+@pytest.mark.parametrize("tokens", [[], [0, 49], np.array([3, 4], np.int32), (np.int16(3), 4)], ids=repr)
+def test_whole_numbers_of_any_kind_are_tokens(tokens):
+    state = FlowStream(FLOW, num_pages=1).open(random_prompt(2, 1))
+    state.push(tokens)
+    assert state.tokens.dtype == np.int64
+    assert state.tokens[2:].tolist() == list(tokens)
 
 
 def test_pool_knows_its_memory_in_advance():
