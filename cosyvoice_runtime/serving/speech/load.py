@@ -38,7 +38,7 @@ from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 MEASURE_TIMEOUT_S = 60.0
 CROWD, MOST_AT_ONCE = 8, 32
 """A machine that keeps up with so many is a GPU, which speaks faster to many at a time: it is measured with
-them, too, but with no more. By what it does for one, an H200 refused 47 of 64 who came right after a start."""
+them, too, but with no more. By what it does for one an H200 refused 47 of 64 who came after its start."""
 logger = logging.getLogger(__name__)
 
 
