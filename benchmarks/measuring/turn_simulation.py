@@ -214,7 +214,7 @@ class Simulation:
         self._launches_until_s = 0.0
         hurried = range(1, 1 + division.hurried_lanes)
         self._lanes = [
-            TurnLane(0, GPU_BATCH, TurnPace(2, overlaps=True, early=True)),
+            TurnLane(0, GPU_BATCH, TurnPace(2, overlaps=True)),
             *(TurnLane(n, HURRIED_ROWS, TurnPace(2, overlaps=True), hurried=True) for n in hurried),
         ]
         self._free_s: defaultdict[int, float] = defaultdict(float)

@@ -55,14 +55,13 @@ class TurnLane:
 def lanes_of(runtime: WaveRuntime, turns_at_once: int) -> list[TurnLane]:
     """All in which turns are computed, by their numbers, and in each of which so many may be under way."""
 
-    def pace(hurried: bool = False) -> TurnPace:
-        return TurnPace(turns_at_once, runtime.turns_overlap, early=hurries and not hurried)
+    def pace() -> TurnPace:
+        return TurnPace(turns_at_once, runtime.turns_overlap)
 
-    hurries = any(turns.hurried for turns in runtime.beside)  # then nobody urgent waits for other lanes
     return [
         TurnLane(0, runtime.rows, pace(), of_few=runtime.of_few),
         *(
-            TurnLane(number, turns.rows, pace(turns.hurried), turns.at_launch, turns.hurried, turns.of_few)
+            TurnLane(number, turns.rows, pace(), turns.at_launch, turns.hurried, turns.of_few)
             for number, turns in enumerate(runtime.beside, 1)
         ),
     ]

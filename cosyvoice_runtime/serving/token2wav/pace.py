@@ -57,17 +57,13 @@ class TurnPace:
     Args:
         at_once: turns that may be under way. With one, the next is launched when it has ended.
         overlaps: a turn begins beside the end of the one before.
-        early: nobody who comes meanwhile minds: the next turn is launched as much earlier as turns of one
-            size differ, since those that have more spoken before them are longer.
     """
 
-    def __init__(self, at_once: int, overlaps: bool = False, early: bool = False) -> None:
+    def __init__(self, at_once: int, overlaps: bool = False) -> None:
         self._at_once = at_once
         self._ahead_s = MARGIN_S + (VOCODER_S if overlaps else 0.0)
-        self._early = early
         self._turns: deque[TurnUnderWay] = deque()
         self._took_s: dict[tuple[TurnSize, bool], float] = {}
-        self._differ_s: dict[tuple[TurnSize, bool], float] = {}
         self._launch_s = 0.0
 
     @property
@@ -80,13 +76,10 @@ class TurnPace:
         if not self._turns:
             return 0.0
         turn = self._turns[0]
-        if len(self._turns) >= self._at_once or turn.size is None:
+        took_s = self._took_s.get((turn.size, turn.ahead)) if turn.size is not None else None
+        if len(self._turns) >= self._at_once or took_s is None:
             return None
-        took_s = self._took_s.get((turn.size, turn.ahead))
-        if took_s is None:
-            return None
-        differ_s = self._differ_s[turn.size, turn.ahead] if self._early else 0.0
-        return turn.begun_s + took_s - differ_s - self._launch_s - self._ahead_s - now
+        return turn.begun_s + took_s - self._launch_s - self._ahead_s - now
 
     def launched(self, size: TurnSize | None, begun_s: float, now: float) -> None:
         """A turn's launch began and is done; without a size, nobody knows how long the turn takes."""
@@ -102,9 +95,7 @@ class TurnPace:
         took_s = now - turn.begun_s
         if turn.size is not None:
             key = turn.size, turn.ahead
-            expected_s = self._took_s.get(key, took_s)
-            self._took_s[key] = _averaged(expected_s, took_s)
-            self._differ_s[key] = _averaged(self._differ_s.get(key, 0.0), abs(took_s - expected_s))
+            self._took_s[key] = _averaged(self._took_s.get(key, took_s), took_s)
         for later in self._turns:  # which the device computes from now on
             later.begun_s = max(later.begun_s, now)
         return took_s

@@ -49,28 +49,6 @@ def test_next_turn_begins_beside_the_vocoder_of_the_last_where_turns_overlap():
     assert delays == pytest.approx([0.05 - MARGIN_S, 0.05 - MARGIN_S - VOCODER_S])
 
 
-def test_next_turn_is_launched_earlier_by_what_turns_differ_where_nobody_minds():
-    delays = []
-    for early in (False, True):
-        pace = TurnPace(2, early=early)
-        for begun_s, took_s in ((0.0, 0.05), (1.0, 0.09), (2.0, 0.05)):
-            pace.launched(SIZE, begun_s, begun_s)
-            pace.ended(begun_s + took_s)
-        pace.launched(SIZE, 3.0, 3.0)
-        delays.append(pace.delay(3.0))
-    before_s = delays[0] - delays[1]
-    assert 0.005 < before_s < 0.04
-
-
-def test_turns_that_take_the_same_time_are_not_launched_earlier():
-    pace = TurnPace(2, early=True)
-    for begun_s in range(4):
-        pace.launched(SIZE, begun_s, begun_s)
-        pace.ended(begun_s + 0.05)
-    pace.launched(SIZE, 9.0, 9.0)
-    assert pace.delay(9.0) == pytest.approx(0.05 - MARGIN_S)
-
-
 def test_no_more_turns_are_under_way_than_may_be():
     one, two = pace_that_knows(0.05, at_once=1), pace_that_knows(0.05)
     for pace in (one, two):

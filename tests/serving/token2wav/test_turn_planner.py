@@ -15,7 +15,6 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav import load_wave_service, turn
 from cosyvoice_runtime.serving.token2wav.lane import jobs_of, lanes_of
-from cosyvoice_runtime.serving.token2wav.pace import TurnSize
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import DUE_S, LONGEST_PUT_OFF_S, LaunchedTurn, WaveJob
@@ -88,21 +87,6 @@ def lanes():
     """One for turns, one for two hurried chunks."""
     beside = TurnsBeside(CodedWaves(), 2, ExitStack, hurried=True)
     return lanes_of(runtime(CodedWaves(), 4, beside=[beside]), turns_at_once=1)
-
-
-@pytest.mark.parametrize("hurried", [False, True])
-def test_turns_are_launched_early_where_who_hurries_has_other_lanes(hurried):
-    """By what turns of a size differ; and never in those lanes."""
-    beside = TurnsBeside(CodedWaves(), 2, ExitStack, hurried=hurried)
-    shared, other = lanes_of(runtime(CodedWaves(), 4, beside=[beside]), turns_at_once=2)
-    delays = []
-    for lane in (shared, other):
-        for begun_s, took_s in ((0.0, 0.05), (1.0, 0.09), (2.0, 0.05)):
-            lane.pace.launched(TurnSize(4, 1), begun_s, begun_s)
-            lane.pace.ended(begun_s + took_s)
-        lane.pace.launched(TurnSize(4, 1), 3.0, 3.0)
-        delays.append(lane.pace.delay(3.0))
-    assert (delays[0] < delays[1]) == hurried
 
 
 def speakers() -> list[Speaker]:
