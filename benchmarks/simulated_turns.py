@@ -7,8 +7,9 @@
 
 The scheduler's own functions decide who is computed next, in simulated time; how long a turn takes is from a
 server's turns on an H200, full size (benchmarks/results/README.md). Blocks whose pages were lost are computed
-again in parts of four, of which each takes as long as a turn of one row. The speech LM, the host and voices
-are there in time: it says what another plan changes, not what a machine does.
+again in parts of four, of which each takes as long as a turn of one row. One thread launches turns, and that
+takes as long as in the server; the speech LM and voices are there in time. It says what another plan changes,
+not what a machine does.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class Expecting(SoleUse):
 
 
 class Simulation:
-    """Clients of a server of which token2wav's turns take the time of a GPU's, and all else is there in time.
+    """Clients of a server of which token2wav's turns and launches take a GPU's and a host's time.
 
     Args:
         clients: at once, who ask again when they have their answer.

@@ -86,19 +86,22 @@ class FlowInputs:
                 tokens_before + len(tokens),
                 f"an utterance has at most {limit} tokens ({limit // config.token_rate} s), prompt included",
             )
-        if not self._are_known(tokens):
+        ids = self._known(tokens)
+        if ids is None:
             for token in tokens:
                 self._check_token(token)
-        return np.array(tokens, np.int64)
+            ids = np.array(tokens, np.int64)
+        return ids
 
-    def _are_known(self, tokens: Sequence[int]) -> bool:
-        """Whether all are in the vocabulary, found at a glance: each row of a turn's launch asks."""
+    def _known(self, tokens: Sequence[int]) -> Ids | None:
+        """The tokens if all are in the vocabulary, found at a glance: each row of a turn's launch asks."""
         try:
             ids = np.array(tokens)
         except ValueError:  # sequences of unequal lengths
-            return False
+            return None
         whole = ids.dtype.kind in "iu" and ids.ndim == 1
-        return whole and bool(ids.min() >= 0) and bool(ids.max() < self.config.token_vocab_size)
+        known = whole and ids.min() >= 0 and ids.max() < self.config.token_vocab_size
+        return ids.astype(np.int64, copy=False) if known else None
 
     def _check_token(self, token: int) -> None:
         if not isinstance(token, Integral):
