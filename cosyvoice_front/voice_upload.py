@@ -101,11 +101,15 @@ async def remove_voice(front: Front, owner: str, name: str) -> dict[str, Any]:
 
 
 async def _analyse(front: Front, owner: str, reference: Reference) -> None:
-    """Have the server make the voice, and check what only it can: silence and clipping."""
+    """Have the server make the voice, and check what only it can: silence and clipping.
+
+    The trial is spoken to its end, so that it holds no place when the voice is used next.
+    """
     request = SpeechRequest(TRIAL, reference, cross_lingual=for_its_sound(reference, None), seed=0)
     try:
         async with aclosing(front.server.speak(request, request_id.current.get(), owner)) as chunks:
-            await anext(chunks)
+            async for _ in chunks:
+                pass
     except ApiError as error:
         if error.param == "ref_audio":
             raise invalid("audio_sample", str(error)) from None

@@ -33,12 +33,14 @@ class AnalysingUpstream(FakeUpstream):
     def __init__(self, directory) -> None:
         super().__init__()
         self.store = VoiceStore(directory, CHECKPOINT)
+        self.trials = 0
 
     async def speak(self, request, request_id="", name=None):
         if request.reference is not None:
             self.store.put(voice_of(request.reference))
         async for chunk in super().speak(request, request_id, name):
             yield chunk
+        self.trials += request.reference is not None
 
 
 def voice_of(reference, read_as=COSYVOICE2.mel):
@@ -103,6 +105,7 @@ def test_uploaded_voice_speaks_at_once(front, upstream):
     assert ask(front, "sk-anna", voice="mine").status == 200
     assert ask(front, "sk-anna", voice={"id": "mine"}).status == 200
     assert [request.voice for request in upstream.requests[1:]] == ["mine", "mine"]
+    assert upstream.trials == 1  # spoken to its end: one that is left would still hold its place
     assert upstream.store.get("mine").transcript == "A tone."  # so that gRPC has it too
 
 

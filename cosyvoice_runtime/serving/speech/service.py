@@ -152,14 +152,17 @@ class SpeechService:
         self, inputs: Inputs, listener: ChunkListener, opening: TextMessage | None
     ) -> None:
         timer = RequestTimer(self._metrics, Playback(self._metrics.now), text_whole=opening is None)
-        with timer, self._place(inputs) as stay:
-            self._stages.require()
-            if opening is None:
-                await self._while_there(self._speak(inputs, listener, timer, stay), listener)
-            else:
-                with self._open.open(opening) as text:
-                    await self._while_there(self._speak_arriving(inputs, text, listener, timer), listener)
-            await listener.complete()
+        with timer:
+            with self._place(inputs) as stay:
+                self._stages.require()
+                if opening is None:
+                    await self._while_there(self._speak(inputs, listener, timer, stay), listener)
+                else:
+                    with self._open.open(opening) as text:
+                        await self._while_there(
+                            self._speak_arriving(inputs, text, listener, timer), listener
+                        )
+            await listener.complete()  # without a place: who has the answer may ask for the next one at once
 
     def _require_streaming(self, message: TextMessage) -> None:
         if not self._streaming:

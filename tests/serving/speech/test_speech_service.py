@@ -152,6 +152,26 @@ def test_one_more_than_the_limit_is_refused_and_its_place_is_free_afterwards(mak
     assert first.tokens == later.tokens == list(range(60))
 
 
+def test_who_has_the_whole_answer_may_ask_again_at_once(make):
+    """The one place is free before the answer of one who hears everything at once leaves."""
+
+    async def run() -> tuple[Ear, Ear]:
+        _, service = make(groups(60), places=1)
+        next_one = Ear()
+
+        class WholeEar(Ear):
+            async def complete(self) -> None:
+                await service.answer(asked(), next_one)
+
+        first = WholeEar()
+        await service.answer(asked(), first)
+        return first, next_one
+
+    first, next_one = asyncio.run(run())
+    assert first.errors == next_one.errors == [None]
+    assert next_one.tokens == list(range(60))
+
+
 @pytest.mark.parametrize(("said", "answered"), [("secret", True), ("guess", False)])
 def test_probe_with_the_runs_key_takes_no_place(make, monkeypatch, said, answered):
     monkeypatch.setenv(PROBE_KEY_VARIABLE, "secret")
