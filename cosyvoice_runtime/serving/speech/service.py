@@ -159,9 +159,7 @@ class SpeechService:
                     await self._while_there(self._speak(inputs, listener, timer, stay), listener)
                 else:
                     with self._open.open(opening) as text:
-                        await self._while_there(
-                            self._speak_arriving(inputs, text, listener, timer), listener
-                        )
+                        await self._while_there(self._speak_arriving(inputs, text, listener, timer), listener)
             await listener.complete()  # without a place: who has the answer may ask for the next one at once
 
     def _require_streaming(self, message: TextMessage) -> None:
