@@ -47,10 +47,6 @@ class TurnLane:
         """What came of a turn has been answered: its utterances may go on anywhere."""
         self.names -= Counter(turn.names())
 
-    def holds(self, job: WaveJob) -> bool:
-        """Whether a turn of its utterance is under way here."""
-        return self.names[job.chunk.utterance_id] > 0
-
 
 def lanes_of(runtime: WaveRuntime, turns_at_once: int) -> list[TurnLane]:
     """All in which turns are computed, by their numbers, and in each of which so many may be under way."""
@@ -109,11 +105,11 @@ def _divided(
     for_hurried = [lane for lane in at_work if lane.hurried]
     if not for_hurried:
         return [(lane, _open_to(lane, jobs, lanes)) for lane in shared]
-    due = [
-        job for job in jobs if job.hurries(now, block_tokens) and not any(lane.holds(job) for lane in lanes)
-    ]
+    under_way = set[str]().union(*(lane.names for lane in lanes))
+    due = [job for job in jobs if job.hurries(now, block_tokens) and job.chunk.utterance_id not in under_way]
     hurried = sorted(due, key=priority)
-    others = [job for job in jobs if job not in hurried]
+    hurry = set(hurried)
+    others = [job for job in jobs if job not in hurry]
     # While the GPU's division changes, turns of the other one may be on any multiprocessor.
     others_end = any(lane.pace.busy for lane in lanes if not (lane.hurried or lane in at_work))
     free = [] if others_end else [lane for lane in shared if not lane.pace.busy]
@@ -140,14 +136,11 @@ def _divided(
 
 def _open_to(lane: TurnLane, jobs: Sequence[WaveJob], lanes: Sequence[TurnLane]) -> list[WaveJob]:
     """Jobs whose utterances are under way in no other lane; new voices are lane 0's."""
+    elsewhere = set[str]().union(*(other.names for other in lanes if other is not lane))
     return [
         job
         for job in jobs
-        if job.chunk.cancel
-        or (
-            not (job.needs_voice and lane.number)
-            and not any(other.holds(job) for other in lanes if other is not lane)
-        )
+        if job.chunk.cancel or not ((job.needs_voice and lane.number) or job.chunk.utterance_id in elsewhere)
     ]
 
 

@@ -143,28 +143,36 @@ class WaveScheduler:
     def _launch_turns(self) -> None:
         try:
             with self._at_work():
-                while (lane := self._next_lane()) is not None:
-                    self._serve(lane)
+                while self._serve_next():
+                    pass  # without jobs at hand, whose audio would stay until the next ones
         except BaseException as error:
             self._give_up(error)
         finally:
             for each in self._lanes:
                 each.turns.put(None)
 
-    def _next_lane(self) -> TurnLane | None:
-        """Wait until a turn may be launched; its lane, or None at the end."""
+    def _serve_next(self) -> bool:
+        work = self._next_work()
+        if work is not None:
+            self._serve(*work)
+        return work is not None
+
+    def _next_work(self) -> tuple[TurnLane, list[WaveJob]] | None:
+        """Wait until a turn may be launched; its lane and that one's jobs, or None at the end."""
         with self._wake:
             while True:
                 if self._closed and not self._jobs.first_of_each():
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
                 now = self._clock()
-                divided, longest_s = self._divided(now)
-                delay_s, lane = soonest(divided, now)
-                if delay_s is not None and delay_s <= 0:
-                    return lane
-                wait_s = longest_s if delay_s is None else min(delay_s, longest_s)
-                self._wake.wait(min(wait_s, threading.TIMEOUT_MAX))
+                wait_s = self._planner.free_in(self._jobs, len(self._service), now)
+                if wait_s is not None and wait_s <= 0:
+                    divided, longest_s = self._divided(now)
+                    delay_s, lane = soonest(divided, now)
+                    if lane is not None and delay_s is not None and delay_s <= 0:
+                        return lane, jobs_of(lane, divided)
+                    wait_s = longest_s if delay_s is None else min(delay_s, longest_s)
+                self._wake.wait(None if wait_s is None else min(wait_s, threading.TIMEOUT_MAX))
 
     def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""
@@ -184,9 +192,8 @@ class WaveScheduler:
         new = {job for job in ready if self._begins(job)}
         return self._planner.divided(ready, new, len(self._service), now, ends=self._closed)
 
-    def _serve(self, lane: TurnLane) -> None:
+    def _serve(self, lane: TurnLane, jobs: list[WaveJob]) -> None:
         """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
-        jobs = self._jobs_of(lane)
         try:
             self._forget([job for job in jobs if job.chunk.cancel])
             if all(job.chunk.cancel for job in jobs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.serving.token2wav.gpu_turn import (
@@ -56,6 +56,22 @@ class TurnPlanner:
         self._lanes, self._gpu, self._on_gpu, self._openings = lanes, gpu, on_gpu, openings
         self._unit_tokens, self._speakers = unit_tokens, speakers
         self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
+
+    def free_in(self, jobs: Iterable[WaveJob], speaking: int, now: float) -> float | None:
+        """Seconds until a lane may be launched, as far as that is known, whoever has jobs; 0 or less for now.
+
+        To divide many jobs takes the host longer than to ask this, which is enough while all lanes are busy.
+
+        Args:
+            jobs: all that wait.
+            speaking: utterances in progress.
+        """
+        few = self._gpu.few(speaking)
+        at_work = [lane for lane in self._lanes if lane.of_few in (None, few)]
+        if self._lanes[0] not in at_work and any(job.needs_voice for job in jobs):
+            at_work.append(self._lanes[0])
+        delays = [lane.pace.delay(now) for lane in at_work]
+        return min((delay for delay in delays if delay is not None), default=None)
 
     def divided(
         self, jobs: Sequence[WaveJob], new: Collection[WaveJob], speaking: int, now: float, ends: bool = False

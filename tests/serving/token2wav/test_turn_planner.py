@@ -244,3 +244,33 @@ def test_device_that_is_shared_is_held_and_asked(settings, shared_token2wav, tmp
         assert both.wait(TIMEOUT_S)
     assert gpu.held >= 2
     assert gpu.asked
+
+
+def of_two_divisions(few: bool):
+    """A lane for many and one for few utterances, the latter idle; and which of them there are now."""
+
+    class Divided(SoleUse):
+        def few(self, utterances: int) -> bool:
+            return few
+
+    beside = TurnsBeside(CodedWaves(), 2, ExitStack, of_few=True)
+    both = lanes_of(runtime(CodedWaves(), 4, beside=[beside], of_few=False), turns_at_once=1)
+    both[0].pace.launched(None, NOW, NOW)
+    return both, TurnPlanner(both, Divided(), True, BLOCK, TURN_S)
+
+
+def test_a_lane_of_the_other_division_is_not_free():
+    _, many = of_two_divisions(few=False)
+    assert many.free_in([job("any")], 3, NOW) is None
+    _, few = of_two_divisions(few=True)
+    assert few.free_in([job("any")], 3, NOW) == 0
+
+
+def test_new_voices_have_the_first_lane_whatever_the_division():
+    both, few = of_two_divisions(few=True)
+    both[0].pace.ended(NOW)
+    both[1].pace.launched(None, NOW, NOW)
+    new = job("new", position=0)
+    assert few.free_in([new], 3, NOW) is None
+    new.needs_voice = True
+    assert few.free_in([new], 3, NOW) == 0

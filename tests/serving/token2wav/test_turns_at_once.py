@@ -12,6 +12,7 @@ from coded_waves import BLOCK, LOST_GPU_TOKEN, NAN_TOKEN, FakeClock, OneVoice, c
 from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService
 from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS
+from cosyvoice_runtime.serving.token2wav.turn_planner import TurnPlanner
 
 WITHDRAWN = "the utterance was cancelled before this was computed"
 
@@ -131,6 +132,30 @@ def test_gpu_lost_at_a_launch_answers_those_of_the_turn_before_it_too(scheduler,
     run(scheduler, gpu)
     assert dict(outcomes.delivered).keys() == {"before", "bad"}
     assert len(ended) == 1
+
+
+def test_who_comes_while_all_lanes_are_busy_is_not_looked_at_before_one_may_be_free(
+    scheduler, gpu, outcomes, monkeypatch
+):
+    """To divide many jobs takes the host long, and many come during a turn."""
+    asked: list[int] = []
+    divided = TurnPlanner.divided
+
+    def counted(planner, *arguments, **options):
+        asked.append(1)
+        return divided(planner, *arguments, **options)
+
+    scheduler.submit(chunk("long", [0] * 2 * BLOCK, last=True), outcomes.of("long"))
+    scheduler.submit(chunk("other", [0] * 2 * BLOCK, last=True), outcomes.of("other"))
+    assert gpu.launched(3)  # nobody knows how long turns of that size take
+    scheduler.submit(chunk("first", [0], last=True), outcomes.of("first"))
+    monkeypatch.setattr(TurnPlanner, "divided", counted)
+    for name in "abcdefgh":
+        scheduler.submit(chunk(name, [1], last=True), outcomes.of(name))
+    assert not asked
+    run(scheduler, gpu)
+    assert asked
+    assert sorted(outcomes.names) == sorted(["long", "other", "first", *"abcdefgh"])
 
 
 def test_gpu_is_held_from_a_turns_launch_to_its_end(gpu, outcomes):
