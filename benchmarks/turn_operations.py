@@ -208,6 +208,8 @@ class Turns:
         self.counting = launching
         with launching:
             outcomes = self.service.launch(chunks)
+        self.counting = None
+        self.service.draw_ahead([chunk.utterance_id for chunk in chunks])
         self.counting = ending
         with ending:
             waves = outcomes()
@@ -228,6 +230,7 @@ class Turns:
         names = self.names(rows)
         for part in (names[::2], names[1::2]):
             self.service.run([self.chunk(name, 0, speed=speed) for name in part])
+            self.service.draw_ahead(part)
         counts = self.counted([self.chunk(name, 28, 25, speed) for name in names])
         self.forget(names)
         return counts

@@ -96,6 +96,10 @@ class Token2Wav:
                 return sent  # samples come to the host after all else
             return partial(_after, self.flow.begun(), sent)
 
+    def draw_ahead(self, states: Sequence[WaveState]) -> None:
+        """See :meth:`AnyToken2Wav.draw_ahead`."""
+        self.vocoder.draw_ahead([state.vocoder for state in states])
+
     @contextmanager
     def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[object]:
         """Context in which these utterances advance; after an exception they are where they were before.

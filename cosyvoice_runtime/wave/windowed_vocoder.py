@@ -35,6 +35,10 @@ def _waited_for(waveforms: Waveforms, memory: object) -> list[npt.NDArray[np.flo
     return waveforms()
 
 
+FRAMES_AHEAD = 200
+"""Whose noise is drawn ahead: as many as four blocks of the flow give."""
+
+
 class WindowWave(NamedTuple):
     """What came of a window.
 
@@ -89,6 +93,12 @@ class WindowedVocoder(ABC):
     @abstractmethod
     def utterance_noise(self, seed: int) -> UtteranceNoise:
         """The noise of an utterance that begins now."""
+
+    def draw_ahead(self, states: Sequence[VocoderState]) -> None:
+        """Draw noise that the next windows take, in time that nobody waits for."""
+        for state in states:
+            if state.noise is not None:
+                state.noise.peek(FRAMES_AHEAD)
 
     @abstractmethod
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterable[WindowWave]:

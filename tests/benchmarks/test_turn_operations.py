@@ -1,4 +1,4 @@
-"""What the host does for a turn of token2wav does not grow with its rows, but for their noise."""
+"""What the host does for a turn of token2wav does not grow with its rows, but for first chunks' noise."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def test_chunks_that_go_on_take_as_many_operations_as_first_ones(turns):
     first, _ = turns.warm(lambda: turns.first(16))
     further, end = turns.warm(lambda: turns.next(16))
     assert without_noise(further) <= without_noise(first)
+    assert without_noise(further) == further.places.total()  # their noise was drawn after the launch before
     assert end.places.total() == 1
 
 

@@ -65,6 +65,7 @@ class WaveScheduler:
         self._service = service
         self._gpu = gpu or SoleUse()
         self._at_work = runtime.at_work
+        self._on_gpu = runtime.on_gpu
         self._unit_tokens = runtime.token2wav.unit_tokens
         self._lanes = lanes_of(runtime, min(runtime.turns_at_once, self._gpu.turns_at_once))
         self._planner = TurnPlanner(
@@ -251,6 +252,8 @@ class WaveScheduler:
         moments.note("its turn is launched", *turn.names())
         with self._wake:
             lane.begin(turn, self._unit_tokens, begun_s, self._clock())
+        if self._on_gpu:  # which computes meanwhile
+            self._service.draw_ahead(turn.going_on())
 
     def _finish_turns(self, lane: TurnLane) -> None:
         try:

@@ -95,7 +95,11 @@ class WaveService:
         self._waiting: Callable[[], Iterable[str]] = tuple
         self._batches: Counter[int] = Counter()
         self._voice_hits = self._voice_misses = 0
+        # Held while a batch is launched, which takes long.
+        self._launching = threading.RLock()
+        # Of all that launches and ends of batches share. Held for moments: no end waits for a launch.
         self._lock = threading.RLock()
+        self._telling = threading.Lock()
         self._timer: threading.Timer | None = None
         self._closed = False
         voices.enter()
@@ -149,13 +153,25 @@ class WaveService:
             IndexError: this service has no such lane.
         """
         token2wav = self._lanes[lane]
-        with self._lock:
-            self._utterances.touch(chunk.utterance_id for chunk in chunks)
-            self._drop_idle()
-            turn = frozenset(chunk.utterance_id for chunk in chunks)
-            rows = self._launch_batch(chunks, turn, token2wav)
-            self._turns.append(turn)
+        turn = frozenset(chunk.utterance_id for chunk in chunks)
+        with self._launching:
+            with self._lock:
+                self._turns.append(turn)  # first: nothing that these utterances hold is free from now on
+                self._drop_idle()
+            try:
+                rows = self._launch_batch(chunks, turn, token2wav)
+            except BaseException:
+                self._end_turn(turn)
+                raise
             return partial(self._finish, turn, rows)
+
+    def draw_ahead(self, names: Iterable[str]) -> None:
+        """Have ready what the host draws for the next chunks of utterances, so that no launch waits for it.
+
+        For the thread that launches.
+        """
+        found = (self._utterances.find(name) for name in names)
+        self._token2wav.draw_ahead([utterance.state for utterance in found if utterance is not None])
 
     def queued_in(self, waiting: Callable[[], Iterable[str]]) -> None:
         """Take note of a queue: whoever waits in it is not idle, however long that takes.
@@ -201,7 +217,7 @@ class WaveService:
 
     def close(self) -> None:
         """Free everything and stop the timer; harmless when repeated."""
-        with self._lock:
+        with self._launching, self._lock:
             for name in self._utterances.names():
                 self._drop(name)
             if not self._closed:
@@ -219,9 +235,11 @@ class WaveService:
     def _launch_batch(
         self, chunks: Sequence[WaveChunk], turn: frozenset[str], token2wav: AnyToken2Wav
     ) -> list[ComputedChunk]:
-        taken = [self._take(chunk, turn, token2wav) for chunk in chunks]
+        taken = [self._take(chunk, token2wav) for chunk in chunks]
         utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
-        self._giving.make_room_for(utterances, self._under_way, self._waiting)
+        with self._lock:
+            others = frozenset[str]().union(*(each for each in self._turns if each is not turn))
+            self._giving.make_room_for(utterances, others, self._waiting)
         waits = iter(self._advance(utterances, token2wav))
         return [
             ComputedChunk(chunk, entry, next(waits))
@@ -236,10 +254,13 @@ class WaveService:
             with self._lock:
                 return [self._settled(row, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
         finally:
-            with self._lock:
-                self._turns.remove(turn)
-                self._let_go()
+            self._end_turn(turn)
             self._changed()
+
+    def _end_turn(self, turn: frozenset[str]) -> None:
+        with self._lock:
+            self._turns.remove(turn)
+            self._let_go()
 
     def _settled(self, row: ComputedChunk, outcome: WaveOutcome) -> WaveOutcome:
         """The outcome, unless an earlier one or a cancel ended the utterance while this was computed.
@@ -255,9 +276,7 @@ class WaveService:
         self._utterances.touch([name])
         return outcome
 
-    def _take(
-        self, chunk: WaveChunk, turn: frozenset[str], token2wav: AnyToken2Wav
-    ) -> OpenUtterance | WaveOutcome:
+    def _take(self, chunk: WaveChunk, token2wav: AnyToken2Wav) -> OpenUtterance | WaveOutcome:
         """The utterance with its new tokens, or the outcome if there is nothing to compute."""
         if chunk.cancel:
             return np.zeros(0, np.float32)
@@ -270,7 +289,7 @@ class WaveService:
                 and self._voices.computes(chunk.voice_key, chunk.prompt)
             ):
                 raise OverloadedError("its voice is given up or not computed yet; try again")
-            utterance = self._open(chunk, turn) if opens else self._utterances.get(chunk.utterance_id)
+            utterance = self._open(chunk) if opens else self._utterances.get(chunk.utterance_id)
             if chunk.position != utterance.received:
                 limit = f"{utterance.received} tokens of the utterance were received before"
                 raise InvalidInput("position", chunk.position, limit)
@@ -284,11 +303,12 @@ class WaveService:
     def _opens(self, chunk: WaveChunk) -> bool:
         return not chunk.cancel and chunk.position == 0 and chunk.utterance_id not in self._utterances
 
-    def _open(self, chunk: WaveChunk, turn: frozenset[str]) -> OpenUtterance:
+    def _open(self, chunk: WaveChunk) -> OpenUtterance:
         chunk.check_opening()
-        given_up = self._utterances.making_room(turn | self._under_way)
-        if given_up is not None:
-            self._drop(given_up)
+        with self._lock:
+            given_up = self._utterances.making_room(self._under_way)
+            if given_up is not None:
+                self._drop(given_up)
         misses = self._voices.computes(chunk.voice_key, chunk.prompt)
         voice = self._voices.acquire(chunk.voice_key, chunk.prompt, self._token2wav.flow)
         self._voice_misses += misses
@@ -298,7 +318,8 @@ class WaveService:
         except BaseException:
             self._voices.release(voice)
             raise
-        return self._utterances.add(chunk.utterance_id, state, voice)
+        with self._lock:
+            return self._utterances.add(chunk.utterance_id, state, voice)
 
     def _advance(
         self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav
@@ -319,7 +340,8 @@ class WaveService:
     def _waves(self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav) -> Waveforms:
         """The next samples of each, on their way; none of them has moved if there is an error."""
         states = [utterance.state for utterance in utterances]
-        self._batches[len(states)] += 1
+        with self._lock:
+            self._batches[len(states)] += 1
         with token2wav.all_or_nothing(states) as before:
             return keeping(token2wav.launch(states), before)  # inputs, which another stream may read still
 
@@ -353,6 +375,7 @@ class WaveService:
     def _changed(self) -> None:
         with self._lock:
             self._set_timer()
+        with self._telling:  # of two threads, the last one tells what is newest
             try:
                 self._on_change(self.usage())
             except Exception:
@@ -369,8 +392,8 @@ class WaveService:
     def _ring(self) -> None:
         with self._lock:
             self._timer = None
-            if not self._closed:
-                self.sweep()
+        if not self._closed:
+            self.sweep()
 
 
 def _known(outcome: WaveOutcome) -> WaveOutcome:

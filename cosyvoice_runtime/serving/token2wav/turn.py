@@ -136,6 +136,14 @@ class LaunchedTurn:
         """Of the utterances."""
         return [share.job.chunk.utterance_id for share in self.shares]
 
+    def going_on(self) -> list[str]:
+        """Of the utterances of which more comes."""
+        return [
+            share.job.chunk.utterance_id
+            for share in self.shares
+            if share.job.tokens_left or not share.job.chunk.last
+        ]
+
     def size(self, unit_tokens: int) -> TurnSize | None:
         """None where turns of one size differ."""
         if self.of_new_voice:

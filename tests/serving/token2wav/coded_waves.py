@@ -33,12 +33,14 @@ class CodedWaves:
 
     Attributes:
         batches: tokens of every row of every call.
+        drawn_ahead: states of every call for that.
     """
 
     def __init__(self) -> None:
         self.unit_tokens = BLOCK
         self.open_states: set[CodedState] = set()
         self.batches: list[list[list[int]]] = []
+        self.drawn_ahead: list[list[CodedState]] = []
         self.flow = SimpleNamespace(
             recomputing=0,
             calls=0,
@@ -74,6 +76,9 @@ class CodedWaves:
         return [
             np.array([np.nan if token == NAN_TOKEN else token for token in row], np.float32) for row in rows
         ]
+
+    def draw_ahead(self, states: Sequence[CodedState]) -> None:
+        self.drawn_ahead.append([*states])
 
     @contextmanager
     def all_or_nothing(self, states: Sequence[CodedState]) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from coded_waves import (
@@ -273,3 +274,89 @@ def test_usage_is_told_at_first_and_after_every_call(waves, voices, clock):
     results(service, chunk("a", [1], 1, last=True))
     service.close()
     assert [usage.utterances for usage in told] == [0, 2, 1, 0]
+
+
+class BlockedLaunch(CodedWaves):
+    """A launch that goes on when the test says so."""
+
+    def __init__(self, others: CodedWaves) -> None:
+        super().__init__()
+        self.open_states = others.open_states
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+
+    def launch(self, states):
+        self.begun.set()
+        assert self.goes_on.wait(TIMEOUT_S)
+        return super().launch(states)
+
+
+@pytest.fixture
+def launching(waves):
+    return BlockedLaunch(waves)
+
+
+@pytest.fixture
+def with_two_lanes(waves, voices, clock, launching):
+    service = WaveService(waves, voices, 3, IDLE_S, clock=clock, beside=[launching])
+    yield service
+    launching.goes_on.set()
+    service.close()
+
+
+def in_another_thread(call):
+    """What it gives, once the test asks for that."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(call)
+    pool.shutdown(wait=False)
+    return future
+
+
+def test_end_of_a_batch_does_not_wait_for_a_launch(with_two_lanes, launching, waves, voices):
+    """A first chunk's listener would wait for the launch of others' turn."""
+    service = with_two_lanes
+    outcomes = service.launch([chunk("a", [1], last=True)])
+    launch = in_another_thread(lambda: service.launch([chunk("b", [2], last=True)], lane=1))
+    assert launching.begun.wait(TIMEOUT_S)
+    [wave] = in_another_thread(outcomes).result(TIMEOUT_S)
+    assert wave.tolist() == [1]
+    assert "a" not in service
+    assert service.usage().utterances == len(waves.open_states) == voices.users == 1
+    launching.goes_on.set()
+    [wave] = launch.result(TIMEOUT_S)()
+    assert wave.tolist() == [2]
+    assert_nothing_held(service, waves, voices)
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_what_is_being_launched_is_not_freed(with_two_lanes, launching, waves, voices, clock, idle):
+    """Though an earlier part of the utterance fails meanwhile, or its time is over."""
+    service = with_two_lanes
+    service.run([chunk("a", [1])])
+    earlier = service.launch([chunk("a", [NAN_TOKEN], 1)])
+    launch = in_another_thread(lambda: service.launch([chunk("a", [2], 2, last=True)], lane=1))
+    assert launching.begun.wait(TIMEOUT_S)
+    if idle:
+        clock.now += 2 * IDLE_S
+        service.sweep()
+        assert "a" in service
+    [error] = in_another_thread(earlier).result(TIMEOUT_S)
+    assert "NaN" in str(error)
+    assert "a" not in service
+    assert len(waves.open_states) == voices.users == 1
+    launching.goes_on.set()
+    [late] = launch.result(TIMEOUT_S)()
+    assert isinstance(late, NotFoundError)
+    assert_nothing_held(service, waves, voices)
+
+
+def test_launch_that_fails_holds_nothing(waves, voices, clock):
+    class Lost(CodedWaves):
+        def launch(self, states):
+            raise KeyboardInterrupt
+
+    service = WaveService(waves, voices, 3, IDLE_S, clock=clock, beside=[Lost()])
+    service.run([chunk("a", [1])])
+    with pytest.raises(KeyboardInterrupt):
+        service.launch([chunk("a", [2], 1)], lane=1)
+    assert service.run([chunk("a", cancel=True)])[0].size == 0
+    assert_nothing_held(service, waves, voices)
