@@ -234,7 +234,7 @@ def test_configuration_comes_in_time(start_front):
 def test_wrong_message_is_refused_alone(front, message, named):
     with open_omni(front) as wire:
         wire.send(config(), text("Hello "), message, text("there."), DONE)
-        messages = wire.until("session.done")
+        messages = wire.until("session.done", errors=True)
     assert [named in each["message"] for each in told(messages) if each["type"] == "error"] == [True]
     assert len(binary(messages)) == 2 * samples_of("Hello there.")
 

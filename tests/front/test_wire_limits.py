@@ -235,7 +235,7 @@ def test_utterance_that_the_server_has_taken_is_spoken_though_more_is_refused(fr
         wire.send(CONFIG, {"type": "input.text", "text": "One. Two."})
         front.wait_until(lambda: upstream.texts != [] and upstream.texts[0].pushed == ["One. Two."])
         wire.send({"type": "input.text", "text": " Three."}, {"type": "input.done"})
-        messages = wire.until("session.done")
+        messages = wire.until("session.done", errors=True)
     [error] = [each for each in messages if isinstance(each, dict) and each["type"] == "error"]
     assert (error["status_code"], error["partial_audio"]) == (400, True)
     assert messages[-2]["total_bytes"] == 2 * samples_of("One. Two.")

@@ -43,12 +43,18 @@ class WireClient:
         message = self.connection.recv(TIMEOUT_S)
         return json.loads(message) if isinstance(message, str) else message
 
-    def until(self, kind: str, count: int = 1) -> list[Any]:
-        """Messages up to the ``count``-th of a type."""
-        found = []
+    def until(self, kind: str, count: int = 1, errors: bool = False) -> list[Any]:
+        """Messages up to the ``count``-th of a type.
+
+        Args:
+            errors: may be among them; what nobody expects would be waited past to the time limit.
+        """
+        found: list[Any] = []
         while count:
             found.append(self.receive())
-            count -= isinstance(found[-1], dict) and found[-1]["type"] == kind
+            said = found[-1]["type"] if isinstance(found[-1], dict) else "bytes"
+            assert errors or kind == "error" or said != "error", found[-1]
+            count -= said == kind
         return found
 
     def error(self) -> dict[str, Any]:
