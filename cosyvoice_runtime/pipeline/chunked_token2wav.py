@@ -311,7 +311,7 @@ class ChunkedToken2Wav:
     def give_up(self, state: ChunkedState) -> None:
         """Changes nothing."""
 
-    def draw_ahead(self, states: Sequence[ChunkedState]) -> None:
+    def draw_ahead(self, state: ChunkedState) -> None:
         """Draws nothing: what is drawn next depends on what comes."""
 
     @contextmanager

@@ -54,8 +54,8 @@ class AnyToken2Wav(Protocol):
             what waits for the waveforms, of the earliest launch first, and for all else that it has begun.
         """
 
-    def draw_ahead(self, states: Sequence[Any]) -> None:
-        """Draw what the host draws for the next launches of these utterances, while a device computes."""
+    def draw_ahead(self, state: Any) -> None:
+        """Draw what the host draws for the utterance's next launches, while a device computes."""
 
     def all_or_nothing(self, states: Sequence[Any]) -> AbstractContextManager[object]:
         """Context in which these utterances advance; after an exception they are where they were before.

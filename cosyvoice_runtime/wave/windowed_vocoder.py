@@ -94,11 +94,10 @@ class WindowedVocoder(ABC):
     def utterance_noise(self, seed: int) -> UtteranceNoise:
         """The noise of an utterance that begins now."""
 
-    def draw_ahead(self, states: Sequence[VocoderState]) -> None:
+    def draw_ahead(self, state: VocoderState) -> None:
         """Draw noise that the next windows take, in time that nobody waits for."""
-        for state in states:
-            if state.noise is not None:
-                state.noise.peek(FRAMES_AHEAD)
+        if state.noise is not None:
+            state.noise.peek(FRAMES_AHEAD)
 
     @abstractmethod
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterable[WindowWave]:

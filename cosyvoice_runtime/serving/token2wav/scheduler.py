@@ -6,6 +6,7 @@ import copy
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -75,6 +76,8 @@ class WaveScheduler:
         self._on_turn = on_turn
         self._clock = clock
         self._end_process = end_process
+        # Ids of utterances, for whose next turns something can be drawn while nothing is to be launched.
+        self._undrawn: deque[str] = deque()
         self._wake = threading.Condition()
         self._closed = False
         self._refusal: CosyVoiceError | None = None
@@ -160,8 +163,8 @@ class WaveScheduler:
 
     def _next_work(self) -> tuple[TurnLane, list[WaveJob]] | None:
         """Wait until a turn may be launched; its lane and that one's jobs, or None at the end."""
-        with self._wake:
-            while True:
+        while True:
+            with self._wake:
                 if self._closed and not self._jobs.first_of_each():
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
@@ -173,7 +176,10 @@ class WaveScheduler:
                     if lane is not None and delay_s is not None and delay_s <= 0:
                         return lane, jobs_of(lane, divided)
                     wait_s = longest_s if delay_s is None else min(delay_s, longest_s)
-                self._wake.wait(None if wait_s is None else min(wait_s, threading.TIMEOUT_MAX))
+                if not self._undrawn:
+                    self._wake.wait(None if wait_s is None else min(wait_s, threading.TIMEOUT_MAX))
+                    continue
+            self._service.draw_ahead(self._undrawn.popleft())
 
     def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""
@@ -253,7 +259,7 @@ class WaveScheduler:
         with self._wake:
             lane.begin(turn, self._unit_tokens, begun_s, self._clock())
         if self._on_gpu:  # which computes meanwhile
-            self._service.draw_ahead(turn.going_on())
+            self._undrawn.extend(turn.going_on())
 
     def _finish_turns(self, lane: TurnLane) -> None:
         try:

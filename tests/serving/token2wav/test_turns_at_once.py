@@ -85,14 +85,15 @@ def test_chunks_of_one_utterance_are_under_way_together_in_order(scheduler, gpu,
 
 
 def test_noise_is_drawn_while_the_gpu_computes_for_whom_more_comes(scheduler, gpu, outcomes):
-    gpu.drawn_ahead.clear()
     scheduler.submit(chunk("goes on", [0]), outcomes.of("goes on"))
     assert gpu.launched(3)
+    [goes_on] = gpu.open_states
+    assert gpu.drew()
     scheduler.submit(chunk("goes on", [1], 1, last=True), outcomes.of("its last"))
     assert gpu.launched(4)
-    [goes_on] = gpu.open_states
+    scheduler.submit(chunk("whole", [0], last=True), outcomes.of("whole"))
     run(scheduler, gpu)
-    assert gpu.drawn_ahead == [[goes_on], []]
+    assert gpu.drawn_ahead == [goes_on]
 
 
 def test_error_found_at_the_end_ends_the_utterance_though_more_of_it_is_under_way(scheduler, gpu, outcomes):
