@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,14 +24,18 @@ SLOTS, POSITIONS = 6, 512
 
 
 class OftenTurning(GpuDivision):
-    """Steps that have the whole GPU or a part by turns, with every change from one to another."""
+    """Steps that have the whole GPU or a part by turns, with every change from one to another.
+
+    The part of few is left alone until it is ready, as ever: its graphs are captured in its stream.
+    """
 
     looks = 0
 
     @property
     def steps(self) -> GpuPart | None:
         assert self.parts.of_few is not None
-        many, few = self.parts.steps, self.parts.of_few.steps
+        many = self.parts.steps
+        few = self.parts.of_few.steps if self.few(1) else many
         self.looks += 1
         return (None, many, few, many, None, few)[self.looks % 6]
 
@@ -58,8 +63,10 @@ def engine(checkpoint: Path, dtype: str, shared: SharedGpu | None = None) -> Ite
         kv_cache_tokens=SLOTS * POSITIONS,
     )
     opened = prepare_engine(settings.resolved(Machine(cores=1, gpu=True)), shared)()
-    yield opened
-    opened.close()
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 def spoken(engine: LmEngine) -> list[list[int]]:
@@ -88,14 +95,17 @@ def spoken_on_parts(
     """
     gpu = OftenTurning(parts)
     with engine(checkpoint, dtype, gpu) as shared:
-        ready: list[bool] = []
-        preparation = Preparation(gpu.take_later(), lambda: ready.append(True))
+        gc.collect()  # graphs of engines before: freeing one ends a capture
+        preparation = Preparation(gpu.take_later(), gpu.divide_for_few)
         preparation.start()
-        if not meanwhile:
+        try:
+            if not meanwhile:
+                preparation._thread.join()
+            tokens = spoken(shared)
             preparation._thread.join()
-        tokens = spoken(shared)
-        preparation._thread.join()
-        assert ready
+        finally:
+            preparation.close()
+        assert gpu.few(1)
         if meanwhile:
             assert spoken(shared) == tokens
     assert gpu.looks > 3
