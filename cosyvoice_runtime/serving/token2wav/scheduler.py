@@ -179,7 +179,14 @@ class WaveScheduler:
                 if not self._undrawn:
                     self._wake.wait(None if wait_s is None else min(wait_s, threading.TIMEOUT_MAX))
                     continue
-            self._service.draw_ahead(self._undrawn.popleft())
+            self._draw_ahead(self._undrawn.popleft())
+
+    def _draw_ahead(self, utterance_id: str) -> None:
+        """What this can't draw, the next launch draws, or fails alone."""
+        try:
+            self._service.draw_ahead(utterance_id)
+        except Exception:
+            logger.exception("nothing could be drawn ahead for utterance %s", utterance_id)
 
     def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""

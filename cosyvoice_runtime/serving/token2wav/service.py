@@ -393,8 +393,9 @@ class WaveService:
     def _ring(self) -> None:
         with self._lock:
             self._timer = None
-        if not self._closed:
-            self.sweep()
+            if self._closed:
+                return
+        self.sweep()  # without the lock: telling of it may take long
 
 
 def _known(outcome: WaveOutcome) -> WaveOutcome:

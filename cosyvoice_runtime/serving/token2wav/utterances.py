@@ -28,7 +28,7 @@ class OpenUtterance:
 
 
 class Utterances:
-    """The utterances in progress.
+    """The utterances in progress. Changed by one thread at a time; single ones are found by any.
 
     Args:
         limit: how many there may be.
@@ -84,10 +84,11 @@ class Utterances:
         Raises:
             NotFoundError: it was never opened, or is over.
         """
-        if name not in self._utterances:
+        utterance = self.find(name)
+        if utterance is None:
             limit = f"it was not opened, has ended or failed, or was idle for {self._idle_timeout_s:g} s"
             raise NotFoundError("utterance_id", name, limit)
-        return self._utterances[name]
+        return utterance
 
     def number(self, name: str) -> int:
         """How many were opened before this one; of one that is not in progress, so far."""

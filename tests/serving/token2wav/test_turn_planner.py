@@ -15,6 +15,7 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav import load_wave_service, turn
 from cosyvoice_runtime.serving.token2wav.lane import jobs_of, lanes_of
+from cosyvoice_runtime.serving.token2wav.pace import TurnPace, TurnSize
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import DUE_S, LONGEST_PUT_OFF_S, LaunchedTurn, WaveJob
@@ -274,3 +275,15 @@ def test_new_voices_have_the_first_lane_whatever_the_division():
     assert few.free_in([new], 3, NOW) is None
     new.needs_voice = True
     assert few.free_in([new], 3, NOW) == 0
+
+
+def test_the_first_lane_to_be_free_is_the_one_that_is_waited_for():
+    """One whose turns are known to take long, one for hurried chunks whose turns are short."""
+    both, size = lanes(), TurnSize(1, 1)
+    for lane, seconds in zip(both, (2.0, 1.0), strict=True):
+        lane.pace = TurnPace(2)
+        lane.pace.launched(size, NOW, NOW)
+        lane.pace.ended(NOW + seconds)
+        lane.pace.launched(size, NOW, NOW)
+    assert TurnPlanner(both, SoleUse(), True, BLOCK, TURN_S).free_in([], 3, NOW) == both[1].pace.delay(NOW)
+    assert 0 < both[1].pace.delay(NOW) < 1 < both[0].pace.delay(NOW) < 2

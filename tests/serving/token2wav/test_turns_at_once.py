@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from coded_gpu import Gpu
+from coded_gpu import TIMEOUT_S, Gpu
 from coded_waves import BLOCK, LOST_GPU_TOKEN, NAN_TOKEN, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.serving.sole_use import SoleUse
@@ -146,28 +147,70 @@ def test_gpu_lost_at_a_launch_answers_those_of_the_turn_before_it_too(scheduler,
     assert len(ended) == 1
 
 
+class Looks:
+    """What the scheduler asks its planner."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.divided = 0
+        self._seen: set[str] = set()
+        self._changed = threading.Condition()
+        monkeypatch.setattr(TurnPlanner, "free_in", self._noting(TurnPlanner.free_in))
+        monkeypatch.setattr(TurnPlanner, "divided", self._counting(TurnPlanner.divided))
+
+    def saw(self, name: str) -> bool:
+        """Whether it has looked since this utterance's chunk came, soon."""
+        with self._changed:
+            return self._changed.wait_for(lambda: name in self._seen, TIMEOUT_S)
+
+    def _noting(self, free_in):
+        def noted(planner, jobs, *arguments):
+            with self._changed:
+                self._seen |= {job.chunk.utterance_id for job in jobs}
+                self._changed.notify_all()
+            return free_in(planner, jobs, *arguments)
+
+        return noted
+
+    def _counting(self, divided):
+        def counted(*arguments, **options):
+            self.divided += 1
+            return divided(*arguments, **options)
+
+        return counted
+
+
 def test_who_comes_while_all_lanes_are_busy_is_not_looked_at_before_one_may_be_free(
     scheduler, gpu, outcomes, monkeypatch
 ):
     """To divide many jobs takes the host long, and many come during a turn."""
-    asked: list[int] = []
-    divided = TurnPlanner.divided
-
-    def counted(planner, *arguments, **options):
-        asked.append(1)
-        return divided(planner, *arguments, **options)
-
-    scheduler.submit(chunk("long", [0] * 2 * BLOCK, last=True), outcomes.of("long"))
-    scheduler.submit(chunk("other", [0] * 2 * BLOCK, last=True), outcomes.of("other"))
+    for name in ("long", "other"):
+        scheduler.submit(chunk(name, [0] * 2 * BLOCK, last=True), outcomes.of(name))
     assert gpu.launched(3)  # nobody knows how long turns of that size take
-    scheduler.submit(chunk("first", [0], last=True), outcomes.of("first"))
-    monkeypatch.setattr(TurnPlanner, "divided", counted)
-    for name in "abcdefgh":
+    looks = Looks(monkeypatch)
+    names = "abcdefgh"
+    for name in names:
         scheduler.submit(chunk(name, [1], last=True), outcomes.of(name))
-    assert not asked
+        assert looks.saw(name)
+    assert looks.divided == 0
     run(scheduler, gpu)
-    assert asked
-    assert sorted(outcomes.names) == sorted(["long", "other", "first", *"abcdefgh"])
+    assert looks.divided
+    assert sorted(outcomes.names) == sorted(["long", "other", *names])
+
+
+def test_what_can_not_be_drawn_ahead_ends_nobody(scheduler, gpu, outcomes, ended, monkeypatch):
+    tried = threading.Event()
+
+    def fails(state) -> None:
+        tried.set()
+        raise MemoryError
+
+    monkeypatch.setattr(gpu, "draw_ahead", fails)
+    scheduler.submit(chunk("goes on", [0]), outcomes.of("goes on"))
+    assert tried.wait(TIMEOUT_S)
+    scheduler.submit(chunk("goes on", [1], 1, last=True), outcomes.of("its last"))
+    run(scheduler, gpu)
+    assert outcomes.delivered == [("goes on", [0]), ("its last", [1])]
+    assert ended == []
 
 
 def test_gpu_is_held_from_a_turns_launch_to_its_end(gpu, outcomes):

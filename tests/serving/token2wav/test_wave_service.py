@@ -311,6 +311,13 @@ def in_another_thread(call):
     return future
 
 
+def stays(future) -> bool:
+    """Whether it does not end: a fault is seen soon enough, and a slow machine sees none."""
+    with pytest.raises(TimeoutError):
+        future.result(0.2)
+    return True
+
+
 def test_end_of_a_batch_does_not_wait_for_a_launch(with_two_lanes, launching, waves, voices):
     """A first chunk's listener would wait for the launch of others' turn."""
     service = with_two_lanes
@@ -360,3 +367,58 @@ def test_launch_that_fails_holds_nothing(waves, voices, clock):
         service.launch([chunk("a", [2], 1)], lane=1)
     assert service.run([chunk("a", cancel=True)])[0].size == 0
     assert_nothing_held(service, waves, voices)
+
+
+def test_batches_are_launched_one_after_the_other_and_closing_waits_for_that(
+    with_two_lanes, launching, waves
+):
+    service = with_two_lanes
+    first = in_another_thread(lambda: service.launch([chunk("a", [1], last=True)], lane=1))
+    assert launching.begun.wait(TIMEOUT_S)
+    second = in_another_thread(lambda: service.launch([chunk("b", [2], last=True)]))
+    closing = in_another_thread(service.close)
+    assert all(stays(future) for future in (second, closing))
+    assert waves.batches == []
+    launching.goes_on.set()
+    first.result(TIMEOUT_S)()
+    second.result(TIMEOUT_S)()
+    closing.result(TIMEOUT_S)
+    assert (launching.batches, waves.batches) == ([[[1]]], [[[2]]])
+
+
+def test_who_is_told_of_the_usage_holds_up_no_launch(waves, voices, clock):
+    told, goes_on = threading.Event(), threading.Event()
+
+    def tell(usage) -> None:
+        if usage.utterances:
+            told.set()
+            assert goes_on.wait(TIMEOUT_S)
+
+    service = WaveService(waves, voices, 3, IDLE_S, tell, clock=clock)
+    end = in_another_thread(service.launch([chunk("a", [1])]))
+    assert told.wait(TIMEOUT_S)
+    sweep = in_another_thread(service._ring)  # the timer's
+    further = in_another_thread(lambda: service.launch([chunk("a", [2], 1)])).result(TIMEOUT_S)
+    assert all(stays(future) for future in (end, sweep))
+    goes_on.set()
+    assert [wave.tolist() for wave in end.result(TIMEOUT_S)] == [[1]]
+    assert [wave.tolist() for wave in further()] == [[2]]
+    sweep.result(TIMEOUT_S)
+    service.close()
+
+
+def test_utterance_that_ends_while_a_launch_asks_for_it_is_not_found(service):
+    """Of two threads, one takes it away between a look and the next."""
+
+    class Leaving(dict):
+        def __contains__(self, name):
+            there = super().__contains__(name)
+            self.pop(name, None)
+            return there
+
+    service.run([chunk("a", [1])])
+    utterances = service._utterances
+    utterances._utterances = Leaving(utterances._utterances)
+    with pytest.raises(NotFoundError, match="utterance_id"):
+        utterances.get("b")
+    assert utterances.get("a").received == 1
