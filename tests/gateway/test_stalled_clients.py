@@ -171,6 +171,7 @@ def test_stream_on_which_nothing_is_asked_ends_with_a_word(tmp_path):
             await refused.write(request("a", model="nobody"))
             assert (await refused.read()).error_message
             await silent.wait_for_connection()
+            assert await live(channel)  # a later call has been answered: the time of this one runs
             hours = Hours()
             await hours.pass_by(LIMIT_S / 2)
             await refused.write(request("b", model="nobody"))  # who comes back has as long again

@@ -30,13 +30,14 @@ class PageGiving:
         """Have others give up pages that the utterances of a turn lack.
 
         The earliest of these comes first; one for which there are not enough gives up its own, for those that
-        came before it.
+        came before it; or does so itself, once its earlier part has ended, if that is under way.
 
         Args:
             under_way: ids of those in turns that are, whose pages nobody may take.
             queued: ids of those whose chunks wait.
         """
         left = self._voices.pages_left
+        busy = {self._utterances.find(name) for name in under_way}
         for utterance in sorted(turn, key=lambda each: each.number):
             wanted = self._token2wav.wanted_pages(utterance.state)
             givers = self._givers(utterance, under_way, queued) if wanted > left else []
@@ -44,7 +45,7 @@ class PageGiving:
                 while wanted > left:
                     left += self._take_from(givers.pop(0))
                 left -= wanted
-            elif self._held(utterance):
+            elif self._held(utterance) and utterance not in busy:
                 left += self._take_from(utterance)
 
     def _givers(

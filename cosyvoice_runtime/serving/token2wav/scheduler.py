@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -79,6 +80,7 @@ class WaveScheduler:
         # Ids of utterances, for whose next turns something can be drawn while nothing is to be launched.
         self._undrawn: deque[str] = deque()
         self._wake = threading.Condition()
+        self._news = False
         self._closed = False
         self._refusal: CosyVoiceError | None = None
         self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
@@ -111,7 +113,7 @@ class WaveScheduler:
             if self._begins(job):
                 chunk.check_opening()
             self._jobs.add(job)
-            self._wake.notify()
+            self._tell()
 
     @property
     def load(self) -> int:
@@ -130,7 +132,7 @@ class WaveScheduler:
         """Compute what waits, then stop and free everything."""
         with self._wake:
             self._closed = True
-            self._wake.notify()
+            self._tell()
         for thread in self._threads:
             thread.join()
         self._service.close()
@@ -155,6 +157,11 @@ class WaveScheduler:
             for each in self._lanes:
                 each.turns.put(None)
 
+    def _tell(self) -> None:
+        """Something has changed; for whoever holds the lock."""
+        self._news = True
+        self._wake.notify()
+
     def _serve_next(self) -> bool:
         work = self._next_work()
         if work is not None:
@@ -176,16 +183,24 @@ class WaveScheduler:
                     if lane is not None and delay_s is not None and delay_s <= 0:
                         return lane, jobs_of(lane, divided)
                     wait_s = longest_s if delay_s is None else min(delay_s, longest_s)
+                self._news = False
                 if not self._undrawn:
                     self._wake.wait(None if wait_s is None else min(wait_s, threading.TIMEOUT_MAX))
                     continue
+            self._draw_until(math.inf if wait_s is None else now + wait_s)
+
+    def _draw_until(self, end_s: float) -> None:
+        """Draw what launches will take, row by row, until there is something new or nothing left to draw."""
+        while self._undrawn and not self._news and self._clock() < end_s:
             self._draw_ahead(self._undrawn.popleft())
 
     def _draw_ahead(self, utterance_id: str) -> None:
         """What this can't draw, the next launch draws, or fails alone."""
         try:
             self._service.draw_ahead(utterance_id)
-        except Exception:
+        except Exception as error:
+            if is_fatal(error):
+                raise
             logger.exception("nothing could be drawn ahead for utterance %s", utterance_id)
 
     def _queued(self) -> set[str]:
@@ -254,7 +269,7 @@ class WaveScheduler:
         """Or did not: the job's next turn finds out."""
         with self._wake:
             job.awaits_voice = False
-            self._wake.notify()
+            self._tell()
 
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
         moments.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
@@ -304,14 +319,14 @@ class WaveScheduler:
         finally:  # only now: another lane's thread may answer what follows
             with self._wake:
                 lane.let_go(turn)
-                self._wake.notify()
+                self._tell()
 
     def _note_end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
         turn.held.close()
         with self._wake:
             took_s = lane.pace.ended(self._clock())
             self._planner.learn(lane, turn, took_s)
-            self._wake.notify()
+            self._tell()
         self._on_turn(took_s, lane.hurried)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:

@@ -157,8 +157,9 @@ class WaveService:
         with self._launching:
             with self._lock:
                 self._turns.append(turn)  # first: nothing that these utterances hold is free from now on
-                self._drop_idle()
             try:
+                with self._lock:
+                    self._drop_idle()
                 rows = self._launch_batch(chunks, turn, token2wav)
             except BaseException:
                 self._end_turn(turn)

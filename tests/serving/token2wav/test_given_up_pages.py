@@ -131,6 +131,29 @@ def test_one_that_is_under_way_keeps_its_pages(speakers):
     speakers.assert_whole()
 
 
+def test_one_whose_earlier_part_is_under_way_gives_no_pages_before_that_has_ended(speakers, monkeypatch):
+    """The device may write them still, and another lane's turn would have them at once."""
+    free: list[int] = []
+    flow = speakers.token2wav.flow
+    settle = type(flow).settle
+
+    def settled() -> None:
+        free.append(flow.free_pages)
+        settle(flow)
+
+    monkeypatch.setattr(flow, "settle", settled)
+    speakers.leave(1)
+    under_way = speakers.launch("c")
+    further = speakers.launch("c")
+    assert free[:1] == [0]  # nothing was free before it was waited for what is under way
+    under_way()
+    further()
+    speakers.leave(ENOUGH)
+    speakers.speak("a", "b")
+    speakers.speak("a", "b")
+    speakers.assert_whole()
+
+
 def test_the_earliest_of_a_turn_has_the_pages_that_are_left_whatever_its_row(speakers):
     speakers.leave(1)
     speakers.speak("c", "b", "a")  # a has the one page, b that which c gives up, and c none
