@@ -63,6 +63,11 @@ def lanes_of(runtime: WaveRuntime, turns_at_once: int) -> list[TurnLane]:
     ]
 
 
+def lanes_at_work(lanes: Sequence[TurnLane], few: bool | None) -> list[TurnLane]:
+    """Those that have turns while few utterances are in progress, or while many are."""
+    return [lane for lane in lanes if lane.of_few in (None, few)]
+
+
 LaneJobs = list[tuple[TurnLane, list[WaveJob]]]
 """Each lane with the jobs of which its next turn may have some; a job may be there more than once."""
 
@@ -87,7 +92,7 @@ def by_lane(
         few: whether few utterances are in progress, where some lanes are for that; new voices are lane 0's
             even so.
     """
-    at_work = [lane for lane in lanes if lane.of_few in (None, few)]
+    at_work = lanes_at_work(lanes, few)
     for_voices = [lane for lane in lanes[:1] if lane not in at_work]
     new_voices = [job for job in jobs if job.needs_voice] if for_voices else []
     divided = _divided(jobs, at_work, lanes, now, block_tokens)
@@ -106,10 +111,9 @@ def _divided(
     if not for_hurried:
         return [(lane, _open_to(lane, jobs, lanes)) for lane in shared]
     under_way = set[str]().union(*(lane.names for lane in lanes))
-    due = [job for job in jobs if job.hurries(now, block_tokens) and job.chunk.utterance_id not in under_way]
-    hurried = sorted(due, key=priority)
-    hurry = set(hurried)
-    others = [job for job in jobs if job not in hurry]
+    due = {job for job in jobs if job.hurries(now, block_tokens) and job.chunk.utterance_id not in under_way}
+    hurried = sorted((job for job in jobs if job in due), key=priority)
+    others = [job for job in jobs if job not in due]
     # While the GPU's division changes, turns of the other one may be on any multiprocessor.
     others_end = any(lane.pace.busy for lane in lanes if not (lane.hurried or lane in at_work))
     free = [] if others_end else [lane for lane in shared if not lane.pace.busy]

@@ -12,7 +12,7 @@ from cosyvoice_runtime.serving.token2wav.gpu_turn import (
     plan_turn_of_gpu,
     urgent,
 )
-from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, by_lane, changes_in
+from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, by_lane, changes_in, lanes_at_work
 from cosyvoice_runtime.serving.token2wav.openings import Openings
 from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import (
@@ -66,8 +66,7 @@ class TurnPlanner:
             jobs: all that wait.
             speaking: utterances in progress.
         """
-        few = self._gpu.few(speaking)
-        at_work = [lane for lane in self._lanes if lane.of_few in (None, few)]
+        at_work = lanes_at_work(self._lanes, self._gpu.few(speaking))
         if self._lanes[0] not in at_work and any(job.needs_voice for job in jobs):
             at_work.append(self._lanes[0])
         delays = [lane.pace.delay(now) for lane in at_work]
