@@ -22,11 +22,14 @@ FEW, FEW_AGAIN = 32, 24
 """Utterances in progress up to which they are few, and from which on they are few again after they were many.
 With 16 clients of an H200, 48 of 132 multiprocessors instead of 32 bring first audio a quarter sooner; with
 64 they cost a fifth of all speech (benchmarks/results/README.md)."""
-FIRST_LANES_OF_FEW = 2
+FIRST_LANES_OF_FEW = 3
 """Lanes of hurried chunks then: a first one does not wait for others' turn. For many, two cost a tenth of all
 speech."""
 CALM = 4
 """Utterances in progress up to which turns that nobody waits for are put off for a first chunk."""
+STILL = 6
+"""Utterances in progress up to which steps that nobody waits for stand still beside a first chunk. On 48
+multiprocessors of an H100 it takes 23 ms alone and 31 beside steps."""
 LINGERS_S = 0.008
 """From a step that makes first tokens until they are in token2wav, whether as a chunk or not."""
 ROOMY_BYTES = 40 * 2**30
@@ -52,7 +55,7 @@ class GpuDivision:
         self._clock = clock
         self._first_tokens_s = -math.inf
         self._later: Sequence[Later] | None = ()
-        self._turns = 0
+        self._turns = self._alone = 0
         self._few = self._for_few = False
         self._counting = threading.Lock()
 
@@ -106,9 +109,25 @@ class GpuDivision:
         finally:
             self._count(-1)
 
-    def _count(self, more: int) -> None:
+    @property
+    def stands_still(self) -> bool:
+        """See :meth:`SharedGpu.stands_still`."""
+        return self._alone > 0
+
+    @contextmanager
+    def first_chunk(self, utterances: int) -> Iterator[None]:
+        """See :meth:`SharedGpu.first_chunk`."""
+        alone = int(utterances <= STILL)
+        self._count(0, alone)
+        try:
+            yield
+        finally:
+            self._count(0, -alone)
+
+    def _count(self, turns: int, alone: int = 0) -> None:
         with self._counting:
-            self._turns += more
+            self._turns += turns
+            self._alone += alone
 
     @contextmanager
     def step(self, hurried: bool) -> Iterator[None]:

@@ -27,6 +27,10 @@ class SharedGpu(Protocol):
     @property
     def steps(self) -> GpuPart | None: ...
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether steps that nobody waits for should wait: their part is a first chunk's alone."""
+
     def few(self, utterances: int) -> bool:
         """Divide the GPU for so many utterances in progress; whether it is for few now."""
 
@@ -49,6 +53,9 @@ class SharedGpu(Protocol):
 
     def turn(self) -> AbstractContextManager[None]:
         """In which token2wav computes."""
+
+    def first_chunk(self, utterances: int) -> AbstractContextManager[None]:
+        """In which a first chunk is computed on the part for steps, with so many utterances in progress."""
 
     def step(self, hurried: bool) -> AbstractContextManager[None]:
         """In which the speech LM makes a step.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ class UndividedGpu:
 
     parts: GpuParts | None = None
     steps: GpuPart | None = None
+    stands_still = False
 
     def few(self, utterances: int) -> bool:  # noqa: ARG002
         """False: nothing is divided."""
@@ -26,6 +28,10 @@ class UndividedGpu:
     def puts_off(self, utterances: int, first_waits: bool) -> bool:  # noqa: ARG002
         """False: no part for turns is kept free."""
         return False
+
+    def first_chunk(self, utterances: int) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Nobody makes room."""
+        return nullcontext()
 
     def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002
         """False: nothing is for few alone."""

@@ -34,6 +34,8 @@ LAST_WORDS_S = 2.0
 """Longest time for handing over errors before the process ends: a reader that is stuck must not keep it."""
 LOOK_S = 0.5
 """Time between two looks for how long sequences have waited for text."""
+STILL_LOOK_S = 0.0005
+"""The same for whether a first chunk that has the steps' part of the GPU to itself is done: about a step."""
 
 
 class Scheduler:
@@ -309,7 +311,12 @@ class Scheduler:
     def _step(self) -> None:
         if len(self._starved) == len(self._running):
             return
-        with self._gpu.step(hurried=self._someone_waits()):
+        hurried = self._someone_waits()
+        if self._gpu.stands_still and not hurried:
+            with self._changed:  # somebody may come meanwhile
+                self._changed.wait(STILL_LOOK_S)
+            return
+        with self._gpu.step(hurried):
             started = self._clock()
             progress = self._engine.step()
             now = self._clock()

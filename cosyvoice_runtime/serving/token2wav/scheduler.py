@@ -274,6 +274,8 @@ class WaveScheduler:
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
         moments.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
         begun_s = self._clock()
+        if lane.hurried and any(share.job.begins for share in shares):
+            held.enter_context(self._gpu.first_chunk(len(self._service)))
         with lane.at_launch():
             outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares], lane.number)
         turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())

@@ -20,6 +20,7 @@ from cosyvoice_runtime.serving.gpu_division import (
     FIRST_LANES_OF_FEW,
     LINGERS_S,
     ROOMY_BYTES,
+    STILL,
     GpuDivision,
     share_gpu,
 )
@@ -109,6 +110,20 @@ def test_turns_are_put_off_from_somebodys_first_tokens_until_the_chunk_may_have_
     assert gpu.puts_off(CALM, first_waits=True)
 
 
+def test_steps_stand_still_beside_first_chunks_while_few_speak():
+    gpu = GpuDivision(NO_PARTS)
+    with gpu.first_chunk(STILL):
+        with pytest.raises(RuntimeError), gpu.first_chunk(1):
+            raise RuntimeError("a turn failed")
+        assert gpu.stands_still
+    assert not gpu.stands_still
+    with gpu.first_chunk(STILL + 1):
+        assert not gpu.stands_still
+        with gpu.first_chunk(STILL):
+            assert gpu.stands_still
+        assert not gpu.stands_still
+
+
 def test_few_have_several_lanes_for_hurried_chunks_on_the_part_for_steps(dividing):
     dividing(132)
     parts = share_gpu(0, 0.25, share_of_few=0.37).parts
@@ -122,6 +137,8 @@ def test_shifts_know_no_few():
     assert not GpuShifts().few(1)
     assert not GpuShifts().puts_off(1, first_waits=True)
     assert GpuShifts().steps is None
+    with GpuShifts().first_chunk(1):
+        assert not GpuShifts().stands_still
 
 
 def test_divided_gpu_is_shared_at_the_same_time(monkeypatch):

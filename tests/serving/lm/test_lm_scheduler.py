@@ -15,6 +15,7 @@ from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.lm.engine import EngineError
 from cosyvoice_runtime.serving.lm.load_metrics import Load
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
+from cosyvoice_runtime.serving.sole_use import SoleUse
 
 ENDLESS = 10**7
 """Tokens of a request that only a stop ends."""
@@ -396,6 +397,28 @@ def test_reader_that_gets_stuck_later_has_as_long(make_scheduler, engine):
         assert not engine.arrived.acquire(timeout=0.005)
     hold.set()
     assert str(reader.wait().ends[0]) == "nobody took new tokens for 30 s"
+
+
+class Standing(SoleUse):
+    """A GPU on whose part for steps a first chunk is computed, until a test says that it is done."""
+
+    stands_still = True
+
+
+def test_steps_that_nobody_waits_for_stand_still_beside_a_first_chunk(make_scheduler, engine):
+    gpu = Standing()
+    scheduler = make_scheduler(lambda: engine, shared=gpu)
+    first = submit(scheduler, 1, 900, request_id="first")
+    assert first.sending.wait(TIMEOUT_S)
+    second = submit(scheduler, 2, 900)
+    assert second.sending.wait(TIMEOUT_S)  # somebody waited for its first tokens
+    while engine.arrived.acquire(timeout=0.2):
+        pass
+    assert len(engine.steps) < 900
+    scheduler.stop("first")
+    assert first.wait().reason is FinishReason.CANCELLED
+    gpu.stands_still = False
+    assert second.wait().tokens == coded_tokens(2, 900)
 
 
 class NotedShifts(GpuShifts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from coded_gpu import TIMEOUT_S, Gpu, Part
@@ -18,10 +19,17 @@ ROWS = 2
 
 
 class SpeechLM(SoleUse):
-    """Makes somebody's first tokens if ``expects`` says so; only then is anybody put off."""
+    """Makes somebody's first tokens if ``expects`` says so; only then is anybody put off.
+
+    Attributes:
+        alone: utterances in progress when each first chunk began that is computed where steps are.
+        beside: first chunks that are being computed there.
+    """
 
     def __init__(self) -> None:
         self.expects = False
+        self.alone: list[int] = []
+        self.beside = 0
         self.speaking: list[int] = []
         self.first_waits: list[bool] = []
         self._asked = threading.Condition()
@@ -32,6 +40,15 @@ class SpeechLM(SoleUse):
             self.first_waits.append(first_waits)
             self._asked.notify_all()
         return self.expects
+
+    @contextmanager
+    def first_chunk(self, utterances: int) -> Iterator[None]:
+        self.alone.append(utterances)
+        self.beside += 1
+        try:
+            yield
+        finally:
+            self.beside -= 1
 
     def asked(self) -> bool:
         """Whether whoever asks has asked several times more, soon."""
@@ -90,6 +107,18 @@ def test_first_chunk_does_not_wait_for_another_one(busy, outcomes):
     assert busy.first.launched(1)
     busy.end()
     assert busy.first.batches == [[[2]]]
+
+
+def test_steps_are_told_of_first_chunks_beside_them_alone(busy, outcomes):
+    assert busy.speech_lm.alone == [1]  # not of the one in the part for turns
+    assert busy.speech_lm.beside == 1
+    busy.hurried.turns[0].set()
+    assert outcomes.wait(1)
+    assert busy.speech_lm.beside == 0
+    busy.scheduler.submit(chunk("a", [2], 1, cushion_s=HURRY_S / 2), outcomes.of("later"))
+    assert busy.hurried.launched(2)
+    busy.end()
+    assert busy.speech_lm.alone == [1]
 
 
 def test_later_chunk_waits_for_a_lane_that_is_not_for_first_ones_alone(busy, outcomes):
