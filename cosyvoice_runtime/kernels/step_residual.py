@@ -17,13 +17,16 @@ from cosyvoice_runtime.kernels.arithmetic import (
 from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, store_scaled
 from cosyvoice_runtime.kernels.step_rows import (
+    CROWD,
     added_up,
     held,
     load_inputs,
     load_pieces,
     no_sums,
+    one_of,
     product,
     streamed,
+    with_row,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
 
@@ -51,6 +54,40 @@ def _joined(
     return sums / total[:, :, None]
 
 
+@triton.jit
+def _joined_products(
+    mixed, shares, row, s, inside, batch,
+    WIDTH: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    PIECE: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    """Products ``[S, N]`` of joined parts and one piece of the weight; of one sequence, or of a crowd."""
+    a = _joined(mixed, shares, s, inside, batch, WIDTH, HEADS, PARTS, PIECE, GROUPS)
+    sums = product(a.to(mixed.dtype.element_ty), row, no_sums(COLUMNS, ROWS, PIECE, GROUPS), COLUMNS)
+    return added_up(sums, COLUMNS)
+
+
+@triton.jit
+def _joined_held(
+    mixed, shares, row, s, inside, batch,
+    WIDTH: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    PIECE: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    """The same of any sequences, as :func:`held`."""
+    if COLUMNS == 1 or COLUMNS >= CROWD:
+        found = _joined_products(
+            mixed, shares, row, s, inside, batch, WIDTH, HEADS, PARTS, ROWS, COLUMNS, PIECE, GROUPS
+        )
+    else:
+        found = tl.zeros([COLUMNS, ROWS], tl.float32)
+        for column in tl.static_range(COLUMNS):
+            one, there = one_of(s, inside, column, COLUMNS)
+            each = _joined_products(
+                mixed, shares, row, one, there, batch, WIDTH, HEADS, PARTS, ROWS, 1, PIECE, GROUPS
+            )
+            found = with_row(found, each, column, COLUMNS)
+    return found
+
+
 @launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_residual(
@@ -71,10 +108,10 @@ def _step_residual(
     if STAGES:
         found = streamed(weight, n, inputs, s, batch, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
     elif PARTS > 1:
-        a = _joined(inputs, shares, s, inside, batch, WIDTH, HEADS, PARTS, PIECE, GROUPS)
-        sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
-        sums = product(a.to(inputs.dtype.element_ty), rows[0], sums, COLUMNS)
-        found = added_up(sums, COLUMNS)
+        found = _joined_held(
+            inputs, shares, rows[0], s, inside, batch,
+            WIDTH, HEADS, PARTS, ROWS, COLUMNS, PIECE, GROUPS,
+        )  # fmt: skip
     else:
         found = held(weight, n, rows, inputs, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS, AHEAD)
     let_next_start(CHAINED)

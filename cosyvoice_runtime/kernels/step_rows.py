@@ -2,7 +2,9 @@
 
 Held: a program has some rows of the weight in registers before it may read what the kernel before wrote:
 reading weights takes most of a step's time, and depends on nothing. A row's width is read in pieces, and a
-piece in groups, whose products are added at the end: groups are what warps share.
+piece in groups, whose products are added at the end: groups are what warps share. Fewer than `CROWD`
+sequences are multiplied one after another, to the bits of each alone: tensor cores take as long for one of
+them as for so many.
 
 Streamed: pieces of the weight and of the inputs pass through shared memory, some of them ahead of the tensor
 cores. A program takes more rows for all sequences at once, so that fewer programs read the inputs again: that
@@ -15,6 +17,9 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+CROWD = tl.constexpr(16)
+"""Sequences of a program from which on tensor cores multiply."""
 
 
 @triton.jit
@@ -72,6 +77,21 @@ def added_up(sums, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def one_of(s, inside, column: tl.constexpr, COLUMNS: tl.constexpr):
+    """One ``[1]`` of the sequences ``s``, and whether it is there."""
+    here = tl.arange(0, COLUMNS) == column
+    first = tl.arange(0, 1)
+    one, there = tl.sum(tl.where(here, s, 0), axis=0), tl.sum(tl.where(here & inside, 1, 0), axis=0)
+    return first + one, first + there > 0
+
+
+@triton.jit
+def with_row(whole, row, column: tl.constexpr, COLUMNS: tl.constexpr):
+    """``[S, N]`` with another row, ``[1, N]``."""
+    return tl.where((tl.arange(0, COLUMNS) == column)[:, None], row, whole)
+
+
+@triton.jit
 def held(
     weight, n, rows, inputs, s, inside,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -81,6 +101,24 @@ def held(
 
     ``AHEAD`` pieces of the weight are in ``rows``; the others are loaded on the way.
     """
+    if COLUMNS == 1 or COLUMNS >= CROWD:
+        found = _held(weight, n, rows, inputs, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS, AHEAD)
+    else:
+        found = tl.zeros([COLUMNS, ROWS], tl.float32)
+        for column in tl.static_range(COLUMNS):
+            one, there = one_of(s, inside, column, COLUMNS)
+            row = _held(weight, n, rows, inputs, one, there, WIDTH, ROWS, 1, PIECE, GROUPS, AHEAD)
+            found = with_row(found, row, column, COLUMNS)
+    return found
+
+
+@triton.jit
+def _held(
+    weight, n, rows, inputs, s, inside,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    PIECE: tl.constexpr, GROUPS: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """Of one sequence, or of a crowd."""
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
     sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
@@ -101,6 +139,25 @@ def held_pair(
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
     """Products ``[S, N]`` with all pieces of two times as many rows; the inputs are read once."""
+    if COLUMNS == 1 or COLUMNS >= CROWD:
+        left, right = _held_pair(first, second, inputs, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS)
+    else:
+        left = tl.zeros([COLUMNS, ROWS], tl.float32)
+        right = tl.zeros([COLUMNS, ROWS], tl.float32)
+        for column in tl.static_range(COLUMNS):
+            one, there = one_of(s, inside, column, COLUMNS)
+            x, y = _held_pair(first, second, inputs, one, there, WIDTH, ROWS, 1, PIECE, GROUPS)
+            left = with_row(left, x, column, COLUMNS)
+            right = with_row(right, y, column, COLUMNS)
+    return left, right
+
+
+@triton.jit
+def _held_pair(
+    first, second, inputs, s, inside,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    """Of one sequence, or of a crowd."""
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
     left = no_sums(COLUMNS, ROWS, PIECE, GROUPS)

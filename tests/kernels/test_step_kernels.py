@@ -31,15 +31,13 @@ BATCHES = pytest.mark.parametrize(
     [
         ([0], 1),
         ([37], 1),
+        ([37, 4], 2),
+        ([0, 15, 16], 4),
         ([0, 15, 16], 16),
         ([63, 1, 32, 0], 16),
         ([5 * slot % 60 for slot in range(19)], 16),
     ],
-    ids=["empty past", "alone", "edges of blocks", "full", "two tiles"],
-)
-TILES = pytest.mark.parametrize(
-    ("batch", "tile"),
-    [(1, StepTile(8, 1, 32, 1)), (5, StepTile(16, 16, 64, 4)), (19, StepTile(8, 16, 32, 2))],
+    ids=["empty past", "alone", "two", "two and one", "edges of blocks", "full", "two tiles"],
 )
 
 
@@ -175,6 +173,8 @@ def test_attention_does_not_see_what_lies_behind_the_position():
     [
         (1, StepTile(8, 1, 64, 2, ahead=1)),
         (1, StepTile(16, 1, 32, 1)),
+        (2, StepTile(16, 2, 32, 1)),
+        (3, StepTile(8, 4, 64, 2, ahead=1)),
         (5, StepTile(8, 16, 64, 2, ahead=1)),
         (19, StepTile(16, 16, 32, 2, ahead=2)),
         (1, StepTile(16, 16, 32, stages=2)),
@@ -201,6 +201,8 @@ def test_linear_on_the_residual(batch, tile, parts):
     ("batch", "tile"),
     [
         (1, StepTile(8, 1, 32, 1)),
+        (2, StepTile(8, 2, 32, 1)),
+        (5, StepTile(8, 4, 64, 2)),
         (5, StepTile(16, 16, 64, 4)),
         (19, StepTile(8, 16, 32, 2)),
         (19, StepTile(16, 16, 16, stages=2)),
@@ -219,6 +221,8 @@ def test_gated_layer(batch, tile):
     ("batch", "tile"),
     [
         (1, StepTile(8, 1, 32, 1)),
+        (2, StepTile(8, 2, 32, 1)),
+        (5, StepTile(8, 4, 64, 2)),
         (5, StepTile(16, 16, 64, 4)),
         (19, StepTile(8, 16, 32, 2)),
         (19, StepTile(16, 16, 16, stages=2)),
