@@ -217,16 +217,16 @@ def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
         "keys": [32, 64, 128],
         "split_programs": [32, 2 * batch],
     }
-    if batch == 1:
-        pair = (512, 2, 2)
+    if batch <= 4:
+        pair, columns = (512, 2, 2), sorted({1, min(batch, 2), batch - batch % 2 or 1})
         return {
-            "gated": tiles_of([1], [2, 4, 8], pair, whole),
-            "down": tiles_of([1], [2, 4], whole, pair, (2048, 8, 8), (1024, 4, 8)),
-            "qkv": tiles_of([1], [2, 4], pair, whole),
-            "out": tiles_of([1], [8, 16, 32], (1024, 16, 4), (1024, 16, 8)),
-            "head": tiles_of([1], [8, 16], pair),
+            "gated": tiles_of(columns, [2, 4, 8], pair, whole),
+            "down": tiles_of(columns, [2, 4], whole, pair, (2048, 8, 8), (1024, 4, 8)),
+            "qkv": tiles_of(columns, [2, 4], pair, whole),
+            "out": tiles_of(columns, [8, 16, 32], (1024, 16, 4), (1024, 16, 8)),
+            "head": tiles_of(columns, [8, 16], pair, whole),
             **common,
-            "split_programs": [8, 16],
+            "split_programs": [8 * batch, 16 * batch],
         }
     if batch <= 16:
         return {

@@ -16,7 +16,8 @@ class StepTile:
     Attributes:
         rows: of the weight; of each of two weights where a kernel takes pairs. At least 16 where they are
             streamed.
-        columns: sequences. One is multiplied in float32; 16 and more on tensor cores.
+        columns: sequences. Fewer than 16 are multiplied in float32, one after another; 16 and more on tensor
+            cores.
         piece: of a row's width at a time.
         groups: that a piece is divided into, each of them multiplied by itself, so that warps share the work.
         warps: that share the work; at most as many as groups where there are tensor cores.
@@ -81,6 +82,13 @@ ONE = StepTiles(
     down=StepTile(2, 1, 512, 2, 2),
     head=StepTile(8, 1, 512, 2, 2),
 )
+TWO = StepTiles(
+    qkv=StepTile(4, 2),
+    out=StepTile(8, 2, groups=16, warps=8),
+    gated=StepTile(4, 2),
+    down=StepTile(2, 2, 512, 2, 2),
+    head=StepTile(8, 2),
+)
 FEW = StepTiles(
     qkv=StepTile(8, 16, 512),
     out=StepTile(16, 16, groups=16),
@@ -111,9 +119,10 @@ MANY = StepTiles(
     max_splits=1,
     trigger=EARLY,
 )
-BY_BATCH = {1: ONE, 16: FEW, 32: UP_TO_32}
+BY_BATCH = {1: ONE, 2: TWO, 16: FEW, 32: UP_TO_32}
 """Tiles by the most sequences of a step; more take :data:`MANY`. Found on an H200 by
-``benchmarks/fused_step.py --tune`` for 1, 16, 32 and 64 sequences of 500 positions."""
+``benchmarks/fused_step.py --tune`` for 1, 16, 32 and 64 sequences of 500 positions; those for 2 are the best
+of nine on an H100, where 3 and 4 take as long with any."""
 
 PART_FEW = StepTiles(
     qkv=StepTile(16, 16, 128, stages=3),
@@ -146,7 +155,8 @@ PART_MANY = StepTiles(
     trigger=LATE,
 )
 PART_BY_BATCH = {1: ONE, 16: PART_FEW, 32: PART_UP_TO_32}
-"""The same for a part of the GPU: found on 32 of 132 multiprocessors."""
+"""The same for a part of the GPU: found on 32 of 132 multiprocessors. On 48 of them 2 take as long in any
+way."""
 
 
 def step_tiles(batch: int, on_part: bool = False) -> StepTiles:

@@ -105,8 +105,7 @@ class DeviceSteps:
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         """As `Steps.advance`: launches what can be, then reads what was launched the time before."""
         self._under_way = [self._current(each) for each in self._under_way]
-        # Prompts first: a listener waits for what they bring, and the step may well be one for those ahead.
-        launched = [*self._prefill(running), *self._step(running)]
+        launched = [*self._step(running), *self._prefill(running)]
         before, self._under_way = self._under_way, launched
         return [drawn for each in before for drawn in each.drawn()]
 

@@ -18,7 +18,7 @@ from cosyvoice_runtime.kernels.step_gated import step_gated, step_gated_plain
 from cosyvoice_runtime.kernels.step_head import step_head, step_head_plain
 from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable, step_qkv, step_qkv_plain
 from cosyvoice_runtime.kernels.step_residual import step_residual, step_residual_plain
-from cosyvoice_runtime.kernels.step_tiles import ONE, StepTile, StepTiles, step_tiles
+from cosyvoice_runtime.kernels.step_tiles import ONE, TWO, StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
 from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache, PageTables
 from cosyvoice_runtime.lm.network import SpeechLM
@@ -243,18 +243,19 @@ def test_keys_that_lie_in_two_pages_are_refused():
         step_attention(queries, cache, torch.zeros(1, 1, WIDTH), torch.zeros(1, 1, HEADS), 16, 4)
 
 
-@pytest.mark.parametrize("batch", [1, 16, 300])
+@pytest.mark.parametrize("batch", [1, 2, 16, 300])
 def test_pages_of_the_cache_hold_whole_blocks_of_keys(batch):
     assert PAGE % step_tiles(batch).keys == 0
 
 
 def test_tiles_and_parts_follow_the_number_of_sequences():
     assert step_tiles(1) is ONE
-    assert step_tiles(2) is step_tiles(16)
+    assert step_tiles(2) is TWO
+    assert step_tiles(3) is step_tiles(16)
     assert step_tiles(17) is step_tiles(32)
     assert step_tiles(33) is step_tiles(300)
     assert [ONE.splits(1, span) for span in (16, 256, 4096)] == [1, 8, 16]
-    assert [step_tiles(batch).splits(batch, 512) for batch in (2, 16, 300)] == [2, 2, 1]
+    assert [step_tiles(batch).splits(batch, 512) for batch in (2, 3, 16, 300)] == [16, 2, 2, 1]
 
 
 @pytest.mark.parametrize("batch", [2, 16, 17, 32, 33, 64, 300])
@@ -274,13 +275,17 @@ SMALL = StepTiles(
     head=StepTile(512, 16, 64, 2),
     keys=16,
 )
-SMALL_ALONE = dataclasses.replace(
-    SMALL,
-    **{
-        name: dataclasses.replace(getattr(SMALL, name), columns=1)
-        for name in ("qkv", "out", "gated", "down", "head")
-    },
-)
+
+
+def small(columns: int) -> StepTiles:
+    """For so many sequences of a program."""
+    parts = ("qkv", "out", "gated", "down", "head")
+    return dataclasses.replace(
+        SMALL, **{name: dataclasses.replace(getattr(SMALL, name), columns=columns) for name in parts}
+    )
+
+
+SMALL_ALONE = small(1)
 
 
 def own_slots(config: SpeechLMConfig, slots: int) -> KVCache:
@@ -298,7 +303,10 @@ def shared_pages(config: SpeechLMConfig, slots: int) -> KVCache:
 
 
 @pytest.mark.parametrize("opened_cache", [own_slots, shared_pages])
-@pytest.mark.parametrize(("positions", "tiles"), [([40], SMALL_ALONE), ([40, 0, 33], SMALL)])
+@pytest.mark.parametrize(
+    ("positions", "tiles"),
+    [([40], SMALL_ALONE), ([40, 33], small(2)), ([40, 0, 33], small(2)), ([40, 0, 33], SMALL)],
+)
 @torch.inference_mode()
 def test_fused_steps_are_steps_of_the_network(positions, tiles, opened_cache):
     config, batch = TINY.speech_lm, len(positions)
@@ -318,7 +326,7 @@ def test_fused_steps_are_steps_of_the_network(positions, tiles, opened_cache):
 
 
 @pytest.mark.parametrize("on_part", [False, True])
-@pytest.mark.parametrize("batch", [17, 33])
+@pytest.mark.parametrize("batch", [2, 17, 33])
 @torch.inference_mode()
 def test_tiles_of_every_batch_compute_all_of_a_small_network(batch, on_part):
     config = TINY.speech_lm
@@ -329,6 +337,26 @@ def test_tiles_of_every_batch_compute_all_of_a_small_network(batch, on_part):
     fused = FusedStep(lm, MAX_LEN, chained=False)
     views = [cache.view(0, batch) for cache in caches]
     same(fused(tokens, places, views[0], 48, tiles), lm.decode_step(tokens, places, views[1], 48))
+
+
+@torch.inference_mode()
+def test_two_sequences_are_those_that_each_is_alone():
+    """To the bits, for as many parts of their keys."""
+    config = TINY.speech_lm
+    lm = SpeechLM(config).requires_grad_(False)
+    cache = KVCache(config, 2, MAX_LEN)
+    cache.data.normal_()
+    tokens, places = torch.tensor([7, 3]), torch.tensor([40, 11])
+    both, alone = (
+        dataclasses.replace(small(2), split_programs=4),
+        dataclasses.replace(small(1), split_programs=2),
+    )
+    fused = FusedStep(lm, MAX_LEN, chained=False)
+    together = fused(tokens, places, cache.view(0, 2), 48, both).clone()
+    for slot in range(2):
+        mine = slice(slot, slot + 1)
+        logits = fused(tokens[mine], places[mine], cache.view(slot, slot + 1), 48, alone)
+        assert torch.equal(logits[0], together[slot])
 
 
 @torch.inference_mode()
