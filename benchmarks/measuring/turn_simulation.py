@@ -95,7 +95,7 @@ OF_MANY = Division(
     {1: (35, 48), 2: (42, 55), 4: (44, 62)},
     hurried_lanes=1,
     first_tokens_s=0.072,
-    launch_ms=(4.0, 0.85),
+    launch_ms=(3.0, 0.37),
 )
 """100 multiprocessors for turns, 32 for hurried chunks and the speech LM."""
 OF_FEW = Division(
@@ -110,7 +110,7 @@ OF_FEW = Division(
     {1: (30.5, 40), 2: (33, 43), 4: (36, 46)},
     hurried_lanes=FIRST_LANES_OF_FEW,
     first_tokens_s=0.036,
-    launch_ms=(3.0, 0.6),
+    launch_ms=(2.7, 0.3),
 )
 """84 and 48."""
 
