@@ -7,7 +7,6 @@ import logging
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -78,7 +77,7 @@ class WaveScheduler:
         self._clock = clock
         self._end_process = end_process
         # Ids of utterances, for whose next turns something can be drawn while nothing is to be launched.
-        self._undrawn: deque[str] = deque()
+        self._undrawn: dict[str, None] = {}
         self._wake = threading.Condition()
         self._news = False
         self._closed = False
@@ -192,7 +191,9 @@ class WaveScheduler:
     def _draw_until(self, end_s: float) -> None:
         """Draw what launches will take, row by row, until there is something new or nothing left to draw."""
         while self._undrawn and not self._news and self._clock() < end_s:
-            self._draw_ahead(self._undrawn.popleft())
+            first = next(iter(self._undrawn))
+            del self._undrawn[first]
+            self._draw_ahead(first)
 
     def _draw_ahead(self, utterance_id: str) -> None:
         """What this can't draw, the next launch draws, or fails alone."""
@@ -283,7 +284,7 @@ class WaveScheduler:
         with self._wake:
             lane.begin(turn, self._unit_tokens, begun_s, self._clock())
         if self._on_gpu:  # which computes meanwhile
-            self._undrawn.extend(turn.going_on())
+            self._undrawn.update(dict.fromkeys(turn.going_on()))
 
     def _finish_turns(self, lane: TurnLane) -> None:
         try:
@@ -352,4 +353,6 @@ class WaveScheduler:
             self._refusal = CosyVoiceError(reason)
             waiting = list(self._jobs)
         self._end_all(waiting, self._refusal)
+        with self._wake:
+            self._tell()  # who closes it meanwhile waits for the launching thread
         self._end_process(reason)

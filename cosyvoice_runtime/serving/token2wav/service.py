@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from cosyvoice_runtime.cuda_errors import is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError, OverloadedError
+from cosyvoice_runtime.serving.token2wav.batches_under_way import BatchesUnderWay
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.page_giving import PageGiving
 from cosyvoice_runtime.serving.token2wav.usage import Usage
@@ -85,13 +86,11 @@ class WaveService:
         beside: Sequence[AnyToken2Wav] = (),
     ) -> None:
         self._token2wav, self._lanes = token2wav, (token2wav, *beside)
-        self._leaving: list[tuple[str, OpenUtterance]] = []
         self._voices = voices
         self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
         self._giving = PageGiving(token2wav, voices, self._utterances)
         self._on_change = on_change
-        # Ids of the utterances of each batch under way.
-        self._turns: list[frozenset[str]] = []
+        self._under_way = BatchesUnderWay(self._free)
         self._waiting: Callable[[], Iterable[str]] = tuple
         self._batches: Counter[int] = Counter()
         self._voice_hits = self._voice_misses = 0
@@ -101,7 +100,7 @@ class WaveService:
         self._lock = threading.RLock()
         self._telling = threading.Lock()
         self._timer: threading.Timer | None = None
-        self._closed = False
+        self._closed = self._told_last = False
         voices.enter()
         self._changed()
 
@@ -156,7 +155,7 @@ class WaveService:
         turn = frozenset(chunk.utterance_id for chunk in chunks)
         with self._launching:
             with self._lock:
-                self._turns.append(turn)  # first: nothing that these utterances hold is free from now on
+                self._under_way.begin(turn)  # first: what these utterances hold stays theirs
             try:
                 with self._lock:
                     self._drop_idle()
@@ -227,12 +226,7 @@ class WaveService:
             self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
-        self._changed()
-
-    @property
-    def _under_way(self) -> frozenset[str]:
-        """Ids of the utterances of all batches that are."""
-        return frozenset().union(*self._turns)
+        self._changed(last=True)
 
     def _launch_batch(
         self, chunks: Sequence[WaveChunk], turn: frozenset[str], token2wav: AnyToken2Wav
@@ -240,8 +234,7 @@ class WaveService:
         taken = [self._take(chunk, token2wav) for chunk in chunks]
         utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
         with self._lock:
-            others = frozenset[str]().union(*(each for each in self._turns if each is not turn))
-            self._giving.make_room_for(utterances, others, self._waiting)
+            self._giving.make_room_for(utterances, self._under_way.beside(turn), self._waiting)
         waits = iter(self._advance(utterances, token2wav))
         return [
             ComputedChunk(chunk, entry, next(waits))
@@ -261,8 +254,7 @@ class WaveService:
 
     def _end_turn(self, turn: frozenset[str]) -> None:
         with self._lock:
-            self._turns.remove(turn)
-            self._let_go()
+            self._under_way.end(turn)
 
     def _settled(self, row: ComputedChunk, outcome: WaveOutcome) -> WaveOutcome:
         """The outcome, unless an earlier one or a cancel ended the utterance while this was computed.
@@ -308,7 +300,7 @@ class WaveService:
     def _open(self, chunk: WaveChunk) -> OpenUtterance:
         chunk.check_opening()
         with self._lock:
-            given_up = self._utterances.making_room(self._under_way)
+            given_up = self._utterances.making_room(self._under_way.names)
             if given_up is not None:
                 self._drop(given_up)
         misses = self._voices.computes(chunk.voice_key, chunk.prompt)
@@ -348,36 +340,33 @@ class WaveService:
             return keeping(token2wav.launch(states), before)  # inputs, which another stream may read still
 
     def _drop(self, name: str) -> None:
-        """End an utterance; what it holds is free when no batch that is under way may write there."""
+        """End an utterance."""
         utterance = self._utterances.remove(name)
         if utterance is not None:
-            self._leaving.append((name, utterance))
-            self._let_go()
+            self._under_way.leave(name, utterance)
 
-    def _let_go(self) -> None:
-        """Free utterances that have ended and are in no batch under way."""
-        under_way = self._under_way
-        leaving = [utterance for name, utterance in self._leaving if name not in under_way]
-        self._leaving = [(name, utterance) for name, utterance in self._leaving if name in under_way]
-        for utterance in leaving:
-            pages = self._token2wav.held_pages(utterance.state) + self._token2wav.lost_pages(utterance.state)
-            self._voices.release(utterance.voice, pages)
-            try:
-                self._token2wav.close(utterance.state)
-            except Exception:
-                logger.exception("what an utterance held could not be freed")
+    def _free(self, utterance: OpenUtterance) -> None:
+        pages = self._token2wav.held_pages(utterance.state) + self._token2wav.lost_pages(utterance.state)
+        self._voices.release(utterance.voice, pages)
+        try:
+            self._token2wav.close(utterance.state)
+        except Exception:
+            logger.exception("what an utterance held could not be freed")
 
     def _drop_idle(self) -> None:
-        self._utterances.touch(self._under_way)
+        self._utterances.touch(self._under_way.names)
         self._utterances.touch(self._waiting())
         for name in self._utterances.idle():
             logger.warning("utterance %s is dropped: nobody called for it", name)
             self._drop(name)
 
-    def _changed(self) -> None:
+    def _changed(self, last: bool = False) -> None:
         with self._lock:
             self._set_timer()
         with self._telling:  # of two threads, the last one tells what is newest
+            if self._told_last:
+                return
+            self._told_last = last
             try:
                 self._on_change(self.usage())
             except Exception:

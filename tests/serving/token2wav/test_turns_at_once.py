@@ -213,6 +213,27 @@ def test_what_can_not_be_drawn_ahead_ends_nobody(scheduler, gpu, outcomes, ended
     assert ended == []
 
 
+def test_scheduler_that_closes_does_not_wait_for_a_thread_that_has_died(gpu, outcomes, ended):
+    def fails(took_s: float, hurried: bool) -> None:
+        raise RuntimeError("told to fail")
+
+    service = WaveService(gpu, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(
+        service, runtime(gpu, 1, on_gpu=True, turns_at_once=2), 16, 1.0,
+        on_turn=fails, clock=FakeClock(), end_process=ended.append,
+    )  # fmt: skip
+    for name in "abc":
+        scheduler.submit(chunk(name, [1], last=True), outcomes.of(name))
+    assert gpu.launched(1)
+    closing = threading.Thread(target=scheduler.close, daemon=True)
+    closing.start()
+    gpu.finish_all()
+    closing.join(TIMEOUT_S)
+    assert not closing.is_alive()
+    assert {name for name, _ in outcomes.delivered} == {*"abc"}
+    assert len(ended) == 1
+
+
 def test_gpu_is_held_from_a_turns_launch_to_its_end(gpu, outcomes):
     held: list[int] = [0]
 

@@ -273,6 +273,8 @@ def test_usage_is_told_at_first_and_after_every_call(waves, voices, clock):
     results(service, chunk("a", [1]), chunk("b", [1]))
     results(service, chunk("a", [1], 1, last=True))
     service.close()
+    service.sweep()  # of a timer that rang meanwhile
+    service.close()
     assert [usage.utterances for usage in told] == [0, 2, 1, 0]
 
 
