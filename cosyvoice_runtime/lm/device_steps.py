@@ -1,9 +1,11 @@
 """Steps whose ids are drawn where the logits are: the next one is launched before this one's ids are read.
 
-The host sees an id one step late. What was launched for a sequence that ended meanwhile, or that asked for
-text, is dropped: the device has marked its slot and changed nothing (`Count.LIVE`), and what was written into
-the cache is overwritten before it is attended to. A stream of text that has drawn the fill marker is fed when
-that has been read, a step later than where ids are drawn on the host; nobody else waits for it.
+The host sees an id one step late. A prompt is launched before the step, which goes on with what the prompt
+will have drawn if its text is whole: its first two ids come together. What was launched for a sequence that
+ended meanwhile, or that asked for text, is dropped: the device has marked its slot and changed nothing
+(`Count.LIVE`), and what was written into the cache is overwritten before it is attended to. A stream of text
+that has drawn the fill marker is fed when that has been read, a step later than where ids are drawn on the
+host; nobody else waits for it.
 """
 
 from __future__ import annotations
@@ -101,12 +103,17 @@ class DeviceSteps:
         self._graphs = GraphedSteps(step, cache, draws.step, self._tables, capture)
         self._uncaptured = EagerCalls()
         self._under_way: list[UnderWay] = []
+        # Sequences with two draws under way: of their prompts, and of the step behind those.
+        self._begun: set[Generation] = set()
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         """As `Steps.advance`: launches what can be, then reads what was launched the time before."""
         self._under_way = [self._current(each) for each in self._under_way]
-        launched = [*self._step(running), *self._prefill(running)]
-        before, self._under_way = self._under_way, launched
+        prompts = list(self._prefill(running))
+        begins = {each for prompt in prompts for each in prompt.sequences if each.stream is None}
+        step = list(self._step(running, begins))
+        self._begun = begins & {sequence for each in step for sequence in each.sequences}
+        before, self._under_way = self._under_way, [*prompts, *step]
         return [drawn for each in before for drawn in each.drawn()]
 
     def _current(self, launched: UnderWay) -> UnderWay:
@@ -122,12 +129,13 @@ class DeviceSteps:
                 self._cache.lengths[sequence.slot] -= 1
         return launched.without(gone)
 
-    def _step(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
-        drawing = {sequence for each in self._under_way for sequence in each.sequences}
+    def _step(self, running: Sequence[Generation], begins: Collection[Generation]) -> Iterator[UnderWay]:
+        """One for all that can go on, those included whose prompts are launched before it."""
+        drawing = {sequence for each in self._under_way for sequence in each.sequences}.union(begins)
         turns = {  # the others', mostly all, is another draw
-            each: _turn(each, each in drawing)
+            each: _turn(each, (each in drawing) + (each in self._begun))
             for each in running
-            if each not in drawing or len(each.tokens) + 1 >= each.plain_until
+            if each not in drawing or len(each.tokens) + 2 >= each.plain_until
         }
         idle = {each for each, turn in turns.items() if turn is Turn.IDLE}
         going_on = self._residents.going_on([each for each in running if each not in idle], running)
@@ -191,13 +199,13 @@ class DeviceSteps:
         return UnderWay(sequences, np.arange(len(group)), [each.end for each in group], Fetch(ids))
 
 
-def _turn(sequence: Generation, drawing: bool) -> Turn:
-    """What the next step does for a sequence, with a draw under way or none."""
+def _turn(sequence: Generation, drawing: int) -> Turn:
+    """What the next step does for a sequence, with so many draws under way."""
     if drawing:
-        last = len(sequence.tokens) + 1 >= sequence.limits.max_tokens
+        last = len(sequence.tokens) + drawing >= sequence.limits.max_tokens
         goes_on = not (last or sequence.must_fill)  # else it is the fill marker that is under way
     else:
         goes_on = sequence.unfed
     if not goes_on:
         return Turn.IDLE
-    return Turn.FILL if sequence.fills_after(int(drawing)) else Turn.DRAW
+    return Turn.FILL if sequence.fills_after(drawing) else Turn.DRAW

@@ -18,10 +18,10 @@ class Steps(Protocol):
     """Brings sequences of a cache forward."""
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
-        """Feed what is ready, and say what has been drawn: at most one id for each sequence.
+        """Feed what is ready, and say what has been drawn, in order; mostly one id for each sequence.
 
-        The caller has every id accepted before the next call. A sequence whose next text would make it too
-        long is ended.
+        The caller has every id accepted before the next call, but for those behind the end of a sequence.
+        One whose next text would make it too long is ended.
 
         Args:
             running: in the order in which they were added.
@@ -141,15 +141,15 @@ class RunningBatch:
         An utterance whose logits are not finite ends alone, with reason ``error``.
 
         Returns:
-            at most one emission per utterance. One that drew a fill marker has none, one without room
-            for its next text ends with reason ``length``. With captured steps the tokens are those of the
-            step before: the first call for an utterance brings none.
+            the emissions in order, mostly one per utterance. One that drew a fill marker has none, one
+            without room for its next text ends with reason ``length``. With captured steps the tokens are
+            those of the step before: the first call for an utterance brings none, and the second one two.
         """
         emissions = self._emissions(self._steps.advance(self.active))
         ended = [each for each in self._running.values() if each.finish_reason is not None]
         if ended:
-            spoke = {generation for generation, _, _ in emissions}
-            emissions += [(each, None, each.finish_reason) for each in ended if each not in spoke]
+            told = {generation for generation, _, reason in emissions if reason is not None}
+            emissions += [(each, None, each.finish_reason) for each in ended if each not in told]
             for each in ended:
                 self._release(each)
         return emissions
@@ -177,6 +177,8 @@ class RunningBatch:
         max_len = self._cache.max_len
         emissions: list[Emission] = []
         for sequence, id_, position in drawn:
+            if sequence.finish_reason is not None:  # by the id before
+                continue
             token = sequence.accept(id_)
             if token is not None:
                 if position == max_len:

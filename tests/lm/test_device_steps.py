@@ -103,9 +103,34 @@ def test_a_step_is_launched_before_the_ids_of_the_last_are_read(
     decoder = BatchDecoder(lm, 1, 64, capture=capture)
     decoder.add(Prompt([4, 2]), SamplingOptions(seed=0, min_tokens=5, max_tokens=5))
     finish(decoder)
-    prefill, rest = events[:3], events[3:]
-    assert prefill == ["launch", "launch", "read"]  # the prompt, the first token's step; the first token
-    assert rest == ["launch", "read"] * 3 + ["read"]
+    prompt, rest = events[:5], events[5:]
+    # The prompt, the first token's step, and, before those two tokens are read, that of the second.
+    assert prompt == ["launch", "launch", "launch", "read", "read"]
+    assert rest == ["launch", "read"] * 2 + ["read"]
+
+
+def test_who_begins_is_in_the_step_behind_its_prompt(lm: SpeechLM) -> None:
+    decoder = ahead(lm, 2, 64)
+    first = decoder.add(Prompt([4, 2]), SamplingOptions(seed=0, min_tokens=9, max_tokens=9))
+    decoder.step()
+    decoder.step()
+    second = decoder.add(Prompt([7]), SamplingOptions(seed=1, min_tokens=9, max_tokens=9))
+    assert [each for each, _, _ in decoder.step()] == [first]
+    assert [each for each, _, _ in decoder.step()] == [second, first, second]
+    assert [each for each, _, _ in decoder.step()] == [first, second]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_the_first_two_ids_are_no_more_than_may_be_said(lm: SpeechLM, most: int) -> None:
+    options = SamplingOptions(seed=3, min_tokens=most, max_tokens=most)
+    decoder = ahead(lm, 1, 64)
+    generation = decoder.add(Prompt([7]), options)
+    emitted = []
+    while decoder.busy:
+        emitted += decoder.step()
+    assert [token for _, token, _ in emitted] == generation.tokens
+    assert [reason for _, _, reason in emitted] == [None] * (most - 1) + [FinishReason.LENGTH]
+    assert said(generation) == said(speak_alone(BatchDecoder, lm, Prompt([7]), options, 64))
 
 
 def test_captured_steps_read_nothing_on_the_host(lm: SpeechLM) -> None:

@@ -104,7 +104,7 @@ def test_the_oldest_is_never_interrupted(make: MakeDecoder, lm: SpeechLM) -> Non
     while oldest.finish_reason is None:
         before = len(oldest.tokens)
         emitted = decoder.step()
-        assert len(oldest.tokens) == before + 1, emitted
+        assert len(oldest.tokens) > before, emitted
     assert decoder.cache_use.evictions > 0
 
 
