@@ -219,7 +219,7 @@ def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
     }
     if batch <= 4:
         pair, columns = (512, 2, 2), sorted({1, min(batch, 2), batch - batch % 2 or 1})
-        return {
+        alone: dict[str, Sequence[StepTile] | Sequence[int]] = {
             "gated": tiles_of(columns, [2, 4, 8], pair, whole),
             "down": tiles_of(columns, [2, 4], whole, pair, (2048, 8, 8), (1024, 4, 8)),
             "qkv": tiles_of(columns, [2, 4], pair, whole),
@@ -227,6 +227,13 @@ def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
             "head": tiles_of(columns, [8, 16], pair, whole),
             **common,
             "split_programs": [8 * batch, 16 * batch],
+            "max_splits": [2, 16],
+        }
+        if batch <= 2:
+            return alone
+        together = candidates(16)
+        return {
+            name: list(dict.fromkeys([*values, *together.get(name, ())])) for name, values in alone.items()
         }
     if batch <= 16:
         return {

@@ -44,8 +44,8 @@ class GpuParts:
     Attributes:
         steps: for steps of the speech LM.
         turns: for turns of token2wav, each part in a lane of its own.
-        first: that for steps once more for each lane of hurried chunks, which neither wait for steps nor
-            make them wait, but share multiprocessors with them.
+        first: that for steps once more for each lane of hurried chunks, which wait for no steps, but share
+            multiprocessors with them.
         of_few: the same GPU divided otherwise, for when few utterances are in progress.
     """
 

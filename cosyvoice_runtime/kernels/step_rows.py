@@ -3,8 +3,8 @@
 Held: a program has some rows of the weight in registers before it may read what the kernel before wrote:
 reading weights takes most of a step's time, and depends on nothing. A row's width is read in pieces, and a
 piece in groups, whose products are added at the end: groups are what warps share. Fewer than `CROWD`
-sequences are multiplied one after another, to the bits of each alone: tensor cores take as long for one of
-them as for so many.
+sequences, a power of two, are multiplied one after another, to the bits of each alone with as many groups and
+pieces: tensor cores take as long for one of them as for so many.
 
 Streamed: pieces of the weight and of the inputs pass through shared memory, some of them ahead of the tensor
 cores. A program takes more rows for all sequences at once, so that fewer programs read the inputs again: that
@@ -164,7 +164,7 @@ def _held_pair(
     right = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
     for piece in tl.static_range(PIECES):
         following = a
-        if piece + 1 < PIECES:  # as in `held`
+        if piece + 1 < PIECES:  # as in `_held`
             following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
         left = product(a, first[piece], left, COLUMNS)
         right = product(a, second[piece], right, COLUMNS)

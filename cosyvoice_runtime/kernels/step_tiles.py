@@ -16,8 +16,8 @@ class StepTile:
     Attributes:
         rows: of the weight; of each of two weights where a kernel takes pairs. At least 16 where they are
             streamed.
-        columns: sequences. Fewer than 16 are multiplied in float32, one after another; 16 and more on tensor
-            cores.
+        columns: sequences, a power of two. Fewer than 16 are multiplied in float32, one after another; 16 and
+            more on tensor cores.
         piece: of a row's width at a time.
         groups: that a piece is divided into, each of them multiplied by itself, so that warps share the work.
         warps: that share the work; at most as many as groups where there are tensor cores.

@@ -1,4 +1,4 @@
-"""A GPU that is divided while the speech LM and token2wav both compute: neither waits for the other."""
+"""A GPU that is divided while the speech LM and token2wav both compute: neither waits for the other's end."""
 
 from __future__ import annotations
 

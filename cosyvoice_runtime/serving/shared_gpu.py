@@ -55,7 +55,11 @@ class SharedGpu(Protocol):
         """In which token2wav computes."""
 
     def first_chunk(self, utterances: int) -> AbstractContextManager[None]:
-        """In which a first chunk is computed on the part for steps, with so many utterances in progress."""
+        """In which first chunks are computed on the part for steps.
+
+        Args:
+            utterances: in progress before they begin.
+        """
 
     def step(self, hurried: bool) -> AbstractContextManager[None]:
         """In which the speech LM makes a step.

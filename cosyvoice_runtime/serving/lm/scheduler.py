@@ -34,8 +34,9 @@ LAST_WORDS_S = 2.0
 """Longest time for handing over errors before the process ends: a reader that is stuck must not keep it."""
 LOOK_S = 0.5
 """Time between two looks for how long sequences have waited for text."""
-STILL_LOOK_S = 0.0005
-"""The same for whether a first chunk that has the steps' part of the GPU to itself is done: about a step."""
+STILL_LOOK_S, LONGEST_STILL_S = 0.0005, 0.05
+"""The same for whether a first chunk that has the steps' part of the GPU to itself is done, about a step; and
+after which a step is made beside it, for there may be another one after it, and so on: twice its time."""
 
 
 class Scheduler:
@@ -88,7 +89,7 @@ class Scheduler:
         self._closing = False
         self._tokens_per_step = 0
         self._tokens = self._steps = 0
-        self._step_s = 0.0
+        self._step_s = self._stepped_s = 0.0
         self._finished: Counter[FinishReason] = Counter()
         self._delivery = Delivery(self._cancel, lambda: watch(self.load))
         self._thread = threading.Thread(target=self._run, name="speech-lm-scheduler")
@@ -312,14 +313,12 @@ class Scheduler:
         if len(self._starved) == len(self._running):
             return
         hurried = self._someone_waits()
-        if self._gpu.stands_still and not hurried:
-            with self._changed:  # somebody may come meanwhile
-                self._changed.wait(STILL_LOOK_S)
+        if not hurried and self._stands_still():
             return
         with self._gpu.step(hurried):
             started = self._clock()
             progress = self._engine.step()
-            now = self._clock()
+            now = self._stepped_s = self._clock()
             self._step_s += now - started
         self._steps += 1
         self._tokens_per_step = sum([len(each.tokens) for each in progress])
@@ -328,6 +327,14 @@ class Scheduler:
             self._advance(self._running[each.handle], each, now)
         if now >= self._may_idle_s:
             self._end_idle(now)
+
+    def _stands_still(self) -> bool:
+        """Wait a moment if a first chunk is to have the steps' part of the GPU to itself; whether it is."""
+        if not self._gpu.stands_still or self._clock() >= self._stepped_s + LONGEST_STILL_S:
+            return False
+        with self._changed:  # somebody may come meanwhile
+            self._changed.wait(STILL_LOOK_S)
+        return True
 
     def _end_idle(self, now: float) -> None:
         """End requests that nobody reads; by `_may_idle_s` no other can have waited for as long."""

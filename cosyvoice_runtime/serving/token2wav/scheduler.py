@@ -280,9 +280,13 @@ class WaveScheduler:
         with lane.at_launch():
             outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares], lane.number)
         turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
-        moments.note("its turn is launched", *turn.names())
-        with self._wake:
-            lane.begin(turn, self._unit_tokens, begun_s, self._clock())
+        try:
+            moments.note("its turn is launched", *turn.names())
+            with self._wake:
+                lane.begin(turn, self._unit_tokens, begun_s, self._clock())
+        except BaseException:
+            turn.held.close()  # or steps would stand still for ever
+            raise
         if self._on_gpu:  # which computes meanwhile
             self._undrawn.update(dict.fromkeys(turn.going_on()))
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
+from cosyvoice_runtime.serving.lm import scheduler as scheduler_module
 from cosyvoice_runtime.serving.lm.engine import EngineError
 from cosyvoice_runtime.serving.lm.load_metrics import Load
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
@@ -405,20 +406,47 @@ class Standing(SoleUse):
     stands_still = True
 
 
-def test_steps_that_nobody_waits_for_stand_still_beside_a_first_chunk(make_scheduler, engine):
+def stand(engine: CodedEngine) -> None:
+    """Wait until no further step comes for a while, which takes few steps."""
+    for _ in range(5000):
+        if not engine.arrived.acquire(timeout=0.2):
+            return
+    pytest.fail("steps go on")
+
+
+def test_steps_that_nobody_waits_for_stand_still_beside_a_first_chunk(make_scheduler, engine, monkeypatch):
+    monkeypatch.setattr(scheduler_module, "LONGEST_STILL_S", TIMEOUT_S)
     gpu = Standing()
     scheduler = make_scheduler(lambda: engine, shared=gpu)
-    first = submit(scheduler, 1, 900, request_id="first")
-    assert first.sending.wait(TIMEOUT_S)
-    second = submit(scheduler, 2, 900)
-    assert second.sending.wait(TIMEOUT_S)  # somebody waited for its first tokens
-    while engine.arrived.acquire(timeout=0.2):
-        pass
-    assert len(engine.steps) < 900
-    scheduler.stop("first")
-    assert first.wait().reason is FinishReason.CANCELLED
-    gpu.stands_still = False
-    assert second.wait().tokens == coded_tokens(2, 900)
+    readers = {name: submit(scheduler, name, ENDLESS, request_id=str(name)) for name in (1, 2)}
+    try:
+        for reader in readers.values():
+            assert reader.sending.wait(TIMEOUT_S)  # they waited for their first tokens
+        stand(engine)
+        scheduler.stop("1")
+        assert readers[1].wait().reason is FinishReason.CANCELLED
+        stand(engine)
+        readers[3] = submit(scheduler, 3, ENDLESS, request_id="3")
+        assert readers[3].sending.wait(TIMEOUT_S)  # who comes meanwhile is heard
+        stand(engine)
+        gpu.stands_still = False
+        wait_for_step(engine)  # though nobody tells of it
+    finally:
+        gpu.stands_still = False
+        for name in readers:
+            scheduler.stop(str(name))
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_steps_do_not_stand_still_for_ever(make_scheduler, engine, streaming):
+    scheduler = make_scheduler(lambda: engine, shared=Standing())
+    reader = CollectingReader()
+    scheduler.submit(coded_request(1, 12, streaming=streaming), reader)
+    assert reader.wait().tokens == coded_tokens(1, 12)
+    other = CollectingReader()
+    scheduler.submit(coded_request(2, 12, streaming=streaming), other)
+    scheduler.close()
+    assert other.tokens == coded_tokens(2, 12)
 
 
 class NotedShifts(GpuShifts):

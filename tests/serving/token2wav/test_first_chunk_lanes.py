@@ -12,6 +12,7 @@ from coded_waves import OneVoice, chunk, runtime
 
 from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService, turn
+from cosyvoice_runtime.serving.token2wav.lane import TurnLane
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.turn import DUE_S, HURRY_S
 
@@ -119,6 +120,38 @@ def test_steps_are_told_of_first_chunks_beside_them_alone(busy, outcomes):
     assert busy.hurried.launched(2)
     busy.end()
     assert busy.speech_lm.alone == [1]
+
+
+def test_steps_are_told_of_a_first_chunk_that_is_not_the_most_urgent_of_its_turn(busy, outcomes):
+    busy.scheduler.submit(chunk("b", [2]), outcomes.of("b"))
+    assert busy.first.launched(1)
+    busy.first.turns[0].set()
+    assert outcomes.wait(1)
+    busy.scheduler.submit(chunk("c", [3]), outcomes.of("c"))
+    assert busy.first.launched(2)
+    busy.scheduler.submit(chunk("b", [4], 1), outcomes.of("more of b"))
+    busy.scheduler.submit(chunk("d", [5]), outcomes.of("d"))
+    told = len(busy.speech_lm.alone)
+    busy.hurried.turns[0].set()
+    assert busy.hurried.launched(2)
+    busy.end()
+    assert busy.hurried.batches[1] == [[4], [5]]
+    assert len(busy.speech_lm.alone) == told + 1
+
+
+def test_steps_go_on_if_a_first_chunk_can_not_be_launched_beside_them(lanes, outcomes, monkeypatch):
+    lanes.scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
+    assert lanes.turns.launched(1)
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("told to fail")
+
+    monkeypatch.setattr(TurnLane, "begin", fails)
+    lanes.scheduler.submit(chunk("a", [1]), outcomes.of("a"))
+    assert outcomes.wait(1)
+    monkeypatch.undo()
+    lanes.end()
+    assert (lanes.speech_lm.alone, lanes.speech_lm.beside) == ([1], 0)
 
 
 def test_later_chunk_waits_for_a_lane_that_is_not_for_first_ones_alone(busy, outcomes):
