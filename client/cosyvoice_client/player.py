@@ -30,6 +30,8 @@ PROGRAMS = {
     "ffplay": "ffplay -loglevel error -nodisp -autoexit -f s16le -ch_layout mono -ar {rate} -",
 }
 """Programs that play raw 16-bit samples from standard input."""
+LOOK_S = 0.2
+"""Between looks for Ctrl-C while the last samples are heard: one right before a wait does not end it."""
 
 
 class Output(ABC):
@@ -187,8 +189,8 @@ class Player:
     ) -> None:
         try:
             self._waiting.put(None)
-            if exc_type is None:
-                self._heard.wait()
+            while exc_type is None and not self._heard.wait(LOOK_S):
+                pass
         finally:
             if not self._heard.is_set():
                 self._output.abort()

@@ -90,6 +90,22 @@ def test_error_of_the_caller_is_silence_at_once():
     assert output.aborted
 
 
+class Interrupted(threading.Event):
+    """Ctrl-C came right before the wait, which ends by its time alone; Python tells of it then."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None, "nothing would end this wait"
+        raise KeyboardInterrupt
+
+
+def test_interrupt_right_before_the_wait_for_the_end_is_silence_soon():
+    output = HeldOutput()
+    with pytest.raises(KeyboardInterrupt), Player(output) as player:  # noqa: PT012
+        player(part(1))
+        player._heard = Interrupted()
+    assert output.aborted
+
+
 def test_no_player_is_left_when_the_program_ends_without_warning(tmp_path):
     """An interrupt may come where no block of code has been entered that could stop it."""
     pid, player = tmp_path / "pid", tmp_path / "aplay"
