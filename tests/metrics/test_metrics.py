@@ -138,12 +138,15 @@ def test_readers_see_whole_numbers_while_another_thread_writes(tmp_path):
                 metric.set(value)
 
     writer = threading.Thread(target=write)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # or whoever reads waits 5 ms for the writer again and again
     writer.start()
     try:
         seen = {shown(tmp_path)["busy"] for _ in range(500)}
     finally:
         stop.set()
         writer.join()
+        sys.setswitchinterval(interval)
     assert seen <= set(values)
 
 
