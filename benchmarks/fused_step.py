@@ -218,7 +218,7 @@ def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
         "split_programs": [32, 2 * batch],
     }
     if batch <= 4:
-        pair, columns = (512, 2, 2), sorted({1, min(batch, 2), batch - batch % 2 or 1})
+        pair, columns = (512, 2, 2), [size for size in (1, 2, 4) if size <= batch]
         alone: dict[str, Sequence[StepTile] | Sequence[int]] = {
             "gated": tiles_of(columns, [2, 4, 8], pair, whole),
             "down": tiles_of(columns, [2, 4], whole, pair, (2048, 8, 8), (1024, 4, 8)),

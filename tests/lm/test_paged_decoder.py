@@ -104,7 +104,8 @@ def test_the_oldest_is_never_interrupted(make: MakeDecoder, lm: SpeechLM) -> Non
     while oldest.finish_reason is None:
         before = len(oldest.tokens)
         emitted = decoder.step()
-        assert len(oldest.tokens) > before, emitted
+        # One more each time; the first two may come together.
+        assert len(oldest.tokens) - before in ((1,) if before else (1, 2)), emitted
     assert decoder.cache_use.evictions > 0
 
 
