@@ -57,7 +57,12 @@ BACKENDS = {"trtllm": "tensorrt_llm"}
 """CosyVoice's names of engines, where the settings have others."""
 COPY = "@"
 """Between the name of an utterance and the number of its copy."""
-UNHURRIED = {"token2wav.max_turn_ms": "60000", "tensorrt_llm.idle_timeout_s": "3600"}
+UNHURRIED = {
+    "token2wav.max_turn_ms": "60000",
+    "token2wav.first_chunks_beside": "false",
+    "tensorrt_llm.gpu_share_of_few": "0",
+    "tensorrt_llm.idle_timeout_s": "3600",
+}
 """Nobody waits for a first chunk: batches may be as large as they can."""
 
 
@@ -159,7 +164,7 @@ def run(options: argparse.Namespace) -> None:
     utterances = read_utterances(options)
     torch.set_num_threads(settings.token2wav.threads)
     front_end = FrontEnd(settings.token2wav.checkpoint_dir, settings.token2wav.threads)
-    with closing(ScheduledStages(settings)) as stages:
+    with closing(ScheduledStages(settings, options.together)) as stages:
         options.output_dir.mkdir(parents=True, exist_ok=True)
         for number in range(1, options.runs + 1):
             print(f"run {number} of {options.runs}, {len(utterances)} texts", file=sys.stderr)

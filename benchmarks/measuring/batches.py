@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -58,21 +58,25 @@ Prompts = Sequence[tuple[Prompt, SamplingOptions]]
 
 
 def speak_tokens(scheduler: Scheduler, prompts: Prompts, done: Done) -> list[Speech]:
-    """The speech tokens of every prompt, in their order; ``done`` is called as each has ended.
+    """The speech tokens of every prompt, in their order; ``done`` is called as each has ended. The longest
+    texts are spoken first: one that begins when the others end has the batch for itself.
 
     Raises:
         CosyVoiceError: that of the first that failed.
     """
-    readers = _submitted(scheduler, prompts, lambda _: done())
+    order = sorted(range(len(prompts)), key=lambda number: -len(prompts[number][0].text))
+    readers = _submitted(scheduler, prompts, order, lambda _: done())
     return [reader.speech.result() for reader in readers]
 
 
-def _submitted(scheduler: Scheduler, prompts: Prompts, ended: Callable[[int], None]) -> list[SpeechReader]:
+def _submitted(
+    scheduler: Scheduler, prompts: Prompts, order: Iterable[int], ended: Callable[[int], None]
+) -> list[SpeechReader]:
     """Readers of what is asked for here; ``ended`` is told the number of each that has all tokens."""
     readers = [SpeechReader() for _ in prompts]
-    for number, (reader, (prompt, options)) in enumerate(zip(readers, prompts, strict=True)):
-        reader.speech.add_done_callback(_told(ended, number))
-        scheduler.submit(Request(prompt, options), reader)
+    for number in order:
+        readers[number].speech.add_done_callback(_told(ended, number))
+        scheduler.submit(Request(*prompts[number]), readers[number])
     return readers
 
 
@@ -147,7 +151,8 @@ def speak_together(
     done: Done,
 ) -> tuple[list[Speech], list[Tensor]]:
     """Tokens and waveforms of every prompt, in their order: token2wav computes what has all its tokens while
-    the speech LM speaks the others.
+    the speech LM speaks the others. Texts are spoken as they come, short ones among long ones, so that
+    token2wav soon has something to do.
 
     Args:
         spoken: of a prompt's number and its tokens.
@@ -157,7 +162,7 @@ def speak_together(
         CosyVoiceError: that of the first that failed.
     """
     ended: SimpleQueue[int] = SimpleQueue()
-    readers = _submitted(scheduler, prompts, ended.put)
+    readers = _submitted(scheduler, prompts, range(len(prompts)), ended.put)
     for _ in prompts:
         number = ended.get()
         done()

@@ -9,10 +9,13 @@ from torch import Tensor
 
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.serving.host.computing import shared_gpus
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.settings import Settings
+from cosyvoice_runtime.settings.model import SHARED, gpu_number
 from cosyvoice_runtime.voice import Voice
 from measuring.batches import Speech, Spoken, WaveCalls, speak_together, speak_tokens, speak_waves
 
@@ -35,15 +38,21 @@ class TextSegment:
 class ScheduledStages:
     """Schedulers as in the server, each with the machine's threads while it works.
 
-    On one GPU they work side by side and not in shifts: nobody waits for first audio.
+    Args:
+        settings: without ``auto``.
+        together: both will work at once, on one GPU as they share it in the server; else each has it whole.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, together: bool) -> None:
         self._settings = settings
-        lm = settings.tensorrt_llm
-        self._lm = Scheduler(prepare_engine(lm), UNLIMITED, lm.idle_timeout_s, lambda _: None)
+        lm, wave = settings.tensorrt_llm, settings.token2wav
+        gpus = shared_gpus(lm, wave) if together and lm.process == SHARED else NOT_SHARED
+        gpu = gpus.get(gpu_number(lm.device))
+        self._lm = Scheduler(
+            prepare_engine(lm, gpu), UNLIMITED, lm.idle_timeout_s, lambda _: None, shared=gpu
+        )
         try:
-            self._token2wav = load_wave_service(settings.token2wav, Metrics(settings.token2wav.name))
+            self._token2wav = load_wave_service(wave, Metrics(wave.name), gpus)
         except BaseException:
             self._lm.close()
             raise

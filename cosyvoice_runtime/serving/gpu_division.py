@@ -15,6 +15,7 @@ import torch
 from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts, GpuPartsError, divide
 from cosyvoice_runtime.serving.gpu_shifts import GpuShifts
 from cosyvoice_runtime.serving.shared_gpu import Later, SharedGpu
+from cosyvoice_runtime.serving.sole_use import SoleUse
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +26,8 @@ With 16 clients of an H200, 48 of 132 multiprocessors instead of 32 bring first 
 FIRST_LANES_OF_FEW = 3
 """Lanes of hurried chunks then: a first one does not wait for others' turn. For many, two cost a tenth of all
 speech."""
+OWN_FIRST_LANES = 2
+"""The same where no steps are made on their part."""
 CALM = 4
 """Utterances in progress up to which turns that nobody waits for are put off for a first chunk."""
 STILL = 6
@@ -167,9 +170,25 @@ def share_gpu(gpu: int, lm_share: float, lanes: int = 1, share_of_few: float = 0
         return GpuShifts()
     if lanes == 1 and share_of_few > lm_share:
         parts = dataclasses.replace(parts, of_few=_parts_of_few(device, share_of_few, parts))
-    _tell(parts, "while token2wav computes")
+    _tell(parts, "the speech LM", "while token2wav computes")
     if parts.of_few is not None:
-        _tell(parts.of_few, f"the same with up to {FEW} utterances in progress")
+        _tell(parts.of_few, "the speech LM", f"the same with up to {FEW} utterances in progress")
+    return GpuDivision(parts)
+
+
+def own_gpu(gpu: int, hurried_share: float) -> SharedGpu:
+    """One that token2wav has for itself, divided if it can be; the log says whether it is.
+
+    Args:
+        gpu: its number.
+        hurried_share: of the multiprocessors, for hurried chunks beside turns; more than 0.
+    """
+    try:
+        parts = divide(torch.device("cuda", gpu), hurried_share, first_lanes=OWN_FIRST_LANES)
+    except GpuPartsError as error:
+        logger.warning("hurried chunks wait for turns: GPU %d can't be divided: %s", gpu, error)
+        return SoleUse()
+    _tell(parts, "hurried chunks", f"on GPU {gpu}, which the speech LM is not on")
     return GpuDivision(parts)
 
 
@@ -186,10 +205,11 @@ def _parts_of_few(device: torch.device, share: float, of_many: GpuParts) -> GpuP
     return parts if parts.steps.multiprocessors > of_many.steps.multiprocessors else None
 
 
-def _tell(parts: GpuParts, when: str) -> None:
+def _tell(parts: GpuParts, first: str, when: str) -> None:
     logger.info(
-        "the GPU's multiprocessors %s: %d for the speech LM, %s for turns",
+        "the GPU's multiprocessors %s: %d for %s, %s for turns",
         when,
         parts.steps.multiprocessors,
+        first,
         " and ".join(str(part.multiprocessors) for part in parts.turns),
     )

@@ -105,6 +105,7 @@ class Settings(BaseModel):
         sections["cosyvoice2"] = _begun(sections["cosyvoice2"], sections["token2wav"])
         for name, section in sections.items():
             sections[name] = _housed(section, sections["token2wav"])
+        sections["token2wav"] = _divided(sections["token2wav"], sections["tensorrt_llm"])
         self._require_one_lookahead()
         if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
             logger.warning(
@@ -173,6 +174,13 @@ def _shares(section: TensorrtLlmSettings | ExtractorSettings, token2wav: Token2W
     if section.engine == "onnx":
         return token2wav.backend == "onnx"
     return section.engine == token2wav.backend == "torch" and _on_one_gpu(token2wav, section)
+
+
+def _divided(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavSettings:
+    """What divides a GPU has all of it: another process's speech LM would take turns with every part."""
+    if lm.process == OWN and _on_one_gpu(token2wav, lm):
+        return token2wav.replace(hurried_share=0.0)
+    return token2wav
 
 
 def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> CosyVoice2Settings:

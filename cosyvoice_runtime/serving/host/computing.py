@@ -7,10 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.serving.host.batches import Batches
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
+from cosyvoice_runtime.serving.token2wav.gpus import in_parts
 from cosyvoice_runtime.serving.triton.load import limit_torch, read_settings
 from cosyvoice_runtime.settings import (
     AudioTokenizerSettings,
@@ -21,7 +20,7 @@ from cosyvoice_runtime.settings import (
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings, gpu_number
 from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
-from cosyvoice_runtime.settings.runtime_choice import ONNX, TORCH
+from cosyvoice_runtime.settings.runtime_choice import ONNX
 
 
 def open_alone(name: str, arguments: dict[str, str]) -> Any:
@@ -49,7 +48,7 @@ def open_guests(
         if KINDS[name].on_torch(settings) and wave.backend == ONNX:  # else by its threads
             limit_torch(settings.threads)
         if isinstance(settings, TensorrtLlmSettings):
-            shared = _shared(settings, wave)
+            shared = shared_gpus(settings, wave)
             guests[name] = _speech_lm(settings, *shared.values())
         elif isinstance(settings, BatchedSettings):
             guests[name] = Batches(KINDS[name].open(settings), settings)
@@ -68,22 +67,16 @@ class Kind(NamedTuple):
 # Imported where it is opened: a model alone needs no other's libraries.
 
 
-def _shared(settings: TensorrtLlmSettings, wave: Token2WavSettings) -> SharedGpus:
+def shared_gpus(settings: TensorrtLlmSettings, wave: Token2WavSettings) -> SharedGpus:
     """The GPU of the speech LM, which is token2wav's as well."""
     gpu = gpu_number(settings.device)
     if gpu is None:
         return NOT_SHARED
     from cosyvoice_runtime.serving.gpu_division import share_gpu
 
-    if not _in_parts(wave):
+    if not in_parts(wave):
         return {gpu: share_gpu(gpu, settings.gpu_share)}
     return {gpu: share_gpu(gpu, settings.gpu_share, wave.turn_lanes, settings.gpu_share_of_few)}
-
-
-def _in_parts(wave: Token2WavSettings) -> bool:
-    """Whether turns can be computed on several parts of the GPU: their calls are captured there."""
-    captured = wave.backend == TORCH and wave.cuda_graphs and wave.vocoder_devices == wave.devices
-    return captured and isinstance(load_config(wave.checkpoint_dir).flow, FlowConfig)
 
 
 def _speech_lm(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> Any:

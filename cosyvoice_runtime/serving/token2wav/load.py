@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.served_family import require_backend
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
-from cosyvoice_runtime.serving.sole_use import SoleUse
+from cosyvoice_runtime.serving.token2wav.gpus import gpus_of
 from cosyvoice_runtime.serving.token2wav.openings import Openings
 from cosyvoice_runtime.serving.token2wav.preparation import Preparation
 from cosyvoice_runtime.serving.token2wav.router import WaveRouter
@@ -20,7 +20,6 @@ from cosyvoice_runtime.serving.token2wav.service import WaveService
 from cosyvoice_runtime.serving.token2wav.usage import Usage, WaveMetrics
 from cosyvoice_runtime.serving.token2wav.wave_memory import WaveMemory
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.settings.model import gpu_number
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.gpu_parts import GpuParts
@@ -48,7 +47,7 @@ def load_wave_service(
         InvalidInput: a setting does not fit the checkpoint.
     """
     require_backend(settings)
-    gpus = [shared.get(gpu_number(device), SoleUse()) for device in settings.devices]
+    gpus = gpus_of(settings, shared)
     ready = open_runtimes(settings, [gpu.parts for gpu in gpus])
     labels = _labels(settings.devices)
     for runtime, label in zip(ready, labels, strict=True):

@@ -1,0 +1,40 @@
+"""How token2wav has its GPUs: shared with the speech LM, or divided for turns of its own."""
+
+from __future__ import annotations
+
+from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.serving.shared_gpu import SharedGpu, SharedGpus
+from cosyvoice_runtime.serving.sole_use import SoleUse
+from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings.model import gpu_number
+from cosyvoice_runtime.settings.runtime_choice import TORCH
+
+
+def gpus_of(settings: Token2WavSettings, shared: SharedGpus) -> list[SharedGpu]:
+    """Of each device in the settings' order.
+
+    Args:
+        shared: of GPUs that another network computes on in this process, by number.
+    """
+    return [_gpu_of(device, settings, shared) for device in settings.devices]
+
+
+def in_parts(settings: Token2WavSettings) -> bool:
+    """Whether turns can be computed on parts of a GPU: their calls are captured there."""
+    captured = (
+        settings.backend == TORCH and settings.cuda_graphs and settings.vocoder_devices == settings.devices
+    )
+    return captured and isinstance(load_config(settings.checkpoint_dir).flow, FlowConfig)
+
+
+def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> SharedGpu:
+    gpu = gpu_number(device)
+    if gpu in shared:
+        return shared[gpu]
+    wanted = settings.hurried_share > 0 and settings.first_chunks_beside
+    if gpu is None or not (wanted and in_parts(settings)):
+        return SoleUse()
+    from cosyvoice_runtime.serving.gpu_division import own_gpu  # a CPU's deployment has no torch
+
+    return own_gpu(gpu, settings.hurried_share)
