@@ -9,10 +9,10 @@ from torch import Tensor
 
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.serving.host.computing import shared_gpus
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
+from cosyvoice_runtime.serving.token2wav.gpus import shared_gpus
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.settings.model import SHARED, gpu_number

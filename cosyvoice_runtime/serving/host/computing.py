@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from cosyvoice_runtime.serving.host.batches import Batches
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
-from cosyvoice_runtime.serving.token2wav.gpus import in_parts
+from cosyvoice_runtime.serving.token2wav.gpus import shared_gpus
 from cosyvoice_runtime.serving.triton.load import limit_torch, read_settings
 from cosyvoice_runtime.settings import (
     AudioTokenizerSettings,
@@ -18,7 +18,7 @@ from cosyvoice_runtime.settings import (
     Token2WavSettings,
 )
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
-from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings, gpu_number
+from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings
 from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
 from cosyvoice_runtime.settings.runtime_choice import ONNX
 
@@ -65,18 +65,6 @@ class Kind(NamedTuple):
 
 
 # Imported where it is opened: a model alone needs no other's libraries.
-
-
-def shared_gpus(settings: TensorrtLlmSettings, wave: Token2WavSettings) -> SharedGpus:
-    """The GPU of the speech LM, which is token2wav's as well."""
-    gpu = gpu_number(settings.device)
-    if gpu is None:
-        return NOT_SHARED
-    from cosyvoice_runtime.serving.gpu_division import share_gpu
-
-    if not in_parts(wave):
-        return {gpu: share_gpu(gpu, settings.gpu_share)}
-    return {gpu: share_gpu(gpu, settings.gpu_share, wave.turn_lanes, settings.gpu_share_of_few)}
 
 
 def _speech_lm(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.serving.shared_gpu import SharedGpu, SharedGpus
+from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.serving.sole_use import SoleUse
-from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.settings.runtime_choice import TORCH
 
@@ -20,12 +20,20 @@ def gpus_of(settings: Token2WavSettings, shared: SharedGpus) -> list[SharedGpu]:
     return [_gpu_of(device, settings, shared) for device in settings.devices]
 
 
-def in_parts(settings: Token2WavSettings) -> bool:
-    """Whether turns can be computed on parts of a GPU: their calls are captured there."""
-    captured = (
-        settings.backend == TORCH and settings.cuda_graphs and settings.vocoder_devices == settings.devices
-    )
-    return captured and isinstance(load_config(settings.checkpoint_dir).flow, FlowConfig)
+def shared_gpus(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedGpus:
+    """The GPU of a speech LM that computes in token2wav's process, by its number; none where it has none.
+
+    Args:
+        settings: of token2wav.
+    """
+    gpu = gpu_number(lm.device)
+    if gpu is None:
+        return NOT_SHARED
+    from cosyvoice_runtime.serving.gpu_division import share_gpu  # a CPU's deployment has no torch
+
+    if not _in_parts(settings):
+        return {gpu: share_gpu(gpu, lm.gpu_share)}
+    return {gpu: share_gpu(gpu, lm.gpu_share, settings.turn_lanes, lm.gpu_share_of_few)}
 
 
 def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> SharedGpu:
@@ -33,8 +41,16 @@ def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> Sha
     if gpu in shared:
         return shared[gpu]
     wanted = settings.hurried_share > 0 and settings.first_chunks_beside
-    if gpu is None or not (wanted and in_parts(settings)):
+    if gpu is None or not (wanted and _in_parts(settings)):
         return SoleUse()
     from cosyvoice_runtime.serving.gpu_division import own_gpu  # a CPU's deployment has no torch
 
     return own_gpu(gpu, settings.hurried_share)
+
+
+def _in_parts(settings: Token2WavSettings) -> bool:
+    """Whether turns can be computed on parts of a GPU: their calls are captured there."""
+    captured = (
+        settings.backend == TORCH and settings.cuda_graphs and settings.vocoder_devices == settings.devices
+    )
+    return captured and isinstance(load_config(settings.checkpoint_dir).flow, FlowConfig)
