@@ -1,10 +1,10 @@
 """Prompts of the speech LM, fed by captured passes and operation by operation, with the draws after them.
 
 For prompts of all numbers and lengths that are captured, and for short texts that follow in sequences that
-have begun (prompts, positions of each, positions attended to): the time of the GPU for a replayed pass, that
-of the host to launch it, and the time of a pass launched operation by operation, the host's included. The
-error is that of the logits against a network in float32 with the same weights,
-``|x - reference| / |reference|``.
+have begun (prompts, positions of each, positions attended to): the time of the GPU for a replayed pass, of
+plain modules and with fused kernels between their products, that of the host to launch it, and the time of a
+pass of plain modules launched operation by operation, the host's included. The error is that of the logits
+against a network in float32 with the same weights, ``|x - reference| / |reference|``.
 
     python benchmarks/prefills.py
     python benchmarks/prefills.py --rows 1 16 --positions 128
@@ -23,16 +23,18 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.kernels.fused_prefill import FusedPrefill
 from cosyvoice_runtime.kernels.slot_draw import slot_draw
 from cosyvoice_runtime.lm.cached_lm import CachedLM
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
-from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills, Shape, prompt_shapes
+from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills, LogitsPrefill, Shape, prompt_shapes
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import Prompt, prompt_codes
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn
+from cosyvoice_runtime.unplanned_attention import attend_unplanned
 from fused_step import MAX_LEN, TEXT_ROWS, random_lm, with_few_words
 from measuring.replays import distance, milliseconds
 from measuring.sizes import FAMILIES, add_network
@@ -43,34 +45,36 @@ TEXT_TOKENS = 30
 
 
 class Passes:
-    """Both ways on the slots of one cache."""
+    """All ways on the slots of one cache."""
 
     def __init__(self, lm: SpeechLM, rows: int) -> None:
         self.lm = lm
         self.cache = KVCache(lm.config, 2 * rows, MAX_LEN, lm.device, lm.dtype)
         self.tables = SlotTables(lm.config, 2 * rows, MAX_LEN, lm.device)
         self.eager = CachedLM(lm, self.cache)
-        free = torch.cuda.mem_get_info()[0]
-        begin = time.perf_counter()
-        capture = CudaGraphCapture(lm.device)
-        self.captured = GraphedPrefills(lm, self.cache, rows, slot_draw, self.tables, capture)
-        torch.cuda.synchronize()
-        seconds, mib = time.perf_counter() - begin, (free - torch.cuda.mem_get_info()[0]) / 2**20
-        print(f"{len(self.captured)} passes captured in {seconds:.1f} s, {mib:.0f} MiB", flush=True)
+        self.fused_prefill = FusedPrefill(lm, MAX_LEN)
+        self.captured = self._captured(rows, "plain", lm.prefill_codes)
+        self.fused = self._captured(rows, "fused", self.fused_prefill)
 
     def group(self, shape: Shape) -> list[Prefill]:
         """Prompts that fill a graph, all but the last a little shorter."""
         start = 0 if shape.span is None else shape.span - shape.positions
         return [self._prefill(slot, shape.positions - 3 * (slot > 0), start) for slot in range(shape.rows)]
 
-    def replay(self, group: list[Prefill]) -> Tensor:
-        return self.captured.run(group)
-
     def launch(self, group: list[Prefill]) -> Tensor:
         slots = torch.tensor([prefill.sequence.slot for prefill in group], device="cuda")
         logits = self.eager.prefill(group)
         self.tables.set(slots, [prefill.sequence for prefill in group])
         return slot_draw(logits, slots, torch.full_like(slots, Turn.DRAW), self.tables)
+
+    def _captured(self, rows: int, way: str, feed: LogitsPrefill) -> GraphedPrefills:
+        free, begin = torch.cuda.mem_get_info()[0], time.perf_counter()
+        capture = CudaGraphCapture(self.lm.device)
+        captured = GraphedPrefills(self.lm, self.cache, rows, slot_draw, self.tables, capture, feed)
+        torch.cuda.synchronize()
+        seconds, mib = time.perf_counter() - begin, (free - torch.cuda.mem_get_info()[0]) / 2**20
+        print(f"{len(captured)} {way} passes captured in {seconds:.1f} s, {mib:.0f} MiB", flush=True)
+        return captured
 
     def _prefill(self, slot: int, positions: int, start: int) -> Prefill:
         generator = torch.Generator().manual_seed(slot)
@@ -85,7 +89,7 @@ class Passes:
 
 
 def errors(config: ModelConfig, half: SpeechLM, passes: Passes, shape: Shape) -> dict[str, float]:
-    """Of both ways."""
+    """Of all ways."""
     single = random_lm(config, torch.bfloat16).float()
     group = passes.group(shape)
     cache = KVCache(config.speech_lm, shape.rows, MAX_LEN, "cuda")
@@ -97,8 +101,10 @@ def errors(config: ModelConfig, half: SpeechLM, passes: Passes, shape: Shape) ->
     padded = torch.tensor([row + [0] * (shape.positions - len(row)) for row in codes]).cuda()
     lengths = torch.tensor([len(row) for row in codes]).cuda()
     view = passes.cache.gathered(slots)
-    captured = half.prefill_codes(padded, lengths, torch.zeros_like(lengths), view, None)
-    return {"launched error": distance(launched, expected), "captured error": distance(captured, expected)}
+    found = {"launched error": launched}
+    for way, feed in (("captured", half.prefill_codes), ("fused", passes.fused_prefill)):
+        found[f"{way} error"] = feed(padded, lengths, torch.zeros_like(lengths), view, None)
+    return {way: distance(logits, expected) for way, logits in found.items()}
 
 
 def host_ms(work: Callable[[], object], repeats: int, wait: bool) -> float:
@@ -126,6 +132,7 @@ def main() -> None:
     config = with_few_words(FAMILIES[options.family][options.size])
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False
+    attend_unplanned()  # as the server does
     with torch.inference_mode():
         lm = random_lm(config, torch.bfloat16)
         passes = Passes(lm, ROWS)
@@ -141,10 +148,12 @@ def main() -> None:
 
 def measured(passes: Passes, shape: Shape, repeats: int) -> dict[str, float]:
     group = passes.group(shape)
-    passes.replay(group)
+    passes.captured.run(group)
+    passes.fused.run(group)
     return {
         "replayed ms": milliseconds(passes.captured.graph(shape).replay, repeats),
-        "host ms": host_ms(lambda: passes.replay(group), repeats, wait=False),
+        "fused ms": milliseconds(passes.fused.graph(shape).replay, repeats),
+        "host ms": host_ms(lambda: passes.fused.run(group), repeats, wait=False),
         "launched ms": host_ms(lambda: passes.launch(group), repeats, wait=True),
     }
 

@@ -91,7 +91,7 @@ def decoder_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
 
 
 def step_obstacle(device: torch.device, dtype: torch.dtype, config: SpeechLMConfig) -> str | None:
-    """Why the fused kernels cannot take the speech LM's decode steps; None if they can."""
+    """Why the fused kernels cannot take the speech LM's steps and prompts; None if they can."""
     if not config.rotary:
         return "they turn positions, and this speech LM attends by distance"
     obstacle = _machine_obstacle(device, dtype, torch.bfloat16)

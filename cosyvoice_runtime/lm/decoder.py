@@ -11,6 +11,7 @@ from cosyvoice_runtime.lm.device_steps import DeviceSteps, StepDraws
 from cosyvoice_runtime.lm.generation import Emission
 from cosyvoice_runtime.lm.host_steps import HostSteps
 from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache
+from cosyvoice_runtime.lm.prefill_graphs import LogitsPrefill
 from cosyvoice_runtime.lm.running_batch import RunningBatch, Steps
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
@@ -35,6 +36,7 @@ class BatchDecoder(RunningBatch):
         step_draw: draws in captured steps; None takes ``draw``.
         pool: pages that all utterances share; None: each has ``max_len`` positions of its own, which plain
             steps read without a copy.
+        captured_prefill: what is captured of prompts, before the draws; None captures the network's own pass.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class BatchDecoder(RunningBatch):
         draw: DrawSlots = draw_plain,
         step_draw: DrawSlots | None = None,
         pool: CachePool | None = None,
+        captured_prefill: LogitsPrefill | None = None,
     ) -> None:
         cache: KVCache
         if pool is None:
@@ -60,7 +63,7 @@ class BatchDecoder(RunningBatch):
         else:
             step = captured_step or lm.decode_step
             draws = StepDraws(draw, step_draw or draw)
-            steps = DeviceSteps(lm, cache, prefill_batch, capture, step, draws)
+            steps = DeviceSteps(lm, cache, prefill_batch, capture, step, draws, captured_prefill)
         super().__init__(lm.config, cache, steps)
 
     @torch.inference_mode()

@@ -21,7 +21,7 @@ from cosyvoice_runtime.lm.cached_lm import CachedLM
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
-from cosyvoice_runtime.lm.prefill_graphs import CapturedPrefills, GraphedPrefills, NoPrefills
+from cosyvoice_runtime.lm.prefill_graphs import CapturedPrefills, GraphedPrefills, LogitsPrefill, NoPrefills
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, grouped
 from cosyvoice_runtime.lm.residents import Residents
 from cosyvoice_runtime.lm.sampling import IntArray
@@ -79,6 +79,7 @@ class DeviceSteps:
         prefill_batch: prompts fed in one pass at most.
         step: computes the logits of captured steps.
         draws: what draws.
+        prefill: computes the logits of captured prompts; None: the network does.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class DeviceSteps:
         capture: GraphCapture,
         step: LogitsStep,
         draws: StepDraws,
+        prefill: LogitsPrefill | None = None,
     ) -> None:
         lm.prepare(cache.max_len)
         self._cache = cache
@@ -99,7 +101,9 @@ class DeviceSteps:
         self._tables = SlotTables(lm.config, cache.slots, cache.max_len, lm.device)
         self._prefills: CapturedPrefills = NoPrefills()
         if isinstance(lm, SpeechLM):  # reads ids alone
-            self._prefills = GraphedPrefills(lm, cache, prefill_batch, draws.prompt, self._tables, capture)
+            self._prefills = GraphedPrefills(
+                lm, cache, prefill_batch, draws.prompt, self._tables, capture, prefill
+            )
         self._graphs = GraphedSteps(step, cache, draws.step, self._tables, capture)
         self._uncaptured = EagerCalls()
         self._under_way: list[UnderWay] = []

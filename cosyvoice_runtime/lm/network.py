@@ -51,7 +51,7 @@ class CachedAttention(nn.Module):
         values = heads[:, :, self.heads + self.kv_heads :]
         cache.write(layer, keys, values)
         if place.mask is None:
-            mixed = _causal(queries, keys, values)
+            mixed = attend_from_start(queries, keys, values)
         else:
             mixed = self._cached(queries, *cache.read(layer), place.mask)
         return self.output(mixed.reshape(batch, length, -1))
@@ -213,8 +213,8 @@ class SpeechLM(SpeechDecoder):
         return mask[:, None].repeat(1, 1, self.config.num_heads // self.config.num_kv_heads, 1)
 
 
-def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """[B, T, heads, D] of sequences of which nothing went before."""
+def attend_from_start(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """[B, T, heads, D] of sequences of which nothing went before, keys and values [B, T, kv_heads, D]."""
     queries, keys, values = (x.transpose(1, 2) for x in (queries, keys, values))
     mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
     return mixed.transpose(1, 2)

@@ -5,7 +5,7 @@ R: prompts of a graph, T: positions of each, S: slots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.buckets import batch_buckets
 from cosyvoice_runtime.cuda_graphs import GraphCapture, ReplayedGraph
-from cosyvoice_runtime.lm.kv_cache import KVCache
+from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prefills import PREFILL_POSITIONS, Prefill
 from cosyvoice_runtime.lm.prompt import prompt_codes
@@ -37,6 +37,12 @@ TEXT_POSITIONS = 16
 """Positions that a block of a text that goes on is padded to."""
 TEXT_SPANS = (512, 2048)
 """Positions of the cache that it attends to; and all."""
+
+LogitsPrefill = Callable[[Tensor, Tensor, Tensor, CacheView, int | None], Tensor]
+"""From codes, lengths, starts, slots and span to logits, as :meth:`SpeechLM.prefill_codes`.
+
+Can be captured.
+"""
 
 
 class Column(IntEnum):
@@ -126,6 +132,7 @@ class GraphedPrefills:
         batch: prompts in one pass at most.
         draw: draws from the logits.
         tables: of the cache's slots.
+        feed: what is captured, before the draws; None captures the network's own pass.
     """
 
     any = True
@@ -138,8 +145,10 @@ class GraphedPrefills:
         draw: DrawSlots,
         tables: SlotTables,
         capture: GraphCapture,
+        feed: LogitsPrefill | None = None,
     ) -> None:
         self._lm = lm
+        self._feed = feed or lm.prefill_codes
         self._cache = cache
         self._draw = draw
         self._tables = tables
@@ -221,7 +230,7 @@ class GraphedPrefills:
         def prefill() -> Tensor:
             own, draws = slots.contiguous(), turns.contiguous()
             view = self._cache.gathered(own)
-            logits = self._lm.prefill_codes(codes, lengths, starts, view, shape.span)
+            logits = self._feed(codes, lengths, starts, view, shape.span)
             factors = bits.to(torch.int32).view(torch.float32)
             self._tables.begin(own, counts, factors, draws != Turn.IDLE)
             return self._draw(logits, own, draws, self._tables)

@@ -111,8 +111,9 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
-        description="Engine torch: kernels of the decode steps in captured CUDA graphs: fused needs bfloat16 "
-        "and compute capability 9.0, auto takes them where they run, plain never, for the draws neither.",
+        description="Engine torch: kernels of steps and prompts in captured CUDA graphs: fused needs "
+        "bfloat16 and compute capability 9.0, auto takes them where they run, plain never, for the draws "
+        "neither.",
     )
     kv_cache_fraction: float = Field(
         0.5,

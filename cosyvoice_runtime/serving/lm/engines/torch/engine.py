@@ -18,6 +18,7 @@ from cosyvoice_runtime.kernels.choice import draw_obstacle, fused_chosen, step_o
 from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
 from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.families import load_speech_lm
+from cosyvoice_runtime.lm.prefill_graphs import LogitsPrefill
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, draw_plain
 from cosyvoice_runtime.lm.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.lm.step_graphs import LogitsStep
@@ -34,7 +35,7 @@ from cosyvoice_runtime.unplanned_attention import attend_unplanned
 logger = logging.getLogger(__name__)
 
 
-FUSED_HELP = "Whether fused kernels take the speech LM's decode steps: 1, or 0 for the plain modules."
+FUSED_HELP = "Whether fused kernels take the speech LM's steps and prompts: 1, or 0 for the plain modules."
 NOT_CAPTURED = "steps are not captured"
 GPU_PREFILL_BATCH = 16
 """Prompts in one pass: 16 of usual length take three times as long as one."""
@@ -51,6 +52,7 @@ class TorchEngine(BatchEngine):
         shared: the GPU, if token2wav computes on it in this process.
         pool: pages that all utterances share, if they do.
         watch: told what of the cache is in use.
+        prefill: what is captured of prompts, if not the network's own pass.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class TorchEngine(BatchEngine):
         shared: SharedGpu | None = None,
         pool: CachePool | None = None,
         watch: CacheMetrics | None = None,
+        prefill: LogitsPrefill | None = None,
     ) -> None:
         on_gpu = lm.device.type == "cuda"
         self._streams = StepStreams(lm.device, shared) if on_gpu else None
@@ -83,6 +86,7 @@ class TorchEngine(BatchEngine):
             draw=draw,
             step_draw=step_draw,
             pool=pool,
+            captured_prefill=prefill,
         )
         self._decoder, self._watch = decoder, watch
         if watch is not None:
@@ -133,29 +137,32 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
     dtype = getattr(torch, settings.dtype)
     lm = load_speech_lm(config.speech_lm, tensors, settings.device, dtype)
-    step = _fused_step(lm, settings, None if shared is None else shared.parts)
+    step, prefill = _fused_passes(lm, settings, None if shared is None else shared.parts)
     Metrics(settings.name).gauge("cosyvoice_lm_fused_kernels", FUSED_HELP).set(step is not None)
     size = settings.max_slots, settings.max_sequence_tokens
     draw = draw_plain if settings.kernels == "plain" else _draw_in_graphs(lm.device)
     step_draw = None if step is None or draw is draw_plain else _draw_behind_fused_step()
     pool = shared_pool(settings, steps_read_pages=step is not None)
     watch = CacheMetrics(Metrics(settings.name))
-    return partial(TorchEngine, lm, *size, settings.cuda_graphs, step, draw, step_draw, shared, pool, watch)
+    return partial(
+        TorchEngine, lm, *size, settings.cuda_graphs, step, draw, step_draw, shared, pool, watch, prefill
+    )
 
 
-def _fused_step(
+def _fused_passes(
     lm: SpeechDecoder, settings: TensorrtLlmSettings, parts: GpuParts | None
-) -> LogitsStep | None:
-    """None where the plain modules take the steps."""
+) -> tuple[LogitsStep, LogitsPrefill] | tuple[None, None]:
+    """Steps and prompts; none where the plain modules take them."""
     obstacle = step_obstacle(lm.device, lm.dtype, lm.config) if settings.cuda_graphs else NOT_CAPTURED
-    chosen = fused_chosen(settings.kernels, "the speech LM's steps", lm.device, obstacle)
+    chosen = fused_chosen(settings.kernels, "the speech LM's steps and prompts", lm.device, obstacle)
     if not chosen or not isinstance(lm, SpeechLM):
-        return None
-    # defines Triton kernels, which only the CUDA build of torch brings
+        return None, None
+    # define Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.kernels.fused_prefill import FusedPrefill
     from cosyvoice_runtime.kernels.fused_step import FusedStep
 
-    of_steps = () if parts is None else parts.all_for_steps
-    return FusedStep(lm, settings.max_sequence_tokens, chained=True, parts=of_steps)
+    max_len, of_steps = settings.max_sequence_tokens, () if parts is None else parts.all_for_steps
+    return FusedStep(lm, max_len, chained=True, parts=of_steps), FusedPrefill(lm, max_len)
 
 
 def _draw_in_graphs(device: torch.device) -> DrawSlots:
