@@ -173,9 +173,10 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         1,
         ge=1,
         le=8,
-        description="On the same GPU: turns that are computed side by side, of at most 16 utterances "
-        "each, on equal parts of what the speech LM leaves; every one takes 6 to 9 GiB from the pages. On an "
-        "H200 two make a tenth more speech for 16 clients, whose first audio comes a quarter later.",
+        description="On a GPU that the speech LM has a part of: turns that are computed side by side, of at "
+        "most 16 utterances each, on equal parts of what the speech LM leaves; every one takes 6 to 9 GiB "
+        "from the pages. On an H200 two make a tenth more speech for 16 clients, whose first audio comes a "
+        "quarter later.",
     )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,

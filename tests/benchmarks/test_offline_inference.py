@@ -12,8 +12,10 @@ import soundfile
 import offline_inference
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
-from cosyvoice_runtime.lm import SamplingOptions
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
+from cosyvoice_runtime.serving.lm.request import Request
+from measuring.batches import SpeechReader, speak_tokens
 
 TEXTS = {"one": "Hello there.", "two": "Good morning, everyone."}
 TIMES = (
@@ -91,6 +93,31 @@ def test_both_stages_at_once_give_the_same_speech(folder, tiny_checkpoint, batch
         assert np.abs(audio[name] - samples).max() < 1e-3
     assert log["speech_tokens"] == in_turn["speech_tokens"]
     assert log["llm_time_seconds"] < log["token2wav_time_seconds"] < log["pipeline_time_seconds"]
+
+
+def test_longest_texts_are_spoken_first_and_answers_keep_their_order():
+    class Speaker:
+        def __init__(self) -> None:
+            self.spoken: list[list[int]] = []
+
+        def submit(self, request: Request, reader: SpeechReader) -> None:
+            self.spoken.append(list(request.prompt.text))
+            reader.send(request.prompt.text, FinishReason.STOP)
+            reader.finish(None)
+
+    speaker, done = Speaker(), []
+    texts = [[1], [2, 2, 2], [3, 3]]
+    prompts = [(Prompt(text), SamplingOptions()) for text in texts]
+    speech = speak_tokens(speaker, prompts, lambda: done.append(None))
+    assert speaker.spoken == [texts[1], texts[2], texts[0]]
+    assert [each.tokens for each in speech] == texts
+    assert len(done) == len(texts)
+
+
+def test_nobody_who_waits_for_a_first_chunk_has_a_part_of_a_gpu(tiny_checkpoint):
+    settings = offline_inference.settings_of(offline_inference.parse(["--checkpoint", str(tiny_checkpoint)]))
+    assert not settings.token2wav.first_chunks_beside
+    assert settings.tensorrt_llm.gpu_share_of_few == 0
 
 
 def test_copies_of_a_text_are_spoken_with_seeds_of_their_own(folder, tiny_checkpoint):

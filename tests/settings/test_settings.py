@@ -118,6 +118,22 @@ def test_a_cache_that_requests_share_need_not_fit_all_of_the_longest(machine, en
 
 
 @pytest.mark.parametrize(
+    ("assignments", "share"),
+    [
+        ([], 0.25),
+        (["tensorrt_llm.process=own"], 0.0),
+        (["tensorrt_llm.engine=vllm"], 0.0),
+        (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:0,cuda:1"], 0.0),
+        (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:1"], 0.25),
+        (["token2wav.device=cuda:1", "token2wav.hurried_share=0.4"], 0.4),
+        (["tensorrt_llm.device=cpu"], 0.25),
+    ],
+)
+def test_no_gpu_is_divided_that_another_process_computes_on(assignments, share):
+    assert Settings.read(assignments).resolved(GPU).token2wav.hurried_share == share
+
+
+@pytest.mark.parametrize(
     ("assignments", "reserve"),
     [
         ([], 1 + 2.7 + 0.7 + 64 * 4096 * 12_288 / 2**30),

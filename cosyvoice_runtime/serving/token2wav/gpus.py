@@ -53,4 +53,6 @@ def _in_parts(settings: Token2WavSettings) -> bool:
     captured = (
         settings.backend == TORCH and settings.cuda_graphs and settings.vocoder_devices == settings.devices
     )
-    return captured and isinstance(load_config(settings.checkpoint_dir).flow, FlowConfig)
+    return (
+        captured and type(load_config(settings.checkpoint_dir).flow) is FlowConfig
+    )  # a subclass has no pages
