@@ -63,7 +63,7 @@ def prefill_attention(packed: Tensor, places: PromptPlaces, mixed: Tensor) -> No
     Args:
         packed: ``[B, T, H + 2 kv_heads, D]``, of which queries are read, in the cache's type.
         places: hold the keys and values of the positions that are fed, too.
-        mixed: ``[B, T, H * D]``, written.
+        mixed: ``[B, T, H, D]``, written.
     """
     batch, positions, heads, head_dim = packed.shape
     kv_heads, table = places.keys.shape[1], places.tables.read
@@ -90,4 +90,4 @@ def prefill_attention_plain(packed: Tensor, places: PromptPlaces, mixed: Tensor)
     visible = (j <= (t + places.starts[:, None])[:, :, None]) & (j < fed[:, None, None])
     scores = torch.einsum("btkgd,bkpd->btkgp", q, keys) * q.shape[-1] ** -0.5
     chances = torch.softmax(scores.masked_fill(~visible[:, :, None, None], -torch.inf), dim=-1)
-    mixed.copy_(torch.einsum("btkgp,bkpd->btkgd", chances, values).flatten(2))
+    mixed.copy_(torch.einsum("btkgp,bkpd->btkgd", chances, values).flatten(2, 3))

@@ -22,8 +22,8 @@ pytest.importorskip("triton", reason="fused kernels need the package triton")
 from cosyvoice_runtime.kernels.fused_prefill import FusedPrefill
 
 MAX_LEN = 2048
-CHANCE = 1.1
-"""Of two ways that round alike, either may come nearer by chance."""
+CHANCE = 1.3
+"""Of two ways that round alike, either may come nearer by chance: with two layers by a tenth now and then."""
 TOLERANCE = 5e-2
 """|difference| / |expected| of keys and values."""
 

@@ -150,7 +150,7 @@ def test_a_prompt_without_pages_writes_into_that_for_waste():
 @PLACES
 def test_attention_to_pages(starts, lengths, positions, page):
     places, packed = prompt_places(starts, lengths, page), random_heads(len(starts), positions)
-    mixed = torch.full((2, len(starts), positions, WIDTH), torch.nan)
+    mixed = torch.full((2, len(starts), positions, WIDTH // HEAD_DIM, HEAD_DIM), torch.nan)
     prefill_attention(packed, places, mixed[0])
     prefill_attention_plain(packed, places, mixed[1])
     same(mixed[0], mixed[1])
@@ -158,7 +158,7 @@ def test_attention_to_pages(starts, lengths, positions, page):
 
 def test_attention_sees_nothing_behind_what_is_fed():
     places, packed = prompt_places([20, 0], [3, 2]), random_heads(2, 16)
-    mixed = torch.zeros(2, 2, 16, WIDTH)
+    mixed = torch.zeros(2, 2, 16, WIDTH // HEAD_DIM, HEAD_DIM)
     prefill_attention(packed, places, mixed[0])
     for part in (places.keys, places.values):
         pages = places.tables.read

@@ -35,7 +35,9 @@ from cosyvoice_runtime.unplanned_attention import attend_unplanned
 logger = logging.getLogger(__name__)
 
 
-FUSED_HELP = "Whether fused kernels take the speech LM's steps and prompts: 1, or 0 for the plain modules."
+FUSED_HELP = (
+    "Whether fused kernels take the speech LM's steps and captured prompts: 1, or 0 for plain modules."
+)
 NOT_CAPTURED = "steps are not captured"
 GPU_PREFILL_BATCH = 16
 """Prompts in one pass: 16 of usual length take three times as long as one."""
