@@ -22,11 +22,13 @@ from tritonclient.utils import InferenceServerException
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, UnavailableError
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
+from cosyvoice_runtime.serving.speech.tickets import PATIENCE_S
 from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.supervisor.probe import Probe
 
 LONG = SpeechRequest("A sentence that takes a moment to say. " * 40, seed=3)
 HEADER = "x-client-id"
+TRIES = 10
 PROBE = Path(__file__).parents[2] / "model_repo" / "cosyvoice2" / "probe.json"
 
 
@@ -109,11 +111,21 @@ def test_both_entry_models_share_the_place_and_say_when_to_come_back(full):
 
 
 def test_client_is_known_by_its_name_however_it_asks(full):
-    """Three wait; the first of them asks again in other ways, and the fourth still has three before it."""
-    _, second, third = (streamed(full, name).retry_after_s for name in ("first", "second", "third"))
-    whole(full, grpc, headers={HEADER: "first"})
-    whole(full, http, headers={"X-Client-Id": "first"})
-    fourth = streamed(full, "fourth").retry_after_s
+    """Three wait; the first of them asks again in other ways, and the fourth still has three before it.
+
+    Whoever does not come back in time is forgotten: where asking takes longer, all ask once more.
+    """
+    for _ in range(TRIES):
+        begin = time.monotonic()
+        first, second, third = (streamed(full, name).retry_after_s for name in ("first", "second", "third"))
+        whole(full, grpc, headers={HEADER: "first"})
+        whole(full, http, headers={"X-Client-Id": "first"})
+        fourth = streamed(full, "fourth").retry_after_s
+        if time.monotonic() - begin < first + PATIENCE_S:
+            break
+        time.sleep(fourth + PATIENCE_S)
+    else:
+        pytest.skip(f"this machine can't ask six times within {first + PATIENCE_S:.1f} s")
     assert fourth - third == pytest.approx(third - second, abs=0.25)
 
 
