@@ -33,6 +33,8 @@ def let_next_start(CHAINED: tl.constexpr):
         tl.extra.cuda.gdc_launch_dependents()
 
 
+LOG2_E = 1.4426950408889634
+"""Softmax is in powers of two, which the hardware has."""
 LINE = tl.constexpr(64)
 """Numbers of float16 in a line of the cache."""
 
@@ -79,6 +81,11 @@ def gelu(x):
 def gelu_by_tanh(x):
     """GELU by its usual approximation: 0.5 x (1 + tanh u) is x times the logistic function of 2 u."""
     return x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
+
+
+@triton.jit
+def silu(x):
+    return x / (1.0 + tl.exp(-x))
 
 
 @triton.jit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -55,7 +55,12 @@ class FusedPrefill:
 
     Args:
         max_len: most positions of a slot.
+
+    Attributes:
+        spanless: texts are read as far as each sequence has come, whatever the span.
     """
+
+    spanless: Literal[True] = True
 
     def __init__(self, lm: SpeechLM, max_len: int) -> None:
         config = lm.config

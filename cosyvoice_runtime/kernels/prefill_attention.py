@@ -7,10 +7,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cosyvoice_runtime.kernels.arithmetic import LOG2_E
 from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.paged_attention import softmax_add
 from cosyvoice_runtime.kernels.prefill_heads import PromptPlaces
-from cosyvoice_runtime.kernels.step_qkv import LOG2_E
 
 ROWS, KEYS, WARPS = 16, 64, 4
 """Of a program, which takes one head: positions that are fed, and keys at a time."""
@@ -81,10 +81,7 @@ def prefill_attention_plain(packed: Tensor, places: PromptPlaces, mixed: Tensor)
     positions = packed.shape[1]
     kv_heads = places.keys.shape[1]
     q = packed[:, :, : -2 * kv_heads].float().unflatten(2, (kv_heads, -1))
-    keys, values = (
-        part[places.tables.read.long()].float().transpose(1, 2).flatten(2, 3)
-        for part in (places.keys, places.values)
-    )
+    keys, values = places.gathered()
     t, j = (torch.arange(size, device=q.device) for size in (positions, keys.shape[2]))
     fed = (places.starts + places.lengths).clamp(max=places.max_len)
     visible = (j <= (t + places.starts[:, None])[:, :, None]) & (j < fed[:, None, None])

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cosyvoice_runtime.kernels.arithmetic import silu
 from cosyvoice_runtime.kernels.launch import cdiv, launched
 
 COLUMNS, WARPS = 1024, 4
@@ -22,7 +23,7 @@ def _prefill_gated(gate_up, inner, INNER: tl.constexpr, COLUMNS: tl.constexpr):
     place = gate_up + m * (2 * INNER) + n
     gate = tl.load(place, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(place + INNER, mask=inside, other=0.0).to(tl.float32)
-    gated = gate / (1.0 + tl.exp(-gate)) * up
+    gated = silu(gate) * up
     tl.store(inner + m * INNER + n, gated.to(inner.dtype.element_ty), mask=inside)
 
 

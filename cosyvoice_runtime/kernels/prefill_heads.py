@@ -10,36 +10,26 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.kernels.launch import cdiv, launched
+from cosyvoice_runtime.kernels.layer_pages import LayerPages
 from cosyvoice_runtime.kernels.step_qkv import RotaryTable
-from cosyvoice_runtime.lm.kv_cache import PageTables
 
 ROWS, WARPS = 16, 2
 """Positions of a program, which takes one head of them."""
 
 
 @dataclass(frozen=True, eq=False)
-class PromptPlaces:
+class PromptPlaces(LayerPages):
     """One layer of the slots that prompts are fed to, and where in them.
 
     Attributes:
-        keys, values: ``[pages, kv_heads, positions of a page, D]`` of the cache.
-        tables: of the slots, ``[B, W]``.
         starts: ``[B]`` int64, position of each prompt's first code; they may lie apart, as lengths may.
         lengths: ``[B]`` int64, at least 1; what lies behind them is padding.
         max_len: most positions of a slot.
     """
 
-    keys: Tensor
-    values: Tensor
-    tables: PageTables
     starts: Tensor
     lengths: Tensor
     max_len: int
-
-    @property
-    def page(self) -> int:
-        """Positions of a page."""
-        return self.keys.shape[2]
 
 
 @launched

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.flow.places import PagePlaces
+from cosyvoice_runtime.kernels.arithmetic import LOG2_E
 from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.kernels.paged_attention import (
     load_page,
@@ -25,8 +26,6 @@ from cosyvoice_runtime.kernels.paged_attention import (
 )
 from cosyvoice_runtime.kernels.residual_linear import joined_parts
 from cosyvoice_runtime.kernels.tiles import Tile
-
-LOG2_E = 1.4426950408889634
 
 
 @dataclass(frozen=True, eq=False)

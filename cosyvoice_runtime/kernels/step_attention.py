@@ -126,10 +126,7 @@ def step_attention_plain(queries: Tensor, cache: CacheLayer, mixed: Tensor, shar
     """As :func:`step_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
     _, kv_heads, _, head_dim = cache.keys.shape
     q = queries.float().unflatten(1, (kv_heads, -1, head_dim))
-    keys, values = (
-        part[cache.tables.read.long()].float().transpose(1, 2).flatten(2, 3)
-        for part in (cache.keys, cache.values)
-    )
+    keys, values = cache.gathered()
     scores = torch.einsum("skgd,skpd->skgp", q, keys)
     later = torch.arange(keys.shape[2], device=q.device) > cache.positions[:, None]
     scores = scores.masked_fill(later[:, None, None], -torch.inf)

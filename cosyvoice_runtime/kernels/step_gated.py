@@ -11,6 +11,7 @@ from cosyvoice_runtime.kernels.arithmetic import (
     NOT_CHAINED,
     let_next_start,
     let_next_start_at_once,
+    silu,
     wait_for_previous,
 )
 from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
@@ -52,7 +53,7 @@ def _step_gated(
     scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
     gate *= scale
-    gated = gate / (1.0 + tl.exp(-gate)) * (up * scale) * SHRINK
+    gated = silu(gate) * (up * scale) * SHRINK
     at = inner + s[:, None] * INNER + n[None, :]
     tl.store(at, gated.to(inner.dtype.element_ty), mask=inside[:, None])
 

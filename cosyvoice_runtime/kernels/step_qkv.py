@@ -11,12 +11,14 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import (
+    LOG2_E,
     NOT_CHAINED,
     let_next_start,
     let_next_start_at_once,
     wait_for_previous,
 )
 from cosyvoice_runtime.kernels.launch import cdiv, launched, next_power_of_2
+from cosyvoice_runtime.kernels.layer_pages import LayerPages
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
 from cosyvoice_runtime.kernels.step_rows import (
     held_pair,
@@ -26,30 +28,17 @@ from cosyvoice_runtime.kernels.step_rows import (
     streamed_pair,
 )
 from cosyvoice_runtime.kernels.step_tiles import StepTile
-from cosyvoice_runtime.lm.kv_cache import PageTables
-
-LOG2_E = 1.4426950408889634
 
 
 @dataclass(frozen=True, eq=False)
-class CacheLayer:
-    """One layer of the slots that a step feeds, and where in them.
+class CacheLayer(LayerPages):
+    """One layer of the S slots that a step feeds, and where in them.
 
     Attributes:
-        keys, values: ``[pages, kv_heads, positions of a page, D]`` of the cache.
-        tables: of the slots, ``[S, W]``.
         positions: ``[S]`` int64, of the token that is fed.
     """
 
-    keys: Tensor
-    values: Tensor
-    tables: PageTables
     positions: Tensor
-
-    @property
-    def page(self) -> int:
-        """Positions of a page."""
-        return self.keys.shape[2]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,13 @@ LogitsPrefill = Callable[[Tensor, Tensor, Tensor, CacheView, int | None], Tensor
 
 Can be captured.
 """
+
+
+@runtime_checkable
+class SpanlessPrefill(Protocol):
+    """A :data:`LogitsPrefill` that reads texts as far as each sequence has come, whatever the span."""
+
+    spanless: Literal[True]
 
 
 class Column(IntEnum):
@@ -124,8 +131,8 @@ class NoPrefills:
 class GraphedPrefills:
     """Passes over whole prompts, and over short texts that follow in sequences that have begun.
 
-    There is one captured graph for each number of prompts, padded length and span. A pass feeds, sets the
-    slots' rows of the tables and draws. All graphs are made at the start.
+    There is one captured graph for each number of prompts, padded length and span that differs. A pass
+    feeds, sets the slots' rows of the tables and draws. All graphs are made at the start.
 
     Args:
         cache: whose memory the graphs read and write; nobody may use it yet.
@@ -157,14 +164,18 @@ class GraphedPrefills:
         most = max(shape.rows * (Column.CODES + shape.positions) for shape in self._shapes)
         self._fed = torch.zeros(most, dtype=torch.int64, device=cache.data.device)
         # Largest first: the smaller ones then find their memory in the pool.
-        self._graphs = {shape: self._captured(shape) for shape in reversed(self._shapes)}
+        self._graphs = {
+            shape: self._captured(shape)
+            for shape in reversed(self._shapes)
+            if shape == self._served_by(shape)
+        }
 
     def __len__(self) -> int:
         return len(self._graphs)
 
     def graph(self, shape: Shape) -> ReplayedGraph[Tensor]:
         """That of a shape, as `prompt_shapes` gives it."""
-        return self._graphs[shape]
+        return self._graphs[self._served_by(shape)]
 
     def fits(self, group: Sequence[Prefill]) -> bool:
         """Whether one pass may take these together."""
@@ -183,7 +194,7 @@ class GraphedPrefills:
         self._tables.set_history(sequences)
         self._cache.lengths[[sequence.slot for sequence in sequences]] = [prefill.end for prefill in group]
         move(torch.from_numpy(self._rows(group, shape)), self._table(shape))
-        graph = self._graphs[shape]
+        graph = self.graph(shape)
         graph.replay()
         return graph.result
 
@@ -191,6 +202,12 @@ class GraphedPrefills:
         """The smallest."""
         need, most = Need.of(group), self._cache.max_len
         return next((shape for shape in self._shapes if shape.holds(need, most)), None)
+
+    def _served_by(self, shape: Shape) -> Shape:
+        """The shape whose graph does for this one: that of the longest span where spans change nothing."""
+        if shape.span is None or not isinstance(self._feed, SpanlessPrefill):
+            return shape
+        return shape._replace(span=self._cache.max_len)
 
     def _table(self, shape: Shape) -> Tensor:
         columns = Column.CODES + shape.positions

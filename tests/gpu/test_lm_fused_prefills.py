@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from lm_networks import Networks, far, move_pages
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint import Layout, load_config
-from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
-from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
-from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache, PagedKVCache
+from cosyvoice_runtime.lm.cache_pages import PAGE
+from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.unplanned_attention import attend_unplanned
 
@@ -75,42 +74,10 @@ TEXTS = [
 PASSES = pytest.mark.parametrize("fed", WHOLE + TEXTS, ids=str)
 
 
-class PrefillNetworks:
-    """The network in bfloat16, and in float32 with the same weights."""
-
-    def __init__(self, checkpoint: Path) -> None:
-        config = load_config(checkpoint)
-        tensors = load_tensors(Layout(checkpoint), "llm", config)
-        half, single = (
-            SpeechLM.from_tensors(config.speech_lm, tensors, "cuda", torch.bfloat16) for _ in range(2)
-        )
-        self.half, self.single = half, single.float()
-
-    def caches(self, fed: FedRows) -> list[KVCache]:
-        """Two in bfloat16 and one in float32, with the keys and values of random speech before each start."""
-        slots, config = fed.batch + 1, self.half.config
-        first, second = (KVCache(config, slots, MAX_LEN, "cuda", torch.bfloat16) for _ in range(2))
-        single = KVCache(config, slots, MAX_LEN, "cuda")
-        generator = torch.Generator().manual_seed(fed.batch)
-        for slot, start in enumerate(fed.starts):
-            if start:
-                ids = torch.randint(config.speech_tokens, (start,), generator=generator).cuda()
-                self.half.prefill(self.half.speech_embedding(ids), 0, first.view(slot, slot + 1))
-        for other in (second, single):
-            other.data.copy_(first.data)
-        return [first, second, single]
-
-
 @pytest.fixture(scope="module")
-def networks(checkpoint: Path) -> PrefillNetworks:
-    if torch.cuda.get_device_capability() < (9, 0):
-        pytest.skip("a GPU of compute capability 9.0")
+def networks(checkpoint: Path) -> Networks:
     attend_unplanned()
-    return PrefillNetworks(checkpoint)
-
-
-def far(x: Tensor, expected: Tensor) -> float:
-    return float((x.float() - expected).norm() / expected.norm())
+    return Networks(checkpoint, MAX_LEN)
 
 
 def viewed(cache: KVCache, fed: FedRows) -> CacheView:
@@ -126,7 +93,9 @@ def cached(cache: KVCache, fed: FedRows) -> Tensor:
 @PASSES
 @torch.inference_mode()
 def test_captured_prompts_are_as_near_to_float32_as_the_network(networks, fed):
-    half, plain, single = networks.caches(fed)
+    half, single = networks.caches(fed.batch + 1, fed.starts)
+    plain = KVCache(networks.half.config, half.slots, MAX_LEN, "cuda", torch.bfloat16)
+    plain.data.copy_(half.data)
     before, given = half.data.clone(), fed.given(networks.half)
     expected = networks.single.prefill_codes(*given, viewed(single, fed), fed.span)
     of_network = networks.half.prefill_codes(*given, viewed(plain, fed), fed.span)
@@ -144,7 +113,7 @@ def test_captured_prompts_are_as_near_to_float32_as_the_network(networks, fed):
 @PASSES
 @torch.inference_mode()
 def test_replays_give_the_same_bits_whatever_the_others_are_fed(networks, fed):
-    half, _, _ = networks.caches(fed)
+    half, _ = networks.caches(fed.batch + 1, fed.starts)
     codes, lengths, starts = fed.given(networks.half)
     prefill, view = FusedPrefill(networks.half, MAX_LEN), viewed(half, fed)
     graph = CudaGraphCapture(half.data.device)(lambda: prefill(codes, lengths, starts, view, fed.span))
@@ -159,32 +128,13 @@ def test_replays_give_the_same_bits_whatever_the_others_are_fed(networks, fed):
     assert torch.equal(half.data[:, :, 0], written[:, :, 0])
 
 
-def in_shared_pages(lm: SpeechLM, cache: KVCache, fed: FedRows, backwards: bool = False) -> PagedKVCache:
-    """The same slots in pages taken in turns, as many as each needs."""
-    pool = CachePool.of(cache.slots * MAX_LEN)
-    paged = PagedKVCache(lm.config, cache.slots, MAX_LEN, pool, cache.data.device, cache.data.dtype)
-    ends = list(enumerate(fed.ends))[:: -1 if backwards else 1]
-    for length in range(PAGE, MAX_LEN + 1, PAGE):
-        for slot, end in ends:
-            assert paged.pages.reserve(slot, min(length, end))
-    paged.prepare()
-    fill_pages(paged, cache, fed)
-    return paged
-
-
-def fill_pages(paged: PagedKVCache, cache: KVCache, fed: FedRows) -> None:
-    for slot, end in enumerate(fed.ends):
-        for place, page in enumerate(paged.pages.table[slot, : -(-end // PAGE)].tolist()):
-            paged.data[:, :, page] = cache.data[:, :, slot, :, place * PAGE : (place + 1) * PAGE]
-
-
 @PASSES
 @torch.inference_mode()
 def test_captured_prompts_over_pages_are_those_over_slots_bit_by_bit(networks, fed):
     """Also when pages lie elsewhere than when they were captured."""
     lm = networks.half
-    whole, given = networks.caches(fed)[0], fed.given(lm)
-    paged, other = (in_shared_pages(lm, whole, fed, backwards) for backwards in (False, True))
+    (whole, _), given = networks.caches(fed.batch + 1, fed.starts), fed.given(lm)
+    paged, other = (networks.in_pages(whole, fed.ends, backwards) for backwards in (False, True))
     prefill, capture = FusedPrefill(lm, MAX_LEN), CudaGraphCapture(whole.data.device)
     view = viewed(whole, fed)
     over_slots = capture(lambda: prefill(*given, view, fed.span))  # its memory is the pool's
@@ -193,10 +143,7 @@ def test_captured_prompts_over_pages_are_those_over_slots_bit_by_bit(networks, f
     # Tables are gathered in the pass, as they are where it is served.
     graph = capture(lambda: prefill(*given, paged.gathered(slots), fed.span))
     assert torch.equal(graph.result, expected)
-    paged.data.copy_(other.data)
-    paged.pages.table[:] = other.pages.table
-    paged.pages.changed = True
-    paged.prepare()
+    move_pages(paged, other)
     graph.replay()
     assert torch.equal(graph.result, expected)
     for slot, (start, end) in enumerate(zip(fed.starts, fed.ends, strict=True)):

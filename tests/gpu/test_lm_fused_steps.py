@@ -6,16 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from lm_networks import Networks, far, move_pages
 
-from cosyvoice_runtime.checkpoint import Layout, load_config
-from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache
-from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import span_sizes
 from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
@@ -40,36 +35,9 @@ POSITIONS = [
 ]
 
 
-class Networks:
-    """The network in bfloat16, and in float32 with the same weights."""
-
-    def __init__(self, checkpoint: Path) -> None:
-        config = load_config(checkpoint)
-        tensors = load_tensors(Layout(checkpoint), "llm", config)
-        half, single = (
-            SpeechLM.from_tensors(config.speech_lm, tensors, "cuda", torch.bfloat16) for _ in range(2)
-        )
-        self.half, self.single = half, single.float()
-
-    def caches(self, slots: int, filled: list[int]) -> tuple[KVCache, KVCache]:
-        """Of both, with the keys and values of random speech in each slot."""
-        config = self.half.config
-        half = KVCache(config, slots, MAX_LEN, "cuda", torch.bfloat16)
-        generator = torch.Generator().manual_seed(len(filled))
-        for slot, length in enumerate(filled):
-            if length:
-                ids = torch.randint(config.speech_tokens, (length,), generator=generator).cuda()
-                self.half.prefill(self.half.speech_embedding(ids), 0, half.view(slot, slot + 1))
-        single = KVCache(config, slots, MAX_LEN, "cuda")
-        single.data.copy_(half.data)
-        return half, single
-
-
 @pytest.fixture(scope="module")
 def networks(checkpoint: Path) -> Networks:
-    if torch.cuda.get_device_capability() < (9, 0):
-        pytest.skip("a GPU of compute capability 9.0")
-    return Networks(checkpoint)
+    return Networks(checkpoint, MAX_LEN)
 
 
 @pytest.mark.parametrize("positions", POSITIONS, ids=len)
@@ -85,44 +53,26 @@ def test_captured_steps_are_steps_of_the_network(networks, positions):
     launched = FusedStep(networks.half, MAX_LEN, chained=False)(tokens, places, view, span)
     half.data.copy_(before)
     graph = CudaGraphCapture(torch.device("cuda", 0))(lambda: step(tokens, places, view, span))
-    assert float((graph.result - expected).norm() / expected.norm()) < TOLERANCE
+    assert far(graph.result, expected) < TOLERANCE
     assert torch.equal(graph.result, launched)
     first = graph.result.clone()
     for _ in range(20):
         graph.replay()
         assert torch.equal(graph.result, first)
     slots = torch.arange(batch).cuda()
-    written = [data[:, :, slots, :, places].float() for data in (half.data, single.data)]
-    assert float((written[0] - written[1]).norm() / written[1].norm()) < 2 * TOLERANCE
+    assert far(*(data[:, :, slots, :, places] for data in (half.data, single.data))) < 2 * TOLERANCE
     half.data[:, :, slots, :, places] = before[:, :, slots, :, places]
     assert torch.equal(half.data, before)
-
-
-def in_pages(
-    config: SpeechLMConfig, cache: KVCache, positions: list[int], backwards: bool = False
-) -> PagedKVCache:
-    """The same slots in pages taken in turns, as many as each needs."""
-    pool = CachePool.of(cache.slots * MAX_LEN)
-    paged = PagedKVCache(config, cache.slots, MAX_LEN, pool, cache.data.device, cache.data.dtype)
-    slots = list(enumerate(positions))[:: -1 if backwards else 1]
-    for length in range(PAGE, MAX_LEN + 1, PAGE):
-        for slot, position in slots:
-            assert paged.pages.reserve(slot, min(length, position + 1))
-    paged.prepare()
-    for slot, position in slots:
-        for place, page in enumerate(paged.pages.table[slot, : position // PAGE + 1].tolist()):
-            paged.data[:, :, page] = cache.data[:, :, slot, :, place * PAGE : (place + 1) * PAGE]
-    return paged
 
 
 @pytest.mark.parametrize("positions", POSITIONS, ids=len)
 @torch.inference_mode()
 def test_captured_steps_over_pages_are_those_over_slots_bit_by_bit(networks, positions):
     """Also when pages lie elsewhere than when they were captured."""
-    batch, config = len(positions), networks.half.config
+    batch, ends = len(positions), [position + 1 for position in positions]
     span = next(size for size in span_sizes(MAX_LEN) if size > max(positions))
     whole, _ = networks.caches(batch + 1, positions)
-    paged, other = (in_pages(config, whole, positions, backwards) for backwards in (False, True))
+    paged, other = (networks.in_pages(whole, ends, backwards) for backwards in (False, True))
     tokens, places = torch.arange(batch).cuda() * 7, torch.tensor(positions).cuda()
     step, capture = FusedStep(networks.half, MAX_LEN, chained=True), CudaGraphCapture(whole.data.device)
     views = whole.view(0, batch), paged.view(0, batch)
@@ -130,10 +80,7 @@ def test_captured_steps_over_pages_are_those_over_slots_bit_by_bit(networks, pos
     expected = over_slots.result.clone()
     graph = capture(lambda: step(tokens, places, views[1], span))
     assert torch.equal(graph.result, expected)
-    paged.data.copy_(other.data)
-    paged.pages.table[:] = other.pages.table
-    paged.pages.changed = True
-    paged.prepare()
+    move_pages(paged, other)
     graph.replay()
     assert torch.equal(graph.result, expected)
 

@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 import torch
+from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
 from torch import Tensor
 
 from capture_fake import play_back
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
-from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
+from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.kernels.fused_prefill import FusedPrefill
 from cosyvoice_runtime.kernels.prefill_attention import prefill_attention, prefill_attention_plain
 from cosyvoice_runtime.kernels.prefill_embed import CodeTables, prefill_embed, prefill_embed_plain
@@ -19,12 +20,11 @@ from cosyvoice_runtime.kernels.prefill_heads import PromptPlaces, prefill_heads,
 from cosyvoice_runtime.kernels.prefill_residual import prefill_residual, prefill_residual_plain
 from cosyvoice_runtime.kernels.step_qkv import RotaryTable
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, prefill_graphs
-from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache, PageTables
+from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
 
-CHANNELS, HEADS, KV_HEADS, HEAD_DIM, MAX_LEN, EPSILON = 48, 6, 2, 16, 64, 1e-6
+CHANNELS, HEADS, KV_HEADS, HEAD_DIM, EPSILON = 48, 6, 2, 16, 1e-6
 WIDTH = HEADS * HEAD_DIM
 CONFIG = dataclasses.replace(TINY.speech_lm, text_vocab_size=80, speech_tokens=70)
 CODES = CONFIG.text_vocab_size + 2 + CONFIG.speech_tokens
@@ -64,16 +64,12 @@ def prompt_places(
     Args:
         pageless: prompts without pages for what they are fed, which is written into the page for waste.
     """
-    width = -(-MAX_LEN // page)
-    numbers = iter((FIRST_PAGE + torch.randperm(len(starts) * width)).tolist())
-    read = torch.full((len(starts), width), ZERO_PAGE, dtype=torch.int32)
-    for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        for place in range(-(-min(start + length * (row not in pageless), MAX_LEN) // page)):
-            read[row, place] = next(numbers)
-    keys, values = torch.randn(2, FIRST_PAGE + len(starts) * width, KV_HEADS, page, HEAD_DIM)
-    keys[ZERO_PAGE] = values[ZERO_PAGE] = 0
-    tables = PageTables(read, read.clamp(min=WASTE_PAGE))
-    return PromptPlaces(keys, values, tables, apart(starts), apart(lengths), MAX_LEN)
+    held = [
+        -(-min(start + length * (row not in pageless), MAX_LEN) // page)
+        for row, (start, length) in enumerate(zip(starts, lengths, strict=True))
+    ]
+    layer = random_layer(held, page, KV_HEADS, HEAD_DIM)
+    return PromptPlaces(layer.keys, layer.values, layer.tables, apart(starts), apart(lengths), MAX_LEN)
 
 
 def copied(places: PromptPlaces) -> PromptPlaces:
@@ -178,20 +174,6 @@ def lm() -> SpeechLM:
     return network
 
 
-def own_slots(slots: int) -> KVCache:
-    return KVCache(CONFIG, slots, MAX_LEN)
-
-
-def shared_pages(slots: int) -> KVCache:
-    """All slots have all their pages, taken in turns."""
-    cache = PagedKVCache(CONFIG, slots, MAX_LEN, CachePool.of(slots * MAX_LEN, page=16))
-    for positions in range(1, MAX_LEN + 1):
-        for slot in range(slots):
-            cache.pages.reserve(slot, positions)
-    cache.prepare()
-    return cache
-
-
 def kept(cache: KVCache, slot: int, positions: int) -> Tensor:
     """Keys and values of a slot's first positions."""
     pages = cache.tables.read[slot].long()
@@ -213,7 +195,7 @@ def kept(cache: KVCache, slot: int, positions: int) -> Tensor:
 def test_fused_prompts_are_those_of_the_network(lm, starts, lengths, positions, span, opened_cache):
     """And so are the steps behind them."""
     batch = len(starts)
-    caches = [opened_cache(batch + 2) for _ in range(2)]
+    caches = [opened_cache(CONFIG, batch + 2) for _ in range(2)]
     caches[0].data[:, :, FIRST_PAGE:].normal_()
     caches[1].data.copy_(caches[0].data)
     codes, own = torch.randint(CODES, (batch, positions)), torch.arange(batch).flip(0) + 1
@@ -233,7 +215,7 @@ def test_a_prompt_gives_the_same_bits_whoever_is_beside_it(lm, span):
     codes, lengths, starts = torch.randint(CODES, (2, 16)), torch.tensor([9, 16]), torch.tensor([0, 0])
     fused, found = FusedPrefill(lm, MAX_LEN), []
     for neighbour in (codes[1], codes[1], codes[1].flip(0)):
-        view = own_slots(2).view(0, 2)
+        view = own_slots(CONFIG, 2).view(0, 2)
         found.append(fused(torch.stack([codes[0], neighbour]), lengths, starts, view, span))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0][0], found[2][0])
@@ -249,7 +231,7 @@ def test_in_half_precision_it_is_nearer_to_float32_than_the_network(lm, span):
     half = half.half()
     exact.load_state_dict(half.state_dict())
     given = torch.randint(CODES, (2, 16)), torch.tensor([16, 13]), torch.tensor([0, 0])
-    expected = exact.prefill_codes(*given, own_slots(2).view(0, 2), span)
+    expected = exact.prefill_codes(*given, own_slots(CONFIG, 2).view(0, 2), span)
     far = []
     for feed in (half.prefill_codes, FusedPrefill(half, MAX_LEN)):
         view = KVCache(CONFIG, 2, MAX_LEN, dtype=torch.float16).view(0, 2)

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 import torch
+from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
-from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
+from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.kernels.fused_step import FusedStep
 from cosyvoice_runtime.kernels.step_attention import step_attention, step_attention_plain
 from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, step_embed, step_embed_plain
@@ -19,11 +19,11 @@ from cosyvoice_runtime.kernels.step_head import step_head, step_head_plain
 from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable, step_qkv, step_qkv_plain
 from cosyvoice_runtime.kernels.step_residual import step_residual, step_residual_plain
 from cosyvoice_runtime.kernels.step_tiles import ONE, TWO, StepTile, StepTiles, step_tiles
-from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
-from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache, PageTables
+from cosyvoice_runtime.lm.cache_pages import PAGE
+from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
 
-CHANNELS, HEADS, KV_HEADS, HEAD_DIM, MAX_LEN = 48, 6, 2, 16, 64
+CHANNELS, HEADS, KV_HEADS, HEAD_DIM = 48, 6, 2, 16
 WIDTH = HEADS * HEAD_DIM
 PARTS, EPSILON = 6, 1e-6
 BATCHES = pytest.mark.parametrize(
@@ -64,15 +64,9 @@ def cache_layer(positions: list[int], page: int = 32, idle: tuple[int, ...] = ()
     Args:
         idle: sequences without a page for their position, which is written into the page for waste.
     """
-    width = -(-MAX_LEN // page)
-    numbers = iter((FIRST_PAGE + torch.randperm(len(positions) * width)).tolist())
-    read = torch.full((len(positions), width), ZERO_PAGE, dtype=torch.int32)
-    for slot, position in enumerate(positions):
-        for place in range(position // page + (slot not in idle)):
-            read[slot, place] = next(numbers)
-    keys, values = torch.randn(2, FIRST_PAGE + len(positions) * width, KV_HEADS, page, HEAD_DIM)
-    keys[ZERO_PAGE] = values[ZERO_PAGE] = 0
-    return CacheLayer(keys, values, PageTables(read, read.clamp(min=WASTE_PAGE)), torch.tensor(positions))
+    held = [position // page + (slot not in idle) for slot, position in enumerate(positions)]
+    layer = random_layer(held, page, KV_HEADS, HEAD_DIM)
+    return CacheLayer(layer.keys, layer.values, layer.tables, torch.tensor(positions))
 
 
 def copied(cache: CacheLayer) -> CacheLayer:
@@ -286,20 +280,6 @@ def small(columns: int) -> StepTiles:
 
 
 SMALL_ALONE = small(1)
-
-
-def own_slots(config: SpeechLMConfig, slots: int) -> KVCache:
-    return KVCache(config, slots, MAX_LEN)
-
-
-def shared_pages(config: SpeechLMConfig, slots: int) -> KVCache:
-    """All slots have all their pages, taken in turns."""
-    cache = PagedKVCache(config, slots, MAX_LEN, CachePool.of(slots * MAX_LEN, page=16))
-    for positions in range(1, MAX_LEN + 1):
-        for slot in range(slots):
-            cache.pages.reserve(slot, positions)
-    cache.prepare()
-    return cache
 
 
 @pytest.mark.parametrize("opened_cache", [own_slots, shared_pages])

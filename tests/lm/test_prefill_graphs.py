@@ -29,11 +29,13 @@ def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 class Passes:
     """Captured passes over a cache in which some slots have spoken."""
 
-    def __init__(self, lm: SpeechLM, spoken: dict[int, int] | None = None, capture=play_back) -> None:
+    def __init__(
+        self, lm: SpeechLM, spoken: dict[int, int] | None = None, capture=play_back, feed=None
+    ) -> None:
         self.lm = lm
         self.cache = KVCache(lm.config, SLOTS, MAX_LEN)
         self.tables = SlotTables(lm.config, SLOTS, MAX_LEN, lm.device)
-        self.passes = GraphedPrefills(lm, self.cache, 4, draw_plain, self.tables, capture)
+        self.passes = GraphedPrefills(lm, self.cache, 4, draw_plain, self.tables, capture, feed)
         for slot, length in (spoken or {}).items():
             embeddings = lm.speech_embedding(torch.arange(length) % 70)
             lm.prefill(embeddings, 0, self.cache.view(slot, slot + 1))
@@ -137,6 +139,29 @@ def test_a_pass_takes_the_next_larger_graph(lm: SpeechLM, sizes, shape) -> None:
     passes.passes.run([passes.prefill(slot, max(size, 5)) for slot, size in enumerate(sizes)])
     shapes = list(reversed(list(prompt_shapes(4, MAX_LEN))))
     assert [shapes[place] for place in replayed] == [(*shape, None)]
+
+
+class SpanlessFeed:
+    """The network's own pass, which says that spans change nothing."""
+
+    spanless = True
+
+    def __init__(self, lm: SpeechLM) -> None:
+        self._lm = lm
+
+    def __call__(self, *given):
+        return self._lm.prefill_codes(*given)
+
+
+@torch.inference_mode()
+def test_texts_of_all_spans_share_graphs_where_spans_change_nothing(lm: SpeechLM) -> None:
+    shapes = list(prompt_shapes(4, MAX_LEN))
+    each, shared = Passes(lm).passes, Passes(lm, feed=SpanlessFeed(lm)).passes
+    assert len(each) == len({id(each.graph(shape)) for shape in shapes}) == len(shapes)
+    served = {shape._replace(span=shape.span and MAX_LEN) for shape in shapes}
+    assert len(shared) == len({id(shared.graph(shape)) for shape in shapes}) == len(served) < len(shapes)
+    for shape in shapes:
+        assert shared.graph(shape) is shared.graph(shape._replace(span=shape.span and MAX_LEN))
 
 
 def tokens(decoder: BatchDecoder, generations: list[Generation]) -> list[list[int]]:
