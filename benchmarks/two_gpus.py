@@ -103,7 +103,12 @@ class TwoProcesses:
             self._loop.call_soon_threadsafe(self._groups[name].put_nowait, group)
 
     async def generate(
-        self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        utterance_id: str,
+        first_tokens: int,
+        ahead: WaveSettings | None = None,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         groups = self._groups[utterance_id] = asyncio.Queue()
         self._asked.put(Request(prompt, sampling, True, first_tokens, utterance_id))

@@ -63,7 +63,12 @@ class StreamedStages:
         self._token2wav = load_wave_service(settings.token2wav, Metrics(settings.token2wav.name))
 
     async def generate(
-        self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        utterance_id: str,
+        first_tokens: int,
+        ahead: WaveSettings | None = None,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         reader = _Reader()
         request = Request(prompt, sampling, streaming=True, first_tokens=first_tokens, id=utterance_id)

@@ -43,6 +43,7 @@ class LocalStages:
         sampling: SamplingOptions,
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
+        ahead: WaveSettings | None = None,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         room = TokenLimits.of(sampling, len(prompt.text)).max_tokens
         batch = self._open_batch(num_positions(prompt.parts()) + room)
@@ -56,6 +57,7 @@ class LocalStages:
         sampling: SamplingOptions,
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
+        ahead: WaveSettings | None = None,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         room = MOST_TEXT + TokenLimits.of(sampling, MOST_TEXT).max_tokens
         batch = self._open_batch(num_positions(prompt.parts()) + room)
@@ -120,6 +122,7 @@ class GivenTokens(LocalStages):
         sampling: SamplingOptions,  # noqa: ARG002
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
+        ahead: WaveSettings | None = None,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         for token in self._tokens:
             yield TokenGroup([token])

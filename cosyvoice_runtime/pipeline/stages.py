@@ -40,11 +40,21 @@ class Stages(Protocol):
     """The speech LM and token2wav. Both raise the error of the stage."""
 
     def generate(
-        self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        utterance_id: str,
+        first_tokens: int,
+        ahead: WaveSettings | None = None,
     ) -> AsyncGenerator[TokenGroup, None]:
         """Speech tokens as they are drawn, at least ``first_tokens`` in the first group.
 
         Closing the generator before its end stops the speech LM; it returns at once and never raises.
+
+        Args:
+            ahead: the first :meth:`wave` will be of ``first_tokens`` or of all that there are, with these
+                settings and no cushion: it may be begun as soon as they are there, and is dropped if nobody
+                asks for it.
         """
 
     def generate_from_pieces(
@@ -54,6 +64,7 @@ class Stages(Protocol):
         sampling: SamplingOptions,
         utterance_id: str,
         first_tokens: int,
+        ahead: WaveSettings | None = None,
     ) -> AsyncGenerator[TokenGroup, None]:
         """The same for text that comes in pieces; the prompt's own text is empty.
 

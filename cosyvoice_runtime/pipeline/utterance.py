@@ -212,14 +212,16 @@ class SegmentSpeech:
         self._chunk_end = 0
         self._early_tokens = hop.early_tokens(self._prompt_tokens)
         self._early: list[Floats] = []
+        self._ahead = False  # the first chunk may be begun before it is asked for
         self._open = False
 
     async def chunks(
         self, prompt: Prompt, sampling: SamplingOptions, pieces: TextPieces | None = None
     ) -> AsyncGenerator[tuple[Floats, FinishReason | None], None]:
         """Samples, float32 ``[n]``, of each chunk; the reason comes with the last one."""
+        feed = TokenFeed(self._tokens(prompt, sampling, pieces))
         try:
-            async with TokenFeed(self._tokens(prompt, sampling, pieces)) as feed:
+            async with feed:
                 while feed.finish_reason is None:
                     await feed.more(self._wait_s(len(feed.tokens)))
                     if self._is_early(len(feed.tokens)):
@@ -232,16 +234,18 @@ class SegmentSpeech:
         finally:
             if pieces is not None:
                 pieces.leave()
-            if self._open:
+            if self._open or (self._ahead and feed.tokens):
                 self._stages.drop(self._id)
 
     def _tokens(
         self, prompt: Prompt, sampling: SamplingOptions, pieces: TextPieces | None
     ) -> AsyncGenerator[TokenGroup, None]:
         first_tokens = self._early_tokens or self._hop.first_tokens(self._prompt_tokens)
+        ahead = None if self._early_tokens or self._cushion_s() else self._settings
+        self._ahead = ahead is not None
         if pieces is None:
-            return self._stages.generate(prompt, sampling, self._id, first_tokens)
-        return self._stages.generate_from_pieces(prompt, pieces, sampling, self._id, first_tokens)
+            return self._stages.generate(prompt, sampling, self._id, first_tokens, ahead)
+        return self._stages.generate_from_pieces(prompt, pieces, sampling, self._id, first_tokens, ahead)
 
     def _is_early(self, received: int) -> bool:
         """Whether the early block can be computed before the rest of the first chunk is there."""
@@ -266,6 +270,7 @@ class SegmentSpeech:
     async def _wave(self, tokens: Sequence[int], end: int, last: bool = False) -> Floats:
         """Make the tokens before ``end`` audible."""
         new, position = tokens[self._passed_on : end], self._passed_on
+        self._ahead = False
         self._open = True  # from the moment of sending: nobody knows whether a lost call opened it
         try:
             samples = await self._stages.wave(

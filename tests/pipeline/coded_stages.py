@@ -59,7 +59,7 @@ class CodedStages:
         await asyncio.sleep(0)
         self.groups = self.after_return or self.groups
 
-    async def generate(self, prompt, sampling, utterance_id, first_tokens):
+    async def generate(self, prompt, sampling, utterance_id, first_tokens, ahead=None):
         self.prompts.append((prompt, sampling))
         self.first_tokens.append(first_tokens)
         ended = False
@@ -76,7 +76,7 @@ class CodedStages:
             if not ended:
                 self.stopped.append(utterance_id)
 
-    async def generate_from_pieces(self, prompt, pieces, sampling, utterance_id, first_tokens):
+    async def generate_from_pieces(self, prompt, pieces, sampling, utterance_id, first_tokens, ahead=None):
         self.prompts.append((prompt, sampling))
         ended = False
         try:

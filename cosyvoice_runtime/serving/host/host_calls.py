@@ -11,7 +11,7 @@ from cosyvoice_runtime.errors import StageError
 from cosyvoice_runtime.serving.host.frames import write_frame
 from cosyvoice_runtime.serving.host.host_client import HostCall, HostClient, request_frame
 from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
-from cosyvoice_runtime.serving.triton.stage_calls import READY_TIMEOUT_S
+from cosyvoice_runtime.serving.triton.stage_calls import READY_TIMEOUT_S, Beside
 
 
 class HostCalls:
@@ -42,8 +42,10 @@ class HostCalls:
         request_id: str,
         inputs: Mapping[str, Any],
         further: AsyncIterator[Mapping[str, Any]] | None,
+        beside: Beside | None = None,
     ) -> HostResponses:
-        return HostResponses(self._host.call(schema.name, waits=True), schema, request_id, inputs, further)
+        call = self._host.call(schema.name, waits=True, others=None if beside is None else beside.answered)
+        return HostResponses(call, schema, request_id, inputs, further, beside)
 
     async def ready(self, model: str) -> bool:
         """Whether the host says so itself."""
@@ -71,12 +73,14 @@ class HostResponses:
         request_id: str,
         inputs: Mapping[str, Any],
         further: AsyncIterator[Mapping[str, Any]] | None,
+        beside: Beside | None,
     ) -> None:
         self._call = call
         self._schema = schema
         self._id = request_id
         self._first = inputs
         self._further = further
+        self._beside = beside
         self._begun = False
         self._sending: asyncio.Task[None] | None = None
 
@@ -102,7 +106,11 @@ class HostResponses:
 
     async def _begin(self) -> None:
         self._begun = True
-        await self._call.begin(self._frame(self._first, last=self._further is None))
+        last, beside = self._further is None, self._beside
+        await self._call.begin(self._frame(self._first, last=last and beside is None))
+        if beside is not None:
+            tensors = beside.schema.encode(**beside.inputs)
+            self._call.send(request_frame(beside.schema.name, self._id, tensors, last=last))
         if self._further is not None:
             self._sending = asyncio.create_task(self._send(self._further))
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ AGAIN_S = 0.05
 """Time between two tries to reach a host that is not there yet."""
 MOST_IDLE = 64
 """Connections that are kept for later calls."""
+Outcome = dict[str, Array] | StageError
+"""What a model answered."""
 MOST_UNREAD_FRAMES = 16
 """Answers that wait for their reader here; those that follow wait in the socket, and then in the host."""
 
@@ -64,12 +66,15 @@ class HostClient:
         self._path = path
         self._idle: list[HostConnection] = []
 
-    def call(self, model: str, *, waits: bool = False) -> HostCall:
+    def call(
+        self, model: str, *, waits: bool = False, others: Callable[[Outcome], None] | None = None
+    ) -> HostCall:
         """
         Args:
             waits: for a host that is not there; otherwise the call fails.
+            others: given what other models answer that requests of this call are for.
         """
-        return HostCall(self, model, waits)
+        return HostCall(self, model, waits, others)
 
     async def connect(self, waits: bool) -> HostConnection:
         """One that no call uses.
@@ -124,10 +129,13 @@ def _connected(path: Path) -> socket.socket:
 class HostCall:
     """Requests to a model, and its answers. To be left in the end, whatever happens."""
 
-    def __init__(self, client: HostClient, model: str, waits: bool) -> None:
+    def __init__(
+        self, client: HostClient, model: str, waits: bool, others: Callable[[Outcome], None] | None
+    ) -> None:
         self._client = client
         self._model = model
         self._waits = waits
+        self._others = others
         self._connection: HostConnection | None = None
 
     async def begin(self, request: bytes) -> None:
@@ -151,26 +159,34 @@ class HostCall:
             StageError: the model's.
             OSError: the host went away.
         """
-        if self._connection is None:
-            return None
-        frame = await self._connection.next()
-        if frame.header.get("last"):
-            self._client.keep(self._connection)
-            self._connection = None
-        if "status" in frame.header:
-            raise StageError(frame.header.get("message", "no details"), frame.header["status"])
-        if "tensors" not in frame.header and self._connection is None:
-            return None
-        try:
-            return read_tensors(frame)
-        except InvalidInput as error:
-            raise StageError(f"{self._model}: {error}", "INTERNAL") from error
+        while self._connection is not None:
+            frame = await self._connection.next()
+            if frame.header.get("last"):
+                self._client.keep(self._connection)
+                self._connection = None
+            if self._others is not None and frame.header.get("model", self._model) != self._model:
+                self._others(_outcome(frame))
+            elif "tensors" in frame.header or "status" in frame.header or self._connection is not None:
+                outcome = _outcome(frame)
+                if isinstance(outcome, StageError):
+                    raise outcome
+                return outcome
+        return None
 
     def leave(self) -> None:
         """Cancel the call, unless it has ended."""
         if self._connection is not None:
             self._connection.hang_up()
             self._connection = None
+
+
+def _outcome(frame: Frame) -> Outcome:
+    if "status" in frame.header:
+        return StageError(frame.header.get("message", "no details"), frame.header["status"])
+    try:
+        return read_tensors(frame)
+    except InvalidInput as error:
+        return StageError(f"{frame.header.get('model')}: {error}", "INTERNAL")
 
 
 class HostConnection(asyncio.Protocol):

@@ -60,7 +60,7 @@ class Token2WavModel:
         guests, shared = ({}, NOT_SHARED) if socket is None else open_guests(repository, settings, opened)
         if shared:
             sys.setswitchinterval(SWITCH_S)
-        self._wave = WaveModel(settings, shared)
+        self._wave = WaveModel(settings, shared, guests.get(TensorrtLlmSettings.name))
         opened.callback(self._wave.finalize)
         if socket is not None and guests:
             host = ModelHost(socket, {settings.name: self._wave, **guests})

@@ -25,11 +25,13 @@ class ModelAnswer:
     """What a model answered, once.
 
     Attributes:
+        model: that answered.
         outputs: by name; empty where only the end is told.
         status: of an error, one of ``STATUSES``.
         message: of an error.
     """
 
+    model: str
     outputs: dict[str, Array]
     status: str = ""
     message: str = ""
@@ -123,11 +125,12 @@ class HostedRequest:
     """A request and the sender of its responses, as ``pb_utils`` shows both.
 
     Args:
+        model: that it is for.
         name: of the request; those about one utterance have the same.
     """
 
-    def __init__(self, name: str, tensors: Mapping[str, Array], answers: Answers) -> None:
-        self._name = name
+    def __init__(self, model: str, name: str, tensors: Mapping[str, Array], answers: Answers) -> None:
+        self._model, self._name = model, name
         self._tensors = [HostedTensor(name, array) for name, array in tensors.items()]
         self._answers = answers
         answers.expect()
@@ -152,14 +155,14 @@ class HostedRequest:
 
     def send(self, response: Any = None, flags: int = 0) -> None:
         final = bool(flags & pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        self._answers.put(None if response is None else _answer(response), final)
+        self._answers.put(None if response is None else _answer(self._model, response), final)
 
 
-def _answer(response: Any) -> ModelAnswer:
+def _answer(model: str, response: Any) -> ModelAnswer:
     error = response.error()
     if error is not None:
-        return ModelAnswer({}, status_names().get(error.code(), "INTERNAL"), error.message())
-    return ModelAnswer({tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()})
+        return ModelAnswer(model, {}, status_names().get(error.code(), "INTERNAL"), error.message())
+    return ModelAnswer(model, {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()})
 
 
 @cache

@@ -74,7 +74,8 @@ class Caller(asyncio.Protocol):
     """A connection, with one call after another. Made in the loop that serves them.
 
     A call is requests, each for a model (``model``, ``id``, ``tensors``), up to the frame that says ``last``,
-    and answers, up to the one that says ``last``: tensors, or ``status`` and ``message`` of an error. If a
+    and answers, up to the one that says ``last``: which ``model`` answers, and its tensors, or ``status`` and
+    ``message`` of an error. If a
     request says ``tell``, a frame with nothing in it comes as soon as the model has it. A frame with a model
     and without tensors asks whether that answers here. Whoever hangs up has cancelled the call.
 
@@ -137,16 +138,17 @@ class Caller(asyncio.Protocol):
             self._answers.close()
 
     def _begin(self, frame: Frame, answers: Answers) -> None:
+        asked = frame.header["model"]
         try:
-            model = self._model(frame.header["model"])
+            model = self._model(asked)
             if "tensors" not in frame.header:
                 return
             name = frame.header.get("id", "")
             if not isinstance(name, str):
                 raise InvalidInput("id", name, "a text is expected")
-            request = HostedRequest(name, read_tensors(frame), answers)
+            request = HostedRequest(asked, name, read_tensors(frame), answers)
         except Exception as error:
-            answers.take(ModelAnswer({}, status_of(error), str(error)), final=False)
+            answers.take(ModelAnswer(str(asked), {}, status_of(error), str(error)), final=False)
         else:
             model.execute([request])
 
@@ -176,6 +178,7 @@ class Caller(asyncio.Protocol):
 def _answer_frame(header: dict[str, Any], answer: ModelAnswer | None) -> bytes:
     if answer is None:
         return write_frame(header)
+    header = {"model": answer.model, **header}
     if answer.status:
         return write_frame({**header, **_error(answer.status, answer.message)})
     try:

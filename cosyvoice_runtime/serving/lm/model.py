@@ -10,10 +10,12 @@ import numpy as np
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import end_of_prompt_id
+from cosyvoice_runtime.errors import NotFoundError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics, moments
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
+from cosyvoice_runtime.serving.lm.first_tokens import FirstTokens, TakeTokens
 from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
 from cosyvoice_runtime.serving.lm.request import (
     FIELDS,
@@ -56,6 +58,7 @@ class SpeechLmModel:
         engine = {"engine": settings.engine, "weights": weights}
         Metrics(NAME).gauge("cosyvoice_lm_engine", "What runs the speech LM: 1.", **engine).set(1)
         self.count = RequestCount(NAME)
+        self._first_tokens: dict[str, FirstTokens] = {}
         self.scheduler = Scheduler(
             prepare_engine(settings, shared),
             settings.max_queue_size,
@@ -74,6 +77,13 @@ class SpeechLmModel:
             except Exception as error:
                 reply.finish(error)
 
+    def first_tokens(self, request_id: str, take: TakeTokens) -> None:
+        """See `FirstTokensSource`."""
+        first = self._first_tokens.get(request_id)
+        if first is None:
+            raise NotFoundError("tokens_of", request_id, "no stream of the speech LM has this id")
+        first.give_to(take)
+
     def finalize(self) -> None:
         self.scheduler.close()
 
@@ -91,6 +101,9 @@ class SpeechLmModel:
         moments.note("the speech LM has the request", request_id)
         request = self._read(inputs, request_id)
         reply.echo, reply.utterance = request.echo, request_id
+        if request_id and request.streaming:
+            first = FirstTokens(request_id, request.first_tokens, request.silent_tokens)
+            reply.lists(first, self._first_tokens)
         self.scheduler.submit(request, reply)
 
     def _read(self, inputs: Inputs, request_id: str) -> Request:
@@ -108,6 +121,8 @@ class TokenReply:
     def __init__(self, request: Any, speech_offset: int, count: RequestCount) -> None:
         self.echo: tuple[int, ...] = ()
         self.utterance = ""
+        self._first: FirstTokens | None = None
+        self._listed: dict[str, FirstTokens] = {}
         self._reply = Reply(request, NAME)
         self._speech_offset = speech_offset
         self._count = count
@@ -116,8 +131,15 @@ class TokenReply:
     def cancelled(self) -> bool:
         return self._reply.cancelled
 
+    def lists(self, first: FirstTokens, listed: dict[str, FirstTokens]) -> None:
+        """Let others have its first tokens for as long as it is not finished; not those of an id in use."""
+        if listed.setdefault(self.utterance, first) is first:
+            self._first, self._listed = first, listed
+
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
         moments.note("the speech LM sends tokens", self.utterance)
+        if self._first is not None:
+            self._first.add(tokens, finish_reason)
         ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
         reason = "" if finish_reason is None else finish_reason.value
         self._reply.send(
@@ -128,6 +150,9 @@ class TokenReply:
 
     def finish(self, error: Exception | None = None) -> None:
         try:
+            if self._first is not None:
+                del self._listed[self.utterance]
+                self._first.end()
             self._reply.finish(error)
         finally:
             self._count.leave()

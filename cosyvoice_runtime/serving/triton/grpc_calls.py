@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from cosyvoice_runtime.errors import StageError, split_status
 from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
-from cosyvoice_runtime.serving.triton.stage_calls import READY_TIMEOUT_S
+from cosyvoice_runtime.serving.triton.stage_calls import READY_TIMEOUT_S, Beside
 
 CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
@@ -57,6 +57,7 @@ class GrpcCalls:
         request_id: str,
         inputs: Mapping[str, Any],
         further: AsyncIterator[Mapping[str, Any]] | None,
+        beside: Beside | None = None,  # noqa: ARG002 - never given: each has a process of its own
     ) -> GrpcResponses:
         return GrpcResponses(
             self._server.stream_infer(_requests(schema, request_id, inputs, further)), schema.output_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cosyvoice_runtime.errors import StageError, StageLostError, StageSilentError
 from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
@@ -30,6 +30,18 @@ class Responses(Protocol):
         """Nobody reads further."""
 
 
+class Beside(NamedTuple):
+    """A request that goes out right behind a stream's first one, to another model of the same process.
+
+    Attributes:
+        answered: given what comes of it, at most once, while the stream is read.
+    """
+
+    schema: ModelSchema
+    inputs: Mapping[str, Any]
+    answered: Callable[[Tensors | StageError], None]
+
+
 class StageWay(Protocol):
     """How models are called. Made and used in one event loop.
 
@@ -53,8 +65,13 @@ class StageWay(Protocol):
         request_id: str,
         inputs: Mapping[str, Any],
         further: AsyncIterator[Mapping[str, Any]] | None,
+        beside: Beside | None = None,
     ) -> Responses:
-        """Run a decoupled model, with further requests in the same stream."""
+        """Run a decoupled model, with further requests in the same stream.
+
+        Args:
+            beside: given only where both models compute in one ``process``.
+        """
 
     async def ready(self, model: str) -> bool:
         """Whether it is loaded; that may be said of one whose process has died, too."""
@@ -110,12 +127,14 @@ class StageCalls:
         request_id: str = "",
         timeout_s: float | None = None,
         further: AsyncIterator[Mapping[str, Any]] | None = None,
+        beside: Beside | None = None,
     ) -> AsyncGenerator[Tensors, None]:
         """Run a decoupled model; each response as it comes. Closing it early cancels the request.
 
         Args:
             further: inputs of requests that follow in the same stream, under the same id. It must not raise;
                 the stream ends after it has.
+            beside: of models :meth:`side_by_side`.
 
         Raises:
             StageLostError: the model's process ended, or has not been loaded again yet.
@@ -124,7 +143,7 @@ class StageCalls:
         """
         life = await self.stages.life(schema.name)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        responses = self._ways[schema.name].stream(schema, request_id, inputs, further)
+        responses = self._ways[schema.name].stream(schema, request_id, inputs, further, beside)
         ended = False
         try:
             while (response := await self._next(schema, responses, life, timeout_s)) is not None:
@@ -138,6 +157,11 @@ class StageCalls:
         finally:
             if not ended:
                 responses.cancel()
+
+    def side_by_side(self, schema: ModelSchema, other: ModelSchema) -> bool:
+        """Whether two models compute in one process, which is called past the server."""
+        way = self._ways[schema.name]
+        return way.process is not None and way is self._ways[other.name]
 
     async def loaded(self, models: Sequence[str]) -> None:
         """Wait until all of these are."""

@@ -19,6 +19,7 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
+from cosyvoice_runtime.serving.triton.chunk_ahead import ChunkAhead
 from cosyvoice_runtime.serving.triton.schema import (
     AUDIO_TOKENIZER,
     SPEAKER_EMBEDDING,
@@ -65,6 +66,7 @@ class StageClient:
         self._vocabulary = vocabulary
         self._return_s = return_s
         self._waves: dict[str, asyncio.Future[Tensors]] = {}
+        self._ahead: dict[str, ChunkAhead] = {}
         self._cleanups: set[asyncio.Task[None]] = set()
 
     async def loaded(self) -> None:
@@ -116,11 +118,19 @@ class StageClient:
         return outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32)
 
     def generate(
-        self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        utterance_id: str,
+        first_tokens: int,
+        ahead: WaveSettings | None = None,
     ) -> AsyncGenerator[TokenGroup, None]:
         inputs = self._prompt(prompt) | sampling_inputs(sampling, len(prompt.text))
+        chunk = self._chunk_ahead(utterance_id, ahead, first_tokens, inputs["request_output_len"])
         inputs |= self._groups_of(first_tokens, inputs["request_output_len"])
-        return self._groups(self._calls.stream(TENSORRT_LLM, inputs, utterance_id), utterance_id)
+        request = None if chunk is None else chunk.request
+        responses = self._calls.stream(TENSORRT_LLM, inputs, utterance_id, beside=request)
+        return self._groups(responses, utterance_id, chunk)
 
     async def generate_from_pieces(
         self,
@@ -129,15 +139,22 @@ class StageClient:
         sampling: SamplingOptions,
         utterance_id: str,
         first_tokens: int,
+        ahead: WaveSettings | None = None,
     ) -> AsyncGenerator[TokenGroup, None]:
         inputs = self._prompt(prompt) | open_sampling_inputs(sampling)
+        chunk = self._chunk_ahead(utterance_id, ahead, first_tokens, inputs["request_output_len"])
         inputs |= self._groups_of(first_tokens, inputs["request_output_len"])
         # All in one stream, where nothing overtakes the request that it belongs to.
         responses = self._calls.stream(
-            TENSORRT_LLM, inputs, utterance_id, self._text_timeout_s, further=_further(pieces)
+            TENSORRT_LLM,
+            inputs,
+            utterance_id,
+            self._text_timeout_s,
+            further=_further(pieces),
+            beside=None if chunk is None else chunk.request,
         )
         try:
-            async with aclosing(self._groups(responses, utterance_id)) as groups:
+            async with aclosing(self._groups(responses, utterance_id, chunk)) as groups:
                 async for group in groups:
                     yield group
                     if group.finish_reason is not None:
@@ -145,10 +162,29 @@ class StageClient:
         finally:
             pieces.leave()
 
+    def _chunk_ahead(
+        self, utterance_id: str, settings: WaveSettings | None, first_tokens: int, most: int
+    ) -> ChunkAhead | None:
+        """The first chunk, if it may go from the speech LM straight to token2wav.
+
+        Args:
+            most: tokens of the stream; one that may end before the first chunk's are there is asked for
+                whole by whoever counts them.
+        """
+        if settings is None or first_tokens > most or not self._calls.side_by_side(TENSORRT_LLM, TOKEN2WAV):
+            return None
+        return ChunkAhead(_wave_inputs(utterance_id, 0, settings, 0.0), utterance_id)
+
     async def _groups(
-        self, responses: AsyncGenerator[Tensors, None], utterance_id: str
+        self, responses: AsyncGenerator[Tensors, None], utterance_id: str, chunk: ChunkAhead | None = None
     ) -> AsyncGenerator[TokenGroup, None]:
-        """What a stream of the speech LM brings; it is told to stop if this is closed before its end."""
+        """What a stream of the speech LM brings; it is told to stop if this is closed before its end.
+
+        Args:
+            chunk: that is asked for in the stream; kept until :meth:`wave` comes for it, or :meth:`drop`.
+        """
+        if chunk is not None:
+            self._ahead[utterance_id] = chunk
         ended = told_why = False
         keep = SilenceFilter(self._silent_tokens)
         try:
@@ -162,12 +198,17 @@ class StageClient:
                 group = self._tokens(outputs)
                 told_why = group.finish_reason is not None
                 yield TokenGroup(keep(group.tokens), group.finish_reason)
-        except StageError:
+        except StageError as error:
             ended = True  # an answer, so nothing is left to be stopped
+            if chunk is not None:
+                chunk.fail(error)
+                self._ahead.pop(utterance_id, None)
             raise
         finally:
             if not ended:
-                self._in_background(self._end(utterance_id, pending, responses, stop=not told_why))
+                self._in_background(self._end(utterance_id, pending, responses, chunk, stop=not told_why))
+                if self._ahead.pop(utterance_id, None) is not None:
+                    self._in_background(self._drop(utterance_id, chunk))
 
     async def wave(
         self,
@@ -178,24 +219,16 @@ class StageClient:
         settings: WaveSettings,
         cushion_s: float,
     ) -> Floats:
-        inputs = {
-            "utterance_id": utterance_id,
-            "speech_tokens": tokens,
-            "position": position,
-            "last": last,
-            "voice_key": settings.voice.prompt_key,
-            "noise_seed": settings.noise_seed,
-            "speed": settings.speed,
-            "cushion": cushion_s,
-            "continues": settings.continues,
-        }
-        self._waves[utterance_id] = answer = answer_of(self._wave(inputs, settings.voice))
+        inputs = _wave_inputs(utterance_id, position, settings, cushion_s)
+        inputs |= {"speech_tokens": tokens, "last": last}
+        ahead = self._ahead.pop(utterance_id, None)
+        self._waves[utterance_id] = answer = answer_of(self._wave(inputs, settings.voice, ahead))
         answer.add_done_callback(lambda _: self._waves.pop(utterance_id, None))
         outputs = await asyncio.shield(answer)
         return outputs["waveform"].reshape(-1)
 
     def drop(self, utterance_id: str) -> None:
-        self._in_background(self._drop(utterance_id))
+        self._in_background(self._drop(utterance_id, self._ahead.pop(utterance_id, None)))
 
     async def close(self) -> None:
         """Wait for what is told to stop or to forget, then hang up."""
@@ -218,9 +251,9 @@ class StageClient:
         reason = outputs["finish_reason"].reshape(-1)[0].decode()
         return TokenGroup(tokens.tolist(), FinishReason(reason) if reason else None)
 
-    async def _wave(self, inputs: dict[str, Any], voice: Voice) -> Tensors:
+    async def _wave(self, inputs: dict[str, Any], voice: Voice, ahead: ChunkAhead | None) -> Tensors:
         try:
-            return await self._calls.call(TOKEN2WAV, inputs)
+            return await (self._calls.call(TOKEN2WAV, inputs) if ahead is None else ahead.answer)
         except StageError as error:
             if error.status != "NOT_FOUND" or inputs["position"]:
                 raise
@@ -231,12 +264,14 @@ class StageClient:
         utterance_id: str,
         pending: asyncio.Future[Tensors | None],
         responses: AsyncGenerator[Tensors, None],
+        chunk: ChunkAhead | None,
         stop: bool,
     ) -> None:
         """Read a stream to its end, which comes soon when the speech LM was told to; cancel it otherwise.
 
         Args:
             pending: what reads its next response already.
+            chunk: that is asked for in it.
         """
         try:
             async with asyncio.timeout(CLEANUP_TIMEOUT_S):
@@ -248,6 +283,8 @@ class StageClient:
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
             await responses.aclose()
+            if chunk is not None:
+                chunk.fail(StageError("the speech LM's stream ended before its first chunk", "UNAVAILABLE"))
 
     async def _stop_until(self, pending: asyncio.Future[Any], utterance_id: str) -> None:
         await self._stop(utterance_id)
@@ -258,8 +295,8 @@ class StageClient:
         async for _ in self._calls.stream(TENSORRT_LLM, {"stop": True}, utterance_id, CLEANUP_TIMEOUT_S):
             pass
 
-    async def _drop(self, utterance_id: str) -> None:
-        wave = self._waves.get(utterance_id)
+    async def _drop(self, utterance_id: str, ahead: ChunkAhead | None) -> None:
+        wave = self._waves.get(utterance_id) if ahead is None else ahead.answer
         await self._cancel(utterance_id)
         if wave is None:
             return
@@ -320,6 +357,22 @@ async def _further(pieces: TextPieces) -> AsyncIterator[Mapping[str, Any]]:
         yield {"more_text": ids}
     if pieces.complete:
         yield {"end_text": True}
+
+
+def _wave_inputs(
+    utterance_id: str, position: int, settings: WaveSettings, cushion_s: float
+) -> dict[str, Any]:
+    """token2wav's, but for the tokens and whether they are the last."""
+    return {
+        "utterance_id": utterance_id,
+        "position": position,
+        "last": False,
+        "voice_key": settings.voice.prompt_key,
+        "noise_seed": settings.noise_seed,
+        "speed": settings.speed,
+        "cushion": cushion_s,
+        "continues": settings.continues,
+    }
 
 
 def _reference(samples: Floats) -> dict[str, Any]:

@@ -377,7 +377,7 @@ def test_answer_after_the_last_one_reaches_nobody():
         answers.expect()
         answers.close()
         answers.put(None, final=True)
-        answers.put(ModelAnswer({}), final=False)
+        answers.put(ModelAnswer("m", {}), final=False)
         await asyncio.sleep(0)
         return sent
 

@@ -1,0 +1,41 @@
+"""A first chunk that goes from the speech LM straight to token2wav, where one process computes both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from cosyvoice_runtime.errors import StageError
+from cosyvoice_runtime.serving.triton.schema import TOKEN2WAV, Tensors
+from cosyvoice_runtime.serving.triton.stage_calls import Beside
+
+
+class ChunkAhead:
+    """token2wav is asked for it together with the speech LM, before its tokens are there.
+
+    Made in the event loop that reads the speech LM's stream, by which its waveform comes.
+
+    Args:
+        inputs: of token2wav, without the tokens.
+        utterance_id: whose first tokens they are, by the name of the speech LM's request.
+
+    Attributes:
+        answer: token2wav's.
+    """
+
+    def __init__(self, inputs: Mapping[str, Any], utterance_id: str) -> None:
+        self.answer: asyncio.Future[Tensors] = asyncio.get_running_loop().create_future()
+        self.answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be nobody's
+        self.request = Beside(TOKEN2WAV, {**inputs, "tokens_of": utterance_id}, self._take)
+
+    def fail(self, error: StageError) -> None:
+        """Nothing comes of it any more; without effect when it has been answered."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def _take(self, outcome: Tensors | StageError) -> None:
+        if isinstance(outcome, StageError):
+            self.fail(outcome)
+        elif not self.answer.done():
+            self.answer.set_result(outcome)
