@@ -64,6 +64,9 @@ class CacheSlots(ABC):
     def wipe(self, slot: int) -> None:
         """Zero what a slot holds: a mask cannot hide NaN or infinity."""
 
+    def tidy(self) -> None:  # noqa: B027 - nothing, where no pages are shared
+        """Do at once what the next pass would have to do first, for nobody waits for it now."""
+
     @property
     def free_slots(self) -> int:
         return len(self._free)

@@ -194,15 +194,18 @@ class PagedKVCache(KVCache):
         self.prepare()
 
     def prepare(self) -> None:
-        returned = self.pages.take_returned()
-        if returned:
-            # Behind a mask, too, a value that is no number would reach who takes the page.
-            self.data.index_fill_(2, integers(returned, self.data.device), 0)
+        self.tidy()
         if self.pages.changed:
             self.pages.changed = False
             table = self.pages.table
             both = torch.from_numpy(np.stack([table, np.maximum(table, WASTE_PAGE)]))
             move(both, self._both)
+
+    def tidy(self) -> None:
+        """Zero pages that came back: what is no number would reach whoever takes one, behind a mask, too."""
+        returned = self.pages.take_returned()
+        if returned:
+            self.data.index_fill_(2, integers(returned, self.data.device), 0)
 
     def wipe(self, slot: int) -> None:
         """Nothing: `prepare` zeroes pages that came back, whatever the reason."""

@@ -152,6 +152,8 @@ class RunningBatch:
             emissions += [(each, None, each.finish_reason) for each in ended if each not in told]
             for each in ended:
                 self._release(each)
+            if not self._running:
+                self._cache.tidy()
         return emissions
 
     def _admit(self, generation: Generation) -> Generation:

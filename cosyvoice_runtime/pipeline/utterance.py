@@ -76,6 +76,11 @@ class TokenFeed:
         self._news = asyncio.Event()
         self._error: Exception | None = None
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything has come."""
+        return bool(self.tokens) or self.finish_reason is not None
+
     async def more(self, longest_s: float | None = None) -> None:
         """Wait for further tokens or for their end.
 
@@ -234,7 +239,7 @@ class SegmentSpeech:
         finally:
             if pieces is not None:
                 pieces.leave()
-            if self._open or (self._ahead and feed.tokens):
+            if self._open or (self._ahead and feed.begun):
                 self._stages.drop(self._id)
 
     def _tokens(

@@ -33,6 +33,8 @@ CALM = 4
 STILL = 6
 """Utterances in progress up to which steps that nobody waits for stand still beside a first chunk. On 48
 multiprocessors of an H100 it takes 23 ms alone and 31 beside steps."""
+HANDED_S = 0.003
+"""From first tokens to the launch of their chunk at most: steps would share Python's lock with it."""
 LINGERS_S = 0.008
 """From a step that makes first tokens until they are in token2wav, whether as a chunk or not."""
 ROOMY_BYTES = 40 * 2**30
@@ -56,7 +58,7 @@ class GpuDivision:
     def __init__(self, parts: GpuParts, clock: Callable[[], float] = time.monotonic) -> None:
         self.parts = parts
         self._clock = clock
-        self._first_tokens_s = -math.inf
+        self._first_tokens_s = self._handed_s = -math.inf
         self._later: Sequence[Later] | None = ()
         self._turns = self._alone = 0
         self._few = self._for_few = False
@@ -104,18 +106,23 @@ class GpuDivision:
         return later
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """In which token2wav computes; one may begin before another ends."""
+    def turn(self) -> Iterator[bool]:
+        """In which token2wav computes, at once; one may begin before another ends."""
         self._count(1)
         try:
-            yield
+            yield False
         finally:
             self._count(-1)
 
     @property
     def stands_still(self) -> bool:
         """See :meth:`SharedGpu.stands_still`."""
-        return self._alone > 0
+        return self._alone > 0 or self._clock() < self._handed_s + HANDED_S
+
+    def hands_over(self, running: int) -> None:
+        """See :meth:`SharedGpu.hands_over`."""
+        if running <= STILL:
+            self._handed_s = self._clock()
 
     @contextmanager
     def first_chunk(self, utterances: int) -> Iterator[None]:

@@ -41,19 +41,21 @@ class GpuShifts(UndividedGpu):
         self._turn_s, self._turn_end = 0.0, -FIRST_TOKENS_S
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """In which token2wav computes."""
+    def turn(self) -> Iterator[bool]:
+        """In which token2wav computes; whether it had to wait for that."""
+        waited = False
         with self._changed:
             self._turns_wanted += 1
             try:
                 while (wait_s := self._wait_s()) > 0 or self._stepping or self._turning:
+                    waited = True
                     self._changed.wait(wait_s if wait_s > 0 else None)
             finally:
                 self._turns_wanted -= 1
             self._turning = True
         begun = self._clock()
         try:
-            yield
+            yield waited
         finally:
             with self._changed:
                 self._turning = False

@@ -29,7 +29,7 @@ class SharedGpu(Protocol):
 
     @property
     def stands_still(self) -> bool:
-        """Whether steps that nobody waits for should wait: their part is a first chunk's alone."""
+        """Whether steps that nobody waits for should wait: their part is a first chunk's, or soon will be."""
 
     def few(self, utterances: int) -> bool:
         """Divide the GPU for so many utterances in progress; whether it is for few now."""
@@ -51,14 +51,21 @@ class SharedGpu(Protocol):
     def take_later(self) -> Sequence[Later]:
         """What was left, once."""
 
-    def turn(self) -> AbstractContextManager[None]:
-        """In which token2wav computes."""
+    def turn(self) -> AbstractContextManager[bool]:
+        """In which token2wav computes; whether it had to wait for that."""
 
     def first_chunk(self, utterances: int) -> AbstractContextManager[None]:
         """In which first chunks are computed on the part for steps.
 
         Args:
             utterances: in progress before they begin.
+        """
+
+    def hands_over(self, running: int) -> None:
+        """A listener's first tokens go from the speech LM to token2wav now.
+
+        Args:
+            running: sequences of the speech LM.
         """
 
     def step(self, hurried: bool) -> AbstractContextManager[None]:

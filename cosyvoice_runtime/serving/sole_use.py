@@ -13,9 +13,9 @@ class SoleUse(UndividedGpu):
 
     turns_at_once = sys.maxsize
 
-    def turn(self) -> AbstractContextManager[None]:
-        """In which token2wav computes."""
-        return nullcontext()
+    def turn(self) -> AbstractContextManager[bool]:
+        """In which token2wav computes, at once."""
+        return nullcontext(False)
 
     def step(self, hurried: bool) -> AbstractContextManager[None]:  # noqa: ARG002
         """In which the speech LM makes a step."""

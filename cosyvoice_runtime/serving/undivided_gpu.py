@@ -33,6 +33,9 @@ class UndividedGpu:
         """Nobody makes room."""
         return nullcontext()
 
+    def hands_over(self, running: int) -> None:
+        """Nobody makes room."""
+
     def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002
         """False: nothing is for few alone."""
         return False

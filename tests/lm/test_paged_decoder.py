@@ -22,10 +22,12 @@ from lm_utterances import (
 )
 
 from capture_fake import TracingCapture, play_back
+from cosyvoice_runtime.free_pages import FIRST_PAGE
 from cosyvoice_runtime.lm import device_steps
 from cosyvoice_runtime.lm.cache_pages import CachePool
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
+from cosyvoice_runtime.lm.kv_cache import PagedKVCache
 from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -46,6 +48,18 @@ def alone(lm: SpeechLM, prompt: Prompt, options: SamplingOptions) -> tuple[list[
 def nothing_is_held(decoder: BatchDecoder) -> bool:
     use = decoder.cache_use
     return (use.held, use.without) == (0, 0)
+
+
+def test_pages_of_the_last_one_are_zeros_before_anybody_comes(lm: SpeechLM) -> None:
+    decoder = BatchDecoder(lm, 2, MAX_LEN, TracingCapture(), pool=PLENTY)
+    decoder.add(Prompt(TEXT[:4]), SamplingOptions(seed=1, max_ratio=4))
+    decoder.step()
+    cache = decoder._cache
+    assert isinstance(cache, PagedKVCache)
+    assert cache.data[:, :, FIRST_PAGE:].any()
+    finish(decoder)
+    assert nothing_is_held(decoder)
+    assert not cache.data[:, :, FIRST_PAGE:].any()
 
 
 @pytest.mark.parametrize("pool", [PLENTY, SCARCE], ids=["plenty", "scarce"])

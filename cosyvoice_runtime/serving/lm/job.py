@@ -113,6 +113,11 @@ class Job:
         """Whether a stream's reader has got nothing yet."""
         return self.request.streaming and not self._groups.sent
 
+    @property
+    def lacks_first(self) -> bool:
+        """Whether the tokens are not there yet that its reader is to get first."""
+        return self.awaits_first and not self._groups.whole
+
     def unread_s(self, now: float) -> float:
         """Seconds for which the reader has not looked although there was something for it."""
         with self._lock:

@@ -349,7 +349,7 @@ class Scheduler:
 
     def _someone_waits(self) -> bool:
         """Whether a listener waits for first tokens, and not for text."""
-        self._unheard = [job for job in self._unheard if job.awaits_first and job.finish_reason is None]
+        self._unheard = [job for job in self._unheard if job.lacks_first and job.finish_reason is None]
         return any(job not in self._starved for job in self._unheard)
 
     def _advance(self, job: Job, progress: Progress, now: float) -> None:
@@ -360,6 +360,8 @@ class Scheduler:
             moments.note("a token is drawn", job.request.id)
         if job.put(progress.tokens, now):
             self._delivery.tell(job)
+            if job.awaits_first:
+                self._gpu.hands_over(len(self._running))
 
     def _finish(
         self,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, aclosing
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 LOOK_FOR_CLIENTS_S = 0.1
 """Time between two looks whether clients are still there: Triton has no way to be told."""
 MEASURED_TEXT = "How fast this machine speaks says how many may speak at a time, so that nobody waits."
@@ -239,9 +240,8 @@ class SpeechService:
         self, inputs: Inputs, text: IncomingText, listener: ChunkListener, timer: RequestTimer
     ) -> None:
         """Speak text while it comes; a stage that is lost ends it, even while nothing is asked of it."""
-        request = await self._request(inputs)
-        making = (request, text, self._front_end, self._tokenizer, self._hop, self._blocks, timer.text_came)
-        feeder = await asyncio.to_thread(TextFeeder.of, *making)
+        making = (text, self._front_end, self._tokenizer, self._hop, self._blocks, timer.text_came)
+        request, feeder = await self._asked(inputs, lambda asked: (asked, TextFeeder.of(asked, *making)))
         await listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))  # it is open
         rate, playback = self._sample_rate, timer.playback
         spoken = speak_arriving(request, feeder, self._stages, self._hop, rate, lambda: playback.cushion_s)
@@ -288,19 +288,29 @@ class SpeechService:
         )
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
-        request = await self._request(inputs)
-        return request, await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
+        return await self._asked(
+            inputs, lambda asked: (asked, lm_prompts(asked, self._front_end, self._tokenizer))
+        )
 
-    async def _request(self, inputs: Inputs) -> SpeechRequest:
-        """
+    async def _asked(self, inputs: Inputs, use: Callable[[SpeechRequest], T]) -> T:
+        """What is made of a request: in one visit to a thread, unless its voice is analysed first.
+
         Raises:
             InvalidInput: naming the input that can't be served.
         """
-        asked = await asyncio.to_thread(SpeechInputs.read, inputs, self._sampling, self._max_characters)
-        voice = await self._voices.resolve(
-            asked.voice, asked.reference, asked.reference_text, probed=inputs.is_probe
-        )
-        return asked.request(voice, self._streaming)
+
+        def read() -> tuple[SpeechInputs, T | None]:
+            asked = SpeechInputs.read(inputs, self._sampling, self._max_characters)
+            if asked.reference is not None:
+                return asked, None
+            voice = self._voices.kept(asked.voice, probed=inputs.is_probe)
+            return asked, use(asked.request(voice, self._streaming))
+
+        asked, made = await asyncio.to_thread(read)
+        if asked.reference is None:
+            return cast(T, made)
+        voice = await self._voices.of(asked.reference, asked.reference_text or "")
+        return await asyncio.to_thread(use, asked.request(voice, self._streaming))
 
     async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:
         """Do the work; cancel it when the client leaves.

@@ -60,7 +60,7 @@ class SpeechInputs:
             seed=inputs.scalar("seed"),
             sampling=_sampling(inputs, sampling),
         )
-        read._check_transcript()
+        read._check_voice()
         return read
 
     def request(self, voice: Voice, streaming: bool) -> SpeechRequest:
@@ -80,8 +80,14 @@ class SpeechInputs:
             streaming=streaming,
         )
 
-    def _check_transcript(self) -> None:
-        needed = self.reference is not None and self.instruct_text is None and not self.cross_lingual
+    def _check_voice(self) -> None:
+        if self.reference is None:
+            if self.reference_text is not None:
+                raise InvalidInput("reference_text", self.reference_text, "it goes with reference_wav only")
+            return
+        if self.voice is not None:
+            raise InvalidInput("voice", self.voice, "it can't be combined with reference_wav")
+        needed = self.instruct_text is None and not self.cross_lingual
         if needed and not (self.reference_text or "").strip():
             limit = "what reference_wav says, unless cross_lingual or instruct_text"
             raise InvalidInput("reference_text", self.reference_text, limit)

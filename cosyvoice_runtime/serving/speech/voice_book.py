@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Protocol
 
 from cosyvoice_runtime.arrays import Floats, Ids
@@ -102,25 +101,18 @@ class VoiceBook:
         await asyncio.to_thread(self._store.put, voice)
         return voice
 
-    async def resolve(
-        self, name: str | None, reference: Audio | None, transcript: str | None, *, probed: bool = False
-    ) -> Voice:
-        """The voice of a request.
+    def kept(self, name: str | None, *, probed: bool = False) -> Voice:
+        """The voice of a request that brings no reference.
 
         Args:
             probed: any voice will do.
 
         Raises:
-            InvalidInput: it names a voice and brings a reference as well, or one of them can't be used.
+            InvalidInput: field ``voice``: there is none of this name, or no default voice.
         """
-        if reference is None:
-            if transcript is not None:
-                raise InvalidInput("reference_text", transcript, "it goes with reference_wav only")
-            unnamed = self.any if probed else self.default
-            return await asyncio.to_thread(unnamed if name is None else partial(self.named, name))
         if name is not None:
-            raise InvalidInput("voice", name, "it can't be combined with reference_wav")
-        return await self.of(reference, transcript or "")
+            return self.named(name)
+        return self.any() if probed else self.default()
 
     def _find(self, reference: Audio, transcript: str) -> Voice | None:
         return self._store.find(voice_key(reference, transcript, self._checkpoint_id, self._family.mel))

@@ -229,8 +229,8 @@ class WaveScheduler:
             if all(job.chunk.cancel for job in jobs):
                 return
             with ExitStack() as held:
-                held.enter_context(self._gpu.turn())
-                jobs = self._jobs_of(lane)  # with those who came while others had the GPU
+                if held.enter_context(self._gpu.turn()):
+                    jobs = self._jobs_of(lane)  # with those who came while others had the GPU
                 known = self._with_voices(job for job in jobs if not job.chunk.cancel)
                 shares = self._planner.shares(lane, known, self._clock())
                 if shares:

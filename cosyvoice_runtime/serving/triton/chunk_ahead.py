@@ -29,10 +29,12 @@ class ChunkAhead:
         self.answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be nobody's
         self.request = Beside(TOKEN2WAV, {**inputs, "tokens_of": utterance_id}, self._take)
 
-    def fail(self, error: StageError) -> None:
-        """Nothing comes of it any more; without effect when it has been answered."""
-        if not self.answer.done():
-            self.answer.set_exception(error)
+    def fail(self, error: StageError) -> bool:
+        """Nothing comes of it any more; False, and without effect, if it has been answered."""
+        if self.answer.done():
+            return False
+        self.answer.set_exception(error)
+        return True
 
     def _take(self, outcome: Tensors | StageError) -> None:
         if isinstance(outcome, StageError):

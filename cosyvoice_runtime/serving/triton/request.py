@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import threading
+from functools import cached_property
 from hmac import compare_digest
 from types import TracebackType
 from typing import Any
@@ -101,11 +102,14 @@ class Inputs:
         key, said = os.environ.get(PROBE_KEY_VARIABLE), self._said(PROBE_HEADER)
         return bool(key and said) and compare_digest(str(key).encode(), str(said).encode())
 
+    @cached_property
+    def _parameters(self) -> dict[str, Any]:
+        return dict(json.loads(self._request.parameters() or "{}"))
+
     def _said(self, name: str) -> str | None:
         """A parameter of the request, or a header that was forwarded with it."""
-        parameters = json.loads(self._request.parameters() or "{}")
         # HTTP keeps the case of a header. Headers come after parameters, so what a gateway says is the last.
-        values = [value for key, value in parameters.items() if key.lower() == name]
+        values = [value for key, value in self._parameters.items() if key.lower() == name]
         return str(values[-1]) if values else None
 
     def array(self, name: str) -> Array | None:

@@ -185,7 +185,7 @@ class StageClient:
         """
         if chunk is not None:
             self._ahead[utterance_id] = chunk
-        ended = told_why = False
+        begun = ended = told_why = False
         keep = SilenceFilter(self._silent_tokens)
         try:
             while True:
@@ -196,19 +196,20 @@ class StageClient:
                     ended = True
                     return
                 group = self._tokens(outputs)
+                begun = True
                 told_why = group.finish_reason is not None
                 yield TokenGroup(keep(group.tokens), group.finish_reason)
         except StageError as error:
             ended = True  # an answer, so nothing is left to be stopped
-            if chunk is not None:
-                chunk.fail(error)
-                self._ahead.pop(utterance_id, None)
+            if chunk is not None and chunk.fail(error) and begun:  # token2wav may have it
+                self._in_background(self._drop(utterance_id, chunk))
             raise
         finally:
             if not ended:
                 self._in_background(self._end(utterance_id, pending, responses, chunk, stop=not told_why))
-                if self._ahead.pop(utterance_id, None) is not None:
-                    self._in_background(self._drop(utterance_id, chunk))
+            unasked = None if told_why else self._ahead.pop(utterance_id, None)
+            if unasked is not None and not ended:
+                self._in_background(self._drop(utterance_id, unasked))
 
     async def wave(
         self,
@@ -273,8 +274,9 @@ class StageClient:
             pending: what reads its next response already.
             chunk: that is asked for in it.
         """
+        awaits_chunk = chunk is not None and not (stop or chunk.answer.done())
         try:
-            async with asyncio.timeout(CLEANUP_TIMEOUT_S):
+            async with asyncio.timeout(None if awaits_chunk else CLEANUP_TIMEOUT_S):
                 if stop:
                     await self._stop_until(pending, utterance_id)
                 while await pending is not None:

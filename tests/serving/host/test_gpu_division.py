@@ -18,6 +18,7 @@ from cosyvoice_runtime.serving.gpu_division import (
     FEW,
     FEW_AGAIN,
     FIRST_LANES_OF_FEW,
+    HANDED_S,
     LINGERS_S,
     OWN_FIRST_LANES,
     ROOMY_BYTES,
@@ -125,6 +126,20 @@ def test_steps_stand_still_beside_first_chunks_while_few_speak():
         with gpu.first_chunk(STILL):
             assert gpu.stands_still
         assert not gpu.stands_still
+
+
+def test_steps_stand_still_from_first_tokens_to_the_launch_of_their_chunk_while_few_speak():
+    now = [10.0]
+    gpu = GpuDivision(NO_PARTS, clock=lambda: now[0])
+    assert not gpu.stands_still
+    gpu.hands_over(STILL + 1)
+    assert not gpu.stands_still
+    gpu.hands_over(STILL)
+    assert gpu.stands_still
+    with gpu.first_chunk(STILL):
+        now[0] += HANDED_S
+        assert gpu.stands_still
+    assert not gpu.stands_still
 
 
 def test_few_have_several_lanes_for_hurried_chunks_on_the_part_for_steps(dividing):

@@ -52,6 +52,24 @@ def test_step_waits_for_the_end_of_a_turn():
     assert done.wait(TIMEOUT_S)
 
 
+def test_turn_says_whether_it_had_to_wait():
+    shifts = GpuShifts()
+    said = []
+
+    def run() -> None:
+        with shifts.turn() as waited:
+            said.append(waited)
+
+    run()
+    with shifts.step(hurried=False):
+        done = beside(run)
+        while not shifts.turn_is_wanted:
+            time.sleep(0.001)
+    shifts.rest()
+    assert done.wait(TIMEOUT_S)
+    assert said == [False, True]
+
+
 def test_turn_waits_for_the_end_of_a_step():
     shifts = GpuShifts()
     with shifts.step(hurried=False):

@@ -49,6 +49,16 @@ def test_first_group_is_as_large_as_the_reader_wants():
     assert job.take() == NOTHING
 
 
+def test_what_its_reader_gets_first_is_there_before_the_reader_has_it():
+    job = make_job(first_tokens=2)
+    seen = []
+    for token in coded_tokens(1, 2):
+        job.put([token], now=0.0)
+        seen.append((job.lacks_first, job.awaits_first))
+    job.take()
+    assert [*seen, (job.lacks_first, job.awaits_first)] == [(True, True), (False, True), (False, False)]
+
+
 def test_end_comes_before_the_first_group_is_full():
     job = make_job(first_tokens=23)
     job.put([7], 0.0, FinishReason.STOP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import ClassVar
 
 import pytest
 from coded_engine import TIMEOUT_S, CodedEngine, CollectingReader, coded_request, coded_tokens
@@ -435,6 +436,28 @@ def test_steps_that_nobody_waits_for_stand_still_beside_a_first_chunk(make_sched
         gpu.stands_still = False
         for name in readers:
             scheduler.stop(str(name))
+
+
+def test_gpu_is_told_when_first_tokens_are_handed_over(make_scheduler, engine):
+    told = threading.Semaphore(0)
+
+    class Told(SoleUse):
+        running: ClassVar[list[int]] = []
+
+        def hands_over(self, running):
+            self.running.append(running)
+            told.release()
+
+    scheduler = make_scheduler(lambda: engine, shared=Told())
+    first = submit(scheduler, 1, ENDLESS, request_id="1")
+    assert told.acquire(timeout=TIMEOUT_S)
+    assert first.sending.wait(TIMEOUT_S)
+    submit(scheduler, 2, ENDLESS, request_id="2")
+    assert told.acquire(timeout=TIMEOUT_S)
+    scheduler.stop("1")
+    scheduler.stop("2")
+    scheduler.close()
+    assert Told.running == [1, 2]
 
 
 @pytest.mark.parametrize("streaming", [True, False])
