@@ -62,6 +62,7 @@ class GpuDivision:
         self._later: Sequence[Later] | None = ()
         self._turns = self._alone = 0
         self._few = self._for_few = False
+        self._utterances = 0
         self._counting = threading.Lock()
 
     @property
@@ -79,6 +80,7 @@ class GpuDivision:
 
     def few(self, utterances: int) -> bool:
         """Divide the GPU for so many utterances in progress; whether it is for few now."""
+        self._utterances = utterances
         if self._for_few:
             self._few = utterances <= (FEW if self._few else FEW_AGAIN)
         return self._few
@@ -119,9 +121,9 @@ class GpuDivision:
         """See :meth:`SharedGpu.stands_still`."""
         return self._alone > 0 or self._clock() < self._handed_s + HANDED_S
 
-    def hands_over(self, running: int) -> None:
+    def hands_over(self) -> None:
         """See :meth:`SharedGpu.hands_over`."""
-        if running <= STILL:
+        if self._utterances <= STILL:
             self._handed_s = self._clock()
 
     @contextmanager

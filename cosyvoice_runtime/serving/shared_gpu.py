@@ -61,12 +61,8 @@ class SharedGpu(Protocol):
             utterances: in progress before they begin.
         """
 
-    def hands_over(self, running: int) -> None:
-        """A listener's first tokens go from the speech LM to token2wav now.
-
-        Args:
-            running: sequences of the speech LM.
-        """
+    def hands_over(self) -> None:
+        """A listener's first tokens go from the speech LM to token2wav now."""
 
     def step(self, hurried: bool) -> AbstractContextManager[None]:
         """In which the speech LM makes a step.

@@ -33,7 +33,7 @@ class UndividedGpu:
         """Nobody makes room."""
         return nullcontext()
 
-    def hands_over(self, running: int) -> None:
+    def hands_over(self) -> None:
         """Nobody makes room."""
 
     def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002

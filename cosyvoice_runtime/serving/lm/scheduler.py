@@ -361,7 +361,7 @@ class Scheduler:
         if job.put(progress.tokens, now):
             self._delivery.tell(job)
             if job.awaits_first:
-                self._gpu.hands_over(len(self._running))
+                self._gpu.hands_over()
 
     def _finish(
         self,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from cosyvoice_runtime.errors import StageError
+from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.serving.triton.schema import TOKEN2WAV, Tensors
 from cosyvoice_runtime.serving.triton.stage_calls import Beside
 
@@ -29,7 +29,7 @@ class ChunkAhead:
         self.answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be nobody's
         self.request = Beside(TOKEN2WAV, {**inputs, "tokens_of": utterance_id}, self._take)
 
-    def fail(self, error: StageError) -> bool:
+    def fail(self, error: CosyVoiceError) -> bool:
         """Nothing comes of it any more; False, and without effect, if it has been answered."""
         if self.answer.done():
             return False

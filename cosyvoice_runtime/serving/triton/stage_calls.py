@@ -163,6 +163,10 @@ class StageCalls:
         way = self._ways[schema.name]
         return way.process is not None and way is self._ways[other.name]
 
+    def silence(self, schema: ModelSchema) -> StageSilentError:
+        """What is said of a model that has not answered in time."""
+        return _silent(schema, self._timeout_s)
+
     async def loaded(self, models: Sequence[str]) -> None:
         """Wait until all of these are."""
         for model in models:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.errors import CosyVoiceError, StageError, StageLostError
-from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
+from cosyvoice_runtime.errors import CosyVoiceError, StageError, StageLostError, StageSilentError
+from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
-from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
+from cosyvoice_runtime.pipeline.text_segment import TextPieces
 from cosyvoice_runtime.serving.triton.chunk_ahead import ChunkAhead
 from cosyvoice_runtime.serving.triton.schema import (
     AUDIO_TOKENIZER,
@@ -28,6 +28,14 @@ from cosyvoice_runtime.serving.triton.schema import (
     Tensors,
 )
 from cosyvoice_runtime.serving.triton.stage_calls import StageCalls
+from cosyvoice_runtime.serving.triton.stage_inputs import (
+    further_text,
+    open_sampling_inputs,
+    reference_inputs,
+    sampling_inputs,
+    voice_inputs,
+    wave_inputs,
+)
 from cosyvoice_runtime.serving.triton.stage_watch import answer_of
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -35,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 CLEANUP_TIMEOUT_S = 5.0
 """Longest wait for a model that is told to stop or to forget; nobody waits for it."""
+SPOKEN_ENDS = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
+"""After which whoever reads the tokens asks for their waveform."""
 STOP_AGAIN_S = 0.5
 """Time after which the speech LM is told again: the first stop may have come before the request itself."""
 
@@ -67,6 +77,7 @@ class StageClient:
         self._return_s = return_s
         self._waves: dict[str, asyncio.Future[Tensors]] = {}
         self._ahead: dict[str, ChunkAhead] = {}
+        self._dropping: set[str] = set()
         self._cleanups: set[asyncio.Task[None]] = set()
 
     async def loaded(self) -> None:
@@ -109,12 +120,12 @@ class StageClient:
 
     async def speech_tokens(self, samples: Floats) -> Ids:
         """16 kHz samples, float32 ``[n]``, to speech tokens, int32 ``[m]``."""
-        outputs = await self._calls.call(AUDIO_TOKENIZER, _reference(samples))
+        outputs = await self._calls.call(AUDIO_TOKENIZER, reference_inputs(samples))
         return outputs["prompt_speech_tokens"].reshape(-1).astype(np.int32)
 
     async def speaker_embedding(self, samples: Floats) -> Floats:
         """16 kHz samples, float32 ``[n]``, to a speaker embedding, float32 ``[D]``."""
-        outputs = await self._calls.call(SPEAKER_EMBEDDING, _reference(samples))
+        outputs = await self._calls.call(SPEAKER_EMBEDDING, reference_inputs(samples))
         return outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32)
 
     def generate(
@@ -150,7 +161,7 @@ class StageClient:
             inputs,
             utterance_id,
             self._text_timeout_s,
-            further=_further(pieces),
+            further=further_text(pieces),
             beside=None if chunk is None else chunk.request,
         )
         try:
@@ -173,7 +184,7 @@ class StageClient:
         """
         if settings is None or first_tokens > most or not self._calls.side_by_side(TENSORRT_LLM, TOKEN2WAV):
             return None
-        return ChunkAhead(_wave_inputs(utterance_id, 0, settings, 0.0), utterance_id)
+        return ChunkAhead(wave_inputs(utterance_id, 0, settings, 0.0), utterance_id)
 
     async def _groups(
         self, responses: AsyncGenerator[Tensors, None], utterance_id: str, chunk: ChunkAhead | None = None
@@ -185,7 +196,7 @@ class StageClient:
         """
         if chunk is not None:
             self._ahead[utterance_id] = chunk
-        begun = ended = told_why = False
+        begun = ended = told_why = asks_on = False
         keep = SilenceFilter(self._silent_tokens)
         try:
             while True:
@@ -196,20 +207,25 @@ class StageClient:
                     ended = True
                     return
                 group = self._tokens(outputs)
-                begun = True
                 told_why = group.finish_reason is not None
+                asks_on = group.finish_reason in SPOKEN_ENDS
+                begun = True
                 yield TokenGroup(keep(group.tokens), group.finish_reason)
         except StageError as error:
             ended = True  # an answer, so nothing is left to be stopped
             if chunk is not None and chunk.fail(error) and begun:  # token2wav may have it
-                self._in_background(self._drop(utterance_id, chunk))
+                self._forget(utterance_id, chunk)
+            raise
+        except StageSilentError as error:
+            if chunk is not None:
+                chunk.fail(self._calls.silence(TOKEN2WAV) if told_why else error)
             raise
         finally:
             if not ended:
                 self._in_background(self._end(utterance_id, pending, responses, chunk, stop=not told_why))
-            unasked = None if told_why else self._ahead.pop(utterance_id, None)
+            unasked = None if asks_on else self._ahead.pop(utterance_id, None)
             if unasked is not None and not ended:
-                self._in_background(self._drop(utterance_id, unasked))
+                self._forget(utterance_id, unasked)
 
     async def wave(
         self,
@@ -220,7 +236,7 @@ class StageClient:
         settings: WaveSettings,
         cushion_s: float,
     ) -> Floats:
-        inputs = _wave_inputs(utterance_id, position, settings, cushion_s)
+        inputs = wave_inputs(utterance_id, position, settings, cushion_s)
         inputs |= {"speech_tokens": tokens, "last": last}
         ahead = self._ahead.pop(utterance_id, None)
         self._waves[utterance_id] = answer = answer_of(self._wave(inputs, settings.voice, ahead))
@@ -229,7 +245,7 @@ class StageClient:
         return outputs["waveform"].reshape(-1)
 
     def drop(self, utterance_id: str) -> None:
-        self._in_background(self._drop(utterance_id, self._ahead.pop(utterance_id, None)))
+        self._forget(utterance_id, self._ahead.pop(utterance_id, None))
 
     async def close(self) -> None:
         """Wait for what is told to stop or to forget, then hang up."""
@@ -258,7 +274,7 @@ class StageClient:
         except StageError as error:
             if error.status != "NOT_FOUND" or inputs["position"]:
                 raise
-            return await self._calls.call(TOKEN2WAV, inputs | _voice(voice))
+            return await self._calls.call(TOKEN2WAV, inputs | voice_inputs(voice))
 
     async def _end(
         self,
@@ -297,14 +313,23 @@ class StageClient:
         async for _ in self._calls.stream(TENSORRT_LLM, {"stop": True}, utterance_id, CLEANUP_TIMEOUT_S):
             pass
 
+    def _forget(self, utterance_id: str, ahead: ChunkAhead | None) -> None:
+        """Have token2wav forget an utterance, unless it is being told already."""
+        if utterance_id not in self._dropping:
+            self._dropping.add(utterance_id)
+            self._in_background(self._drop(utterance_id, ahead))
+
     async def _drop(self, utterance_id: str, ahead: ChunkAhead | None) -> None:
         wave = self._waves.get(utterance_id) if ahead is None else ahead.answer
-        await self._cancel(utterance_id)
-        if wave is None:
-            return
-        await asyncio.wait([wave])
-        if wave.exception() is None:  # it may have come later than the cancel
+        try:
             await self._cancel(utterance_id)
+            if wave is None:
+                return
+            await asyncio.wait([wave])
+            if wave.exception() is None:  # it may have come later than the cancel
+                await self._cancel(utterance_id)
+        finally:
+            self._dropping.discard(utterance_id)
 
     async def _cancel(self, utterance_id: str) -> None:
         inputs = {"utterance_id": utterance_id, "cancel": True}
@@ -326,64 +351,3 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
         logger.warning("a model keeps an ended utterance until it is idle: %s", error)
     except Exception:
         logger.exception("an ended utterance could not be cleaned up")
-
-
-def sampling_inputs(sampling: SamplingOptions, text_tokens: int) -> dict[str, Any]:
-    """Sampling and length of ``tensorrt_llm``'s request."""
-    limits = TokenLimits.of(sampling, text_tokens)
-    return {
-        "request_output_len": limits.max_tokens,
-        "min_tokens": limits.min_tokens,
-        "streaming": True,
-        "seed": sampling.seed or 0,
-        "sampling_strategy": sampling.strategy,
-        "runtime_top_k": sampling.top_k,
-        "runtime_top_p": sampling.top_p,
-        "temperature": sampling.temperature,
-        "repetition_penalty": sampling.repetition_penalty,
-        "ras_window": sampling.window,
-        "ras_threshold": sampling.tau,
-    }
-
-
-def open_sampling_inputs(sampling: SamplingOptions) -> dict[str, Any]:
-    """The same for a request whose text comes in pieces: its length limits follow there, once it is known."""
-    limits = TokenLimits.of(sampling, MOST_TEXT)
-    inputs = sampling_inputs(sampling, 1) | {"text_open": True, "request_output_len": limits.max_tokens}
-    del inputs["min_tokens"]
-    return inputs
-
-
-async def _further(pieces: TextPieces) -> AsyncIterator[Mapping[str, Any]]:
-    while (ids := await pieces.get()) is not None:
-        yield {"more_text": ids}
-    if pieces.complete:
-        yield {"end_text": True}
-
-
-def _wave_inputs(
-    utterance_id: str, position: int, settings: WaveSettings, cushion_s: float
-) -> dict[str, Any]:
-    """token2wav's, but for the tokens and whether they are the last."""
-    return {
-        "utterance_id": utterance_id,
-        "position": position,
-        "last": False,
-        "voice_key": settings.voice.prompt_key,
-        "noise_seed": settings.noise_seed,
-        "speed": settings.speed,
-        "cushion": cushion_s,
-        "continues": settings.continues,
-    }
-
-
-def _reference(samples: Floats) -> dict[str, Any]:
-    return {"reference_wav": samples, "reference_wav_len": len(samples)}
-
-
-def _voice(voice: Voice) -> dict[str, Any]:
-    return {
-        "prompt_speech_tokens": voice.speech_tokens,
-        "prompt_speech_feat": voice.prompt_mel,
-        "prompt_spk_embedding": voice.speaker_embedding,
-    }

@@ -132,9 +132,11 @@ def test_steps_stand_still_from_first_tokens_to_the_launch_of_their_chunk_while_
     now = [10.0]
     gpu = GpuDivision(NO_PARTS, clock=lambda: now[0])
     assert not gpu.stands_still
-    gpu.hands_over(STILL + 1)
+    gpu.few(STILL + 1)
+    gpu.hands_over()
     assert not gpu.stands_still
-    gpu.hands_over(STILL)
+    gpu.few(STILL)
+    gpu.hands_over()
     assert gpu.stands_still
     with gpu.first_chunk(STILL):
         now[0] += HANDED_S
