@@ -432,11 +432,11 @@ async def hear(stages: StageClient) -> list[object]:
 def test_stream_that_ends_unspoken_without_tokens_keeps_nothing(host, reason):
     async def use(stages: StageClient) -> None:
         hearing = asyncio.create_task(hear(stages))
-        lm, wave = await asked(host)
+        lm, wave = await host.next(), await host.next()
         wave.fail(WithdrawnError("no tokens"))
         lm.say(reason=reason)
         lm.finish()
-        with pytest.raises(CosyVoiceError):
+        with pytest.raises(CosyVoiceError, match="the speech LM"):
             await hearing
 
     speak(host, use)
