@@ -17,6 +17,7 @@ from asked_models import (
     UNKNOWN_VOICE,
     VOCABULARY,
     VOICE,
+    Asked,
     ReadGroups,
     alone,
     apart,
@@ -456,3 +457,29 @@ def test_utterance_of_which_token2wav_says_nothing_is_forgotten(host, ways):
 
     asyncio.run(asyncio.wait_for(use(), PATIENCE_S))
     assert len(host.cancels) == 1
+
+
+def test_chunks_go_ahead_while_few_speak(host):
+    async def use(stages: StageClient) -> list[int]:
+        speaking: list[tuple[ReadGroups, list[Asked]]] = []
+        for number in range(stage_client.FEW_AHEAD + 2):
+            if number > stage_client.FEW_AHEAD:  # all others have ended
+                await end_all(speaking)
+            stream = ReadGroups(stages.generate(PROMPT, SAMPLING, f"id{number}", 3, SETTINGS))
+            requests = [await host.next()]
+            if number != stage_client.FEW_AHEAD:
+                requests.append(await host.next())
+            assert {each.id for each in requests} == {f"id{number}"}
+            speaking.append((stream, requests))
+        found = [len(requests) for _, requests in speaking]
+        await end_all(speaking[-1:])
+        return found
+
+    async def end_all(speaking: list[tuple[ReadGroups, list[Asked]]]) -> None:
+        for stream, (lm, *waves) in speaking:
+            for wave in waves:
+                wave.fail(WithdrawnError("no tokens"))
+            lm.finish()
+            await stream.reading
+
+    assert speak(host, use) == [2] * stage_client.FEW_AHEAD + [1, 2]
