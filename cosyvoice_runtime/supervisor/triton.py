@@ -12,6 +12,9 @@ from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
 
 CONTAINER_BINARY = Path("/opt/tritonserver/bin/tritonserver")
+QUEUES_VARIABLE, QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", 32
+"""Queues between a process and its GPU, the most that CUDA has. By default there are 8, and streams that
+share one wait for each other: token2wav and the speech LM have some twenty."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Triton(ABC):
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The models run in the interpreter that stands first on PATH, not in one named by PYTHON*."""
-        return dict(inherited) | {
+        return {QUEUES_VARIABLE: str(QUEUES), **inherited} | {
             "PATH": _prepend(self.interpreter.executable.parent, inherited.get("PATH", os.defpath))
         }
 

@@ -14,7 +14,13 @@ from cosyvoice_runtime.supervisor import PreflightError, Server
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
 from cosyvoice_runtime.supervisor.preflight import repository_problems
 from cosyvoice_runtime.supervisor.server_ports import FREE_PORTS, ServerPorts
-from cosyvoice_runtime.supervisor.triton import ContainerTriton, WheelTriton, find_triton
+from cosyvoice_runtime.supervisor.triton import (
+    QUEUES,
+    QUEUES_VARIABLE,
+    ContainerTriton,
+    WheelTriton,
+    find_triton,
+)
 
 HERE = Interpreter.inspect(Path(sys.executable))
 
@@ -144,3 +150,9 @@ def test_probe_file_without_probe_is_named(repository, settings):
     path.write_text('{"input": {}}')
     with pytest.raises(PreflightError, match=f"{path} is no probe"):
         Server(repository, settings)
+
+
+@pytest.mark.parametrize("inherited", [None, "8"])
+def test_models_have_many_queues_to_a_gpu_unless_somebody_says_how_many(inherited):
+    variables = {} if inherited is None else {QUEUES_VARIABLE: inherited}
+    assert find_triton(HERE).environment(variables)[QUEUES_VARIABLE] == (inherited or str(QUEUES))
