@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 CLEANUP_TIMEOUT_S = 5.0
 """Longest wait for a model that is told to stop or to forget; nobody waits for it."""
 FEW_AHEAD = 12
-"""Streams of the speech LM up to which first chunks go ahead. 16 clients of an H100 heard first audio as late
-with it, and 2 % less; of 64 who came at once, more heard a pause after it."""
+"""Streams of the speech LM up to which first chunks go ahead: of 64 clients of an H100 who came at once, more
+heard a pause after theirs (benchmarks/results/README.md)."""
 SPOKEN_ENDS = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
 """After which whoever reads the tokens asks for their waveform."""
 STOP_AGAIN_S = 0.5
