@@ -53,8 +53,8 @@ class Stages(Protocol):
 
         Args:
             ahead: the first :meth:`wave` will be of ``first_tokens`` or of all that there are, with these
-                settings and no cushion: it may be begun as soon as they are there, and is dropped if nobody
-                asks for it.
+                settings and no cushion: it may be begun as soon as they are there. Who reads the tokens asks
+                for it, or drops the utterance.
         """
 
     def generate_from_pieces(

@@ -115,7 +115,6 @@ class TokenFeed:
         try:
             async with aclosing(self._groups) as groups:
                 async for group in groups:
-                    moments.note("cosyvoice2 has tokens")
                     self.tokens += group.tokens
                     self._news.set()
                     if group.finish_reason is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
@@ -9,6 +10,8 @@ from typing import NamedTuple, Protocol
 from cosyvoice_runtime.errors import NotFoundError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.silence import SilenceFilter
+
+logger = logging.getLogger(__name__)
 
 SPOKEN = (None, FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
 """Why tokens that are heard end, None for not yet."""
@@ -26,20 +29,20 @@ class Spoken(NamedTuple):
 
 
 TakeTokens = Callable[[Spoken | None], None]
-"""Takes the first tokens, once; None if the request ends without them. It may not raise."""
+"""Takes the first tokens, once; None if the request ends without them."""
 
 
 class FirstTokensSource(Protocol):
     """A speech LM in the same process."""
 
     def first_tokens(self, request_id: str, take: TakeTokens) -> None:
-        """Have the first tokens of a running request, before whoever reads it has.
+        """Have the first tokens of a stream, before whoever reads it has.
 
         Args:
             take: called from whichever thread.
 
         Raises:
-            NotFoundError: no such request runs, or its first tokens are gone.
+            NotFoundError: there is no such stream, or its first tokens are gone.
         """
 
 
@@ -94,5 +97,9 @@ class FirstTokens:
         self._hand_over(None)
 
     def _hand_over(self, spoken: Spoken | None) -> None:
-        if self._take is not None:
+        if self._take is None:
+            return
+        try:
             self._take(spoken)
+        except Exception:  # another model's: the stream goes on
+            logger.exception("the first tokens of %s could not be handed over", self._request_id)

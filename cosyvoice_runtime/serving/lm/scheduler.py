@@ -356,12 +356,13 @@ class Scheduler:
         if progress.finish_reason is not None:
             self._finish(job, progress.finish_reason, progress.error, progress.tokens)
             return
-        if job.awaits_first:
+        first = job.awaits_first
+        if first:
             moments.note("a token is drawn", job.request.id)
         if job.put(progress.tokens, now):
-            self._delivery.tell(job)
-            if job.awaits_first:
+            if first:
                 self._gpu.hands_over()
+            self._delivery.tell(job)
 
     def _finish(
         self,

@@ -57,7 +57,7 @@ class WaveModel:
 
     def _begin(self, request: Any, inputs: Inputs) -> None:
         chunk, speech = decode(inputs), inputs.text("tokens_of")
-        if speech is None:
+        if speech is None or chunk.cancel:
             self.service.submit(chunk, partial(self._deliver, request))
         elif self._speech_lm is None:
             raise InvalidInput("tokens_of", speech, "the speech LM computes in another process")
@@ -66,8 +66,9 @@ class WaveModel:
 
     def _begin_spoken(self, request: Any, chunk: WaveChunk, spoken: Spoken | None) -> None:
         try:
-            if spoken is None:
-                raise WithdrawnError("the speech LM ended before the chunk's tokens were there")
+            if spoken is None or request.get_response_sender().is_cancelled():
+                limit = "the stream ended, or was left, before the chunk's tokens were there"
+                raise WithdrawnError(f"tokens_of: {limit}")
             chunk = dataclasses.replace(chunk, tokens=spoken.tokens, last=spoken.last)
             self.service.submit(chunk, partial(self._deliver, request))
         except Exception as error:  # of whatever kind: the speech LM has other readers

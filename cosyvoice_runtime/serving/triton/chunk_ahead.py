@@ -22,22 +22,27 @@ class ChunkAhead:
 
     Attributes:
         answer: token2wav's.
+        given_up: nobody waits for it any more, though it may still come.
     """
 
     def __init__(self, inputs: Mapping[str, Any], utterance_id: str) -> None:
+        self.given_up = False
         self.answer: asyncio.Future[Tensors] = asyncio.get_running_loop().create_future()
         self.answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be nobody's
         self.request = Beside(TOKEN2WAV, {**inputs, "tokens_of": utterance_id}, self._take)
 
-    def fail(self, error: CosyVoiceError) -> bool:
-        """Nothing comes of it any more; False, and without effect, if it has been answered."""
+    def give_up(self, error: CosyVoiceError) -> bool:
+        """Wait no longer; False, and without effect, if it has been answered."""
         if self.answer.done():
             return False
+        self.given_up = True
         self.answer.set_exception(error)
         return True
 
     def _take(self, outcome: Tensors | StageError) -> None:
+        if self.answer.done():
+            return
         if isinstance(outcome, StageError):
-            self.fail(outcome)
-        elif not self.answer.done():
+            self.answer.set_exception(outcome)
+        else:
             self.answer.set_result(outcome)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from cosyvoice_runtime.errors import StageError, StageLostError, StageSilentError
 from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
 from cosyvoice_runtime.serving.triton.stage_watch import StageLife, StageWatch, answer_of, find_stub
 
+T = TypeVar("T")
 READY_TIMEOUT_S = 5.0
 """For the answer whether a model is loaded."""
 LOADED_INTERVAL_S = 0.1
@@ -162,6 +163,17 @@ class StageCalls:
         """Whether two models compute in one process, which is called past the server."""
         way = self._ways[schema.name]
         return way.process is not None and way is self._ways[other.name]
+
+    async def within(self, schema: ModelSchema, answer: asyncio.Future[T]) -> T:
+        """An answer that comes by another model's stream, which is left alone when it does not come.
+
+        Raises:
+            StageSilentError: it did not come in time.
+        """
+        await asyncio.wait({answer}, timeout=self._timeout_s)
+        if not answer.done():
+            raise self.silence(schema)
+        return answer.result()
 
     def silence(self, schema: ModelSchema) -> StageSilentError:
         """What is said of a model that has not answered in time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -141,11 +141,7 @@ class StageClient:
         ahead: WaveSettings | None = None,
     ) -> AsyncGenerator[TokenGroup, None]:
         inputs = self._prompt(prompt) | sampling_inputs(sampling, len(prompt.text))
-        chunk = self._chunk_ahead(utterance_id, ahead, first_tokens, inputs["request_output_len"])
-        inputs |= self._groups_of(first_tokens, inputs["request_output_len"])
-        request = None if chunk is None else chunk.request
-        responses = self._calls.stream(TENSORRT_LLM, inputs, utterance_id, beside=request)
-        return self._groups(responses, utterance_id, chunk)
+        return self._groups(inputs, utterance_id, first_tokens, ahead)
 
     async def generate_from_pieces(
         self,
@@ -157,19 +153,12 @@ class StageClient:
         ahead: WaveSettings | None = None,
     ) -> AsyncGenerator[TokenGroup, None]:
         inputs = self._prompt(prompt) | open_sampling_inputs(sampling)
-        chunk = self._chunk_ahead(utterance_id, ahead, first_tokens, inputs["request_output_len"])
-        inputs |= self._groups_of(first_tokens, inputs["request_output_len"])
         # All in one stream, where nothing overtakes the request that it belongs to.
-        responses = self._calls.stream(
-            TENSORRT_LLM,
-            inputs,
-            utterance_id,
-            self._text_timeout_s,
-            further=further_text(pieces),
-            beside=None if chunk is None else chunk.request,
+        stream = self._groups(
+            inputs, utterance_id, first_tokens, ahead, self._text_timeout_s, further_text(pieces)
         )
         try:
-            async with aclosing(self._groups(responses, utterance_id, chunk)) as groups:
+            async with aclosing(stream) as groups:
                 async for group in groups:
                     yield group
                     if group.finish_reason is not None:
@@ -193,16 +182,31 @@ class StageClient:
         return ChunkAhead(wave_inputs(utterance_id, 0, settings, 0.0), utterance_id)
 
     async def _groups(
-        self, responses: AsyncGenerator[Tensors, None], utterance_id: str, chunk: ChunkAhead | None = None
+        self,
+        inputs: dict[str, Any],
+        utterance_id: str,
+        first_tokens: int,
+        ahead: WaveSettings | None,
+        timeout_s: float | None = None,
+        further: AsyncIterator[Mapping[str, Any]] | None = None,
     ) -> AsyncGenerator[TokenGroup, None]:
         """What a stream of the speech LM brings; it is told to stop if this is closed before its end.
 
-        Args:
-            chunk: that is asked for in the stream; kept until :meth:`wave` comes for it, or :meth:`drop`.
+        A chunk that is asked for in it is kept until :meth:`wave` comes for it, or :meth:`drop`.
         """
+        most = inputs["request_output_len"]
+        chunk = self._chunk_ahead(utterance_id, ahead, first_tokens, most)
         if chunk is not None:
             self._ahead[utterance_id] = chunk
-        self._streams += 1
+        self._streams += 1  # in the same moment: a crowd that comes at once is one
+        responses = self._calls.stream(
+            TENSORRT_LLM,
+            inputs | self._groups_of(first_tokens, most),
+            utterance_id,
+            timeout_s,
+            further,
+            None if chunk is None else chunk.request,
+        )
         begun = ended = told_why = asks_on = False
         keep = SilenceFilter(self._silent_tokens)
         try:
@@ -212,6 +216,8 @@ class StageClient:
                 outputs = await asyncio.shield(pending)
                 if outputs is None:
                     ended = True
+                    if chunk is not None:  # it was answered before, or never will be
+                        chunk.give_up(StageError("token2wav: no answer", "INTERNAL"))
                     return
                 group = self._tokens(outputs)
                 told_why = group.finish_reason is not None
@@ -220,12 +226,13 @@ class StageClient:
                 yield TokenGroup(keep(group.tokens), group.finish_reason)
         except StageError as error:
             ended = True  # an answer, so nothing is left to be stopped
-            if chunk is not None and chunk.fail(error) and begun:  # token2wav may have it
+            if chunk is not None and chunk.give_up(error) and begun:  # token2wav may have it
                 self._forget(utterance_id, chunk)
             raise
         except StageSilentError as error:
-            if chunk is not None:
-                chunk.fail(self._calls.silence(TOKEN2WAV) if told_why else error)
+            # Once it has said why it ended, token2wav is silent, which has a time of its own.
+            if chunk is not None and not told_why:
+                chunk.give_up(error)
             raise
         finally:
             self._streams -= 1
@@ -278,7 +285,9 @@ class StageClient:
 
     async def _wave(self, inputs: dict[str, Any], voice: Voice, ahead: ChunkAhead | None) -> Tensors:
         try:
-            return await (self._calls.call(TOKEN2WAV, inputs) if ahead is None else ahead.answer)
+            if ahead is None:
+                return await self._calls.call(TOKEN2WAV, inputs)
+            return await self._calls.within(TOKEN2WAV, ahead.answer)
         except StageError as error:
             if error.status != "NOT_FOUND" or inputs["position"]:
                 raise
@@ -299,18 +308,25 @@ class StageClient:
             chunk: that is asked for in it.
         """
         awaits_chunk = chunk is not None and not (stop or chunk.answer.done())
+        failure: CosyVoiceError = StageError("the speech LM's stream was left", "UNAVAILABLE")
         try:
             async with asyncio.timeout(None if awaits_chunk else CLEANUP_TIMEOUT_S):
                 if stop:
                     await self._stop_until(pending, utterance_id)
                 while await pending is not None:
                     pending = asyncio.ensure_future(anext(responses, None))
+        except StageError as error:
+            failure = error
+            raise
+        except StageSilentError:
+            failure = self._calls.silence(TOKEN2WAV)  # the speech LM has said all
+            raise
         finally:
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
             await responses.aclose()
             if chunk is not None:
-                chunk.fail(StageError("the speech LM's stream ended before its first chunk", "UNAVAILABLE"))
+                chunk.give_up(failure)
 
     async def _stop_until(self, pending: asyncio.Future[Any], utterance_id: str) -> None:
         await self._stop(utterance_id)
@@ -334,7 +350,8 @@ class StageClient:
             if wave is None:
                 return
             await asyncio.wait([wave])
-            if wave.exception() is None:  # it may have come later than the cancel
+            given_up = ahead is not None and ahead.given_up
+            if given_up or wave.exception() is None:  # it may have come later than the cancel
                 await self._cancel(utterance_id)
         finally:
             self._dropping.discard(utterance_id)
