@@ -23,13 +23,13 @@ from cosyvoice_runtime.serving.host.frames import (
 
 logger = logging.getLogger(__name__)
 
+Outcome = dict[str, Array] | StageError
+"""What a model answered."""
 SOCKET = "networks"
 AGAIN_S = 0.05
 """Time between two tries to reach a host that is not there yet."""
 MOST_IDLE = 64
 """Connections that are kept for later calls."""
-Outcome = dict[str, Array] | StageError
-"""What a model answered."""
 MOST_UNREAD_FRAMES = 16
 """Answers that wait for their reader here; those that follow wait in the socket, and then in the host."""
 

@@ -13,9 +13,6 @@ from cosyvoice_runtime.lm.silence import SilenceFilter
 
 logger = logging.getLogger(__name__)
 
-SPOKEN = (None, FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
-"""Why tokens that are heard end, None for not yet."""
-
 
 class Spoken(NamedTuple):
     """
@@ -86,7 +83,7 @@ class FirstTokens:
                 return
             self._gone = True
         spoken = Spoken(self._tokens[: self._count], last=not enough)
-        self._hand_over(spoken if reason in SPOKEN else None)
+        self._hand_over(spoken if reason is None or reason.is_heard else None)
 
     def end(self) -> None:
         """No tokens come any more."""

@@ -46,8 +46,6 @@ CLEANUP_TIMEOUT_S = 5.0
 FEW_AHEAD = 12
 """Streams of the speech LM up to which first chunks go ahead: of 64 clients of an H100 who came at once, more
 heard a pause after theirs (benchmarks/results/README.md)."""
-SPOKEN_ENDS = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
-"""After which whoever reads the tokens asks for their waveform."""
 STOP_AGAIN_S = 0.5
 """Time after which the speech LM is told again: the first stop may have come before the request itself."""
 
@@ -221,7 +219,7 @@ class StageClient:
                     return
                 group = self._tokens(outputs)
                 told_why = group.finish_reason is not None
-                asks_on = group.finish_reason in SPOKEN_ENDS
+                asks_on = group.finish_reason is not None and group.finish_reason.is_heard
                 begun = True
                 yield TokenGroup(keep(group.tokens), group.finish_reason)
         except StageError as error:

@@ -294,6 +294,17 @@ def first_wave(stages: StageClient, *tokens: int, last: bool = False) -> asyncio
     return asyncio.create_task(stages.wave("id", tokens, 0, last, SETTINGS, 0.0))
 
 
+async def awaited(host: TwoModels, stages: StageClient) -> tuple[ReadGroups, asyncio.Task[Any], Asked, Asked]:
+    """A stream that has brought its first tokens, and the wave that is asked for then; both requests."""
+    read = begin(stages)
+    lm, wave = await asked(host)
+    lm.say(1, 2, 3)
+    await read.until(3)
+    waving = first_wave(stages, 1, 2, 3)
+    await asyncio.sleep(0)
+    return read, waving, lm, wave
+
+
 async def end(lm: Asked, read: ReadGroups) -> None:
     """Of the speech LM's stream."""
     lm.say(9, reason="stop")

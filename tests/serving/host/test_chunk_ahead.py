@@ -22,6 +22,7 @@ from asked_models import (
     alone,
     apart,
     asked,
+    awaited,
     begin,
     both,
     end,
@@ -117,12 +118,7 @@ def test_chunk_of_an_unknown_voice_is_asked_for_again_with_the_voice(host, refus
 
 def test_other_errors_of_the_chunk_are_those_of_the_wave_and_the_stream_goes_on(host):
     async def use(stages: StageClient) -> None:
-        read = begin(stages)
-        lm, wave = await asked(host)
-        lm.say(1, 2, 3)
-        await read.until(3)
-        waving = first_wave(stages, 1, 2, 3)
-        await asyncio.sleep(0)
+        read, waving, lm, wave = await awaited(host, stages)
         wave.fail(OverloadedError("max_queue_size: 8 wait"))
         with pytest.raises(StageError, match="max_queue_size: 8 wait") as caught:
             await waving
@@ -255,12 +251,7 @@ def test_utterance_that_is_dropped_after_its_stream_ended_is_forgotten(host):
 
 def test_wave_that_nobody_awaits_any_more_is_forgotten_when_it_has_come(host):
     async def use(stages: StageClient) -> None:
-        read = begin(stages)
-        lm, wave = await asked(host)
-        lm.say(1, 2, 3)
-        await read.until(3)
-        waving = first_wave(stages, 1, 2, 3)
-        await asyncio.sleep(0)
+        read, waving, _, wave = await awaited(host, stages)
         waving.cancel()
         await read.leave()
         stages.drop("id")
@@ -274,12 +265,7 @@ def test_wave_that_nobody_awaits_any_more_is_forgotten_when_it_has_come(host):
 
 def test_error_of_the_speech_lm_is_the_waves_too(host):
     async def use(stages: StageClient) -> None:
-        read = begin(stages)
-        lm, _ = await asked(host)
-        lm.say(1, 2, 3)
-        await read.until(3)
-        waving = first_wave(stages, 1, 2, 3)
-        await asyncio.sleep(0)
+        read, waving, lm, _ = await awaited(host, stages)
         lm.finish(CosyVoiceError("no memory"))
         for failing in (read.reading, waving):
             with pytest.raises(StageError, match="tensorrt_llm: no memory"):
@@ -320,12 +306,7 @@ def test_error_of_the_speech_lm_before_any_token_leaves_nothing_to_be_done(host,
 
 def test_process_that_hangs_up_fails_stream_and_wave(host):
     async def use(stages: StageClient) -> None:
-        read = begin(stages)
-        lm, _ = await asked(host)
-        lm.say(1, 2, 3)
-        await read.until(3)
-        waving = first_wave(stages, 1, 2, 3)
-        await asyncio.sleep(0)
+        read, waving, *_ = await awaited(host, stages)
         host.hang_up()
         for failing in (read.reading, waving):
             with pytest.raises(StageError, match="the host hung up"):
