@@ -159,7 +159,9 @@ run_tests() {
   "$PYTHON" -m mypy
   say "tests"
   # No more processes than cores: Triton takes a model that is silent for a second for dead.
-  OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n auto --maxprocesses 4 --dist loadfile --durations 15 "$@"
+  # A process whose test hangs is not started again: it would run that test once more.
+  OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n auto --maxprocesses 4 --max-worker-restart 0 --dist loadfile \
+    --durations 15 "$@"
 }
 
 case "${1:-}" in

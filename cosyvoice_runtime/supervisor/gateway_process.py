@@ -84,7 +84,7 @@ class GatewayProcess:
         return process
 
     def _keep(self) -> None:
-        while True:
+        while not self._closing.is_set():  # what was being started meanwhile is ended by close()
             code = self._process.wait()
             if self._closing.wait(PAUSE_S):
                 return

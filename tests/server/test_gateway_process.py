@@ -78,3 +78,28 @@ def test_one_that_can_not_be_started_again_is_tried_until_it_can(gateway, monkey
     os.kill(gateway._process.pid, signal.SIGKILL)
     assert started.wait(TIMEOUT_S)
     assert caplog.text.count("can't be started: Cannot allocate memory") == 2
+
+
+@pytest.mark.parametrize("gateway", ["echo open"], indirect=True)
+def test_one_that_is_closed_while_it_is_started_again_ends(gateway, monkeypatch):
+    gateway.wait_until_open(keep_waiting)
+    start, end, started, ended = gateway._start, gateway._end, threading.Event(), threading.Event()
+
+    def start_slowly():
+        process = start()
+        started.set()
+        assert ended.wait(TIMEOUT_S)
+        return process
+
+    def end_what_is_there():
+        end()
+        ended.set()
+
+    monkeypatch.setattr(gateway, "_start", start_slowly)
+    monkeypatch.setattr(gateway, "_end", end_what_is_there)
+    os.kill(gateway._process.pid, signal.SIGKILL)
+    assert started.wait(TIMEOUT_S)
+    closing = threading.Thread(target=gateway.close, daemon=True)
+    closing.start()
+    closing.join(TIMEOUT_S)
+    assert not closing.is_alive()
