@@ -23,6 +23,7 @@ from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, Unava
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.tickets import PATIENCE_S
+from cosyvoice_runtime.serving.speech.turns import FIRST_WAIT_S
 from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.supervisor.probe import Probe
 
@@ -134,15 +135,36 @@ def test_refusal_needs_nothing_of_the_models(full, metric):
     labels = {"model": "cosyvoice2", "ending": "refused"}
     before = metric(full, "cosyvoice_requests_total", **labels)
     with stopped(full, "cosyvoice2", "cosyvoice2_offline"):
-        first, second = (streamed(full, name).retry_after_s for name in ("one", "other"))
+        first, second, asked = next_two(full)
         assert first < second
         for module in (grpc, http):
             assert "1 utterances are in progress, the limit; try again in " in whole(full, module)
         for path in ("cosyvoice2/generate_stream", "cosyvoice2_offline/generate_stream"):
             assert generated(full, path) == 503
-        assert metric(full, "cosyvoice_requests_total", **labels) == before + 3
+        assert metric(full, "cosyvoice_requests_total", **labels) == before + asked + 1
     full_again = streamed(full, "one")  # the models are the same and as full as before
     assert full_again.retry_after_s > 0
+
+
+def next_two(server: Server) -> tuple[float, float, int]:
+    """What the next in turn is told and who comes after it, and how often somebody asked for that.
+
+    The next in turn asks until those are forgotten who were refused before and don't come back; both ask once
+    more where asking takes so long that the first of them is forgotten itself.
+    """
+    asked = 0
+    for _ in range(TRIES):
+        begin, first = time.monotonic(), streamed(server, "one").retry_after_s
+        asked += 1
+        if first > FIRST_WAIT_S:
+            time.sleep(first)
+            continue
+        second = streamed(server, "other").retry_after_s
+        asked += 1
+        if time.monotonic() - begin < first + PATIENCE_S:
+            return first, second, asked
+    assert first <= FIRST_WAIT_S, "it never was the next in turn"
+    pytest.skip(f"this machine can't ask twice within {first + PATIENCE_S:.1f} s")
 
 
 @contextmanager
