@@ -12,7 +12,7 @@ from contextlib import suppress
 import uvicorn
 
 from cosyvoice_front.app import create_app
-from cosyvoice_front.connections import connections
+from cosyvoice_front.connections import PunctualSocket, connections
 from cosyvoice_front.keys import Keys
 from cosyvoice_front.request_id import set_up_logging
 from cosyvoice_front.server_client import Upstream
@@ -67,7 +67,7 @@ def uvicorn_config(settings: Settings, upstream: Upstream | None = None) -> uvic
         port=front.port,
         http=connections(front.header_timeout_s, front.stalled_client_timeout_s),
         loop="uvloop",
-        ws="websockets-sansio",
+        ws=PunctualSocket,
         ws_max_size=front.max_body_mib << 20,  # wires say how large each message may be
         ws_ping_timeout=None,  # pongs wait behind audio: socket.py tells who doesn't read
         ws_per_message_deflate=False,  # it costs time, and makes base64 of speech hardly smaller

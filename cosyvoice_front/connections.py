@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.protocol import State
 
 from cosyvoice_front.errors import headers_too_large
 
@@ -29,10 +31,12 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(ClosingTransport(transport, self.loop, stall_s))  # type: ignore[arg-type]
             self._room = MOST_HEADER_BYTES
+            self._unread: asyncio.TimerHandle | None = None
             self._expect_headers()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._headers_due.cancel()
+            self._read_on()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -57,6 +61,25 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
             if self.cycle.response_complete and not self.transport.is_closing():
                 self._expect_headers()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = self.loop.call_later(
+                2 * stall_s, self._give_up
+            )  # audio is given up before, and told
+
+        def resume_writing(self) -> None:
+            self._read_on()
+            super().resume_writing()
+
+        def _read_on(self) -> None:
+            if self._unread is not None:
+                self._unread.cancel()
+
+        def _give_up(self) -> None:
+            """Whatever is being sent: the end of an answer, or the beginning of the next one, waits too."""
+            if self.transport.get_protocol() is self:
+                self.transport.abort()
+
         def _expect_headers(self) -> None:
             self._headers_due = self.loop.call_later(header_timeout_s, self.transport.close)
 
@@ -70,6 +93,30 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
             self.transport.close()
 
     return PunctualConnection
+
+
+class PunctualSocket(WebSocketsSansIOProtocol):
+    """A websocket that can be shut down while it is being closed; who reads nothing gets one pong."""
+
+    _pong = b""
+
+    def shutdown(self) -> None:
+        if self.handshake_complete and self.conn.state is not State.OPEN:
+            self.stop_keepalive()
+            self.transport.close()  # send_close raises where the client has closed, or we have
+        else:
+            super().shutdown()
+
+    def handle_ping(self) -> None:
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self._pong = b"".join(self.conn.data_to_send())  # the latest is enough (RFC 6455, 5.5.3)
+
+    def resume_writing(self) -> None:
+        pong, self._pong = self._pong, b""
+        self.transport.write(pong)  # in front of the audio that waits
+        super().resume_writing()
 
 
 class ClosingTransport:

@@ -47,9 +47,10 @@ class StreamedResponse(Response):
                         started = True
                     async with asyncio.timeout(self._stall_s):
                         await send(_body(piece, more=True))
-            if not started:
-                await send(self._start())
-            await send(_body(b"", more=False))
+            async with asyncio.timeout(self._stall_s):
+                if not started:
+                    await send(self._start())
+                await send(_body(b"", more=False))
         except Exception as error:
             if not started:
                 raise

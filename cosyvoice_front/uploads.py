@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from cosyvoice_client import Reference
-from cosyvoice_front.errors import invalid, voice_not_found
+from cosyvoice_front.errors import invalid, overloaded, voice_not_found
 from cosyvoice_front.upload import Upload
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.family import FAMILIES
@@ -26,6 +26,9 @@ from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
 from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.names import checked_name
 from cosyvoice_runtime.voice.speakers import listed_speakers
+
+LOCK_WAIT_S = 2.0
+"""For another front that is changing the voices; one that has been stopped must not take threads of this one."""
 
 
 class Uploads:
@@ -73,7 +76,7 @@ class Uploads:
         Raises:
             ApiError: the name was taken in the meantime, or the store is full.
         """
-        with exclusive_lock(self._records / "lock"):
+        with self._locked():
             self.check_free(record.name)
             voice = self._analysed(reference)
             if voice is None:
@@ -92,7 +95,7 @@ class Uploads:
         Raises:
             ApiError: there is none of this name that the key has sent.
         """
-        with exclusive_lock(self._records / "lock"):
+        with self._locked():
             record = self._read_own(name, owner)
             with suppress(InvalidInput):  # the server has lost it; the record goes all the same
                 self._store().delete(record.name)
@@ -106,6 +109,14 @@ class Uploads:
         others = sorted(self._names() - records.keys())
         own = [{"object": "audio.voice", "id": name, "name": name, "owner": "system"} for name in others]
         return own + [record.shown() for record in records.values() if record.open_to(owner)]
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            with exclusive_lock(self._records / "lock", wait_s=LOCK_WAIT_S):
+                yield
+        except TimeoutError:
+            raise overloaded("The voices are being changed; try again.", 1000) from None
 
     def _read_own(self, name: str, owner: str) -> Upload:
         try:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+LOOK_S = 0.02
+"""Time between two looks for a lock that is waited for only so long."""
 
 
 @contextmanager
-def exclusive_lock(path: Path, remove: bool = False) -> Iterator[None]:
+def exclusive_lock(path: Path, remove: bool = False, wait_s: float | None = None) -> Iterator[None]:
     """Hold a file lock; it excludes other threads as well as other processes. Not reentrant.
 
     Args:
+        wait_s: longest wait for it.
         remove: the file, too, is gone afterwards. For one path it is always the same.
     """
     while True:
         with open(path, "ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _lock(file, wait_s)
             if remove and not _is_at(path, file.fileno()):
                 continue  # its last holder removed it
             try:
@@ -27,6 +33,20 @@ def exclusive_lock(path: Path, remove: bool = False) -> Iterator[None]:
                 if remove:
                     path.unlink(missing_ok=True)
             return
+
+
+def _lock(file: IO[bytes], wait_s: float | None) -> None:
+    if wait_s is None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return None
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{file.name} has been locked for {wait_s:g} s") from None
+        time.sleep(LOOK_S)
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

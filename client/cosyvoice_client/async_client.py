@@ -26,6 +26,8 @@ CHANNEL = [
     ("grpc.max_receive_message_length", UNLIMITED),
     # Otherwise all clients of a process share one connection, and with it one flow-control window.
     ("grpc.use_local_subchannel_pool", 1),
+    # Otherwise a server that was away for a minute is not asked for half a minute after it is back.
+    ("grpc.max_reconnect_backoff_ms", 500),
 ]
 
 
@@ -117,14 +119,16 @@ class AsyncSpeechClient:
     async def statistics(self) -> dict[str, Any]:
         """Triton's own counters of all models (``get_inference_statistics`` as JSON)."""
         try:
-            return dict(await self._client.get_inference_statistics(as_json=True))
+            return dict(
+                await self._client.get_inference_statistics(as_json=True, client_timeout=self.timeout_s)
+            )
         except InferenceServerException as error:
             raise server_error(error.status(), error.message(), self.url) from error
 
     async def server(self) -> dict[str, Any]:
         """Name, version and extensions of the server."""
         try:
-            return dict(await self._client.get_server_metadata(as_json=True))
+            return dict(await self._client.get_server_metadata(as_json=True, client_timeout=self.timeout_s))
         except InferenceServerException as error:
             raise server_error(error.status(), error.message(), self.url) from error
 

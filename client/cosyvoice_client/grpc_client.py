@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import threading
 from collections.abc import Generator
@@ -11,9 +12,11 @@ from functools import lru_cache
 
 from cosyvoice_client.async_client import AsyncSpeechClient
 from cosyvoice_client.chunk import AudioChunk
+from cosyvoice_client.errors import ClientError
 from cosyvoice_client.request import STREAMING_MODEL, SpeechRequest
 
 CANCEL_WAIT_S = 5.0
+THREAD = "cosyvoice-client"
 
 Chunks = queue.SimpleQueue[AudioChunk | None]
 
@@ -43,7 +46,8 @@ class SpeechClient:
             ClientError: the server can't be reached, refuses, or stays silent; chunks may have come before.
         """
         chunks: Chunks = queue.SimpleQueue()
-        task = asyncio.run_coroutine_threadsafe(self._receive(request, request_id, chunks), _background())
+        loop = _background()
+        task = asyncio.run_coroutine_threadsafe(self._receive(request, request_id, chunks), loop)
         ended = False
         try:
             while (chunk := chunks.get()) is not None:
@@ -53,7 +57,8 @@ class SpeechClient:
         finally:
             if not ended:
                 task.cancel()
-                _wait_for_end(chunks)
+                if threading.current_thread().name != THREAD:  # a collection of garbage may run there
+                    _wait_for_end(chunks)
 
     async def _receive(self, request: SpeechRequest, request_id: str, chunks: Chunks) -> None:
         try:
@@ -76,9 +81,20 @@ def _wait_for_end(chunks: Chunks) -> None:
         return
 
 
-@lru_cache(maxsize=1)
 def _background() -> asyncio.AbstractEventLoop:
-    """An event loop in a thread of its own, the same for all clients."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="cosyvoice-client", daemon=True).start()
+    """An event loop in a thread of its own, the same for all clients.
+
+    Raises:
+        ClientError: it runs in the process that this one was forked from, and gRPC's threads with it.
+    """
+    loop, process = _started()
+    if process != os.getpid():
+        raise ClientError("this process was forked from one that has spoken: start it by spawn")
     return loop
+
+
+@lru_cache(maxsize=1)
+def _started() -> tuple[asyncio.AbstractEventLoop, int]:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name=THREAD, daemon=True).start()
+    return loop, os.getpid()

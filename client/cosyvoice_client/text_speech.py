@@ -122,8 +122,11 @@ class TextSpeech:
         async with self._turn:
             self._speech.alive()
             answer = self._stream(_once(call))
-            while await answer.next() is not None:
-                continue
+            try:
+                while await answer.next() is not None:
+                    continue
+            finally:
+                answer.cancel()  # of one that has not come; what has ended is not touched
 
     def _ended(self, exchange: asyncio.Task[None]) -> None:
         self._exchanges.discard(exchange)

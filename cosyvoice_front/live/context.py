@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 MOST_AHEAD = 4000
 """Characters that the server has and the listener has not heard: they bound the speech that waits here for a
 listener who reads slowly. More than the server takes to say how much of a text it has spoken."""
+MORE = 40
+"""Characters that the server gets beside them, each time that it would end the text for want of more."""
 MOST_SAMPLES = RATE
 """In one message, so that none is too large for a client: a second is 192 KB at most."""
 
@@ -69,7 +71,7 @@ class Context:
         self._changed = asyncio.Event()
         self._ended = self._fed = False
         self._refusal: ApiError | None = None
-        self._pushed = 0
+        self._pushed = self._more = 0
         self._flushed = Flush(0, 0, 0)
         self._asked: deque[Flush] = deque()
         self._awaited: deque[Flush] = deque()
@@ -88,7 +90,8 @@ class Context:
         """More of the text; after a refusal none is taken."""
         if self._refusal is None:
             self._transcript.add(text)
-            self._times.add(text)
+            if self._manner.with_words:  # it takes longer than all else here
+                self._times.add(text)
             self._changed.set()
 
     def flush(self) -> None:
@@ -102,7 +105,8 @@ class Context:
 
     def close(self) -> None:
         """Let go of what it holds, when ``run`` has ended or is not called."""
-        self._front.pool.submit(self._manner.encoder.close)  # a thread may still be in it
+        with suppress(RuntimeError):  # of a pool that has been shut down
+            self._front.pool.submit(self._manner.encoder.close)  # a thread may still be in it
 
     async def run(self) -> None:
         """
@@ -167,7 +171,7 @@ class Context:
         while True:
             until = self._asked[0] if self._asked else self._here(told=0)
             has_words = until.worded > self._flushed.position
-            reach = min(until.position, self._transcript.spoken + MOST_AHEAD)
+            reach = min(until.position, self._transcript.spoken + MOST_AHEAD + self._more)
             if has_words and self._pushed < reach:
                 await self._push(speech, reach)
             elif has_words and self._pushed < until.position:
@@ -204,19 +208,26 @@ class Context:
             async with asyncio.timeout(self._patience_s()):
                 await self._changed.wait()
         except TimeoutError:
-            if self._pushed == self._flushed.position:
+            if self._is_ahead:
+                self._more += MORE
+            elif self._pushed == self._flushed.position:
                 limit_s = self._front.settings.front.idle_timeout_s
                 raise timed_out(f"No text came for {limit_s:g} s; the context has ended.") from None
-            self._flush(told=0)
+            else:
+                self._flush(told=0)
 
     def _patience_s(self) -> float | None:
-        if self._pushed - self._transcript.spoken >= MOST_AHEAD:
-            return None  # the listener is behind, and gives up by itself
+        if self._is_ahead:  # the listener is behind; the server ends a text of which nothing comes
+            return self._front.settings.front.idle_timeout_s
         if self._pushed > self._flushed.position:
             return self._manner.most_delay_s
         if self._flushed.worded > self._transcript.spoken:
             return None  # the server speaks, and may be silent only for so long
         return self._front.settings.front.idle_timeout_s
+
+    @property
+    def _is_ahead(self) -> bool:
+        return self._pushed - self._transcript.spoken >= MOST_AHEAD
 
     async def _listen(self, speech: TextSpeech) -> None:
         async with aclosing(at_front_rate(speech)) as chunks:

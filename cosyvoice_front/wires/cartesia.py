@@ -102,7 +102,7 @@ class Cartesia:
     def _has_ended(self, name: str) -> bool:
         """Whether a context takes no more text. What it has had is spoken, whatever comes too late."""
         context = self.session.get(name)
-        return name in self._ended if context is None else context.is_ended
+        return name in self._ended or (context is not None and context.is_ended)
 
     def _take_late(self, given: Input, name: str) -> None:
         if given.transcript.strip():

@@ -84,7 +84,7 @@ class Omni:
         elif kind == "input.cancel":
             await self._cancel()
         elif kind == "session.close":
-            await self.session.finish()
+            await self._socket.heard(self.session.finish())
             raise ClosedError(NORMAL, "as asked")
         else:
             raise invalid("type", f"type: {shown(kind)}: there is no such message.")
@@ -132,7 +132,11 @@ class Omni:
             (settings.max_buffer_delay_ms if delay_ms is None else delay_ms) / 1000,
         )
         utterance = Utterance(self._count, config)
-        self.session.open(str(utterance.index), manner)
+        try:
+            self.session.open(str(utterance.index), manner)
+        except ApiError:
+            manner.encoder.close()
+            raise
         self._count += 1
         self._open = self._utterances[str(utterance.index)] = utterance
         return utterance

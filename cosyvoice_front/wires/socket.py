@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from cosyvoice_front.live.session import GoneError
+from cosyvoice_front.live.together import cancelled
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +55,23 @@ class Socket:
             raise GoneError(f"nothing was read for {self._stall_s:g} s") from None
         except (WebSocketDisconnect, RuntimeError) as error:
             raise GoneError("closed") from error
+
+    async def heard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work while somebody is there to hear; messages that come meanwhile say nothing.
+
+        Raises:
+            GoneError: the client has left.
+        """
+        tasks = working, leaving = asyncio.create_task(work), asyncio.create_task(self._left())
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            (working if working.done() else leaving).result()
+        finally:
+            await cancelled(*tasks)
+
+    async def _left(self) -> None:
+        while True:
+            await self.receive()
 
     async def stalled(self) -> None:
         """

@@ -1,0 +1,229 @@
+"""Clients that read nothing, or leave at the wrong moment, and what others hear meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from unittest.mock import Mock
+
+from fake_text import FakeTextSpeech
+from fake_upstream import tone
+from raw_http import ask, begin, connect, read_all, send
+from websockets.frames import Close, Frame, Opcode
+from wire_client import asked, audio_in, open_cartesia, open_omni
+
+from cosyvoice_client import RefusedError
+from cosyvoice_front.live.word_times import WordTimes
+
+HANDSHAKE = (
+    b"GET /tts/websocket?cartesia_version=2026-03-01 HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+    b"Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+CONFIG = {"type": "session.config", "response_format": "pcm"}
+LIMIT_S = 60.0
+
+
+@contextmanager
+def unread_websocket(front):
+    """A websocket of which nothing is read behind the handshake."""
+    with connect(front) as connection:
+        connection.sendall(HANDSHAKE)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 101")
+        yield connection
+
+
+def frame(opcode, data):
+    return Frame(opcode, data).serialize(mask=True, extensions=[])
+
+
+def sockets(front):
+    """Of uvicorn: its websockets."""
+    return [each for each in front._server.server_state.connections if hasattr(each, "writable")]
+
+
+def become(holds):
+    deadline = time.monotonic() + LIMIT_S
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return holds()
+
+
+def test_client_that_does_not_read_the_end_is_given_up(start_front, upstream):
+    front = start_front(stalled_client_timeout_s=0.1, drain_timeout_s=1)
+    upstream.chunks = [tone(300)]  # more than the buffers of both sides hold, and nothing comes after it
+    with begin(front, response_format="pcm"):
+        front.wait_until(lambda: upstream.requests != [] and upstream.active == 0)
+        assert become(lambda: front.connections == 0)
+
+
+def test_client_that_asks_without_reading_is_given_up(start_front):
+    front = start_front(stalled_client_timeout_s=0.2, drain_timeout_s=1)
+    with connect(front) as connection:
+        connection.settimeout(1)
+        with suppress(TimeoutError, ConnectionError):
+            for _ in range(10_000):
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert become(lambda: front.connections == 0)
+
+
+def test_speech_goes_on_though_a_websocket_is_being_closed_when_the_front_stops(
+    start_front, upstream, monkeypatch
+):
+    monkeypatch.setattr("fake_text.CHARACTER_S", 0.5)  # more than the buffers of both sides hold
+    front = start_front(stalled_client_timeout_s=3)
+    upstream.gates = asyncio.Semaphore(0)
+    with begin(front, response_format="pcm") as staying, unread_websocket(front) as leaving:
+        data = staying.recv(4096)
+        leaving.sendall(frame(Opcode.TEXT, json.dumps(asked("One " * 2000)).encode()))
+        front.wait_until(lambda: any(not each.writable.is_set() for each in sockets(front)))
+        leaving.sendall(frame(Opcode.CLOSE, Close(1000, "").serialize()))
+        front.wait_until(lambda: upstream.cancelled == 1)
+        front.begin_stop()
+        front.wait_until(lambda: not front._server.servers[0].is_serving())
+        front.wait(asyncio.sleep(0.3))
+        front.do(upstream.gates.release)
+        data += read_all(staying)
+    assert data.endswith(b"0\r\n\r\n")
+
+
+def test_text_that_comes_while_its_context_s_error_waits_behind_audio(start_front, upstream, monkeypatch):
+    monkeypatch.setattr("fake_text.CHARACTER_S", 1.0)  # more than the buffers of both sides hold
+    front = start_front(idle_timeout_s=1)
+    with open_cartesia(front) as wire:
+        wire.send(asked("Two.", context_id="two", **{"continue": True}))
+        wire.until("flush_done")
+        wire.send(asked("One " * 240, context_id="one"))
+        front.wait_until(lambda: any(not each.writable.is_set() for each in sockets(front)))
+        front.wait_until(lambda: front.streams == 1)  # the other has waited for too long
+        wire.send(asked("More.", context_id="two", **{"continue": True}))
+        messages = wire.until("done", errors=True)
+    errors = [each for each in messages if each["type"] == "error"]
+    assert errors[0]["status_code"] == 408
+    assert {each["context_id"] for each in errors} == {"two"}
+    assert messages[-1]["context_id"] == "one"
+
+
+def test_who_leaves_after_session_close_ends_what_waits(front, upstream):
+    upstream.gates = asyncio.Semaphore(0)
+    with open_omni(front) as wire:
+        wire.send(CONFIG)
+        for _ in range(3):
+            wire.send({"type": "input.text", "text": "One. " + "x" * 1100}, {"type": "input.done"})
+        wire.send({"type": "session.close"})
+        wire.until("bytes")
+        wire.drop()
+        front.wait_until(lambda: front.connections == 0)
+        assert become(lambda: upstream.active == 0 and front.streams == 0)
+    assert len(upstream.requests) == 1
+
+
+def test_pongs_for_who_reads_nothing_do_not_pile_up(front):
+    pings = frame(Opcode.PING, bytes(125)) * 8000
+    with unread_websocket(front) as connection:
+        for _ in range(20):
+            connection.sendall(pings)
+        front.wait_until(lambda: any(not each.writable.is_set() for each in sockets(front)))
+        [held] = front.do(lambda: [each.transport.get_write_buffer_size() for each in sockets(front)])
+    assert held < 1 << 20
+
+
+def test_encoder_of_an_utterance_too_many_is_closed(start_front, upstream, monkeypatch):
+    from cosyvoice_client.encoders import CodecEncoder
+
+    open_encoders: set[int] = set()
+    start, close = CodecEncoder.__init__, CodecEncoder.close
+
+    def started(encoder, *arguments):
+        start(encoder, *arguments)
+        open_encoders.add(id(encoder))
+
+    def closed(encoder):
+        close(encoder)
+        open_encoders.discard(id(encoder))
+
+    monkeypatch.setattr(CodecEncoder, "__init__", started)
+    monkeypatch.setattr(CodecEncoder, "close", closed)
+    front = start_front(max_contexts=1)
+    upstream.gates = asyncio.Semaphore(0)
+    with open_omni(front) as wire:
+        wire.send({**CONFIG, "response_format": "opus"})
+        wire.send({"type": "input.text", "text": "One. Two."}, {"type": "input.done"})
+        wire.send({"type": "input.text", "text": "Three."})
+        assert wire.error()["status_code"] == 429
+    assert become(lambda: not open_encoders)
+
+
+@contextmanager
+def held_lock(voices):
+    """Another front is changing the voices, and has been stopped."""
+    (voices / "uploads").mkdir()
+    with open(voices / "uploads" / "lock", "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def test_speech_goes_on_while_another_front_holds_the_voices(start_front, tmp_path):
+    threads = min(32, (os.cpu_count() or 1) + 4)  # of asyncio.to_thread
+    with ThreadPoolExecutor(threads + 1) as clients, held_lock(tmp_path):
+        front = start_front(voices_dir=tmp_path)
+        for _ in range(threads):
+            clients.submit(send, front, "DELETE", "/v1/audio/voices/mine")
+        time.sleep(0.5)
+        assert clients.submit(ask, front, voice="anna").result(LIMIT_S).status == 200
+
+
+def test_front_stops_while_another_holds_the_voices(start_front, tmp_path):
+    with ThreadPoolExecutor(1) as clients, held_lock(tmp_path):
+        front = start_front(voices_dir=tmp_path, drain_timeout_s=1)
+        clients.submit(send, front, "DELETE", "/v1/audio/voices/mine")
+        time.sleep(0.5)
+        front.begin_stop()
+        front._thread.join(LIMIT_S)
+        assert not front._thread.is_alive()
+
+
+def test_words_that_nobody_asked_for_are_not_looked_for(front, monkeypatch):
+    """It takes 0.1 s of a long text, in which the front answers nobody else."""
+    monkeypatch.setattr(WordTimes, "add", Mock(side_effect=AssertionError))
+    with open_cartesia(front) as wire:
+        wire.send(asked("One two.", add_timestamps=None))
+        assert len(audio_in(wire.until("done"))) > 0
+
+
+def test_listener_who_pauses_hears_the_rest_of_a_long_text(start_front, upstream, monkeypatch):
+    """The server ends a text when nothing comes and nothing is spoken for a while."""
+    monkeypatch.setattr("fake_text.CHARACTER_S", 0.2)
+    timers: dict[FakeTextSpeech, asyncio.TimerHandle] = {}
+    push, end = FakeTextSpeech.push, FakeTextSpeech.end
+
+    def withdraw():
+        upstream.error = RefusedError(f"{upstream.url}: no text came for 5 s", "cancelled")
+        upstream.error_after = len(told)
+
+    async def timed_push(speech, text):
+        if speech in timers:
+            timers[speech].cancel()
+        await push(speech, text)
+        timers[speech] = asyncio.get_running_loop().call_later(5.0, withdraw)
+
+    async def timed_end(speech):
+        timers[speech].cancel()
+        await end(speech)
+
+    told: list[int] = []
+    speak = FakeTextSpeech._speak
+    monkeypatch.setattr(FakeTextSpeech, "push", timed_push)
+    monkeypatch.setattr(FakeTextSpeech, "end", timed_end)
+    monkeypatch.setattr(FakeTextSpeech, "_speak", lambda *given: (told.append(1), speak(*given))[1])
+    front = start_front(idle_timeout_s=1)  # less than the server waits, as it has to be
+    with open_cartesia(front) as wire:
+        wire.send(asked("word " * 1600, add_timestamps=False))
+        wire.until("chunk")
+        time.sleep(6.5)  # far less than front.stalled_client_timeout_s
+        messages = wire.until("done")
+    assert len(audio_in(messages)) > 0
