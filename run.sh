@@ -147,7 +147,7 @@ stages() { # stages START STOP [MODE [OPTIONS]]
 
 demo() {
   environment ${1:+--front}
-  "$PYTHON" scripts/demo.py "$@"
+  exec "$PYTHON" scripts/demo.py "$@" # exec: a signal to this process ends the demo and what it started
 }
 
 run_tests() {

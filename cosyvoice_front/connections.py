@@ -63,9 +63,8 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._unread = self.loop.call_later(
-                2 * stall_s, self._give_up
-            )  # audio is given up before, and told
+            # Whoever sends audio gives up before that, and tells it.
+            self._unread = self.loop.call_later(2 * stall_s, self._give_up)
 
         def resume_writing(self) -> None:
             self._read_on()

@@ -28,7 +28,7 @@ from cosyvoice_runtime.voice.names import checked_name
 from cosyvoice_runtime.voice.speakers import listed_speakers
 
 LOCK_WAIT_S = 2.0
-"""For another front that is changing the voices; one that has been stopped must not take threads of this one."""
+"""For another front that changes the voices: one that was stopped must not take this one's threads."""
 
 
 class Uploads:

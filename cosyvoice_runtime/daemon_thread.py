@@ -26,7 +26,9 @@ async def in_daemon_thread(call: Callable[[], T]) -> T:
 def _fulfil(result: Future[T], call: Callable[[], T]) -> None:
     try:
         value = call()
-    except BaseException as error:
+    except Exception as error:
         result.set_exception(error)
+    except BaseException as error:  # such as SystemExit, which is not that of whoever waits
+        result.set_exception(RuntimeError(f"the call ended with {error!r}"))
     else:
         result.set_result(value)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -23,11 +24,24 @@ class EventLoopThread:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(ThreadPoolExecutor(POOL_THREADS, thread_name_prefix=f"{name} pool"))
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._ending = self._closing = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin; does not wait. Cancelling the future cancels the work."""
+        """Begin; does not wait. Cancelling the future cancels the work.
+
+        Raises:
+            RuntimeError: it is being closed, or is closed.
+        """
+        with self._lock:
+            if self._closing:
+                work.close()
+                raise RuntimeError("the event loop is closed")
+            return self._begin(work)
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -53,13 +67,21 @@ class EventLoopThread:
 
     def close(self) -> None:
         """Cancel what still runs, wait for its cleanup, and end the thread; harmless when repeated."""
-        if self._loop.is_closed():
-            return
-        self.run(_cancel_others())
-        self.run(self._loop.shutdown_default_executor())
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+        self._begin(_cancel_others()).result()
+        self._begin(self._loop.shutdown_default_executor()).result()
+        self._ending = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _run(self) -> None:
+        while not self._ending:
+            with suppress(SystemExit, KeyboardInterrupt):  # of work, whose future tells it
+                self._loop.run_forever()
 
 
 async def _next(items: AsyncGenerator[T, None], in_use: asyncio.Lock) -> T:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,6 +63,7 @@ def main() -> int:
     parser.add_argument("--serve", action="store_true", help="then serve OpenAI's speech API until Ctrl-C")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as Ctrl-C does
     try:
         repository = make_repository(options.checkpoint)
         ports = ServerSettings(
@@ -75,7 +78,7 @@ def main() -> int:
             reference = read_reference(str(options.reference), words)
             speak(server.grpc_url, SpeechRequest(options.text, reference, seed=1), options.output)
             if options.serve:
-                serve(server.grpc_url)
+                serve(server.grpc_url, server.require)
     except CosyVoiceError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -121,7 +124,7 @@ def export_wave_graphs(settings: Token2WavSettings) -> None:
         print(f"{settings.backend_dir}: made because: {reason}")
 
 
-def serve(grpc_url: str) -> None:
+def serve(grpc_url: str, require_server: Callable[[], None] = lambda: None) -> None:
     """Run the front before this server, with the voices of the server's own directory, until Ctrl-C.
 
     Raises:
@@ -134,12 +137,20 @@ def serve(grpc_url: str) -> None:
     with subprocess.Popen([sys.executable, "-m", "cosyvoice_front", *given], cwd=ROOT) as process:
         try:
             while process.poll() is None and front.port and not listens(front.host, front.port):
+                require_server()
                 time.sleep(POLL_S)
             if process.poll() is None:
                 tell_address(front)
+            while process.poll() is None:
+                require_server()
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:  # the front ends when those who listen have heard all
+            process.terminate()  # it may have been told to this process alone
             process.wait()
-        except KeyboardInterrupt:  # the front gets it too, and ends when those who listen have heard all
-            process.wait()
+            return
+        except BaseException:
+            process.terminate()
+            raise
     if process.returncode:
         raise DemoError(f"the front has ended with status {process.returncode}")
 

@@ -40,6 +40,7 @@ SLOW = (
     "benchmarks/test_offline_inference.py::test_batch_gives_the_same_speech_as_a_synthesizer",
     "benchmarks/test_offline_inference.py::test_cosyvoice3_speaks_what_has_no_instruction",
     "checkpoint/test_making.py",
+    "client/test_client_without_answers.py::test_server_that_is_back_is_found_soon",
     "compiled/test_engine_loading.py::test_token2wav_on_tensorrt",
     "compiled/test_engine_parts.py::test_streamed_mel_equals_that_of_torch",
     "compiled/test_onnx_vocoder.py::test_decoder_equals_torch[other",

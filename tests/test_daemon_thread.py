@@ -18,6 +18,11 @@ def test_value_and_error_of_a_call_come_back() -> None:
         asyncio.run(in_daemon_thread(lambda: 1 // 0))
 
 
+def test_call_that_would_end_the_program_is_an_error_of_whoever_waits() -> None:
+    with pytest.raises(RuntimeError, match=r"the call ended with SystemExit\(3\)"):
+        asyncio.run(in_daemon_thread(lambda: sys.exit(3)))
+
+
 def test_call_that_returns_when_nobody_waits_any_more_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     errors: list[object] = []
     monkeypatch.setattr(threading, "excepthook", errors.append)

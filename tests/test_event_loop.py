@@ -6,11 +6,14 @@ import asyncio
 import signal
 import threading
 from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import CancelledError
 from contextlib import closing
 
 import pytest
 
 from cosyvoice_runtime.event_loop import EventLoopThread
+
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -58,3 +61,46 @@ def test_iteration_ends_with_the_items_or_when_it_is_abandoned() -> None:
         next(numbers)
         numbers.close()
         assert ends == ["closed"] * 2
+
+
+def test_work_that_ends_the_program_ends_no_loop() -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    async def answer() -> int:
+        return 1
+
+    loop = EventLoopThread("left")
+    with pytest.raises(SystemExit):
+        loop.start(leave()).result(TIMEOUT_S)
+    assert loop.start(answer()).result(TIMEOUT_S) == 1
+    loop.close()
+
+
+def test_work_that_comes_while_it_closes_keeps_nobody_waiting() -> None:
+    leaving, may_leave, never = threading.Event(), threading.Event(), asyncio.Event()
+
+    async def leave_slowly() -> None:
+        try:
+            await never.wait()
+        finally:
+            leaving.set()
+            await asyncio.to_thread(may_leave.wait)
+
+    loop = EventLoopThread("closing")
+    loop.start(leave_slowly())
+    loop.run(asyncio.sleep(0))
+    closing_it = threading.Thread(target=loop.close)
+    closing_it.start()
+    assert leaving.wait(TIMEOUT_S)
+    late = never.wait()
+    try:
+        came_late = loop.start(late)
+    except RuntimeError:
+        came_late = None  # is an answer as well
+        late.close()
+    may_leave.set()
+    closing_it.join()
+    if came_late is not None:
+        with pytest.raises(CancelledError):
+            came_late.result(TIMEOUT_S)

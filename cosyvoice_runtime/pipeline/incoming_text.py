@@ -7,6 +7,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -39,6 +40,13 @@ class TextSource(Protocol):
             Exception: the utterance ends with it at once.
         """
 
+    async def until_cancelled(self) -> None:
+        """Wait, once it has been read to its end, until nobody wants to hear the rest; may end at once.
+
+        Raises:
+            ClientGoneError: that is so.
+        """
+
     def spoke(self) -> None:
         """Note that some of it has just been spoken."""
 
@@ -67,6 +75,9 @@ class GivenText:
             require_characters(FIELD, item, MAX_TARGET_CHARACTERS, before=len(self.text))
             self.text += item
         return item
+
+    async def until_cancelled(self) -> None:
+        """Whoever gives the text closes what speaks it."""
 
     def spoke(self) -> None:
         """Nobody waits for it."""
@@ -149,15 +160,21 @@ class IncomingText:
             self._buffered -= len(item.encode())
         return item
 
+    async def until_cancelled(self) -> None:
+        while not self._cancelled:
+            self._news.clear()
+            await self._news.wait()
+        raise ClientGoneError
+
     async def _wait(self) -> None:
         left_s = self._alive_s + self._idle_s - self._now()
         if left_s <= 0:
             raise WithdrawnError(f"no text came for {self._idle_s:g} s, and no end of it")
         self._news.clear()
-        try:
-            await asyncio.wait_for(self._news.wait(), None if left_s == math.inf else left_s)
-        except asyncio.TimeoutError:
-            return  # something may have been spoken meanwhile
+        with suppress(TimeoutError):  # something may have been spoken meanwhile
+            # Not wait_for: in Python 3.11 it forgets that it was cancelled when text comes just then.
+            async with asyncio.timeout(None if left_s == math.inf else left_s):
+                await self._news.wait()
 
     def _put(self, item: str | TextMark) -> None:
         self._alive_s = self._now()

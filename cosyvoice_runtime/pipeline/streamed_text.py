@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -39,10 +39,15 @@ async def speak_arriving(
     request = dataclasses.replace(request, sampling=_within_ceiling(request.sampling))
     speech = Speech(request, stages, hop, cushion_s)
     chunks = _chunks(speech, feeder, sample_rate)
-    async with aclosing(beside(feeder.run(), chunks)) as spoken:
+    async with aclosing(beside(_read(feeder), chunks)) as spoken:
         async for chunk in spoken:
             feeder.source.spoke()
             yield chunk
+
+
+async def _read(feeder: TextFeeder) -> None:
+    await feeder.run()
+    await feeder.source.until_cancelled()
 
 
 async def _chunks(speech: Speech, feeder: TextFeeder, sample_rate: int) -> AsyncGenerator[AudioChunk, None]:
@@ -64,8 +69,7 @@ async def beside(
         while (chunk := await _next(task, chunks)) is not None:
             yield chunk
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await _end(task)
         await chunks.aclose()
 
 
@@ -79,8 +83,14 @@ async def _next(task: asyncio.Task[None], chunks: AsyncGenerator[AudioChunk, Non
             task.result()
         return await chunk
     finally:
-        chunk.cancel()
-        await asyncio.wait([chunk])
+        await _end(chunk)
+
+
+async def _end(work: asyncio.Future[Any]) -> None:
+    """Cancel it and wait for its end, also where that is cancelled: what is freed then must not be in use."""
+    work.cancel()
+    with suppress(asyncio.CancelledError, Exception):
+        await work
 
 
 def _within_ceiling(sampling: SamplingOptions) -> SamplingOptions:

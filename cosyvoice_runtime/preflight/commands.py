@@ -23,12 +23,15 @@ class Answer(NamedTuple):
 def ask(command: Sequence[str], timeout_s: float) -> Answer:
     """Run a program that may be missing, fail, or never end: a driver that hangs blocks whoever asks it."""
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except FileNotFoundError:
         return Answer("", "is not installed")
+    try:
+        output, errors = program.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
+        program.kill()  # and not waited for: what waits for a driver in the kernel can't be killed
         return Answer("", f"has not answered within {timeout_s:g} s")
-    if answer.returncode:
-        told = (answer.stderr or answer.stdout).strip()[-SHOWN_CHARACTERS:]
-        return Answer("", f"ends with status {answer.returncode}: {told}")
-    return Answer(answer.stdout, "")
+    if program.returncode:
+        told = (errors or output).strip()[-SHOWN_CHARACTERS:]
+        return Answer("", f"ends with status {program.returncode}: {told}")
+    return Answer(output, "")

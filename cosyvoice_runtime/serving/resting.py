@@ -66,8 +66,8 @@ class Resting(Generic[T]):
             return
         timer = threading.Timer(self._idle_s, lambda: self._go(timer))
         timer.daemon = True
-        self._timer = timer
         timer.start()
+        self._timer = timer  # not one that could not be started
 
     def _go(self, timer: threading.Timer) -> None:
         with self._lock:

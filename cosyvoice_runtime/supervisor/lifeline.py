@@ -9,6 +9,8 @@ from cosyvoice_runtime.supervisor import shared_memory
 
 SCRIPT = 'read -r _ || { kill -s KILL -- "-$1"; rm -rf -- "$2" "$3"*; }'
 """Waits for a line, or for the end of the pipe that only the supervisor holds."""
+RELEASE_TIMEOUT_S = 3.0
+"""Longest wait for the helper's end: it may have been stopped."""
 
 
 class Lifeline:
@@ -31,4 +33,7 @@ class Lifeline:
 
     def release(self) -> None:
         """The server was ended in an orderly way."""
-        self._helper.communicate(b"released\n")
+        try:
+            self._helper.communicate(b"released\n", RELEASE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._helper.kill()  # before it can take the end of its input for that of the supervisor

@@ -111,9 +111,13 @@ class ServerProcess:
         """Error messages in the log of this run."""
         return ERROR_LINE.findall(self._log.text())
 
-    def stop(self, exit_timeout_s: float) -> None:
-        """End the server, kill what does not end in time, and remove what it leaves; 0 kills it at once."""
-        if exit_timeout_s and self.running():
+    def stop(self, exit_timeout_s: Callable[[], float]) -> None:
+        """End the server, kill what does not end in time, and remove what it leaves.
+
+        Args:
+            exit_timeout_s: asked again and again, for it may become less meanwhile; 0 kills it at once.
+        """
+        if exit_timeout_s() and self.running():
             self._terminate(exit_timeout_s)
         if self._process is not None:
             self._kill_all(self._members)  # those of the models ignore SIGTERM and may outlive the server
@@ -140,13 +144,15 @@ class ServerProcess:
             start_new_session=True,
         )
 
-    def _terminate(self, exit_timeout_s: float) -> None:
+    def _terminate(self, exit_timeout_s: Callable[[], float]) -> None:
         assert self._process is not None
         self._process.terminate()
-        try:
-            self._process.wait(exit_timeout_s)
-        except subprocess.TimeoutExpired:
-            logger.warning("tritonserver did not end within %.0f s and is killed", exit_timeout_s)
+        begun = time.monotonic()
+        while self.running():
+            if time.monotonic() - begun > exit_timeout_s():
+                logger.warning("tritonserver did not end within %.1f s and is killed", exit_timeout_s())
+                return
+            time.sleep(0.02)
 
     def _members(self) -> list[processes.Process]:
         return processes.session_members(self.session)

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -184,7 +184,7 @@ class Server:
         try:
             self._bring_up(self._process, started + self.settings.start_timeout_s)
         except BaseException:
-            self._end(self._process, self.settings.exit_timeout_s)
+            self._end(self._process, self._exit_timeout_s)
             raise
         logger.info(
             "all models answer after %.1f s: gRPC %s, HTTP %s, metrics %s",
@@ -201,6 +201,10 @@ class Server:
             ServerDiedError, RepairError, WatchError: the server can't be kept up.
         """
         wait_awake(self._ending)
+        self.require()
+
+    def require(self) -> None:
+        """Raises what :meth:`wait` would."""
         if self._failure is not None:
             raise self._failure
 
@@ -220,12 +224,14 @@ class Server:
         # Lost requests wait for nothing but the end of the server, and so does everybody who comes meanwhile.
         lost = isinstance(self._failure, LostRequestsError)
         self.drained = not lost and self._process.running() and self._drain(self._process)
-        hurried = 0.0 if lost else HURRIED_EXIT_S
-        self._end(self._process, hurried if lost or self._hurry.is_set() else self.settings.exit_timeout_s)
+        self._end(self._process, (lambda: 0.0) if lost else self._exit_timeout_s)
         self._process = None
         logger.info(
             "server stopped, %s", "every request answered" if self.drained else "requests were cut off"
         )
+
+    def _exit_timeout_s(self) -> float:
+        return HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s
 
     def _bring_up(self, process: ServerProcess, deadline: float) -> None:
         def check() -> None:
@@ -309,7 +315,7 @@ class Server:
         except OSError as error:
             raise StartError(f"model_metrics_port {self._ports.model_metrics}: {error.strerror}") from error
 
-    def _end(self, process: ServerProcess, exit_timeout_s: float) -> None:
+    def _end(self, process: ServerProcess, exit_timeout_s: Callable[[], float]) -> None:
         if self._metrics is not None:
             self._metrics.close()
             self._metrics = None

@@ -140,9 +140,13 @@ class Watch:
         logger.error("%s is reloaded: %s", model, reason)
         started = time.monotonic()
         try:
-            self._models.replace(model, self._require_use)
+            self._models.replace(model, self._require_no_loss)
         except ControlError as error:
             logger.error("%s did not come back: %s", model, error)
+        except SupervisorError:
+            # Triton answers no unload of a model before its load has ended, and a stop begins with unloads.
+            self._process.kill_stubs(model)
+            raise
         else:
             self._unproven[model] = started
 
@@ -173,6 +177,13 @@ class Watch:
 
     def _probe(self, model: str) -> None:
         self._models.probe(model, self._require_use)
+
+    def _require_no_loss(self) -> None:
+        """Raises when it makes no sense to wait for a load, or somebody's answers will never come."""
+        self._require_use()
+        if time.monotonic() - self._looked > self._settings.watch_interval_s:
+            self._looked = time.monotonic()
+            self._require_no_request_lost()
 
     def _require_all(self) -> None:
         """Raises when it makes no sense to wait for a model that may call others."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -241,3 +242,18 @@ def test_environment_is_without_torch_for_the_demo_and_when_asked_for(checkout, 
     shutil.copy(checkout / "bin" / "python3", python)
     first, *_ = called(checkout, argument, VENV="venv", **variables)
     assert first.split() == ["scripts/environment.py", "--venv", "venv", *asked]
+
+
+def test_stop_of_the_demo_reaches_it(checkout):
+    (checkout / "bin/python3").write_text("#!/bin/sh\necho $$\nexec sleep 600\n")
+    environment = {"PATH": f"{checkout / 'bin'}:{os.environ['PATH']}", "VENV": "system"}
+    command = ["bash", "run.sh", "demo", "--serve"]
+    with subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True) as demo:
+        pid = int(demo.stdout.readline())
+        demo.terminate()
+        demo.wait()
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        pytest.fail("the demo went on")

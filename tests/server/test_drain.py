@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
+from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
 
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.supervisor import Server
 
 
@@ -42,3 +46,26 @@ def test_stream_longer_than_the_drain_timeout_is_cut_off(repository, settings, c
     server.stop()
     assert not server.drained
     assert leftovers() == []
+
+
+def test_stop_during_a_reload_waits_for_requests_of_the_others(repository, settings, count, eventually):
+    """Triton lets the unload of a model wait for its load."""
+    again = repository / "again"
+    (again / "1").mkdir(parents=True)
+    (again / "config.pbtxt").write_text((repository / "count" / "config.pbtxt").read_text())
+    model = again / "1" / "model.py"
+    model.write_text((repository / "count" / "1" / "model.py").read_text())
+    server = Server(repository, settings.replace(entry_models=("again", "chain")))
+    server.start()
+    stream = count(server, "chain", 150, 100)  # longer than Control.ANSWER_TIMEOUT_S
+    assert stream.first() == 0
+    model.write_text(HANGING_MODEL)
+    [stub] = [each for each in processes.session_members(server.session) if each.model == "again"]
+    os.kill(stub.pid, signal.SIGKILL)
+    eventually(lambda: HANGING in settings.log_file.read_text())
+    stop = threading.Thread(target=server.stop)
+    stop.start()
+    assert stream.rest() == list(range(1, 150))
+    stop.join(180)
+    assert not stop.is_alive()
+    assert server.drained

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -201,6 +202,30 @@ def test_stop_of_a_server_that_hangs_is_obeyed_in_time(tmp_path, repository, eve
     os.kill(command.server_pid(), signal.SIGSTOP)
     command.process.send_signal(signal.SIGTERM)
     assert command.process.wait(2 + 3 + KILL_WAIT_S) == UNDRAINED_EXIT_CODE
+    assert leftovers(command.process.pid) == []
+
+
+def test_second_signal_while_the_server_ends_is_obeyed(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository, "server.drain_timeout_s=1", "server.exit_timeout_s=600")
+    eventually(command.is_up)
+    os.kill(command.server_pid(), signal.SIGSTOP)
+    command.process.send_signal(signal.SIGTERM)
+    eventually(lambda: "requests in flight were not waited for" in command.output.read_text())
+    command.process.send_signal(signal.SIGTERM)
+    assert command.process.wait(SERVICE_S) == UNDRAINED_EXIT_CODE
+    assert leftovers(command.process.pid) == []
+
+
+def test_second_signal_while_it_starts_is_obeyed(tmp_path, repository, eventually):
+    (repository / "count" / "1" / "model.py").write_text(HANGING_MODEL)
+    log = tmp_path / "tritonserver.log"
+    command = Command(tmp_path, repository, "server.exit_timeout_s=600")
+    eventually(lambda: log.exists() and HANGING in log.read_text())
+    os.kill(command.server_pid(), signal.SIGSTOP)
+    command.process.send_signal(signal.SIGTERM)
+    time.sleep(1)  # else both are one
+    command.process.send_signal(signal.SIGTERM)
+    assert command.process.wait(SERVICE_S) == 0
     assert leftovers(command.process.pid) == []
 
 

@@ -338,6 +338,25 @@ def test_requests_that_died_with_an_entry_model_end_the_server(watched):
     assert one.models.reloads == []
 
 
+def test_requests_that_die_with_an_entry_model_during_a_reload_end_the_server(watched):
+    one = watched()
+    one.models.on_reload = wait_for_ever
+    one.start().process.living["a"] = 0
+    assert one.models.reloading.wait(TIMEOUT_S)
+    one.process.lost = {"b": 2}
+    one.process.living["b"] = 0
+    assert isinstance(one.failure(), LostRequestsError)
+
+
+def test_load_that_is_given_up_loses_its_process(watched):
+    one = watched()
+    one.models.on_reload = wait_for_ever
+    one.start().process.living["a"] = 0
+    assert one.models.reloading.wait(TIMEOUT_S)
+    assert one.close_in_time()
+    assert one.process.killed == ["a"]
+
+
 def test_requests_that_died_with_a_stage_are_its_callers(watched):
     one = watched().start()
     one.process.lost = {"a": 2}

@@ -14,7 +14,6 @@ from cosyvoice_runtime.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.errors import (
     CosyVoiceError,
     InvalidInput,
-    NotFoundError,
     OverloadedError,
     WithdrawnError,
 )
@@ -23,6 +22,7 @@ from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.lm.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
 from cosyvoice_runtime.serving.lm.job import Delivery, Job, Reader
 from cosyvoice_runtime.serving.lm.load_metrics import Load
+from cosyvoice_runtime.serving.lm.named_jobs import NamedJobs
 from cosyvoice_runtime.serving.lm.request import Request
 from cosyvoice_runtime.serving.lm.text_inbox import NewText, TextInbox
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
@@ -84,7 +84,7 @@ class Scheduler:
         self._unheard: list[Job] = []
         self._looked_s = self._may_idle_s = clock()
         self._cancelled: list[Job] = []
-        self._by_id: dict[str, Job] = {}
+        self._named = NamedJobs()
         self._refusal: CosyVoiceError | None = None
         self._closing = False
         self._tokens_per_step = 0
@@ -114,8 +114,7 @@ class Scheduler:
         with self._changed:
             self._check_admission(request)
             self._waiting.append(job)
-            if request.id:
-                self._by_id[request.id] = job
+            self._named.add(job)
             self._changed.notify()
         self._delivery.tell(job)
 
@@ -123,16 +122,11 @@ class Scheduler:
         """Add text to a request whose text comes while it runs, or say that no more follows.
 
         Raises:
-            NotFoundError: no such request runs or waits.
+            NotFoundError: no such request runs or waits, or has ended before its text did.
             InvalidInput: its text is complete, ends without any, or is too long by now.
         """
         with self._changed:
-            job = self._by_id.get(request_id)
-            if job is None or job.text is None:
-                raise NotFoundError(
-                    "request_id", request_id, "the request has ended, or takes no further text"
-                )
-            job.text.put(ids, ended)
+            self._named.text(request_id).put(ids, ended)
             self._changed.notify()
 
     def stop(self, request_id: str) -> None:
@@ -144,7 +138,7 @@ class Scheduler:
         if not request_id:
             raise InvalidInput("request_id", request_id, "the id of the request to stop")
         with self._changed:
-            job = self._by_id.get(request_id)
+            job = self._named.find(request_id)
         if job is not None:
             self._cancel(job)
 
@@ -163,8 +157,7 @@ class Scheduler:
         if len(self._running) + len(self._waiting) >= self._engine.slots + self._max_waiting:
             limit = f"{self._engine.slots} requests run and {self._max_waiting} wait"
             raise OverloadedError(f"max_queue_size: {limit}; try again later")
-        if request.id in self._by_id:
-            raise InvalidInput("request_id", request.id, "a request with this id has not ended yet")
+        self._named.require_free(request.id)
 
     def _cancel(self, job: Job) -> None:
         with self._changed:
@@ -183,7 +176,7 @@ class Scheduler:
                 self._gpu.rest()
                 self._close_broken()
                 self._engine = self._open_engine()
-        except Exception as error:
+        except BaseException as error:  # also what is no Exception: nobody would answer any more
             self._give_up(error)
         else:
             self._engine.close()
@@ -378,7 +371,7 @@ class Scheduler:
                 del self._running[job.handle]
                 self._open.pop(job.handle, None)
             self._starved.pop(job, None)
-            self._by_id.pop(job.request.id, None)
+            self._named.end(job)
             self._finished[reason] += 1
         job.put(tokens, self._clock(), reason, error)
         self._delivery.tell(job)
@@ -394,13 +387,13 @@ class Scheduler:
         except Exception:
             logger.exception("the broken engine of the speech LM can't be closed")
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: BaseException) -> None:
         """Answer everybody and end the process."""
         logger.critical("the engine of the speech LM can't be started anew", exc_info=error)
         failure = EngineError("the speech LM's engine broke down and can't be started anew")
         with self._changed:
             self._refusal = failure
-        self._fail(self._waiting, failure)
+        self._fail([*self._running.values(), *self._waiting], failure)
         self._delivery.close(LAST_WORDS_S)
         self._end_process(f"{failure} ({type(error).__name__})")
 

@@ -36,6 +36,11 @@ class TextInbox:
         """Whether anything came since the last look."""
         return self._news
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether no more may come."""
+        return self._ended
+
     def put(self, ids: Sequence[int], ended: bool) -> None:
         """Add text, or say that it ends.
 

@@ -51,9 +51,10 @@ class Crowd:
                 self._stop()
             if not speaking and self._most and self._timer is None and not self._closed:
                 quiet_s = self._quiet_s if self._most > 1 else self._lone_quiet_s
-                self._timer = threading.Timer(quiet_s, self._ring)
-                self._timer.daemon = True
-                self._timer.start()
+                timer = threading.Timer(quiet_s, self._ring)
+                timer.daemon = True
+                timer.start()
+                self._timer = timer  # not one that could not be started
 
     def close(self) -> None:
         """Notice nothing any more; what has been noticed is done when this returns."""

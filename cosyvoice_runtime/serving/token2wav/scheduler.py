@@ -27,6 +27,9 @@ from cosyvoice_runtime.serving.token2wav.waiting_jobs import WaitingJobs
 
 logger = logging.getLogger(__name__)
 
+LAST_WORDS_S = 2.0
+"""Longest time for handing over errors before the process ends."""
+
 
 class WaveScheduler:
     """Threads that run the chunks of a :class:`WaveService` in turns, the most urgent first.
@@ -356,7 +359,10 @@ class WaveScheduler:
         with self._wake:
             self._refusal = CosyVoiceError(reason)
             waiting = list(self._jobs)
-        self._end_all(waiting, self._refusal)
+        # In a thread of their own: somebody who takes no answer must not keep the process.
+        answering = threading.Thread(target=self._end_all, args=(waiting, self._refusal), daemon=True)
+        answering.start()
+        answering.join(LAST_WORDS_S)
         with self._wake:
             self._tell()  # who closes it meanwhile waits for the launching thread
         self._end_process(reason)

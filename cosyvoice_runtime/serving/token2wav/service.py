@@ -376,9 +376,14 @@ class WaveService:
         """Sweep when the next utterance may be idle. A timer that rings too early sets the next one."""
         delay = self._utterances.idle_in_s()
         if self._timer is None and delay is not None and not self._closed:
-            self._timer = threading.Timer(delay, self._ring)
-            self._timer.daemon = True
-            self._timer.start()
+            timer = threading.Timer(delay, self._ring)
+            timer.daemon = True
+            try:
+                timer.start()
+            except RuntimeError:  # the machine has no thread to spare: the next change sets one
+                logger.exception("nobody looks for idle utterances for the moment")
+            else:
+                self._timer = timer
 
     def _ring(self) -> None:
         with self._lock:

@@ -219,7 +219,8 @@ async def _within(
     response: Coroutine[Any, Any, Tensors], life: StageLife | None, timeout_s: float
 ) -> Tensors:
     if life is None:
-        return await asyncio.wait_for(response, timeout_s)
+        async with asyncio.timeout(timeout_s):
+            return await response
     answer = answer_of(response)
     try:
         return await life.outlast(answer, timeout_s)

@@ -126,7 +126,8 @@ class StageWatch:
                 while self._away:
                     await asyncio.wait(self._away.values())
         except TimeoutError:
-            raise StageLostError(next(iter(self._away))) from None
+            for model in self._away:  # none, where the last one is back just now
+                raise StageLostError(model) from None
 
     async def explain(self, model: str, error: Exception) -> Exception:
         """Why a call failed: the model's own error, or that the server does not have the model just now."""

@@ -22,6 +22,7 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, WithdrawnError, status_of
 from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM
+from cosyvoice_runtime.serving.lm import named_jobs
 from cosyvoice_runtime.serving.lm.engine import ENGINES, TAKE_OPEN_TEXT, prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request, RequestReader, read_text
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
@@ -131,6 +132,34 @@ def test_further_text_for_what_has_ended_or_never_was_is_not_found(scheduler):
             scheduler.push_text(request_id, [1], False)
     scheduler.stop("whole")
     whole.wait()
+
+
+def test_further_text_for_what_ended_before_its_text_is_taken_and_goes_nowhere(make_scheduler):
+    """Whoever sent it could not know yet."""
+    scheduler = make_scheduler(lambda: CodedEngine(slots=1), text_timeout_s=0.05)
+    reader = submit_open(scheduler, 1, "a")
+    reader.wait()
+    scheduler.push_text("a", [1], False)
+    scheduler.push_text("a", [2], True)
+    with pytest.raises(InvalidInput, match="the text of this request is complete"):
+        scheduler.push_text("a", [3], False)
+    again = submit_open(scheduler, 1, "a")
+    scheduler.push_text("a", [4], True)
+    assert again.wait().tokens == [SPAN + 4]
+    with pytest.raises(NotFoundError, match="'a' is unknown; the request has ended"):
+        scheduler.push_text("a", [5], False)
+    assert reader.tokens == []
+
+
+def test_only_so_many_that_ended_before_their_text_are_known(make_scheduler, monkeypatch):
+    monkeypatch.setattr(named_jobs, "MOST_LATE", 2)
+    scheduler = make_scheduler(lambda: CodedEngine(slots=1), text_timeout_s=0.05)
+    for name in ("a", "b", "c"):
+        submit_open(scheduler, 1, name).wait()
+    for name in ("b", "c"):
+        scheduler.push_text(name, [1], False)
+    with pytest.raises(NotFoundError):
+        scheduler.push_text("a", [1], False)
 
 
 def test_text_after_its_end_too_much_of_it_and_an_end_without_any_are_refused(scheduler, engine):

@@ -337,6 +337,22 @@ def test_without_a_fresh_engine_everybody_is_answered_and_the_process_ends(
     assert engine.closed == closed
 
 
+@pytest.mark.parametrize("failure", [SystemExit(1), GeneratorExit()], ids=["exit", "panic"])
+@pytest.mark.parametrize("where", ["failure", "add_failure"])
+def test_engine_that_ends_its_thread_leaves_nobody_waiting(make_scheduler, engine, failure, where):
+    """A library that exits, or a panic of compiled code, which is no ``Exception``."""
+    ended, gate = threading.Event(), close_gate(engine)
+    scheduler = make_scheduler(lambda: engine, end_process=lambda _: ended.set())
+    setattr(engine, where, failure)
+    readers = [submit(scheduler, name, 3) for name in (1, 2, 3)]
+    gate.release(10)
+    for reader in readers:
+        assert isinstance(reader.wait().ends[0], EngineError)
+    assert ended.wait(TIMEOUT_S)
+    with pytest.raises(EngineError):
+        submit(scheduler, 4, 1)
+
+
 def test_close_lets_running_and_waiting_requests_finish(make_scheduler, engine):
     scheduler = make_scheduler(lambda: engine)
     readers = [submit(scheduler, name, 20) for name in range(6)]

@@ -369,3 +369,73 @@ def test_clauses_are_segments_where_the_speech_lm_takes_whole_texts(make):
         np.concatenate([chunk.samples for chunk in utterance.ear.chunks])[::TOKEN_SAMPLES].astype(int),
         np.tile(np.arange(30), 2),
     )
+
+
+def test_cancel_ends_an_utterance_whose_text_is_complete_at_once(make):
+    async def work(stages, service):
+        utterance, held = Utterance(service, FIRST + "S"), asyncio.Event()
+        await utterance.until(lambda: utterance.samples)
+        stages.wave = lambda *_: held.wait()  # token2wav takes its time
+        assert await utterance.answer_of("end", SECOND[1:]) is None
+        await asyncio.sleep(0.1)  # all of it has been read
+        assert await utterance.answer_of("cancel") is None
+        await utterance.speaking
+        return stages, utterance
+
+    stages, utterance = run(make, work)
+    assert [type(error).__name__ for error in utterance.ear.errors] == ["ClientGoneError"]
+    assert len(stages.dropped) == 1
+
+
+@pytest.mark.parametrize("steps", range(10))
+def test_stage_that_dies_just_as_text_comes_ends_the_utterance_at_once(make, steps):
+    async def work(stages, service):
+        utterance = Utterance(service, FIRST + "S")
+        await utterance.until(lambda: utterance.samples)
+        await asyncio.sleep(0.05)
+        [(_, text)] = service._open._open.values()
+        stages.one_is_lost.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        text.push(SECOND)
+        await utterance.speaking
+
+    run(make, work, text_timeout_s=2 * WAIT_S)
+
+
+@pytest.mark.parametrize("sending", [False, True], ids=["waiting", "sending"])
+@pytest.mark.parametrize("first", ["cancel", "leave", "lost"])
+@pytest.mark.parametrize("steps", range(1, 10))
+def test_client_that_leaves_while_its_utterance_is_being_ended_leaves_nothing(make, first, steps, sending):
+    """A client says cancel and goes; a gateway says again that it has gone, as the look for clients does."""
+
+    async def work(stages, service):
+        utterance, comes, ends = Utterance(service, FIRST + "S"), asyncio.Event(), []
+
+        async def send(chunk):
+            if len(chunk.samples):
+                comes.set()
+                await (asyncio.Event().wait() if sending else asyncio.sleep(0))
+
+        async def finish(error):
+            ends.append(type(error).__name__)  # not the error, whose traceback holds what is looked for
+
+        utterance.ear.call, utterance.ear.send, utterance.ear.finish = "call", send, finish
+        await comes.wait()
+        await asyncio.sleep(0.05)
+        if first == "cancel":
+            utterance.say("cancel")
+        elif first == "lost":
+            stages.one_is_lost.set()
+        else:
+            service.leave("call")
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        service.leave("call")
+        await utterance.speaking
+        await asyncio.sleep(0.01)
+        return ends, len(stages.stopped), len(stages.dropped)
+
+    [end], stopped, dropped = run(make, work)
+    assert end in ("ClientGoneError", "StageLostError")
+    assert (stopped, dropped) == (1, 1)

@@ -311,6 +311,18 @@ def test_lost_gpu_answers_everybody_and_ends_the_process(waves, outcomes):
         scheduler.submit(chunk("new", [1]), outcomes.of("new"))
 
 
+def test_lost_gpu_ends_the_process_though_somebody_takes_no_answer():
+    waves, ended, hold = CodedWaves(), threading.Event(), threading.Event()
+    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0, end_process=lambda _: ended.set())
+    try:
+        scheduler.submit(chunk("a", [LOST_GPU_TOKEN]), lambda _: hold.wait())
+        assert ended.wait(TIMEOUT_S)
+    finally:
+        hold.set()
+        scheduler.close()
+
+
 @pytest.mark.parametrize("wrong", [{"position": -1}, {"utterance": ""}, {"tokens": [None]}])
 def test_impossible_chunk_is_refused_before_it_waits(scheduler, waves, outcomes, wrong):
     arguments = {"name": wrong.pop("utterance", "a"), "tokens": [1], **wrong}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 from coded_waves import (
@@ -253,6 +254,18 @@ def test_timer_drops_the_last_idle_utterance_without_any_call(waves, voices):
     results(service, chunk("a", [1]))
     assert dropped.wait(TIMEOUT_S)
     assert_nothing_held(service, waves, voices)
+    service.close()
+
+
+def test_timer_that_could_not_be_started_is_set_by_the_next_change(waves, voices, monkeypatch):
+    dropped = threading.Event()
+    service = WaveService(waves, voices, max_utterances=3, idle_timeout_s=0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Timer, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        assert results(service, chunk("a", [1])) == [[1]]
+    service._on_change = lambda usage: usage.utterances or dropped.set()
+    assert results(service, chunk("b", [1])) == [[1]]
+    assert dropped.wait(TIMEOUT_S)
     service.close()
 
 
