@@ -218,7 +218,7 @@ TENSORRT_LLM = ModelSchema(
             "more_text",
             "INT32",
             (-1,),
-            "further text ids for the running request that has this request's id",
+            "further text ids for the running request of this id; of one that ended early nobody reads them",
             optional=True,
         ),
         TensorSpec(
@@ -317,7 +317,8 @@ TOKEN2WAV = ModelSchema(
             "STRING",
             (1,),
             "in place of speech_tokens, id of a stream of tensorrt_llm in the same process: its first_tokens "
-            "are the chunk's as soon as they are there, and the chunk is the last if it ends before",
+            "are the chunk's as soon as they are there, and the chunk is the last if it ends before; no "
+            "cancel reaches it until then",
             optional=True,
         ),
         TensorSpec(
