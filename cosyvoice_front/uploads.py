@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -29,6 +29,7 @@ from cosyvoice_runtime.voice.speakers import listed_speakers
 
 LOCK_WAIT_S = 2.0
 """For another front that changes the voices: one that was stopped must not take this one's threads."""
+RETRY_AFTER_MS = 1000
 
 
 class Uploads:
@@ -112,11 +113,12 @@ class Uploads:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        try:
-            with exclusive_lock(self._records / "lock", wait_s=LOCK_WAIT_S):
-                yield
-        except TimeoutError:
-            raise overloaded("The voices are being changed; try again.", 1000) from None
+        with ExitStack() as held:
+            try:
+                held.enter_context(exclusive_lock(self._records / "lock", wait_s=LOCK_WAIT_S))
+            except TimeoutError:
+                raise overloaded("The voices are being changed; try again.", RETRY_AFTER_MS) from None
+            yield
 
     def _read_own(self, name: str, owner: str) -> Upload:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -21,6 +22,9 @@ def exclusive_lock(path: Path, remove: bool = False, wait_s: float | None = None
     Args:
         wait_s: longest wait for it.
         remove: the file, too, is gone afterwards. For one path it is always the same.
+
+    Raises:
+        TimeoutError: somebody else holds it for longer than that.
     """
     while True:
         with open(path, "ab") as file:
@@ -45,7 +49,8 @@ def _lock(file: IO[bytes], wait_s: float | None) -> None:
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{file.name} has been locked for {wait_s:g} s") from None
+                reason = f"somebody else has held its lock for {wait_s:g} s"
+                raise TimeoutError(errno.ETIMEDOUT, reason, file.name) from None
         time.sleep(LOOK_S)
 
 

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 Speaker = Mapping[str, Array]
 Decode = Callable[[list[int]], str]
 LIST = "speakers.json"
+LOCK_WAIT_S = 5.0
+"""For another process that writes them; a start waits for that."""
 EMBEDDINGS = ("flow_embedding", "embedding", "llm_embedding")
 
 
@@ -56,7 +58,7 @@ def list_speakers(directory: Path, names: Collection[str]) -> None:
     A directory that can't be written is no reason not to speak: the log says it.
     """
     try:
-        with exclusive_lock(directory / f"{LIST}.lock"):
+        with exclusive_lock(directory / f"{LIST}.lock", wait_s=LOCK_WAIT_S):
             replace_file(directory / LIST, json.dumps(sorted(names), ensure_ascii=False).encode())
     except OSError as error:
         logger.warning("%s: the checkpoint's speakers are not listed there: %s", directory, error)

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".safetensors"
 SHOWN_NAMES = 5
+LOCK_WAIT_S = 30.0
+"""For another process that changes the voices: one that was stopped must not hold all others up."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class VoiceStore:
             with self._threads:
                 for folder in (self._voices, self._names.directory):
                     folder.mkdir(parents=True, exist_ok=True)
-                with exclusive_lock(self._directory / "lock"):
+                with exclusive_lock(self._directory / "lock", wait_s=LOCK_WAIT_S):
                     yield
         except OSError as error:
             logger.error("voices in %s: %s", self._directory, error)

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
+from cosyvoice_runtime.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.voice import Voice, VoiceStore
+from cosyvoice_runtime.voice import store as voice_store
 from cosyvoice_runtime.voice.set_aside import MAX_KEPT
 from cosyvoice_runtime.voice.voice_file import encode_voice
 
@@ -477,6 +479,20 @@ def test_file_in_the_directory_s_place_fails_names_alone(tmp_path: Path) -> None
             operation()
     with pytest.raises(StorageError):
         open_store(directory)
+
+
+def test_another_process_that_holds_the_directory_fails_names_alone(tmp_path: Path, monkeypatch) -> None:
+    """It may have been stopped."""
+    store, voice = open_store(tmp_path), make_voice(1)
+    monkeypatch.setattr(voice_store, "LOCK_WAIT_S", 0.05)
+    with exclusive_lock(tmp_path / "lock"):
+        store.put(voice)
+        assert store.find(voice.key) is voice
+        with pytest.raises(StorageError, match=r"somebody else has held its lock for 0\.05 s") as caught:
+            store.register("ann", voice)
+        assert str(tmp_path) not in str(caught.value)
+    store.register("ann", voice)
+    assert same_voice(store.get("ann"), voice)
 
 
 def test_unknown_voice_is_refused_with_the_names_of_others_too(store: VoiceStore) -> None:

@@ -73,10 +73,10 @@ class Batches:
 
     def _answer(self, batch: list[Any]) -> None:
         try:
-            responses = self._model.execute(batch)
+            answers = list(zip(batch, self._model.execute(batch), strict=True))
         except Exception as error:  # of whatever kind: the requests after these go on
             for request in batch:
                 answer(request, self._settings.name, error)
             return
-        for request, response in zip(batch, responses, strict=True):
+        for request, response in answers:
             request.get_response_sender().send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
