@@ -29,7 +29,8 @@ REFERENCE = {"reference_wav": np.arange(3, dtype=np.float32)}
 
 
 class Lengths:
-    """Answers whole batches with the lengths of their references, when it is let; one of length 13 breaks it.
+    """Answers whole batches with the lengths of their references, when it is let; one of length 13 breaks it,
+    and one of length 17 it forgets.
 
     Attributes:
         batches: sizes of those that it got.
@@ -47,7 +48,7 @@ class Lengths:
         if 13 in lengths:
             raise RuntimeError("broken")
         outputs = [{"prompt_speech_tokens": np.array([[length]], np.int32)} for length in lengths]
-        return [respond("audio_tokenizer", each) for each in outputs]
+        return [respond("audio_tokenizer", each) for each in outputs if 17 not in lengths]
 
     def finalize(self) -> None:
         self.batches.append(0)
@@ -109,13 +110,14 @@ def test_what_waits_for_a_batch_model_shares_batches_and_one_too_many_is_refused
     assert lengths.batches == [1, 2]
 
 
-def test_batch_that_fails_is_answered_and_the_next_one_computed(batched, lengths):
+@pytest.mark.parametrize("length", [13, 17])
+def test_batch_that_fails_is_answered_and_the_next_one_computed(batched, lengths, length):
     async def use() -> Any:
         async with extracting(batched) as send:
             for _ in range(2):
                 lengths.may_answer.release()
             with pytest.raises(StageError, match="internal error"):
-                await send(13)
+                await send(length)
             return await send(5)
 
     outputs = asyncio.run(asyncio.wait_for(use(), PATIENCE_S))
