@@ -1,7 +1,7 @@
 """A gateway's process: ``python -m cosyvoice_runtime.gateway grpc``, or ``http``.
 
-The first line of its standard input holds the options; it writes ``open`` when clients may come, and ends
-when its input does.
+The first line of its standard input holds the options; it writes ``open`` when clients may come, a line for
+each further line that it reads, and ends when its input does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ async def _serve(protocol: str, options: GatewayOptions) -> int:
         print(str(error), flush=True)
         return 1
     print("open", flush=True)
-    await asyncio.to_thread(sys.stdin.read)
+    while await asyncio.to_thread(sys.stdin.readline):
+        print("alive", flush=True)  # by the loop that serves clients: where it hangs, nothing is said
     await gateway.close()
     return 0
 

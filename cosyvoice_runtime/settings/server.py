@@ -78,7 +78,10 @@ class ServerSettings(Section):
         30.0, ge=0.0, le=86400.0, description="Time between two rounds of probes; 0 for none after the start."
     )
     max_failed_probes: int = Field(
-        3, ge=1, le=100, description="Failed probes in a row after which a model is reloaded."
+        3,
+        ge=1,
+        le=100,
+        description="Failed probes in a row after which a model is reloaded, or a gateway started again.",
     )
     watch_interval_s: float = Field(
         1.0, ge=0.05, le=60.0, description="Time between two looks at the processes of the models."

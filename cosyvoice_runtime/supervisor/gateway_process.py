@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import select
 import subprocess
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.guarded_call import CHECK_INTERVAL_S, Check
+from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
 
 logger = logging.getLogger(__name__)
@@ -20,23 +24,42 @@ PAUSE_S = 0.2
 """Before a gateway that ended is started again."""
 RETRY_S = 1.0
 """Before the next try, where the machine had no room for it."""
+OPEN_TIMEOUT_S = 120.0
+"""For which one that was started again is not asked: on a busy machine its imports take long."""
 END_TIMEOUT_S = 3.0
+ANSWER_BYTES = 4096
+"""More than it says at once."""
 
 
 class GatewayProcess:
-    """Starts a gateway, and starts it again whenever it ends by itself.
+    """Starts a gateway, and starts it again whenever it ends by itself or gives no answer any more.
+
+    It is asked as models are probed, and as often, but by a line through its standard input: its event loop
+    answers, whatever clients do. An answer that comes late counts, so that a busy one is left alone.
 
     Args:
         protocol: ``grpc`` or ``http``.
         python: an interpreter with this package.
         log: what it writes goes there.
+        lifeline: ends it when the supervisor is killed: one that hangs doesn't see the end of its input.
+        settings: of the probes.
     """
 
-    def __init__(self, protocol: str, options: GatewayOptions, python: Path, log: LogFile) -> None:
+    def __init__(
+        self,
+        protocol: str,
+        options: GatewayOptions,
+        python: Path,
+        log: LogFile,
+        lifeline: Lifeline,
+        settings: ServerSettings,
+    ) -> None:
         self._command = [str(python), "-m", "cosyvoice_runtime.gateway", protocol]
         self._protocol = protocol
         self._options = options
         self._log = log
+        self._lifeline = lifeline
+        self._settings = settings
         self._closing = threading.Event()
         self._process = self._start()
         self._thread = threading.Thread(target=self._keep, name=f"{protocol} gateway", daemon=True)
@@ -81,17 +104,55 @@ class GatewayProcess:
         assert process.stdin is not None
         process.stdin.write(self._options.to_json() + "\n")
         process.stdin.flush()
+        self._lifeline.hold(process.pid)
         return process
 
     def _keep(self) -> None:
+        pause_s = self._pause_s
         while not self._closing.is_set():  # what was being started meanwhile is ended by close()
+            self._watch(self._process, pause_s)
             code = self._process.wait()
+            self._lifeline.drop(self._process.pid)
             if self._closing.wait(PAUSE_S):
                 return
             logger.error(
                 "the gateway of %s ended with exit code %d and is started again", self._protocol, code
             )
             self._start_again()
+            pause_s = OPEN_TIMEOUT_S
+
+    @property
+    def _pause_s(self) -> float | None:
+        """Before each question; None for no questions."""
+        return self._settings.probe_interval_s or None
+
+    def _watch(self, process: subprocess.Popen[str], pause_s: float | None) -> None:
+        """Return when it has ended; one that does not answer is killed.
+
+        Args:
+            pause_s: before the first question. Without being asked it says only that it is open.
+        """
+        assert process.stdout is not None
+        while _speaks(process, pause_s) or self._answers(process):
+            if not os.read(process.stdout.fileno(), ANSWER_BYTES):
+                return  # that was its end
+            pause_s = self._pause_s
+        logger.error("the gateway of %s gives no answer and is killed", self._protocol)
+        process.kill()
+
+    def _answers(self, process: subprocess.Popen[str]) -> bool:
+        """Whether it says something, or ends, when it is asked.
+
+        It is asked several times: after a pause of all processes, of a container say, time is up at once.
+        """
+        return any(self._answers_once(process) for _ in range(self._settings.max_failed_probes))
+
+    def _answers_once(self, process: subprocess.Popen[str]) -> bool:
+        assert process.stdin is not None
+        with suppress(OSError, ValueError):  # it has just ended, or close() has closed its input
+            process.stdin.write("?\n")
+            process.stdin.flush()
+        return _speaks(process, self._settings.probe_timeout_s)
 
     def _start_again(self) -> None:
         while not self._closing.is_set():
@@ -106,9 +167,17 @@ class GatewayProcess:
         """Without its input it ends by itself."""
         process = self._process
         assert process.stdin is not None
-        process.stdin.close()
+        with suppress(OSError):  # a question that it could not take any more
+            process.stdin.close()
         try:
             process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        self._lifeline.drop(process.pid)
+
+
+def _speaks(process: subprocess.Popen[str], within_s: float | None) -> bool:
+    """Whether it says something in time, or ends, which can be read, too."""
+    assert process.stdout is not None
+    return bool(select.select([process.stdout], [], [], within_s)[0])

@@ -58,7 +58,14 @@ class ServerProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def lifeline(self) -> Lifeline:
+        """Holds what must not outlive the supervisor; there while the server runs."""
+        assert self._lifeline is not None
+        return self._lifeline
+
     def start(self, arguments: list[str]) -> None:
+        self._lifeline = Lifeline(self._prefix, self._run_dir)
         self._run_dir.mkdir(mode=0o700)
         command = [
             str(self._triton.binary),
@@ -69,7 +76,7 @@ class ServerProcess:
         self._log.begin()
         with self._log.open() as log:
             self._process = self._spawn(command, log, self._run_dir)
-        self._lifeline = Lifeline(self.session, self._prefix, self._run_dir)
+        self._lifeline.hold(self.session)
         logger.info("tritonserver runs as process %d, its log is %s", self.session, self._log.path)
 
     def exit_code(self) -> int | None:
@@ -136,9 +143,9 @@ class ServerProcess:
         (run_dir / METRICS).mkdir()
         environment = self._triton.environment(os.environ)
         return subprocess.Popen(
-            command,
+            self.lifeline.spawning(command),
             env=environment | self._variables | {DIRECTORY_VARIABLE: str(run_dir / METRICS)},
-            stdin=subprocess.DEVNULL,
+            stdin=self.lifeline.input,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -33,6 +33,7 @@ from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
 from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
+from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
 from cosyvoice_runtime.supervisor.models import Models
@@ -248,7 +249,7 @@ class Server:
         while not self._control.live():
             check()
             self._stop_requested.wait(LIVE_INTERVAL_S)
-        self._open_gateways(check)
+        self._open_gateways(process.lifeline, check)
         self._models.load_all(check)
         # Before the probes: a process that dies after its own is missed, too.
         expected = process.count_stubs()
@@ -272,7 +273,7 @@ class Server:
             *self._sockets.arguments,
         ]
 
-    def _open_gateways(self, check: Check) -> None:
+    def _open_gateways(self, lifeline: Lifeline, check: Check) -> None:
         for protocol, port, socket in (
             ("grpc", self._ports.grpc, self._sockets.grpc),
             ("http", self._ports.http, self._sockets.http),
@@ -288,7 +289,9 @@ class Server:
                 arrival_timeout_s=self.settings.arrival_timeout_s,
                 stalled_client_timeout_s=self.settings.stalled_client_timeout_s,
             )
-            self._gateways.append(GatewayProcess(protocol, options, self._python, self._log))
+            self._gateways.append(
+                GatewayProcess(protocol, options, self._python, self._log, lifeline, self.settings)
+            )
         for gateway in self._gateways:
             gateway.wait_until_open(check)
 

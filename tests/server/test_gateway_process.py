@@ -1,20 +1,25 @@
-"""A gateway as a process: one that never opens, and one that can't be started again at once."""
+"""A gateway as a process: one that never opens, that hangs, and that can't be started again at once."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import gateway_process
 from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
 from cosyvoice_runtime.supervisor.guarded_call import keep_waiting
+from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
 
 TIMEOUT_S = 120.0
@@ -29,16 +34,58 @@ OPTIONS = GatewayOptions(
 )
 
 
+UNASKED = ServerSettings(probe_interval_s=0.0)
+ASKED = ServerSettings(probe_interval_s=0.01, probe_timeout_s=0.1, max_failed_probes=3)
+PATIENT = ServerSettings(probe_interval_s=0.01, probe_timeout_s=TIMEOUT_S, max_failed_probes=1)
+FORGIVING = ServerSettings(probe_interval_s=0.01, probe_timeout_s=0.5, max_failed_probes=100)
+ANSWERS = "while read question; do echo alive; echo answered >&2; done"
+HANGS = "echo hangs >&2; kill -s STOP $$"
+
+HANGING_LOOP = """
+import asyncio, sys, time
+from cosyvoice_runtime.gateway import __main__ as process
+
+class Gateway:
+    async def start(self):
+        asyncio.get_running_loop().call_soon(hang)
+
+    async def close(self):
+        pass
+
+def hang():
+    time.sleep(1)
+    print("goes on", flush=True)
+
+process._gateway = lambda *_: Gateway()
+sys.exit(process.main())
+"""
+
+
 @pytest.fixture
-def gateway(tmp_path: Path, request) -> Iterator[GatewayProcess]:
+def settings() -> ServerSettings:
+    return UNASKED
+
+
+@pytest.fixture
+def lifeline(tmp_path: Path) -> Iterator[Lifeline]:
+    line = Lifeline(f"cosyvoice_{os.getpid()}_none_", tmp_path / "run")
+    yield line
+    line.release()
+
+
+@pytest.fixture
+def gateway(
+    tmp_path: Path, settings: ServerSettings, lifeline: Lifeline, request
+) -> Iterator[GatewayProcess]:
     """A stand-in that does what the parameter says once it has its options, until its input ends."""
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\nread options\n{request.param}\nread end\n")
     python.chmod(0o700)
-    process = GatewayProcess("http", OPTIONS, python, LogFile(tmp_path / "log", 1 << 20))
+    process = GatewayProcess("http", OPTIONS, python, LogFile(tmp_path / "log", 1 << 20), lifeline, settings)
     yield process
     process.close()
     assert process._process.poll() is not None
+    assert lifeline._sessions == set()
 
 
 @pytest.mark.parametrize("gateway", ["true"], indirect=True)
@@ -103,3 +150,76 @@ def test_one_that_is_closed_while_it_is_started_again_ends(gateway, monkeypatch)
     closing.start()
     closing.join(TIMEOUT_S)
     assert not closing.is_alive()
+
+
+@pytest.mark.parametrize("settings", [ASKED])
+@pytest.mark.parametrize("gateway", [f"echo open; {HANGS}"], indirect=True)
+def test_one_that_gives_no_answer_is_started_again(gateway, tmp_path, eventually, caplog):
+    gateway.wait_until_open(keep_waiting)
+    eventually(lambda: (tmp_path / "log").read_text().count("hangs") == 2)
+    assert "the gateway of http gives no answer and is killed" in caplog.text
+    assert "the gateway of http ended with exit code -9 and is started again" in caplog.text
+
+
+@pytest.mark.parametrize("settings", [PATIENT])
+@pytest.mark.parametrize("gateway", [f"echo open; {ANSWERS}"], indirect=True)
+def test_one_that_answers_is_asked_again_and_again(gateway, tmp_path, eventually, caplog):
+    gateway.wait_until_open(keep_waiting)
+    eventually(lambda: (tmp_path / "log").read_text().count("answered") >= 5)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("settings", [FORGIVING])
+@pytest.mark.parametrize("gateway", [f"echo open; read one; read two; {ANSWERS}"], indirect=True)
+def test_one_that_answers_late_is_left_alone(gateway, tmp_path, eventually, caplog):
+    gateway.wait_until_open(keep_waiting)
+    eventually(lambda: "answered" in (tmp_path / "log").read_text())
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("settings", [PATIENT])
+@pytest.mark.parametrize(
+    "gateway",
+    [f"test -e $0.again && sleep 1; touch $0.again; echo opens >&2; echo open; {ANSWERS}"],
+    indirect=True,
+)
+def test_one_that_starts_again_is_asked_once_it_is_open(gateway, tmp_path, eventually, monkeypatch):
+    gateway.wait_until_open(keep_waiting)
+    killed, asks, opened_when_asked = gateway._process, gateway._answers_once, []
+
+    def ask(process):
+        if process is not killed:
+            opened_when_asked.append((tmp_path / "log").read_text().count("opens"))
+        return asks(process)
+
+    monkeypatch.setattr(gateway, "_answers_once", ask)
+    killed.kill()
+    eventually(lambda: len(opened_when_asked) >= 3)
+    assert set(opened_when_asked) == {2}
+
+
+@pytest.mark.parametrize("settings", [UNASKED, PATIENT])
+@pytest.mark.parametrize("gateway", [f"echo open; {HANGS}"], indirect=True)
+def test_one_that_hangs_is_closed_in_time(gateway, tmp_path, eventually):
+    gateway.wait_until_open(keep_waiting)
+    eventually(lambda: "hangs" in (tmp_path / "log").read_text())
+    closing = threading.Thread(target=gateway.close, daemon=True)
+    closing.start()
+    closing.join(TIMEOUT_S / 2)
+    assert not closing.is_alive()
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_each_line_is_answered_until_the_end_of_the_input(protocol):
+    command = [sys.executable, "-m", "cosyvoice_runtime.gateway", protocol]
+    options = replace(OPTIONS, address="127.0.0.1:0", shared="").to_json()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as gateway:
+        said, _ = gateway.communicate(f"{options}\n?\n?\n", TIMEOUT_S)
+    assert (said, gateway.returncode) == ("open\nalive\nalive\n", 0)
+
+
+def test_nothing_is_answered_while_the_event_loop_hangs():
+    command = [sys.executable, "-c", HANGING_LOOP, "http"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as gateway:
+        said, _ = gateway.communicate(f"{OPTIONS.to_json()}\n?\n", TIMEOUT_S)
+    assert said == "open\ngoes on\nalive\n"

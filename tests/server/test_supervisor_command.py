@@ -9,12 +9,15 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import pytest
 from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE
@@ -23,6 +26,8 @@ from cosyvoice_runtime.supervisor.process import KILL_WAIT_S
 Eventually = Callable[..., None]
 SERVICE_S = 60.0
 """Longest time without service."""
+ANSWER_S = 5.0
+"""Longest wait for one answer, after which it is asked for again."""
 
 
 class Command:
@@ -60,6 +65,19 @@ class Command:
             if Path(process.command[0]).name == "tritonserver" and process.parent == self.process.pid
         )
 
+    def gateways(self) -> list[int]:
+        """Process ids."""
+        return [
+            process.pid
+            for process in processes.living()
+            if process.parent == self.process.pid and "cosyvoice_runtime.gateway" in process.command
+        ]
+
+    def answers(self) -> bool:
+        """Whether clients get an answer at both ports."""
+        grpc_url, http_url = re.findall(r"(?:gRPC|HTTP) (\S+),", self.addresses()[-1])
+        return _is_live_by_grpc(grpc_url) and _is_live_by_http(http_url)
+
     def signal_model(self, model: str, number: signal.Signals) -> None:
         for process in processes.session_members(self.server_pid()):
             if process.model == model:
@@ -70,6 +88,23 @@ class Command:
         code = self.process.wait(300)
         assert leftovers(self.process.pid) == []
         return code
+
+
+def _is_live_by_grpc(url: str) -> bool:
+    with grpc.insecure_channel(url, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        live = service_pb2_grpc.GRPCInferenceServiceStub(channel).ServerLive
+        try:
+            return live(service_pb2.ServerLiveRequest(), timeout=ANSWER_S).live
+        except grpc.RpcError:
+            return False
+
+
+def _is_live_by_http(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{url}/v2/health/live", timeout=ANSWER_S) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -236,6 +271,53 @@ def test_killed_supervisor_leaves_no_server(tmp_path, repository, eventually):
     command.process.kill()
     command.process.wait()
     eventually(lambda: leftovers(command.process.pid) == [])
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["first", "second"])
+def test_gateway_that_hangs_is_replaced(tmp_path, repository, eventually, which):
+    probes = ["server.probe_interval_s=0.5", "server.probe_timeout_s=5", "server.max_failed_probes=2"]
+    command = Command(tmp_path, repository, *probes)
+    eventually(command.is_up)
+    hanging = command.gateways()[which]
+    os.kill(hanging, signal.SIGSTOP)
+    try:
+        eventually(lambda: not processes.is_alive(hanging) and command.answers())
+        assert len(command.gateways()) == 2
+        assert "gives no answer and is killed" in command.output.read_text()
+    finally:
+        command.process.send_signal(signal.SIGTERM)
+        assert command.exit_code() == 0
+
+
+def test_stop_is_obeyed_where_a_gateway_hangs(tmp_path, repository, eventually):
+    command = Command(tmp_path, repository)
+    eventually(command.is_up)
+    gateways = command.gateways()
+    os.kill(gateways[0], signal.SIGSTOP)
+    command.process.send_signal(signal.SIGTERM)
+    assert command.exit_code() == 0
+    assert not any(map(processes.is_alive, gateways))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first", "started again"])
+def test_killed_supervisor_leaves_no_gateway_that_hangs(tmp_path, repository, eventually, again):
+    command = Command(tmp_path, repository)
+    eventually(command.is_up)
+    if again:
+        killed = command.gateways()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not any(map(processes.is_alive, killed)) and command.answers())
+    gateways = command.gateways()
+    os.kill(gateways[0], signal.SIGSTOP)
+    command.process.kill()
+    command.process.wait()
+    try:
+        eventually(lambda: not any(map(processes.is_alive, gateways)), SERVICE_S)
+        eventually(lambda: leftovers(command.process.pid) == [], SERVICE_S)
+    finally:
+        for pid in filter(processes.is_alive, gateways):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_help_tells_the_exit_codes():
