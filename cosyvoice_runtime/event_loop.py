@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 POOL_THREADS = 4
@@ -55,15 +55,15 @@ class EventLoopThread:
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         """The items of an asynchronous generator, which is closed when the iteration is abandoned."""
-        in_use = asyncio.Lock()  # by a step that was interrupted, until it has ended
+        steps = _Steps(items)
         try:
             while True:
                 try:
-                    yield self.run(_next(items, in_use))
+                    yield self.run(steps.next())
                 except StopAsyncIteration:
                     return
         finally:
-            self.run(_close(items, in_use))
+            self.run(steps.close())
 
     def close(self) -> None:
         """Cancel what still runs, wait for its cleanup, and end the thread; harmless when repeated."""
@@ -84,14 +84,24 @@ class EventLoopThread:
                 self._loop.run_forever()
 
 
-async def _next(items: AsyncGenerator[T, None], in_use: asyncio.Lock) -> T:
-    async with in_use:
-        return await anext(items)
+class _Steps(Generic[T]):
+    """Those of an asynchronous generator, one after the other."""
 
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._latest: asyncio.Task[Any] | None = None
 
-async def _close(items: AsyncGenerator[T, None], in_use: asyncio.Lock) -> None:
-    async with in_use:
-        await items.aclose()
+    async def next(self) -> T:
+        self._latest = asyncio.current_task()
+        return await anext(self._items)
+
+    async def close(self) -> None:
+        """End one that goes on because who waited for it was interrupted, or was about to wait, too."""
+        if self._latest is not None:
+            if not self._latest.cancelling():  # a second time would end its cleanup
+                self._latest.cancel()
+            await asyncio.wait({self._latest})
+        await self._items.aclose()
 
 
 async def _cancel_others() -> None:

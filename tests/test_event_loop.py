@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from contextlib import closing
+from typing import Any, NoReturn
 
 import pytest
 
@@ -40,6 +41,31 @@ def test_interrupted_iteration_cancels_the_step_and_closes_the_generator() -> No
 
     with closing(EventLoopThread("interrupted")) as loop, closing(loop.iterate(items())) as numbers:
         assert next(numbers) == 1
+        with pytest.raises(KeyboardInterrupt):
+            next(numbers)
+        assert ends == ["closed"]
+
+
+def test_iteration_that_is_interrupted_before_it_waits_cancels_the_step(monkeypatch) -> None:
+    ends: list[str] = []
+
+    async def items() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            ends.append("closed")
+
+    with closing(EventLoopThread("interrupted")) as loop, closing(loop.iterate(items())) as numbers:
+        assert next(numbers) == 1
+        start = loop.start
+
+        def interrupted(work: Coroutine[Any, Any, Any]) -> NoReturn:
+            start(work)
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(loop, "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             next(numbers)
         assert ends == ["closed"]
