@@ -75,7 +75,7 @@ class GatewayProcess:
         """
         stdout = self._process.stdout
         assert stdout is not None
-        while not select.select([stdout], [], [], CHECK_INTERVAL_S)[0]:
+        while not _speaks(self._process, CHECK_INTERVAL_S):
             check()
         answer = stdout.readline().strip()
         if answer != OPEN:
@@ -180,4 +180,6 @@ class GatewayProcess:
 def _speaks(process: subprocess.Popen[str], within_s: float | None) -> bool:
     """Whether it says something in time, or ends, which can be read, too."""
     assert process.stdout is not None
-    return bool(select.select([process.stdout], [], [], within_s)[0])
+    listening = select.poll()  # select() knows no more than 1,024 files
+    listening.register(process.stdout, select.POLLIN)
+    return bool(listening.poll(None if within_s is None else 1000 * within_s))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -223,3 +224,23 @@ def test_nothing_is_answered_while_the_event_loop_hangs():
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as gateway:
         said, _ = gateway.communicate(f"{OPTIONS.to_json()}\n?\n", TIMEOUT_S)
     assert said == "open\ngoes on\nalive\n"
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """More than select() knows, in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip(f"no process may have more than {hard} files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    yield
+    for each in held:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("gateway", ["echo open"], indirect=True)
+def test_one_in_a_process_with_many_files_is_heard(many_files, gateway):
+    assert gateway._process.stdout.fileno() > 1023
+    gateway.wait_until_open(keep_waiting)

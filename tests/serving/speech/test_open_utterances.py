@@ -86,12 +86,18 @@ def tokenizer(tiny_checkpoint) -> TextTokenizer:
     return TextTokenizer(tiny_checkpoint / "CosyVoice-BlankEN")
 
 
+@pytest.fixture(scope="module")
+def metrics_dir(tmp_path_factory) -> Path:
+    """One for all: its files stay open to the process's end."""
+    return tmp_path_factory.mktemp("metrics")
+
+
 @pytest.fixture
-def make(tokenizer, tiny_checkpoint, tmp_path: Path):
+def make(tokenizer, tiny_checkpoint, tmp_path: Path, metrics_dir: Path):
     def service(**options) -> tuple[CodedStages, SpeechService, Admission]:
         stages = CodedStages([])
         stages.per_text = 15
-        metrics = SpeechMetrics(Metrics("cosyvoice2", tmp_path))
+        metrics = SpeechMetrics(Metrics("cosyvoice2", metrics_dir))
         store = VoiceStore(tmp_path / "voices", "checkpoint")
         admission = Admission(2, now=itertools.count(100).__next__)
         options = {"blocks": load_config(tiny_checkpoint).speech_lm, "streaming": True} | options
