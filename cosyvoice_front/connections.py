@@ -22,11 +22,12 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
     Args:
         header_timeout_s: longest time from the beginning of the connection, and from each answer, until the
             headers of the next request have come. What is left of a body after its answer counts.
-        stall_s: longest time that a connection which is closed may leave its last bytes unread.
+        stall_s: longest time that a connection which is closed may leave its last bytes unread, and half of
+            that of an open one.
     """
 
     class PunctualConnection(HttpToolsProtocol):
-        """Closes itself when the headers of a request don't come in time, or don't end."""
+        """Closes itself when the headers of a request don't come in time or don't end, or nobody reads."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(ClosingTransport(transport, self.loop, stall_s))  # type: ignore[arg-type]
@@ -109,8 +110,8 @@ class PunctualSocket(WebSocketsSansIOProtocol):
     def handle_ping(self) -> None:
         if self.writable.is_set():
             super().handle_ping()
-        else:
-            self._pong = b"".join(self.conn.data_to_send())  # the latest is enough (RFC 6455, 5.5.3)
+        elif pongs := b"".join(self.conn.data_to_send()):  # of all pings of a read, at the first of them
+            self._pong = pongs  # the latest are enough (RFC 6455, 5.5.3)
 
     def resume_writing(self) -> None:
         pong, self._pong = self._pong, b""

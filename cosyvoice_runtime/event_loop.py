@@ -25,7 +25,7 @@ class EventLoopThread:
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(ThreadPoolExecutor(POOL_THREADS, thread_name_prefix=f"{name} pool"))
         self._ending = self._closing = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage that is collected in it may close an iteration
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

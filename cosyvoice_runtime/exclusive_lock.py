@@ -20,8 +20,8 @@ def exclusive_lock(path: Path, remove: bool = False, wait_s: float | None = None
     """Hold a file lock; it excludes other threads as well as other processes. Not reentrant.
 
     Args:
-        wait_s: longest wait for it.
         remove: the file, too, is gone afterwards. For one path it is always the same.
+        wait_s: longest wait for it.
 
     Raises:
         TimeoutError: somebody else holds it for longer than that.
@@ -42,11 +42,12 @@ def exclusive_lock(path: Path, remove: bool = False, wait_s: float | None = None
 def _lock(file: IO[bytes], wait_s: float | None) -> None:
     if wait_s is None:
         fcntl.flock(file, fcntl.LOCK_EX)
-        return None
+        return
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
         except BlockingIOError:
             if time.monotonic() > deadline:
                 reason = f"somebody else has held its lock for {wait_s:g} s"

@@ -124,7 +124,7 @@ def export_wave_graphs(settings: Token2WavSettings) -> None:
         print(f"{settings.backend_dir}: made because: {reason}")
 
 
-def serve(grpc_url: str, require_server: Callable[[], None] = lambda: None) -> None:
+def serve(grpc_url: str, require_server: Callable[[], None]) -> None:
     """Run the front before this server, with the voices of the server's own directory, until Ctrl-C.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from contextlib import aclosing, suppress
 from typing import NamedTuple
@@ -72,6 +73,7 @@ class Context:
         self._ended = self._fed = False
         self._refusal: ApiError | None = None
         self._pushed = self._more = 0
+        self._given_s = 0.0
         self._flushed = Flush(0, 0, 0)
         self._asked: deque[Flush] = deque()
         self._awaited: deque[Flush] = deque()
@@ -187,7 +189,7 @@ class Context:
         text = self._transcript.between(self._pushed, until)
         self._front.limits.spend(self._owner, len(text))
         await speech.push(text)
-        self._pushed = until
+        self._pushed, self._given_s = until, time.monotonic()
 
     async def _pass_flush(self, speech: TextSpeech | None) -> None:
         """
@@ -209,7 +211,7 @@ class Context:
                 await self._changed.wait()
         except TimeoutError:
             if self._is_ahead:
-                self._more += MORE
+                self._more, self._given_s = self._more + MORE, time.monotonic()
             elif self._pushed == self._flushed.position:
                 limit_s = self._front.settings.front.idle_timeout_s
                 raise timed_out(f"No text came for {limit_s:g} s; the context has ended.") from None
@@ -218,7 +220,7 @@ class Context:
 
     def _patience_s(self) -> float | None:
         if self._is_ahead:  # the listener is behind; the server ends a text of which nothing comes
-            return self._front.settings.front.idle_timeout_s
+            return max(0.0, self._given_s + self._front.settings.front.idle_timeout_s - time.monotonic())
         if self._pushed > self._flushed.position:
             return self._manner.most_delay_s
         if self._flushed.worded > self._transcript.spoken:

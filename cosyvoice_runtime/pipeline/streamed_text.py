@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any
 
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -69,8 +69,10 @@ async def beside(
         while (chunk := await _next(task, chunks)) is not None:
             yield chunk
     finally:
-        await _end(task)
-        await chunks.aclose()
+        try:
+            await _end(task)
+        finally:
+            await chunks.aclose()
 
 
 async def _next(task: asyncio.Task[None], chunks: AsyncGenerator[AudioChunk, None]) -> AudioChunk | None:
@@ -87,10 +89,20 @@ async def _next(task: asyncio.Task[None], chunks: AsyncGenerator[AudioChunk, Non
 
 
 async def _end(work: asyncio.Future[Any]) -> None:
-    """Cancel it and wait for its end, also where that is cancelled: what is freed then must not be in use."""
+    """Cancel it and wait for its end, also where that is cancelled: what is freed then must not be in use.
+
+    Raises:
+        CancelledError: whoever waits was cancelled meanwhile.
+    """
     work.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        await work
+    cancelled = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def _within_ceiling(sampling: SamplingOptions) -> SamplingOptions:

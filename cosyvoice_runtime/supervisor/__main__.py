@@ -68,7 +68,7 @@ def _keep_up(server: Server) -> None:
             return
         except WornOutError as error:
             logger.info("starting again: %s", error)
-        except (ServerDiedError, StartError, PreflightError, OSError) as error:
+        except (ServerDiedError, StartError, PreflightError) as error:
             # A server that was never up would fail again; one that was may have lost a model on its way, or
             # what it left holds its ports for a moment.
             if not (was_up and restarts.take()):

@@ -78,7 +78,7 @@ class Lifeline:
         try:
             self._helper.communicate(b"released\n", RELEASE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self._helper.kill()  # before it can take the end of its input for that of the supervisor
+            self._helper.kill()  # it would stay, stopped
 
     def _tell(self) -> None:
         with suppress(BrokenPipeError):  # somebody has ended the helper, which is no reason to serve nobody

@@ -157,7 +157,8 @@ class ServerProcess:
         begun = time.monotonic()
         while self.running():
             if time.monotonic() - begun > exit_timeout_s():
-                logger.warning("tritonserver did not end within %.1f s and is killed", exit_timeout_s())
+                waited_s = time.monotonic() - begun
+                logger.warning("tritonserver did not end within %.1f s and is killed", waited_s)
                 return
             time.sleep(0.02)
 

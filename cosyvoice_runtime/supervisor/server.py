@@ -184,6 +184,9 @@ class Server:
         self._process = ServerProcess(triton, self._log, self._run_dir, variables)
         try:
             self._bring_up(self._process, started + self.settings.start_timeout_s)
+        except OSError as error:
+            self._end(self._process, self._exit_timeout_s)
+            raise StartError(f"the machine has no room for the server: {error}") from error
         except BaseException:
             self._end(self._process, self._exit_timeout_s)
             raise
@@ -210,7 +213,7 @@ class Server:
             raise self._failure
 
     def request_stop(self) -> None:
-        """Make :meth:`start` or :meth:`wait` return; when called again, cut the draining short."""
+        """Make :meth:`start` or :meth:`wait` return; when called again, wait for nothing more."""
         if self._stop_requested.is_set():
             self._hurry.set()
         self._stop_requested.set()

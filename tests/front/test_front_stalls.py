@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from unittest.mock import Mock
 
+import pytest
 from fake_text import FakeTextSpeech
 from fake_upstream import tone
 from raw_http import ask, begin, connect, read_all, send
@@ -132,6 +133,18 @@ def test_pongs_for_who_reads_nothing_do_not_pile_up(front):
     assert held < 1 << 20
 
 
+def test_last_pong_comes_when_the_client_reads_on(front, monkeypatch):
+    monkeypatch.setattr("fake_text.CHARACTER_S", 0.5)  # more than the buffers of both sides hold
+    with unread_websocket(front) as connection:
+        connection.sendall(frame(Opcode.TEXT, json.dumps(asked("One " * 400)).encode()))
+        front.wait_until(lambda: any(not each.writable.is_set() for each in sockets(front)))
+        connection.sendall(frame(Opcode.PING, b"first") + frame(Opcode.PING, b"second"))
+        connection.settimeout(LIMIT_S)
+        data = bytearray()
+        while Frame(Opcode.PONG, b"second").serialize(mask=False, extensions=[]) not in data:
+            data += connection.recv(1 << 16)
+
+
 def test_encoder_of_an_utterance_too_many_is_closed(start_front, upstream, monkeypatch):
     from cosyvoice_client.encoders import CodecEncoder
 
@@ -195,7 +208,8 @@ def test_words_that_nobody_asked_for_are_not_looked_for(front, monkeypatch):
         assert len(audio_in(wire.until("done"))) > 0
 
 
-def test_listener_who_pauses_hears_the_rest_of_a_long_text(start_front, upstream, monkeypatch):
+@pytest.mark.parametrize("goes_on", [False, True], ids=["all of it came", "it goes on"])
+def test_listener_who_pauses_hears_the_rest_of_a_long_text(start_front, upstream, monkeypatch, goes_on):
     """The server ends a text when nothing comes and nothing is spoken for a while."""
     monkeypatch.setattr("fake_text.CHARACTER_S", 0.2)
     timers: dict[FakeTextSpeech, asyncio.TimerHandle] = {}
@@ -222,8 +236,12 @@ def test_listener_who_pauses_hears_the_rest_of_a_long_text(start_front, upstream
     monkeypatch.setattr(FakeTextSpeech, "_speak", lambda *given: (told.append(1), speak(*given))[1])
     front = start_front(idle_timeout_s=1)  # less than the server waits, as it has to be
     with open_cartesia(front) as wire:
-        wire.send(asked("word " * 1600, add_timestamps=False))
+        wire.send(asked("word " * 1600, add_timestamps=False, **{"continue": True}))
         wire.until("chunk")
-        time.sleep(6.5)  # far less than front.stalled_client_timeout_s
+        for _ in range(13):  # far less than front.stalled_client_timeout_s
+            time.sleep(0.5)
+            if goes_on:
+                wire.send(asked("word ", add_timestamps=False, **{"continue": True}))
+        wire.send(asked("", add_timestamps=False, **{"continue": False}))
         messages = wire.until("done")
     assert len(audio_in(messages)) > 0

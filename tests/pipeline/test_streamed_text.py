@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import threading
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
-from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
+from cosyvoice_runtime.pipeline.streamed_text import beside, speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
@@ -351,3 +352,63 @@ def test_audio_depends_on_clauses_and_marks_and_not_on_pieces_or_time(synthesize
         audio(synthesizer, [SENTENCES[0], FLUSH, *SENTENCES[1:]], voice, **options)[: len(expected)],
         expected[: len(expected)],
     )
+
+
+async def slow_to_end(cleaned: list[int]) -> AsyncGenerator[int, None]:
+    try:
+        yield 1
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.05)
+        cleaned.append(1)
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_cancel_while_chunks_are_being_ended_is_heard_and_lets_them_end(steps):
+    cleaned: list[int] = []
+
+    async def fail() -> None:
+        await asyncio.sleep(0.01)
+        raise OSError("no text")
+
+    async def hear() -> None:
+        async with aclosing(beside(fail(), slow_to_end(cleaned))) as chunks:
+            async for _ in chunks:
+                pass
+
+    async def use() -> bool:
+        hearing = asyncio.create_task(hear())
+        await asyncio.sleep(0.02)  # it is being ended
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        hearing.cancel()
+        await asyncio.wait([hearing])
+        return hearing.cancelled() or isinstance(hearing.exception(), OSError)
+
+    assert asyncio.run(use())
+    assert cleaned == [1]
+
+
+def test_cancel_while_the_work_beside_chunks_is_being_ended_is_not_forgotten():
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+
+    async def chunks() -> AsyncGenerator[int, None]:
+        yield 1
+
+    async def hear() -> None:
+        async with aclosing(beside(work(), chunks())) as spoken:
+            async for _ in spoken:
+                pass
+
+    async def use() -> bool:
+        hearing = asyncio.create_task(hear())
+        await asyncio.sleep(0.02)
+        hearing.cancel()
+        await asyncio.wait([hearing])
+        return hearing.cancelled()
+
+    assert asyncio.run(use())

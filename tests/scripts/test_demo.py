@@ -29,7 +29,7 @@ def test_port_that_somebody_listens_on_is_named(demo: ModuleType, monkeypatch: p
         port = other.getsockname()[1]
         monkeypatch.setenv("COSYVOICE_FRONT__PORT", str(port))
         with pytest.raises(demo.DemoError, match=rf"front\.port: .* 127\.0\.0\.1:{port} already"):
-            demo.serve("127.0.0.1:1")
+            demo.serve("127.0.0.1:1", lambda: None)
 
 
 def test_front_that_ends_by_itself_is_no_success(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,4 +37,4 @@ def test_front_that_ends_by_itself_is_no_success(demo: ModuleType, monkeypatch: 
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("COSYVOICE_FRONT__PORT", str(taken.getsockname()[1]))
         with pytest.raises(demo.DemoError, match="the front has ended with status"):
-            demo.serve("127.0.0.1:1")
+            demo.serve("127.0.0.1:1", lambda: None)

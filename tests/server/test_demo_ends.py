@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,10 +75,17 @@ def told_address(demo: subprocess.Popen[bytes]) -> None:
         assert line
 
 
-def ends(demo: subprocess.Popen[bytes]) -> int:
+def sessions_of(demo: subprocess.Popen[bytes]) -> set[int]:
+    """Its own, and those of the server and its gateways."""
+    sessions = {each.session for each in processes.living() if each.parent == demo.pid}
+    assert len(sessions) > 3
+    return sessions
+
+
+def ends(demo: subprocess.Popen[bytes], sessions: Collection[int] = ()) -> int:
     code = demo.wait(TIMEOUT_S)
-    deadline = time.monotonic() + TIMEOUT_S / 4
-    while left := processes.session_members(demo.pid):
+    deadline = time.monotonic() + TIMEOUT_S
+    while left := [each for one in (demo.pid, *sessions) for each in processes.session_members(one)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.02)
     return code
@@ -96,8 +103,9 @@ def test_output_that_nobody_reads_ends_it(start):
 def test_signal_to_it_alone_ends_it(start, number):
     demo = start(subprocess.PIPE)
     told_address(demo)
+    sessions = sessions_of(demo)
     demo.send_signal(number)
-    ends(demo)
+    assert ends(demo, sessions) == 0
 
 
 def test_server_that_can_not_be_kept_up_ends_it(start):
@@ -108,5 +116,6 @@ def test_server_that_can_not_be_kept_up_ends_it(start):
         for each in processes.living()
         if each.parent == demo.pid and Path(each.command[0]).name == "tritonserver"
     ]
+    sessions = sessions_of(demo)
     os.kill(server, signal.SIGKILL)
-    assert ends(demo)
+    assert ends(demo, sessions)

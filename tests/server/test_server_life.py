@@ -16,9 +16,11 @@ from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server, StartError
 from cosyvoice_runtime.supervisor.control import Control
 from cosyvoice_runtime.supervisor.errors import StopRequestedError
+from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
 from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError
+from cosyvoice_runtime.supervisor.process import ServerProcess
 from cosyvoice_runtime.supervisor.stalled_load import awaited_processes
 
 
@@ -123,6 +125,19 @@ def test_start_gives_up_when_the_time_is_over(repository, settings):
     write_model(repository, "slow", "import time; time.sleep(60)")
     with pytest.raises(StartError, match="not up within 2 s"):
         Server(repository, settings.replace(start_timeout_s=2.0)).start()
+
+
+@pytest.mark.parametrize("of", [ServerProcess, GatewayProcess])
+def test_start_without_room_for_another_process_says_so_and_leaves_nothing(
+    repository, settings, monkeypatch, of
+):
+    def no_room(*_: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(of, "_spawn" if of is ServerProcess else "_start", no_room)
+    with pytest.raises(StartError, match=r"no room for the server: .* Cannot allocate memory"):
+        Server(repository, settings).start()
+    assert leftovers() == []
 
 
 def test_only_the_supervisor_may_load_and_unload(server: Server):

@@ -361,8 +361,12 @@ class WaveScheduler:
             waiting = list(self._jobs)
         # In a thread of their own: somebody who takes no answer must not keep the process.
         answering = threading.Thread(target=self._end_all, args=(waiting, self._refusal), daemon=True)
-        answering.start()
-        answering.join(LAST_WORDS_S)
+        try:
+            answering.start()
+        except RuntimeError:  # the machine has no thread to spare
+            self._end_all(waiting, self._refusal)
+        else:
+            answering.join(LAST_WORDS_S)
         with self._wake:
             self._tell()  # who closes it meanwhile waits for the launching thread
         self._end_process(reason)

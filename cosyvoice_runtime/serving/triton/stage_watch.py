@@ -126,8 +126,8 @@ class StageWatch:
                 while self._away:
                     await asyncio.wait(self._away.values())
         except TimeoutError:
-            for model in self._away:  # none, where the last one is back just now
-                raise StageLostError(model) from None
+            if self._away:  # the last one may be back just now
+                raise StageLostError(next(iter(self._away))) from None
 
     async def explain(self, model: str, error: Exception) -> Exception:
         """Why a call failed: the model's own error, or that the server does not have the model just now."""

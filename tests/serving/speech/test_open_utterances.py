@@ -385,7 +385,7 @@ def test_cancel_ends_an_utterance_whose_text_is_complete_at_once(make):
         assert await utterance.answer_of("end", SECOND[1:]) is None
         await asyncio.sleep(0.1)  # all of it has been read
         assert await utterance.answer_of("cancel") is None
-        await utterance.speaking
+        assert (await asyncio.wait([utterance.speaking], timeout=WAIT_S / 2))[0]
         return stages, utterance
 
     stages, utterance = run(make, work)
@@ -404,7 +404,7 @@ def test_stage_that_dies_just_as_text_comes_ends_the_utterance_at_once(make, ste
         for _ in range(steps):
             await asyncio.sleep(0)
         text.push(SECOND)
-        await utterance.speaking
+        assert (await asyncio.wait([utterance.speaking], timeout=WAIT_S / 2))[0]
 
     run(make, work, text_timeout_s=2 * WAIT_S)
 

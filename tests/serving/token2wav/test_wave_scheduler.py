@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 from coded_waves import (
@@ -309,6 +310,19 @@ def test_lost_gpu_answers_everybody_and_ends_the_process(waves, outcomes):
     assert [text for _, text in outcomes.delivered[1:]] == [reason] * 3
     with pytest.raises(CosyVoiceError, match="can't go on"):
         scheduler.submit(chunk("new", [1]), outcomes.of("new"))
+
+
+def test_lost_gpu_ends_the_process_though_there_is_no_thread_to_spare(monkeypatch, outcomes):
+    waves, ended = CodedWaves(), threading.Event()
+    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0, end_process=lambda _: ended.set())
+    no_thread = Mock(side_effect=RuntimeError("can't start new thread"))
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    scheduler.submit(chunk("a", [LOST_GPU_TOKEN]), outcomes.of("a"))
+    assert ended.wait(TIMEOUT_S)
+    assert no_thread.called
+    assert outcomes.names == ["a"]
+    scheduler.close()
 
 
 def test_lost_gpu_ends_the_process_though_somebody_takes_no_answer():
