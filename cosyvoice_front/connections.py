@@ -96,7 +96,7 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
 
 
 class PunctualSocket(WebSocketsSansIOProtocol):
-    """A websocket that can be shut down while it is being closed; who reads nothing gets one pong."""
+    """A websocket that can be shut down while it is being closed; who reads nothing gets the last pongs."""
 
     _pong = b""
 

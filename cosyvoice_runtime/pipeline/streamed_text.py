@@ -101,6 +101,8 @@ async def _end(work: asyncio.Future[Any]) -> None:
             await asyncio.wait([work])
         except asyncio.CancelledError as error:
             cancelled = error
+    if not work.cancelled():
+        work.exception()  # told by nobody, and logged by nobody
     if cancelled is not None:
         raise cancelled
 

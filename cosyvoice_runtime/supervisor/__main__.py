@@ -68,7 +68,7 @@ def _keep_up(server: Server) -> None:
             return
         except WornOutError as error:
             logger.info("starting again: %s", error)
-        except (ServerDiedError, StartError, PreflightError) as error:
+        except (ServerDiedError, StartError, PreflightError, OSError) as error:
             # A server that was never up would fail again; one that was may have lost a model on its way, or
             # what it left holds its ports for a moment.
             if not (was_up and restarts.take()):
@@ -105,4 +105,7 @@ def _stop_on_signals(server: Server) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    for number in (signal.SIGTERM, signal.SIGINT):  # Python gives them back their defaults while it ends
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(code)

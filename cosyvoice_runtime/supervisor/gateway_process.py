@@ -19,7 +19,7 @@ from cosyvoice_runtime.supervisor.log_file import LogFile
 
 logger = logging.getLogger(__name__)
 
-OPEN = "open"
+OPEN, ALIVE = "open", "alive"
 PAUSE_S = 0.2
 """Before a gateway that ended is started again."""
 RETRY_S = 1.0
@@ -119,7 +119,7 @@ class GatewayProcess:
                 "the gateway of %s ended with exit code %d and is started again", self._protocol, code
             )
             self._start_again()
-            pause_s = OPEN_TIMEOUT_S
+            pause_s = OPEN_TIMEOUT_S if self._pause_s else None
 
     @property
     def _pause_s(self) -> float | None:
@@ -134,8 +134,11 @@ class GatewayProcess:
         """
         assert process.stdout is not None
         while _speaks(process, pause_s) or self._answers(process):
-            if not os.read(process.stdout.fileno(), ANSWER_BYTES):
+            said = os.read(process.stdout.fileno(), ANSWER_BYTES).decode(errors="replace").split("\n")
+            if said == [""]:
                 return  # that was its end
+            for line in {*said} - {"", OPEN, ALIVE}:  # why it can't open again
+                logger.error("the gateway of %s: %s", self._protocol, line)
             pause_s = self._pause_s
         logger.error("the gateway of %s gives no answer and is killed", self._protocol)
         process.kill()
@@ -143,9 +146,9 @@ class GatewayProcess:
     def _answers(self, process: subprocess.Popen[str]) -> bool:
         """Whether it says something, or ends, when it is asked.
 
-        It is asked several times: after a pause of all processes, of a container say, time is up at once.
+        It is asked at least twice: after a pause of all processes, of a container say, time is up at once.
         """
-        return any(self._answers_once(process) for _ in range(self._settings.max_failed_probes))
+        return any(self._answers_once(process) for _ in range(max(2, self._settings.max_failed_probes)))
 
     def _answers_once(self, process: subprocess.Popen[str]) -> bool:
         assert process.stdin is not None

@@ -11,14 +11,15 @@ from typing import IO
 from cosyvoice_runtime.supervisor import shared_memory
 
 SCRIPT = """
+sessions=
 while read -r told; do sessions=$told; done
 if [ "$sessions" != released ]; then
     for session in $sessions; do kill -s KILL -- "-$session"; done
     rm -rf -- "$1" "$2"*
 fi
 """
-"""Reads until the end of a pipe that only the supervisor holds; each line replaces the one before."""
-SPAWN = 'echo "$$" >&0; exec "$@" </dev/null'
+"""Reads until the end of a pipe that the supervisor holds; each line replaces the one before."""
+SPAWN = '(echo "$$" >&0); exec "$@" </dev/null'
 """Tells the helper of itself and then becomes a command: see :meth:`Lifeline.spawning`."""
 RELEASE_TIMEOUT_S = 3.0
 """Longest wait for the helper's end: it may have been stopped."""
@@ -58,6 +59,7 @@ class Lifeline:
 
         It needs a session of its own, of which nobody was told before, and :attr:`input` as its standard
         input: the helper reads on for as long as the process holds the pipe, which is until it has told.
+        Debian's shell passes on no variables whose names are no identifiers.
         """
         return ["/bin/sh", "-c", SPAWN, "spawn", *command]
 

@@ -47,8 +47,9 @@ class LogFile:
         with self.open() as log:
             self._start = log.tell()
         self._closed.clear()
-        self._thread = threading.Thread(target=self._watch, name="log", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._watch, name="log", daemon=True)
+        thread.start()
+        self._thread = thread  # not one that could not be started
 
     def end(self) -> None:
         """Watch no longer."""

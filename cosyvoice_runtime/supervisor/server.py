@@ -184,9 +184,9 @@ class Server:
         self._process = ServerProcess(triton, self._log, self._run_dir, variables)
         try:
             self._bring_up(self._process, started + self.settings.start_timeout_s)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # the latter: there is no room for a thread
             self._end(self._process, self._exit_timeout_s)
-            raise StartError(f"the machine has no room for the server: {error}") from error
+            raise StartError(f"the server can't be started: {error}") from error
         except BaseException:
             self._end(self._process, self._exit_timeout_s)
             raise

@@ -140,9 +140,11 @@ def test_last_pong_comes_when_the_client_reads_on(front, monkeypatch):
         front.wait_until(lambda: any(not each.writable.is_set() for each in sockets(front)))
         connection.sendall(frame(Opcode.PING, b"first") + frame(Opcode.PING, b"second"))
         connection.settimeout(LIMIT_S)
-        data = bytearray()
-        while Frame(Opcode.PONG, b"second").serialize(mask=False, extensions=[]) not in data:
-            data += connection.recv(1 << 16)
+        data, pong = bytearray(), Frame(Opcode.PONG, b"second").serialize(mask=False, extensions=[])
+        while pong not in data[-(1 << 17) :]:
+            part = connection.recv(1 << 16)
+            assert part, "closed without the pong"
+            data += part
 
 
 def test_encoder_of_an_utterance_too_many_is_closed(start_front, upstream, monkeypatch):

@@ -157,7 +157,7 @@ def test_one_that_is_closed_while_it_is_started_again_ends(gateway, monkeypatch)
 @pytest.mark.parametrize("gateway", [f"echo open; {HANGS}"], indirect=True)
 def test_one_that_gives_no_answer_is_started_again(gateway, tmp_path, eventually, caplog):
     gateway.wait_until_open(keep_waiting)
-    eventually(lambda: (tmp_path / "log").read_text().count("hangs") == 2)
+    eventually(lambda: (tmp_path / "log").read_text().count("hangs") >= 2)
     assert "the gateway of http gives no answer and is killed" in caplog.text
     assert "the gateway of http ended with exit code -9 and is started again" in caplog.text
 

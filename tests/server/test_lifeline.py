@@ -44,8 +44,10 @@ ServerProcess(triton, LogFile(folder / "log", 1 << 20), folder / "run", {}).star
 def session() -> Iterator[subprocess.Popen[bytes]]:
     """A process that sleeps in a session of its own."""
     with subprocess.Popen(SLEEP, start_new_session=True) as process:
-        yield process
-        process.kill()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.fixture
@@ -95,8 +97,9 @@ def test_nothing_ends_after_the_release(lifeline, tmp_path):
 def test_helper_that_has_ended_is_no_matter(lifeline):
     lifeline._helper.kill()
     lifeline._helper.wait()
-    lifeline.hold(1)
-    lifeline.drop(1)
+    nobody = 1 << 22  # Linux has no greater number
+    lifeline.hold(nobody)
+    lifeline.drop(nobody)
 
 
 def test_supervisor_that_is_killed_while_it_starts_a_server_leaves_none(tmp_path, eventually):

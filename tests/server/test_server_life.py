@@ -19,6 +19,7 @@ from cosyvoice_runtime.supervisor.errors import StopRequestedError
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
 from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
+from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.probe import ProbeError
 from cosyvoice_runtime.supervisor.process import ServerProcess
 from cosyvoice_runtime.supervisor.stalled_load import awaited_processes
@@ -127,15 +128,23 @@ def test_start_gives_up_when_the_time_is_over(repository, settings):
         Server(repository, settings.replace(start_timeout_s=2.0)).start()
 
 
-@pytest.mark.parametrize("of", [ServerProcess, GatewayProcess])
-def test_start_without_room_for_another_process_says_so_and_leaves_nothing(
-    repository, settings, monkeypatch, of
+@pytest.mark.parametrize(
+    ("of", "what", "failure"),
+    [
+        (ServerProcess, "_spawn", OSError(12, "Cannot allocate memory")),
+        (GatewayProcess, "_start", OSError(12, "Cannot allocate memory")),
+        (LogFile, "begin", RuntimeError("can't start new thread")),
+    ],
+    ids=["server", "gateway", "thread"],
+)
+def test_start_without_room_for_it_says_so_and_leaves_nothing(
+    repository, settings, monkeypatch, of, what, failure
 ):
     def no_room(*_: object) -> None:
-        raise OSError(12, "Cannot allocate memory")
+        raise failure
 
-    monkeypatch.setattr(of, "_spawn" if of is ServerProcess else "_start", no_room)
-    with pytest.raises(StartError, match=r"no room for the server: .* Cannot allocate memory"):
+    monkeypatch.setattr(of, what, no_room)
+    with pytest.raises(StartError, match=rf"the server can't be started: .*{failure.args[-1]}"):
         Server(repository, settings).start()
     assert leftovers() == []
 
