@@ -11,6 +11,8 @@ logger = logging.getLogger(__name__)
 
 EXIT_STATUS = 70
 """EX_SOFTWARE of sysexits.h."""
+LAST_WORDS_S = 2.0
+"""Longest time for handing over errors before the process ends: a reader that is stuck must not keep it."""
 CUDA_ERROR = re.compile(
     r"CUDA (driver |runtime )?error|cudaError|CUDA_ERROR_|Triton Error \[CUDA\]|CUBLAS_STATUS_|CUDNN_STATUS_"
 )

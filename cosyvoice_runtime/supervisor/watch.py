@@ -181,17 +181,22 @@ class Watch:
     def _require_no_loss(self) -> None:
         """Raises when it makes no sense to wait for a load, or somebody's answers will never come."""
         self._require_use()
-        if time.monotonic() - self._looked > self._settings.watch_interval_s:
-            self._looked = time.monotonic()
+        if self._looks_again():
             self._require_no_request_lost()
 
     def _require_all(self) -> None:
         """Raises when it makes no sense to wait for a model that may call others."""
         self._require_use()
-        if time.monotonic() - self._looked > self._settings.watch_interval_s:
-            self._looked = time.monotonic()
-            if self._dead():
-                raise _AnotherDeathError
+        if self._looks_again() and self._dead():
+            raise _AnotherDeathError
+
+    def _looks_again(self) -> bool:
+        """Whether it is time for another look at the processes, which is now then."""
+        now = time.monotonic()
+        if now - self._looked <= self._settings.watch_interval_s:
+            return False
+        self._looked = now
+        return True
 
     def _require_use(self) -> None:
         """Raises when it makes no sense to wait for the server any more."""

@@ -22,7 +22,6 @@ TIMEOUT_S = 60.0
 FRONT = """
 import os, signal, socket
 signal.signal(signal.SIGINT, signal.default_int_handler)
-open("front", "w").write(str(os.getpid()))
 server = socket.create_server(("127.0.0.1", int(os.environ["COSYVOICE_FRONT__PORT"])))
 signal.pause()
 """

@@ -183,11 +183,17 @@ def test_process_that_died_before_the_watch_began_is_missed(watched):
     assert one.models.reloads == ["a"]
 
 
-def test_reload_that_never_ends_is_given_up_when_the_server_has_died(watched):
+def reloading(watched):
+    """One whose reload of ``a`` never ends."""
     one = watched()
     one.models.on_reload = wait_for_ever
     one.start().process.living["a"] = 0
     assert one.models.reloading.wait(TIMEOUT_S)
+    return one
+
+
+def test_reload_that_never_ends_is_given_up_when_the_server_has_died(watched):
+    one = reloading(watched)
     one.process.alive = False
     failure = one.failure()
     assert isinstance(failure, ServerDiedError)
@@ -195,12 +201,10 @@ def test_reload_that_never_ends_is_given_up_when_the_server_has_died(watched):
 
 
 def test_reload_that_never_ends_is_given_up_when_the_server_is_to_stop(watched):
-    one = watched()
-    one.models.on_reload = wait_for_ever
-    one.start().process.living["a"] = 0
-    assert one.models.reloading.wait(TIMEOUT_S)
+    one = reloading(watched)
     assert one.close_in_time()
     assert one.failures == []
+    assert one.process.killed == ["a"]  # Triton answers no unload before
 
 
 def test_reload_that_fails_is_tried_again_until_it_was_tried_too_often(watched):
@@ -339,22 +343,10 @@ def test_requests_that_died_with_an_entry_model_end_the_server(watched):
 
 
 def test_requests_that_die_with_an_entry_model_during_a_reload_end_the_server(watched):
-    one = watched()
-    one.models.on_reload = wait_for_ever
-    one.start().process.living["a"] = 0
-    assert one.models.reloading.wait(TIMEOUT_S)
+    one = reloading(watched)
     one.process.lost = {"b": 2}
     one.process.living["b"] = 0
     assert isinstance(one.failure(), LostRequestsError)
-
-
-def test_load_that_is_given_up_loses_its_process(watched):
-    one = watched()
-    one.models.on_reload = wait_for_ever
-    one.start().process.living["a"] = 0
-    assert one.models.reloading.wait(TIMEOUT_S)
-    assert one.close_in_time()
-    assert one.process.killed == ["a"]
 
 
 def test_requests_that_died_with_a_stage_are_its_callers(watched):

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from cosyvoice_runtime.cuda_errors import end_process, is_fatal
+from cosyvoice_runtime.cuda_errors import LAST_WORDS_S, end_process, is_fatal
 from cosyvoice_runtime.errors import (
     CosyVoiceError,
     InvalidInput,
@@ -30,8 +30,6 @@ from cosyvoice_runtime.serving.sole_use import SoleUse
 
 logger = logging.getLogger(__name__)
 
-LAST_WORDS_S = 2.0
-"""Longest time for handing over errors before the process ends: a reader that is stuck must not keep it."""
 LOOK_S = 0.5
 """Time between two looks for how long sequences have waited for text."""
 STILL_LOOK_S, LONGEST_STILL_S = 0.0005, 0.05

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 
-from cosyvoice_runtime.cuda_errors import end_process, is_fatal
+from cosyvoice_runtime.cuda_errors import LAST_WORDS_S, end_process, is_fatal
 from cosyvoice_runtime.errors import CosyVoiceError, WithdrawnError
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
@@ -26,9 +26,6 @@ from cosyvoice_runtime.serving.token2wav.turn_planner import TurnPlanner
 from cosyvoice_runtime.serving.token2wav.waiting_jobs import WaitingJobs
 
 logger = logging.getLogger(__name__)
-
-LAST_WORDS_S = 2.0
-"""Longest time for handing over errors before the process ends."""
 
 
 class WaveScheduler:
