@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cosyvoice_runtime.serving.token2wav.voices import NEWEST, USUAL_PAGES
+from cosyvoice_runtime.serving.token2wav.usual_pages import UsualPages
 
 
 class SimulatedPages:
@@ -15,12 +15,13 @@ class SimulatedPages:
         held: pages of each utterance in progress, by its number; None: it has lost them.
         lost: utterances that did, each time.
         without: chunks that were computed without pages.
+        usual_pages: of an utterance.
     """
 
     def __init__(self, num_pages: int, of_voice: int) -> None:
         self.num_pages = num_pages
         self._of_voice = of_voice
-        self._mean = USUAL_PAGES
+        self.usual_pages = UsualPages()
         self.held: dict[int, int | None] = {}
         self.lost = self.without = 0
 
@@ -31,10 +32,6 @@ class SimulatedPages:
     @property
     def pages_left(self) -> int:
         return self.num_pages - self._of_voice - self.spoken_pages
-
-    @property
-    def pages_of_one(self) -> int:
-        return round(self._mean)
 
     @property
     def speaking(self) -> int:
@@ -76,4 +73,4 @@ class SimulatedPages:
     def end(self, utterance: int, pages: int) -> None:
         """An utterance of so many pages has ended."""
         del self.held[utterance]
-        self._mean += NEWEST * (pages - self._mean)
+        self.usual_pages.learn(pages)

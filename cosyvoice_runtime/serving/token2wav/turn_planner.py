@@ -16,7 +16,6 @@ from cosyvoice_runtime.serving.token2wav.lane import LaneJobs, TurnLane, by_lane
 from cosyvoice_runtime.serving.token2wav.openings import Openings
 from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import (
-    DUE_S,
     LaunchedTurn,
     Share,
     TurnBudget,
@@ -131,11 +130,7 @@ class TurnPlanner:
             return plan_hurried_turn(jobs, lane.rows, self._unit_tokens)
         if not self._on_gpu:
             return plan_turn(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
-        soon_s = self._soon_s()
-        return plan_turn_of_gpu(
-            urgent(jobs, now), lane.rows, self._budget.tokens, self._unit_tokens, now,
-            DUE_S if soon_s == math.inf else soon_s,
-        )  # fmt: skip
+        return plan_turn_of_gpu(urgent(jobs, now), lane.rows, self._budget.tokens, self._unit_tokens, now)
 
     def _soon_s(self) -> float:
         """Within which whoever runs dry comes before those who came earlier; on a CPU all do."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors
 from cosyvoice_runtime.serving.token2wav.usage import MemoryUsage
+from cosyvoice_runtime.serving.token2wav.usual_pages import UsualPages
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
@@ -48,10 +49,6 @@ class CachedVoice:
         return self.prefix or self.prompt
 
 
-USUAL_PAGES, NEWEST = 12.0, 0.05
-"""Pages of an utterance before any has ended, 12 s; and the newest one's share in the average."""
-
-
 class VoiceCache:
     """The voices used last, of one scheduler or of several whose flows share their pages. For any thread.
 
@@ -62,6 +59,9 @@ class VoiceCache:
     Args:
         flow: has the pages.
         limit: voices kept; the one unused for longest makes room.
+
+    Attributes:
+        usual_pages: of an utterance, without its voice's.
     """
 
     def __init__(self, flow: VoiceFlow, limit: int) -> None:
@@ -69,7 +69,7 @@ class VoiceCache:
         self._limit = limit
         self._voices: OrderedDict[str, CachedVoice] = OrderedDict()
         self._members = self._speaking = 0
-        self._mean_pages = USUAL_PAGES
+        self.usual_pages = UsualPages()
         # Never held while networks compute or others are told; that of the pages is taken inside it.
         self._changed = threading.Condition()
         flow.when_short(self._make_room_for)
@@ -103,11 +103,6 @@ class VoiceCache:
     def spoken_pages(self) -> int:
         """Pages that they hold."""
         return self._flow.num_pages - self._flow.free_pages - self.pages
-
-    @property
-    def pages_of_one(self) -> int:
-        """Those that an utterance holds at its end, on average."""
-        return round(self._mean_pages)
 
     def can_speak(self, key: str, tensors: PromptTensors | None) -> bool:
         """Whether the voice is known, or comes with the call."""
@@ -195,7 +190,7 @@ class VoiceCache:
             voice.users -= 1
             self._speaking -= 1
             if pages:
-                self._mean_pages += NEWEST * (pages - self._mean_pages)
+                self.usual_pages.learn(pages)
             if voice.forgotten:
                 self._drop_prefix(voice)
 

@@ -11,7 +11,7 @@ from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.serving.token2wav import VoiceCache, WaveService
 from cosyvoice_runtime.serving.token2wav.page_giving import SILENT_S
-from cosyvoice_runtime.serving.token2wav.voices import NEWEST, USUAL_PAGES
+from cosyvoice_runtime.serving.token2wav.usual_pages import UsualPages
 
 TOLERANCE = 2e-3
 """Of the waveform, full scale 1: batching changes roundings, which the running phase adds up."""
@@ -233,18 +233,18 @@ def test_those_who_were_called_lately_give_nothing_to_later_ones(speakers):
 
 
 def test_what_utterances_hold_at_their_ends_is_learned(speakers):
-    flow, mean = speakers.token2wav.flow, USUAL_PAGES
+    flow, usual, expected = speakers.token2wav.flow, speakers.voices.usual_pages, UsualPages()
     speakers.leave(ENOUGH)
     for name in NAMES:
-        assert speakers.voices.pages_of_one == round(mean)
+        assert usual.in_progress == expected.in_progress
         speakers.speak(name)
         held = speakers.voices.spoken_pages
         assert held == flow.num_pages - flow.free_pages - speakers.voices.pages
         speakers.speak(name)
-        mean += NEWEST * (6 - mean)  # 180 tokens are eight pages, of which the voice has two
+        expected.learn(6)  # 180 tokens are eight pages, of which the voice has two
 
 
 def test_who_was_never_heard_teaches_nothing(speakers):
     speakers.leave(ENOUGH)
     speakers.voices.release(speakers.voices.acquire("v", None))
-    assert speakers.voices._mean_pages == USUAL_PAGES
+    assert speakers.voices.usual_pages.in_progress == UsualPages().in_progress

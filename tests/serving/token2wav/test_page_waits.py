@@ -28,9 +28,17 @@ from cosyvoice_runtime.serving.token2wav.openings import (
 from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import WaveJob
 
-PAGES = LEAST_PARTS * PAGES_AHEAD
+PAGES = 2 * LEAST_PARTS
 EACH = PAGES_AHEAD + PAGES_OF_FIRST
 """Pages that one more utterance wants to find."""
+
+
+@dataclass(frozen=True)
+class Usual:
+    """Pages of an utterance, as `UsualPages` tells of them."""
+
+    at_end: int = 0
+    in_progress: float = 0.0
 
 
 @dataclass
@@ -40,7 +48,6 @@ class Room:
     Attributes:
         voices: pages that each voice would take.
         unknown: key of a voice that nobody has brought.
-        pages_of_one: that an utterance has at its end.
         spoken_pages: that those in progress hold.
     """
 
@@ -49,7 +56,7 @@ class Room:
     num_pages: int = PAGES
     voices: dict[str, int] = field(default_factory=dict)
     unknown: str = ""
-    pages_of_one: int = 0
+    usual_pages: Usual = field(default_factory=Usual)
     spoken_pages: int = 0
 
     def can_speak(self, key: str, tensors: object) -> bool:
@@ -85,15 +92,17 @@ def test_as_many_begin_as_there_are_pages_for(pages_left, waiting):
 @pytest.mark.parametrize(
     ("spoken", "pages_left", "waiting"),
     [
-        (0, 14, ""),  # three of ten pages each: 0.6 of that is 18, of which two first chunks have four
+        (0, 14, ""),  # three with ten pages each: 0.6 of that is 18, of which two first chunks have four
         (0, 13, "b"),
         (0, 7, "ab"),
-        (9, 6, ""),  # the one in progress has nearly all of its own
-        (9, 5, "b"),
+        (9, 5, ""),  # the one in progress has nearly all of its own
+        (9, 4, "b"),
     ],
 )
 def test_those_who_have_just_begun_are_sure_of_what_they_will_say(spoken, pages_left, waiting):
-    room = Room(pages_left=pages_left + 2 * PAGES_OF_FIRST, pages_of_one=10, spoken_pages=spoken)
+    room = Room(
+        pages_left=pages_left + 2 * PAGES_OF_FIRST, usual_pages=Usual(in_progress=10), spoken_pages=spoken
+    )
     assert held(room, jobs("ab")) == waiting
 
 
@@ -198,7 +207,7 @@ def saving(*speaks: Speaks, left: int = SCARCE_PAGES, of_one: int = 0, idle: boo
     """Who does, of utterances by the order of their coming."""
     speakers = [Speaker(str(number), number, each.pages, each.lost) for number, each in enumerate(speaks)]
     jobs = [each.job(number) for number, each in enumerate(speaks) if each.blocks]
-    found = Openings(Room(pages_left=left, pages_of_one=of_one)).saving(
+    found = Openings(Room(pages_left=left, usual_pages=Usual(at_end=of_one))).saving(
         jobs, lambda: speakers, BLOCK, 0.0, idle
     )
     return "".join(sorted(job.chunk.utterance_id for job in found))

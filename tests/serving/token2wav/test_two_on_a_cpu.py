@@ -106,7 +106,7 @@ def test_two_who_speak_at_once_have_one_voice_and_the_metrics_tell_it_once(setti
 
 
 def test_an_utterance_waits_for_pages_that_another_scheduler_speaks_with(settings, prompts, tmp_path):
-    router = load_wave_service(settings.replace(max_flow_pages=32), Metrics("token2wav", tmp_path))
+    router = load_wave_service(settings.replace(max_flow_pages=30), Metrics("token2wav", tmp_path))
     tokens = speech_tokens(26 * 25 + 30, 0)
     begun = send(router, WaveChunk("long", tokens[:-25], 0, False, "w", 7, prompt=prompts["w"]))
     assert not isinstance(begun, Exception)
