@@ -4,6 +4,7 @@
     python benchmarks/simulated_turns.py
     python benchmarks/simulated_turns.py --clients 16,64 --seconds 60
     python benchmarks/simulated_turns.py --clients 16,32 --rate "" --pages 150 --answers some-long
+    python benchmarks/simulated_turns.py --clients 64 --rate "" --pages 490 --answers spoken    as an H100 has
 
 The scheduler's own functions decide who is computed next, in simulated time; how long a turn takes is from a
 server's turns on an H200, full size (benchmarks/results/README.md). Blocks whose pages were lost are computed
