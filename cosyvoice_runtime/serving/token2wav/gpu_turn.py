@@ -15,9 +15,9 @@ BESIDE_BLOCKS = 4
 blocks took 34 / 54 / 82 ms, 16 rows of 1 / 2 took 49 / 85, which would be 8. But a turn is the longer the
 more was spoken before, and who is well supplied has long parts: simulated, 2.5 to 5 make the most speech."""
 
-NEXT_TOO_LATE_S = 0.3
-"""Two turns of many: whose listener runs dry within it may not have what comes of the next one. To take along
-all who run dry within half a second fills parts of several blocks with rows of one."""
+LEAST_MISSED_S = 0.3
+"""Whose listener runs dry within it, or within two turns, may miss nothing: the turn after this one ends too
+late. To take along all who have a second left fills parts of several blocks with rows of one."""
 
 
 def urgent(jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
@@ -62,6 +62,7 @@ def plan_turn_of_gpu(
     budget_tokens: int,
     block_tokens: int,
     now: float,
+    turn_s: float = 0.0,
 ) -> list[Share]:
     """As :func:`plan_turn`, where many short rows cost little more than a few, and a long one goes on alone.
 
@@ -73,8 +74,9 @@ def plan_turn_of_gpu(
         jobs: at most one of each utterance, not empty, most urgent first.
         budget_tokens: of all rows together; a short chunk that somebody waits for is whole all the same.
         now: by the scheduler's clock.
+        turn_s: seconds that turns take.
     """
-    due = now + NEXT_TOO_LATE_S
+    due = now + max(LEAST_MISSED_S, 2 * turn_s)
     most = max(budget_tokens // block_tokens, 1)
     of_first = _blocks_left(jobs[0], block_tokens)
     if of_first <= HURRIED_BLOCKS and jobs[0].hurries(now, block_tokens):

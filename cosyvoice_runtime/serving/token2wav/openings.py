@@ -17,9 +17,11 @@ OF_ONE = 0.6
 """Share of what an utterance in progress holds on average that there is for each one: those that came first
 end while others grow. Simulated with 0.5 to 0.7 (benchmarks/simulated_turns.py), 64 clients of an H100, which
 has 490 pages, hear first audio after 195 to 210 ms (p95), and 16 with 100 pages after 189 to 530."""
-PAGES_AHEAD, LEAST_PARTS = 1, 16
-"""Pages, and at most which part of all, that stay free for each of them at least, however much they hold.
-With two for each, 64 clients of that H100 hear first audio after 610 ms (p95)."""
+PAGES_AHEAD = 1
+"""That stays free for each of them at least, however much they hold. With two, 64 clients of that H100 hear
+first audio after 610 ms (p95)."""
+FEWEST_PAGES = 16
+"""With fewer in all, nobody waits for any."""
 PAGES_OF_FIRST = 2
 """That a first chunk takes at most."""
 LONGEST_WAIT_S, BETWEEN_S = 10.0, 1.0
@@ -28,18 +30,17 @@ nothing for minutes, and hold their pages. More at once, and all would run out o
 
 SHORT, SOON_S, SOON_LACKING_S = 0.6, 1.0, 0.6
 """With a smaller share of pages left, utterances are spoken to their ends in the order they came, but that
-everybody keeps so many seconds to play: a turn of a new voice, or a host that pauses, is not heard. Fewer
-seconds while somebody waits for pages: those who only keep theirs hold a page for each. Simulated, 64 clients
-of an H100 hear first audio after 240 ms (p95) with a second then, and with a share of 0.3 and two seconds
-after 880."""
+everybody keeps so many seconds to play: a turn of a new voice, or a host that pauses, is not heard. The last
+is while somebody waits for pages, whatever is left, for each second kept is a page held: with a second then,
+too, simulated, 64 clients of an H100 hear first audio after 240 instead of 195 ms (p95)."""
 SCARCE = 0.5
 """With a smaller share left, the earliest utterances are sure of pages to their ends before later ones take
 more than their listeners need."""
 
 
 class Openings:
-    """Utterances begin while there are pages for all that those in progress may still say, and wait
-    otherwise, the most urgent first; and go on, where pages are scarce, the earliest first. One that finds no
+    """Utterances begin while there are pages for what those in progress usually hold, and wait otherwise, the
+    most urgent first; and go on, where pages are scarce, the earliest first. One that finds no
     page loses those it has, and computes all of its blocks again, which everybody waits for.
 
     For one thread at a time.
@@ -53,7 +54,7 @@ class Openings:
         self._voices = voices
         self._show = show
         self._shown = 0
-        self._ahead = min(PAGES_AHEAD, voices.num_pages // LEAST_PARTS)
+        self._limits = voices.num_pages >= FEWEST_PAGES
         self._let_in: WaveJob | None = None
         self._let_in_s = -math.inf
 
@@ -90,7 +91,7 @@ class Openings:
             idle: nothing is under way, so somebody has to go on.
         """
         left = self._voices.pages_left
-        if not self._ahead or left >= SCARCE * self._voices.num_pages:
+        if not self._limits or left >= SCARCE * self._voices.num_pages:
             return set()
         waiting = {job.chunk.utterance_id: job for job in jobs if not job.chunk.cancel}
         beside_ends, saving, goes_on = left, [], not idle
@@ -132,7 +133,7 @@ class Openings:
 
     def _fitting(self, jobs: Sequence[WaveJob]) -> int:
         """How many of them may begin: the first one always, where nobody is in progress."""
-        if not (jobs and self._ahead):
+        if not (jobs and self._limits):
             return len(jobs)
         speaking = self._voices.speaking
         left, spoken = self._voices.pages_left, self._voices.spoken_pages
@@ -145,7 +146,7 @@ class Openings:
             left -= 0 if key in known else self._voices.pages_to_take(key, job.chunk.prompt)
             known.add(key)
             together = speaking + number + 1
-            if left < max(of_each * together - spoken, self._ahead * together) and together > 1:
+            if left < max(of_each * together - spoken, PAGES_AHEAD * together) and together > 1:
                 return number
         return len(jobs)
 

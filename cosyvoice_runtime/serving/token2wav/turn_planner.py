@@ -55,6 +55,7 @@ class TurnPlanner:
         self._lanes, self._gpu, self._on_gpu, self._openings = lanes, gpu, on_gpu, openings
         self._unit_tokens, self._speakers = unit_tokens, speakers
         self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
+        self._took_s = 0.0
 
     def free_in(self, jobs: Iterable[WaveJob], speaking: int, now: float) -> float | None:
         """Seconds until a lane may be launched, as far as that is known, whoever has jobs; 0 or less for now.
@@ -124,13 +125,16 @@ class TurnPlanner:
         """Note how long a turn took."""
         if not (lane.hurried or turn.of_new_voice):
             self._budget.learn(turn.tokens(self._on_gpu), took_s)
+            self._took_s = took_s
 
     def _plan(self, lane: TurnLane, jobs: Sequence[WaveJob], now: float) -> list[Share]:
         if lane.hurried:
             return plan_hurried_turn(jobs, lane.rows, self._unit_tokens)
         if not self._on_gpu:
             return plan_turn(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
-        return plan_turn_of_gpu(urgent(jobs, now), lane.rows, self._budget.tokens, self._unit_tokens, now)
+        return plan_turn_of_gpu(
+            urgent(jobs, now), lane.rows, self._budget.tokens, self._unit_tokens, now, self._took_s
+        )
 
     def _soon_s(self) -> float:
         """Within which whoever runs dry comes before those who came earlier; on a CPU all do."""

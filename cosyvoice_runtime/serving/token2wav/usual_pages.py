@@ -8,12 +8,12 @@ a third."""
 
 
 class UsualPages:
-    """For one thread at a time.
+    """For one thread at a time that learns; what others read meanwhile may be one utterance old.
 
     Args:
         pages: of an utterance, before any has ended.
-        squared: the same times itself, in the mean; speech of all lengths has about one and a half times the
-            square of the mean.
+        squared: the mean of its square; of speech of all lengths it is about one and a half times the square
+            of the mean.
     """
 
     def __init__(self, pages: float = 12.0, squared: float = 220.0) -> None:

@@ -236,7 +236,7 @@ def test_what_utterances_hold_at_their_ends_is_learned(speakers):
     flow, usual, expected = speakers.token2wav.flow, speakers.voices.usual_pages, UsualPages()
     speakers.leave(ENOUGH)
     for name in NAMES:
-        assert usual.in_progress == expected.in_progress
+        assert (usual.at_end, usual.in_progress) == (expected.at_end, expected.in_progress)
         speakers.speak(name)
         held = speakers.voices.spoken_pages
         assert held == flow.num_pages - flow.free_pages - speakers.voices.pages
@@ -246,5 +246,6 @@ def test_what_utterances_hold_at_their_ends_is_learned(speakers):
 
 def test_who_was_never_heard_teaches_nothing(speakers):
     speakers.leave(ENOUGH)
+    speakers.voices.usual_pages = usual = UsualPages(pages=7.0, squared=900.0)
     speakers.voices.release(speakers.voices.acquire("v", None))
-    assert speakers.voices.usual_pages.in_progress == UsualPages().in_progress
+    assert vars(usual) == vars(UsualPages(pages=7.0, squared=900.0))

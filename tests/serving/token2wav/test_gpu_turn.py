@@ -7,7 +7,7 @@ from coded_waves import BLOCK, chunk, jobs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS, NEXT_TOO_LATE_S, plan_turn_of_gpu, urgent
+from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS, LEAST_MISSED_S, plan_turn_of_gpu, urgent
 from cosyvoice_runtime.serving.token2wav.turn import DUE_S, HURRY_S, WaveJob
 
 
@@ -38,7 +38,7 @@ def turn_of(*lengths: int, due: int = 0, rows: int = 16, budget: int = 16 * 2 * 
         job.deadline += 2 * DUE_S
     return [
         given.index(share.job)
-        for share in plan_turn_of_gpu(given, rows, budget, BLOCK, now=due - NEXT_TOO_LATE_S)
+        for share in plan_turn_of_gpu(given, rows, budget, BLOCK, now=due - LEAST_MISSED_S)
     ]
 
 
@@ -64,10 +64,19 @@ def test_end_of_an_utterance_makes_no_place():
     assert [given.index(share.job) for share in shares] == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("left_s", "places"), [(NEXT_TOO_LATE_S + 0.1, [0, 2, 3]), (0.0, [0, 1, 2])])
-def test_whoever_runs_dry_before_the_turn_after_makes_no_place(left_s, places):
+@pytest.mark.parametrize(
+    ("left_s", "turn_s", "places"),
+    [
+        (LEAST_MISSED_S, 0.0, [0, 1, 2]),
+        (LEAST_MISSED_S + 0.01, 0.0, [0, 2, 3]),
+        (2 * LEAST_MISSED_S, LEAST_MISSED_S, [0, 1, 2]),  # the turn after would end too late
+        (2 * LEAST_MISSED_S + 0.01, LEAST_MISSED_S, [0, 2, 3]),
+    ],
+)
+def test_whoever_runs_dry_before_the_turn_after_makes_no_place(left_s, turn_s, places):
     given = jobs(50, 25, 50, 50, 50)  # due a second later each
-    shares = plan_turn_of_gpu(given, 3, 3 * 2 * BLOCK, BLOCK, now=given[1].deadline - left_s)
+    now = given[1].deadline - left_s
+    shares = plan_turn_of_gpu(given, 3, 3 * 2 * BLOCK, BLOCK, now, turn_s)
     assert [given.index(share.job) for share in shares] == places
 
 

@@ -15,7 +15,7 @@ from cosyvoice_runtime.serving.token2wav import WaveScheduler, WaveService, turn
 from cosyvoice_runtime.serving.token2wav.gpu_turn import GPU_BLOCKS
 from cosyvoice_runtime.serving.token2wav.openings import (
     BETWEEN_S,
-    LEAST_PARTS,
+    FEWEST_PAGES,
     LONGEST_WAIT_S,
     PAGES_AHEAD,
     PAGES_OF_FIRST,
@@ -28,7 +28,7 @@ from cosyvoice_runtime.serving.token2wav.openings import (
 from cosyvoice_runtime.serving.token2wav.service import Speaker
 from cosyvoice_runtime.serving.token2wav.turn import WaveJob
 
-PAGES = 2 * LEAST_PARTS
+PAGES = 2 * FEWEST_PAGES
 EACH = PAGES_AHEAD + PAGES_OF_FIRST
 """Pages that one more utterance wants to find."""
 
@@ -158,7 +158,7 @@ def test_a_number_that_can_not_be_shown_holds_nobody_up():
     assert len(Openings(Room(pages_left=0), fails).held(jobs("ab"), 0.0)) == 2
 
 
-@pytest.mark.parametrize("pages", [0, LEAST_PARTS - 1])
+@pytest.mark.parametrize("pages", [0, FEWEST_PAGES - 1])
 def test_few_pages_in_all_hold_nobody_back(pages):
     assert held(Room(num_pages=pages, pages_left=0), jobs("abc")) == ""
 
@@ -172,6 +172,9 @@ def test_the_fewer_pages_the_sooner_those_in_progress_end():
     room.pages_left = 0
     assert openings.held(jobs("a"), 0.0)
     assert openings.soon_s() == SOON_LACKING_S
+    room.pages_left = PAGES
+    assert openings.soon_s() == SOON_LACKING_S
+    room.pages_left = 0
     openings.held([], 0.0)
     assert openings.soon_s() == SOON_S
 

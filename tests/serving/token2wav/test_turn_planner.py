@@ -18,7 +18,7 @@ from cosyvoice_runtime.serving.token2wav.lane import jobs_of, lanes_of
 from cosyvoice_runtime.serving.token2wav.pace import TurnPace, TurnSize
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside
 from cosyvoice_runtime.serving.token2wav.service import Speaker
-from cosyvoice_runtime.serving.token2wav.turn import DUE_S, LONGEST_PUT_OFF_S, LaunchedTurn, WaveJob
+from cosyvoice_runtime.serving.token2wav.turn import DUE_S, LONGEST_PUT_OFF_S, LaunchedTurn, Share, WaveJob
 from cosyvoice_runtime.serving.token2wav.turn_planner import LOOK_FOR_FIRST_S, LOOK_S, TurnPlanner
 
 NOW = 100.0
@@ -217,6 +217,23 @@ def test_turns_of_all_but_hurried_chunks_and_new_voices_teach_how_long_they_may_
     assert next_tokens() == BLOCK
     plan.learn(turns, launched(), TURN_S / 8)
     assert next_tokens() == 2 * BLOCK
+
+
+def test_while_turns_are_long_those_come_along_who_would_run_dry_before_the_next_ends():
+    plan = planner()
+    turns, _ = plan._lanes
+    cushions_s = {"first": 2 * DUE_S, "short": 1.2 * DUE_S, "c": 10.0, "d": 10.0, "e": 10.0}
+    waiting = [
+        job(name, cushion_s, tokens=BLOCK if name == "short" else 2 * BLOCK)
+        for name, cushion_s in cushions_s.items()
+    ]
+
+    def taken() -> list[str]:
+        return names(share.job for share in plan.shares(turns, waiting, NOW))
+
+    assert taken() == ["first", "c", "d", "e"]
+    plan.learn(turns, LaunchedTurn([Share(waiting[0], 2 * BLOCK)], list, False, ExitStack()), 0.7 * DUE_S)
+    assert taken() == ["first", "short", "c", "d"]
 
 
 def test_device_that_is_shared_is_held_and_asked(settings, shared_token2wav, tmp_path, monkeypatch):
