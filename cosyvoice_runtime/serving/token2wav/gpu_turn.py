@@ -16,8 +16,8 @@ blocks took 34 / 54 / 82 ms, 16 rows of 1 / 2 took 49 / 85, which would be 8. Bu
 more was spoken before, and who is well supplied has long parts: simulated, 2.5 to 5 make the most speech."""
 
 LEAST_MISSED_S = 0.3
-"""Whose listener runs dry within it, or within two turns, may miss nothing: the turn after this one ends too
-late. To take along all who have a second left fills parts of several blocks with rows of one."""
+"""Whose listener runs dry within it, or within two turns, should not miss the next turn: the one after ends
+too late. To take along all who have a second left fills parts of several blocks with rows of one."""
 
 
 def urgent(jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
@@ -74,7 +74,7 @@ def plan_turn_of_gpu(
         jobs: at most one of each utterance, not empty, most urgent first.
         budget_tokens: of all rows together; a short chunk that somebody waits for is whole all the same.
         now: by the scheduler's clock.
-        turn_s: seconds that turns take.
+        turn_s: seconds that the last one took.
     """
     due = now + max(LEAST_MISSED_S, 2 * turn_s)
     most = max(budget_tokens // block_tokens, 1)

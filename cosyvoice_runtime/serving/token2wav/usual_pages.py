@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 NEWEST = 0.02
-"""Share of the newest utterance in what is learned: with 0.05 few long ones among many short ones move it by
-a third."""
+"""Share of the newest utterance in what is learned. With 0.05 what is learned of few long ones among many
+short ones differs by a third from one time to another."""
 
 
 class UsualPages:
