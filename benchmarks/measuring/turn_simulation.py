@@ -54,7 +54,7 @@ def sentences(chance: random.Random) -> float:
 
 
 PARTS, SECONDS = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0), (0.8, 5.4, 8.3, 17.1, 30.5, 33.5)
-"""Of the built-in texts, as random weights speak them: so many end within so long (5,714 answers)."""
+"""Shares of the answers to the built-in texts by random weights, and how long those are at most; of 5,714."""
 
 
 def spoken(chance: random.Random) -> float:

@@ -15,11 +15,12 @@ logger = logging.getLogger(__name__)
 
 OF_ONE = 0.6
 """Share of what an utterance in progress holds on average that there is for each one: those that came first
-end while others grow. Simulated with 0.5 to 0.7 (benchmarks/simulated_turns.py), 64 clients of an H100, which
-has 490 pages, hear first audio after 195 to 210 ms (p95), and 16 with 100 pages after 189 to 530."""
+end while others grow. Simulated (benchmarks/simulated_turns.py --answers spoken --seeds 4) with 0.5, 0.6 and
+0.7, 16 clients with 100 pages hear first audio after 171, 269 and 523 ms (p95), and 64 with the 490 of an
+H100 after 195 or 196; of 256 who begin at once, with 1,034, 38 % hear a pause with 0.6 and 14 with 0.7."""
 PAGES_AHEAD = 1
-"""That stays free for each of them at least, however much they hold. With two, 64 clients of that H100 hear
-first audio after 610 ms (p95)."""
+"""That stays free for each of them at least, however much they hold. With two, simulated as above, 64 clients
+of an H100 hear first audio after 433 ms (p95)."""
 FEWEST_PAGES = 16
 """With fewer in all, nobody waits for any."""
 PAGES_OF_FIRST = 2
@@ -32,7 +33,7 @@ SHORT, SOON_S, SOON_LACKING_S = 0.6, 1.0, 0.6
 """With a smaller share of pages left, utterances are spoken to their ends in the order they came, but that
 everybody keeps so many seconds to play: a turn of a new voice, or a host that pauses, is not heard. The last
 is while somebody waits for pages, whatever is left, for each second kept is a page held: with a second then,
-too, simulated, 64 clients of an H100 hear first audio after 240 instead of 195 ms (p95)."""
+too, simulated as above, 64 clients of an H100 hear first audio after 207 instead of 195 ms (p95)."""
 SCARCE = 0.5
 """With a smaller share left, the earliest utterances are sure of pages to their ends before later ones take
 more than their listeners need."""
@@ -40,8 +41,8 @@ more than their listeners need."""
 
 class Openings:
     """Utterances begin while there are pages for what those in progress usually hold, and wait otherwise, the
-    most urgent first; and go on, where pages are scarce, the earliest first. One that finds no
-    page loses those it has, and computes all of its blocks again, which everybody waits for.
+    most urgent first; and go on, where pages are scarce, the earliest first. One that finds no page loses
+    those it has, and computes all of its blocks again, which everybody waits for.
 
     For one thread at a time.
 

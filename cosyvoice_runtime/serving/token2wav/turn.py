@@ -15,8 +15,8 @@ from cosyvoice_runtime.serving.token2wav.pace import TurnSize
 from cosyvoice_runtime.serving.token2wav.service import Waveform, WaveOutcome, WaveOutcomes
 
 DUE_S = 0.5
-"""Several turns: of few chunks, those whose listeners run dry within it have a turn for themselves, and they
-are not put off."""
+"""Several turns: whose listener runs dry within it is not put off, and of few chunks, these have a turn for
+themselves."""
 LONGEST_PUT_OFF_S = 0.1
 """Nobody is put off for longer, whoever makes first tokens one after another."""
 HURRY_S = 0.2

@@ -99,7 +99,7 @@ def test_as_many_begin_as_there_are_pages_for(pages_left, waiting):
         (9, 4, "b"),
     ],
 )
-def test_those_who_have_just_begun_are_sure_of_what_they_will_say(spoken, pages_left, waiting):
+def test_those_who_have_just_begun_are_sure_of_what_others_hold_on_average(spoken, pages_left, waiting):
     room = Room(
         pages_left=pages_left + 2 * PAGES_OF_FIRST, usual_pages=Usual(in_progress=10), spoken_pages=spoken
     )
