@@ -15,7 +15,8 @@ from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 from cosyvoice_runtime.supervisor import Server
 
-MOST_TOKENS = 2000
+MOST_TOKENS = 20_000
+"""More than a tiny network makes before a client has asked to stop."""
 PROMPTS = [Prompt(range(5, 12)), Prompt([1]), Prompt([9, 8], prompt_text=[4], prompt_speech=[7, 0, 6560])]
 
 
@@ -25,7 +26,8 @@ def server(serve, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactor
     directory = tmp_path_factory.mktemp("onnx") / "speech_lm"
     export_lm(tiny_checkpoint, directory, "float32")
     texts = {"tensorrt_llm.engine": "auto", "tensorrt_llm.engine_dir": directory, "weight_format": "float32"}
-    with serve(["tensorrt_llm"], max_slots=3, max_tokens=MOST_TOKENS, **texts) as server:
+    limits = {"max_slots": 3, "max_tokens": MOST_TOKENS, "max_sequence_tokens": MOST_TOKENS + 400}
+    with serve(["tensorrt_llm"], **limits, **texts) as server:
         yield server
 
 
@@ -59,6 +61,7 @@ def test_stopped_request_frees_its_slot(server, vocabulary, metric, eventually):
     active = "cosyvoice_lm_active_slots"
     long = {"request_output_len": MOST_TOKENS, "min_tokens": MOST_TOKENS, "streaming": True}
     running = TokenStream(server, ids_of(PROMPTS[0], vocabulary), "long", runtime_top_k=50, **long)
+    assert not running.wait()
     eventually(lambda: metric(server, active) == 1)
     TokenStream(server, [0], "long", stop=True).read()
     assert running.read().finish_reasons[-1] == "cancelled"
