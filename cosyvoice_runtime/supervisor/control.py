@@ -10,6 +10,8 @@ from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.http_call import ControlError, http_call
 
 ANSWER_TIMEOUT_S = 10.0
+LIVE_TIMEOUT_S = 2.0
+"""Of a server that begins, and is asked again."""
 
 
 class Control:
@@ -25,9 +27,10 @@ class Control:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def live(self) -> bool:
+    def live(self, timeout_s: float = LIVE_TIMEOUT_S, check: Check = keep_waiting) -> bool:
+        """Whether the server says so in time."""
         try:
-            self._request("GET", "health/live", timeout_s=2.0)
+            self._request("GET", "health/live", timeout_s, check)
         except ControlError:
             return False
         return True

@@ -44,6 +44,10 @@ class LostRequestsError(ServerDiedError):
     """A model died with requests that Triton never ends by itself: only its own end ends them."""
 
 
+class ServerSilentError(ServerDiedError):
+    """The server process runs and answers nothing, so that no model can be reloaded."""
+
+
 class WornOutError(SupervisorError):
     """Models were reloaded so often that the server, which nobody uses just now, had better start anew."""
 

@@ -25,6 +25,7 @@ from cosyvoice_runtime.supervisor import preflight, shared_memory
 from cosyvoice_runtime.supervisor.control import Control
 from cosyvoice_runtime.supervisor.errors import (
     LostRequestsError,
+    ServerSilentError,
     StartError,
     StopRequestedError,
     SupervisorError,
@@ -225,8 +226,9 @@ class Server:
             return
         if self._watch is not None:
             self._watch.close()
-        # Lost requests wait for nothing but the end of the server, and so does everybody who comes meanwhile.
-        lost = isinstance(self._failure, LostRequestsError)
+        # Lost requests wait for nothing but the end of the server, and so does everybody who comes meanwhile;
+        # a server that answers nothing ends no request either.
+        lost = isinstance(self._failure, (LostRequestsError, ServerSilentError))
         self.drained = not lost and self._process.running() and self._drain(self._process)
         self._end(self._process, (lambda: 0.0) if lost else self._exit_timeout_s)
         self._process = None

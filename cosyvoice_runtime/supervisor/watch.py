@@ -16,6 +16,7 @@ from cosyvoice_runtime.supervisor.errors import (
     LostRequestsError,
     RepairError,
     ServerDiedError,
+    ServerSilentError,
     StopRequestedError,
     SupervisorError,
     WatchError,
@@ -118,6 +119,8 @@ class Watch:
 
     def _end_silent(self, probed: str) -> None:
         """Whether it or the process that computes for it is stuck can't be told, so both are replaced."""
+        if not self._models.server_answers(self._require_use):
+            raise ServerSilentError(f"{probed} failed its probes, and tritonserver itself answers nothing")
         models = self._models.in_order({self._models.home(probed), probed})
         for model in models:
             # Else Triton waits for the requests of the stuck process before it loads the model again.

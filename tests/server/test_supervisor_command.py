@@ -204,6 +204,18 @@ def test_model_that_was_stopped_is_replaced_although_a_request_waits_in_it(tmp_p
     assert command.exit_code() == 0
 
 
+def test_server_that_hangs_is_started_again(tmp_path, repository, eventually):
+    probes = ["server.probe_interval_s=0.2", "server.probe_timeout_s=5", "server.max_failed_probes=2"]
+    command = Command(tmp_path, repository, *probes)
+    eventually(command.is_up)
+    os.kill(command.server_pid(), signal.SIGSTOP)
+    eventually(lambda: len(command.addresses()) == 2)
+    assert "tritonserver itself answers nothing" in command.output.read_text()
+    assert "is reloaded" not in command.output.read_text()
+    command.process.send_signal(signal.SIGTERM)
+    assert command.exit_code() == 0
+
+
 @pytest.fixture
 def reloading(tmp_path: Path, repository: Path, eventually: Eventually) -> Command:
     """A supervisor whose reload of ``count`` never ends; the next load would be a good one."""

@@ -14,6 +14,7 @@ from cosyvoice_runtime.supervisor.errors import (
     LostRequestsError,
     RepairError,
     ServerDiedError,
+    ServerSilentError,
     SupervisorError,
     WatchError,
     WornOutError,
@@ -73,12 +74,16 @@ class FakeModels:
         self.events: list[tuple[str, str]] = []
         self.reloading = threading.Event()
         self.is_idle = True
+        self.answers = True
         self.on_reload: Callable[[Check], None] = lambda check: None
         self.on_probe: Callable[[str, Check], None] = lambda model, check: None
         self.homes: dict[str, str] = {}
 
     def home(self, model: str) -> str:
         return self.homes.get(model, model)
+
+    def server_answers(self, check: Check) -> bool:
+        return self.answers
 
     def in_order(self, names: Collection[str]) -> list[str]:
         return sorted(names)
@@ -231,6 +236,20 @@ def test_model_whose_probes_fail_in_whatever_way_is_killed_and_reloaded(watched,
     one.start()
     assert one.models.reloading.wait(TIMEOUT_S)
     assert one.models.reloads == one.process.killed == ["b"]
+
+
+def test_server_that_answers_nothing_is_ended_and_no_model_blamed(watched):
+    one = watched(probe_interval_s=0.01, max_failed_probes=2)
+    one.models.answers = False
+
+    def probe(model: str, check: Check) -> None:
+        raise ProbeSilentError("no answer")
+
+    one.models.on_probe = probe
+    failure = one.start().failure()
+    assert isinstance(failure, ServerSilentError)
+    assert "tritonserver itself answers nothing" in str(failure)
+    assert one.process.killed == one.models.reloads == []
 
 
 def test_model_that_answers_others_is_not_reloaded_for_want_of_time_for_a_probe(watched):
