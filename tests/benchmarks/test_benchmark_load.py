@@ -111,8 +111,12 @@ def test_user_who_listens_asks_again_when_all_has_been_heard():
             sample.timeline.add(0.03, 0.01)  # a silence of 0.01
             return sample
 
+        async def speak_long(utterance, due_s, sample):
+            sample.timeline.add(0.0, 20.0)
+            return sample
+
         await closed_loop(speak, itertools.cycle(TEXTS), 1, 2, 100.0, ignore, listen=True)
-        first = await closed_loop(speak, itertools.cycle(TEXTS), 1, 9, 0.03, ignore, listen=True)
+        first = await closed_loop(speak_long, itertools.cycle(TEXTS), 1, 9, 10.0, ignore, listen=True)
         return asked, first
 
     asked, of_short_run = asyncio.run(run())

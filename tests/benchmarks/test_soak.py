@@ -46,7 +46,7 @@ def fates(monkeypatch):
 @pytest.fixture
 def slow_speech(monkeypatch):
     """Who leaves does so long before the end: tritonserver 2.51 may abort when both come together."""
-    monkeypatch.setattr(soak, "SENTENCES", {"slow": "chunks=40 pause_ms=50"})
+    monkeypatch.setattr(soak, "SENTENCES", {"slow": "chunks=40 pause_ms=100"})
 
 
 @pytest.mark.usefixtures("slow_speech")
@@ -61,11 +61,11 @@ def test_clients_of_every_kind_come_and_nothing_fails(server, tmp_path, monkeypa
 @pytest.mark.usefixtures("slow_speech")
 def test_time_of_the_clients_begins_when_they_come(server, tmp_path, monkeypatch, capsys):
     async def heard_for_longer_than_they_stay(self):
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(3.5)
 
     monkeypatch.setattr(soak.Soak, "alone", heard_for_longer_than_they_stay)
     monkeypatch.setattr(soak, "SHARES", {"listen": 1})
-    assert run(server, page(tmp_path), "--minutes", "0.01") == 0
+    assert run(server, page(tmp_path), "--minutes", "0.05") == 0
     assert re.search(r"\d x listen,", capsys.readouterr().out)
 
 

@@ -36,7 +36,8 @@ def send(
 ) -> Answer:
     connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=TIMEOUT_S)
     try:
-        with contextlib.suppress(BrokenPipeError):  # refused before it was sent whole: the answer is there
+        # Refused before it was sent whole: the answer is there.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.request(method, path, body or None, headers)
         answer = connection.getresponse()
         lower = {name.lower(): value for name, value in answer.getheaders()}

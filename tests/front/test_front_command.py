@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -35,16 +34,9 @@ def test_wrong_settings_are_named(settings, says):
 
 @pytest.mark.parametrize(("signal_", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)])
 def test_front_serves_until_it_is_told_to_stop(signal_, status):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    with subprocess.Popen(command(f"front.port={port}"), stderr=subprocess.PIPE, text=True) as front:
-        for line in front.stderr:
-            if "running on" in line:
-                break
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/v1/", headers={"x-request-id": "in-the-log"}
-        )
+    with subprocess.Popen(command("front.port=0"), stderr=subprocess.PIPE, text=True) as front:
+        url = next(found[0] for line in front.stderr if (found := re.search(r"(?<=running on )\S+", line)))
+        request = urllib.request.Request(f"{url}/v1/", headers={"x-request-id": "in-the-log"})
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             assert answer.status == 200
         front.send_signal(signal_)

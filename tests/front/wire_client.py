@@ -73,7 +73,8 @@ def open_wire(
     front: RunningFront, path: str, headers: dict[str, str] | None = None, **options: Any
 ) -> Iterator[WireClient]:
     url = f"ws://127.0.0.1:{front.port}{path}"
-    with connect(url, additional_headers=headers, proxy=None, max_size=None, **options) as connection:
+    options = {"open_timeout": TIMEOUT_S, "proxy": None, "max_size": None} | options
+    with connect(url, additional_headers=headers, **options) as connection:
         yield WireClient(connection)
 
 

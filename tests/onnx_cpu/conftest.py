@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,6 +35,15 @@ CONFIGS = {"cosyvoice2": CONFIG, "cosyvoice3": OneTableSpeechLMConfig(**asdict(C
 
 Tensors = dict[str, torch.Tensor]
 OpenOnnx = Callable[..., OnnxSpeechLM]
+
+
+@pytest.fixture
+def no_garbage_goes() -> Iterator[None]:
+    """What earlier tests left is freed before this one, and not while it looks at the process's memory."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="session", params=CONFIGS)

@@ -21,6 +21,9 @@ BLOCK, BLOCKS = 32 << 10, 4000
 """Blocks that come from the heap, for the C library maps larger ones, and have others' between them."""
 
 
+pytestmark = pytest.mark.usefixtures("no_garbage_goes")
+
+
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ("n",)) for name in ("x", "y")]

@@ -14,6 +14,9 @@ from resident import resident_mib
 MIB = 2**20
 
 
+pytestmark = pytest.mark.usefixtures("no_garbage_goes")
+
+
 @pytest.mark.parametrize("in_one", [True, False])
 def test_memory_is_taken_by_what_is_written_and_goes_back_part_by_part(in_one):
     before = resident_mib()
