@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from io import BytesIO
@@ -16,11 +15,11 @@ import numpy as np
 import pytest
 from decoded import DELAY_SAMPLES, FRAME_SAMPLES, decode
 from fake_upstream import tone
-from front_server import TIMEOUT_S
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk
 from cosyvoice_client.encoders import FORMATS, MARK, RATES, PcmEncoder, make_encoder
 from cosyvoice_front.spoken import Tally, encoded
+from eventually import eventually
 
 HELD_SAMPLES = {"mp3": 0.044, "opus": 0.026, "aac": 0.080, "flac": 0.020, "wav": 0.0, "pcm": 0.0}
 """Seconds of what has been fed that a listener can't decode yet, at most."""
@@ -107,10 +106,7 @@ def test_closed_encoder_leaves_no_thread_and_no_file_open(format):
             encoder.close()
             del encoder
         # A thread may be listed for a moment after its end, and those of earlier tests may go meanwhile.
-        deadline = time.monotonic() + TIMEOUT_S
-        while any(now > then for now, then in zip(held(), before, strict=True)):
-            assert time.monotonic() < deadline, f"{held()} threads and files are open, {before} before"
-            time.sleep(0.01)
+        eventually(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
     finally:
         gc.enable()
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from cosyvoice_runtime.supervisor.interpreter import Interpreter
 from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.process import ServerProcess
 from cosyvoice_runtime.supervisor.triton import Triton
+from eventually import eventually
 
 TIMEOUT_S = 120.0
 ECHO = [sys.executable, "-u", "-c", "import sys\nfor line in sys.stdin: print(line, end='')"]
@@ -46,13 +46,6 @@ def writer(log: LogFile) -> Iterator[Writer]:
     held = Writer(log)
     yield held
     held.process.communicate()
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.01)
 
 
 def older(log: LogFile) -> Path:

@@ -23,6 +23,7 @@ from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeSilentError
 from cosyvoice_runtime.supervisor.watch import Watch
+from eventually import eventually
 
 TIMEOUT_S = 60.0
 SETTINGS = ServerSettings(watch_interval_s=0.05, probe_interval_s=0.0, entry_models=("b",))
@@ -319,14 +320,6 @@ def test_good_probe_between_two_bad_ones_starts_the_count_again(watched):
     one.start()
     assert enough.wait(TIMEOUT_S)
     assert one.models.reloads == []
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    tick, left = threading.Event(), int(TIMEOUT_S / 0.01)
-    while not holds():
-        left -= 1
-        assert left, "did not happen in time"
-        tick.wait(0.01)
 
 
 def test_of_two_dead_models_both_are_loaded_before_one_is_probed(watched):

@@ -427,7 +427,7 @@ def test_stream_that_ends_unspoken_without_tokens_keeps_nothing(host, reason):
 @pytest.mark.parametrize("ways", [both, alone], ids=["ahead", "asked for"])
 def test_utterance_of_which_token2wav_says_nothing_is_forgotten(host, ways):
     async def use() -> None:
-        stages = StageClient(StageCalls(ways(host.path), 0.5, lambda _: os.getpid()), VOCABULARY)
+        stages = StageClient(StageCalls(ways(host.path), 3.0, lambda _: os.getpid()), VOCABULARY)
         hearing = asyncio.create_task(hear(stages))
         lm = await host.next()
         lm.say(1, 2, reason="stop")
@@ -468,8 +468,8 @@ def test_chunks_go_ahead_while_few_speak(host):
 
 def test_text_in_pieces_whose_chunk_token2wav_says_nothing_of_is_forgotten(host):
     async def use() -> None:
-        calls = StageCalls(both(host.path), 0.5, lambda _: os.getpid())
-        stages, pieces = StageClient(calls, VOCABULARY, text_timeout_s=1.0), TextPieces()
+        calls = StageCalls(both(host.path), 3.0, lambda _: os.getpid())
+        stages, pieces = StageClient(calls, VOCABULARY, text_timeout_s=10.0), TextPieces()
         segment = SegmentSpeech(stages, HOP, SETTINGS, lambda: 0.0)
         hearing = asyncio.create_task(anext(segment.chunks(PROMPT, SamplingOptions(ceiling=60), pieces)))
         lm, _ = await host.next(), await host.next()

@@ -129,8 +129,9 @@ def run(make, work, **options):
         stages, service, admission = make(**options)
         result = await asyncio.wait_for(work(stages, service), WAIT_S)
         assert admission.count == 0
-        await asyncio.sleep(0.2)  # the look for clients that left ends by itself
-        assert len(asyncio.all_tasks()) == 1
+        async with asyncio.timeout(WAIT_S):  # the look for clients that left ends by itself
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0.01)
         return result
 
     return asyncio.run(inner())

@@ -230,8 +230,9 @@ def test_later_parts_of_an_utterance_never_pass_its_first_where_chunks_are_empty
 
 def test_first_chunks_beside_are_computed_whole_whatever_the_most_urgent_needs(busy, large, small, outcomes):
     small_one, large_one = list(range(5)), list(range(BLOCK + 5))
-    busy.submit(chunk("b", small_one, last=True), outcomes.of("b"))
-    busy.submit(chunk("c", large_one, last=True), outcomes.of("c"))
+    with busy._wake:  # both are there before the first is looked at
+        busy.submit(chunk("b", small_one, last=True), outcomes.of("b"))
+        busy.submit(chunk("c", large_one, last=True), outcomes.of("c"))
     assert small.launched(1)
     run(busy, large, small)
     assert [row for batch in small.batches for row in batch] == [small_one, large_one]

@@ -96,8 +96,9 @@ def test_utterance_that_waits_for_others_is_not_idle_however_long_that_takes(wav
     scheduler.submit(chunk("waits", [1]), lambda _: first.set())
     assert first.wait(TIMEOUT_S)
     spoken.set()
-    scheduler.submit(chunk("busy", [0] * BLOCK), outcomes.of("busy"))
-    scheduler.submit(chunk("waits", [2], 1, cushion_s=5.0), outcomes.of("waits"))
+    with scheduler._wake:  # both are there before the first is looked at
+        scheduler.submit(chunk("busy", [0] * BLOCK), outcomes.of("busy"))
+        scheduler.submit(chunk("waits", [2], 1, cushion_s=5.0), outcomes.of("waits"))
     scheduler.close()
     assert outcomes.delivered == [("busy", [0] * BLOCK), ("waits", [2])]
 

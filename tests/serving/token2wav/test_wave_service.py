@@ -250,7 +250,7 @@ def test_timer_drops_the_last_idle_utterance_without_any_call(waves, voices):
         elif opened.is_set():
             dropped.set()
 
-    service = WaveService(waves, voices, max_utterances=3, idle_timeout_s=0.05, on_change=watch)
+    service = WaveService(waves, voices, max_utterances=3, idle_timeout_s=0.5, on_change=watch)
     results(service, chunk("a", [1]))
     assert dropped.wait(TIMEOUT_S)
     assert_nothing_held(service, waves, voices)
@@ -271,13 +271,13 @@ def test_timer_that_could_not_be_started_is_set_by_the_next_change(waves, voices
 
 def test_close_frees_everything_and_leaves_no_timer(service, waves, voices):
     results(service, chunk("a", [1]), chunk("b", [1]))
+    timer = service._timer
+    assert timer.is_alive()
     service.close()
     assert_nothing_held(service, waves, voices)
-    assert not [
-        thread
-        for thread in threading.enumerate()
-        if isinstance(thread, threading.Timer) and thread.is_alive() and not thread.finished.is_set()
-    ]
+    assert timer.finished.is_set()
+    timer.join(TIMEOUT_S)
+    assert not timer.is_alive()
 
 
 def test_usage_is_told_at_first_and_after_every_call(waves, voices, clock):
@@ -382,6 +382,7 @@ def test_launch_that_fails_holds_nothing(waves, voices, clock):
         service.launch([chunk("a", [2], 1)], lane=1)
     assert service.run([chunk("a", cancel=True)])[0].size == 0
     assert_nothing_held(service, waves, voices)
+    service.close()
 
 
 def test_batches_are_launched_one_after_the_other_and_closing_waits_for_that(
@@ -391,8 +392,9 @@ def test_batches_are_launched_one_after_the_other_and_closing_waits_for_that(
     first = in_another_thread(lambda: service.launch([chunk("a", [1], last=True)], lane=1))
     assert launching.begun.wait(TIMEOUT_S)
     second = in_another_thread(lambda: service.launch([chunk("b", [2], last=True)]))
+    assert stays(second)
     closing = in_another_thread(service.close)
-    assert all(stays(future) for future in (second, closing))
+    assert stays(closing)
     assert waves.batches == []
     launching.goes_on.set()
     first.result(TIMEOUT_S)()
