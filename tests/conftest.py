@@ -16,6 +16,7 @@ needs a GPU.
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 # One thread for each test process and what it starts: the networks are small, and processes run side by side.
@@ -34,6 +35,7 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
+MOST_WORKERS = 16
 SERVER_PLACES = ("deployment/test_container_start.py", "models/", "server/")
 SERVER_FIXTURES = {"server", "serve", "serve_all"}
 SLOW = (
@@ -96,6 +98,15 @@ SLOW = (
     "voice/test_voice_store.py::test_processes_share_one_store_directory",
 )
 """Beginnings of the names of tests that take long, with all their parameters together."""
+
+
+def pytest_configure() -> None:
+    """Each process of the tests looks for free ports among its own: servers choose theirs side by side."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker and find_spec("tritonclient"):
+        from cosyvoice_runtime.supervisor import server_ports
+
+        server_ports.FREE_PORTS = server_ports.FREE_PORTS[int(worker[2:]) % MOST_WORKERS :: MOST_WORKERS]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from eventually import eventually
 from fake_server import coded
 
 CLIENT = Path(__file__).resolve().parents[2] / "client"
@@ -239,10 +240,12 @@ def test_interrupt_silences_the_player(server, tmp_path, interruptible, chunks, 
     line += ["--text", f"id=2 chunks={chunks} pause_ms=20"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, env=environment) as process:
         read_to(process, moment)
+        pid = tmp_path / "pid"
+        eventually(lambda: pid.is_file() and pid.read_text().endswith("\n"))
         process.send_signal(signal.SIGINT)
         assert b"stopped" in process.stderr.read()
     assert process.returncode == 130
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
 
 
 @without_sounddevice

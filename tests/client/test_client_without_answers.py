@@ -48,7 +48,8 @@ class SilentServer(service_pb2_grpc.GRPCInferenceServiceServicer):
         self._opened += 1
         number = self._opened
         self.streams.add(number)
-        context.add_callback(lambda: self.streams.discard(number))
+        if not context.add_callback(lambda: self.streams.discard(number)):  # it has ended already
+            self.streams.discard(number)
         if number == 1:
             response = service_pb2.ModelStreamInferResponse()
             response.infer_response.outputs.add(name="waveform", datatype="FP32", shape=[1, 10])

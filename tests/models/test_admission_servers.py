@@ -23,7 +23,7 @@ from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, Unava
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.tickets import PATIENCE_S
-from cosyvoice_runtime.serving.speech.turns import FIRST_WAIT_S
+from cosyvoice_runtime.serving.speech.turns import FIRST_WAIT_S, LONGEST_WAIT_S
 from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.supervisor.probe import Probe
 
@@ -127,6 +127,8 @@ def test_client_is_known_by_its_name_however_it_asks(full):
         time.sleep(fourth + PATIENCE_S)
     else:
         pytest.skip(f"this machine can't ask six times within {first + PATIENCE_S:.1f} s")
+    if fourth > LONGEST_WAIT_S:
+        pytest.skip("this machine speaks so slowly that all are told the longest time")
     assert fourth - third == pytest.approx(third - second, abs=0.25)
 
 

@@ -16,8 +16,9 @@ from cosyvoice_runtime.supervisor import Server
 
 REQUEST = SpeechRequest("Hello world. How are you?", seed=5)
 CLIENTS = 32
-PORTS = 23_100, 23_200
-"""Below those that Linux gives to connections, which come and go before the server takes its own."""
+PORTS = 19_100, 19_200
+"""Below those of other servers, and those that Linux gives to connections: both come and go before the server
+takes its own."""
 
 
 def is_free(port: int) -> bool:

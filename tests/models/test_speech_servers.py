@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from speaking import TEXT, assert_same_audio, client, outcome, reference, spoken
+from speaking import TEXT, assert_same_audio, client, outcome, reference
 
 from cosyvoice_client import ClientError, SpeechRequest, UnavailableError
 from cosyvoice_runtime import processes
@@ -21,7 +21,7 @@ from cosyvoice_runtime.supervisor import Server
 def server(serve_all, tmp_path_factory) -> Iterator[Server]:
     """One that loses its stages, each a process, and has brought all of them back before the next test."""
     voices = tmp_path_factory.mktemp("voices")
-    texts = {"cosyvoice2.voices_dir": voices, "cosyvoice2.child_timeout_s": 5, "process": "own"}
+    texts = {"cosyvoice2.voices_dir": voices, "cosyvoice2.child_timeout_s": 20, "process": "own"}
     with serve_all(**texts) as server:
         yield server
 
@@ -36,7 +36,7 @@ def test_utterance_over_the_limit_is_unavailable_and_the_others_finish(serve_all
         assert len(audios) + len(refusals) == 8
         assert audios
         assert refusals
-        assert "2 utterances are in progress" in str(refusals[0])
+        assert any("2 utterances are in progress" in str(refusal) for refusal in refusals)
 
 
 @pytest.mark.parametrize("model", ["tensorrt_llm", "token2wav"])
@@ -44,7 +44,7 @@ def test_stage_killed_during_an_utterance_ends_it_with_one_error_and_the_server_
     server, eventually, model
 ):
     request = SpeechRequest(TEXT, reference(), seed=1)
-    before = spoken(server, request)
+    before = spoken_again(server, request, eventually)
     chunks = client(server).speak(SpeechRequest(f"{TEXT} " * 60, seed=1))
     next(chunks)
     os.kill(stub_of(server, model), signal.SIGKILL)

@@ -19,9 +19,7 @@ from eventually import eventually
 TIMEOUT_S = 120.0
 ECHO = [sys.executable, "-u", "-c", "import sys\nfor line in sys.stdin: print(line, end='')"]
 FLOOD = """#!/bin/sh
-head -c 300000 /dev/zero
-echo
-echo error: the last word
+(head -c 300000 /dev/zero; echo; echo error: the last word) | dd bs=400000 iflag=fullblock status=none
 sleep 1000
 """
 
@@ -34,9 +32,13 @@ class Writer:
             self.process = subprocess.Popen(ECHO, stdin=subprocess.PIPE, stdout=file, text=True)
         self._path = log.path
 
-    def write(self, line: str) -> None:
+    def tell(self, line: str) -> None:
+        """What it writes then may be gone before anybody has seen it."""
         assert self.process.stdin is not None
         print(line, file=self.process.stdin, flush=True)
+
+    def write(self, line: str) -> None:
+        self.tell(line)
         eventually(lambda: self._path.read_text().endswith(line + "\n"))
 
 
@@ -73,7 +75,8 @@ def test_text_of_a_run_begins_with_the_run(tmp_path: Path):
         log.begin()
         process.write("one")
         assert log.text() == "one\n"
-        process.write("two, which makes it full")
+        process.tell("two, which makes it full")
+        eventually(lambda: older(log).is_file() and older(log).read_text().endswith("full\n"))
         eventually(lambda: not log.path.read_text())
         process.write("three")
         assert log.text() == "three\n"

@@ -54,8 +54,9 @@ class FakeProcess:
         return self.living.copy()
 
     def stubs(self) -> list[int]:
+        pids = self.pids  # before whoever waits gives others
         self.asked.set()
-        return self.pids
+        return pids
 
     def work_done(self, model: str) -> float:
         return self.work
