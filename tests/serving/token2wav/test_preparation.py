@@ -13,8 +13,9 @@ from cosyvoice_runtime.serving.gpu_division import GpuDivision
 from cosyvoice_runtime.serving.shared_gpu import Later
 from cosyvoice_runtime.serving.token2wav import WaveRouter, load
 from cosyvoice_runtime.serving.token2wav.preparation import Preparation
+from eventually import eventually
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Parts:
@@ -102,14 +103,26 @@ def test_it_rests_as_long_as_a_part_took(monkeypatch, ready):
     assert ready == [[3.0, 5.0]]
 
 
-def test_closing_ends_it_after_the_part_under_way(ready, parts):
+def ends_after_the_part_under_way(preparation: Preparation, close: Callable[[], None], parts: Parts) -> None:
+    """Whoever closes it waits for the second of three parts, and no longer."""
+    parts.make(1)
+    closing = threading.Thread(target=close)
+    closing.start()
+    eventually(preparation._closed.is_set)
+    parts.make(1)
+    closing.join(PATIENCE_S)
+    ended(preparation)
+    assert not closing.is_alive()
+    assert parts.made == 2
+
+
+def test_closing_ends_it_after_the_part_under_way(ready):
+    parts = Parts(3)
     preparation = prepares(ready, parts)
     preparation.start()
-    parts.make(1)
-    preparation.close()
+    ends_after_the_part_under_way(preparation, preparation.close, parts)
     preparation.close()
     assert ready == []
-    assert parts.made == 1
 
 
 def test_failure_leaves_it_missing_and_is_told(ready, caplog):
@@ -138,14 +151,13 @@ def test_what_is_ready_is_forgotten(ready):
     assert there() is None
 
 
-def test_a_router_begins_with_it_when_it_is_told_to_and_ends_it(ready, parts):
+def test_a_router_begins_with_it_when_it_is_told_to_and_ends_it(ready):
+    parts = Parts(3)
     preparation = prepares(ready, parts)
     router = WaveRouter([], [preparation])
     assert not preparation._thread.is_alive()
     router.prepare()
-    parts.make(1)
-    router.close()
-    ended(preparation)
+    ends_after_the_part_under_way(preparation, router.close, parts)
     assert ready == []
 
 
