@@ -101,7 +101,10 @@ SLOW = (
 
 
 def pytest_configure() -> None:
-    """Each process of the tests looks for free ports among its own: servers choose theirs side by side."""
+    """Each process of the tests looks for free ports among its own: servers choose theirs side by side.
+
+    Supervisors in processes of their own look among all.
+    """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker and find_spec("tritonclient"):
         from cosyvoice_runtime.supervisor import server_ports

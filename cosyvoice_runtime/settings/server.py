@@ -97,8 +97,8 @@ class ServerSettings(Section):
         5,
         ge=0,
         le=1_000_000,
-        description="Times that tritonserver is started again within ten minutes, when it ends by itself, "
-        "or an entry model with requests in flight does.",
+        description="Times that tritonserver is started again within ten minutes, when it ends by itself "
+        "or answers nothing, or an entry model with requests in flight ends.",
     )
     restart_after_reloads: int = Field(
         10,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
@@ -12,6 +13,7 @@ from cosyvoice_runtime.supervisor.http_call import ControlError, http_call
 ANSWER_TIMEOUT_S = 10.0
 LIVE_TIMEOUT_S = 2.0
 """Of a server that begins, and is asked again."""
+LIVE_TRIES = 3
 
 
 class Control:
@@ -27,13 +29,24 @@ class Control:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def live(self, timeout_s: float = LIVE_TIMEOUT_S, check: Check = keep_waiting) -> bool:
-        """Whether the server says so in time."""
+    def live(self) -> bool:
         try:
-            self._request("GET", "health/live", timeout_s, check)
+            self._ask_whether_live(LIVE_TIMEOUT_S, keep_waiting)
         except ControlError:
             return False
         return True
+
+    def require_live(self, check: Check) -> None:
+        """Asks over several connections, in case Triton gives one to a thread that waits for a load's end.
+
+        Raises:
+            ControlError: the server answers none of them in time.
+        """
+        for _ in range(LIVE_TRIES - 1):
+            with suppress(ControlError):
+                self._ask_whether_live(ANSWER_TIMEOUT_S, check)
+                return
+        self._ask_whether_live(ANSWER_TIMEOUT_S, check)
 
     def states(self, check: Check = keep_waiting) -> dict[str, str]:
         """State of every model of the repository: READY, LOADING, UNLOADING, UNAVAILABLE."""
@@ -54,6 +67,9 @@ class Control:
     def unload(self, model: str, check: Check = keep_waiting) -> None:
         """Refuse new requests to a model; the ones in flight finish (see :meth:`states`)."""
         self._request("POST", f"repository/models/{model}/unload", ANSWER_TIMEOUT_S, check)
+
+    def _ask_whether_live(self, timeout_s: float, check: Check) -> None:
+        self._request("GET", "health/live", timeout_s, check)
 
     def _request(self, method: str, path: str, timeout_s: float, check: Check = keep_waiting) -> Any:
         answer = http_call(self._url, method, f"/v2/{path}", timeout_s, check)

@@ -35,7 +35,7 @@ class StartError(SupervisorError):
 
 
 class ServerDiedError(SupervisorError):
-    """The server process ended by itself."""
+    """The server process ended by itself, or is of no more use."""
 
     exit_code = 5
 

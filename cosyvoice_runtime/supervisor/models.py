@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.control import ANSWER_TIMEOUT_S, Control
+from cosyvoice_runtime.supervisor.control import Control
 from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.guarded_call import CHECK_INTERVAL_S, Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
@@ -103,13 +103,13 @@ class Models:
         if name in self._probes:
             self._probes[name](self._grpc_url, self._settings.probe_timeout_s, check)
 
-    def server_answers(self, check: Check) -> bool:
-        """Whether tritonserver itself answers in time, whatever its models do.
-
+    def require_server(self, check: Check) -> None:
+        """
         Raises:
+            ControlError: tritonserver itself answers nothing, whatever its models do.
             Exception: what ``check`` raises, soon after.
         """
-        return self._control.live(ANSWER_TIMEOUT_S, check)
+        self._control.require_live(check)
 
     def in_order(self, names: Collection[str]) -> list[str]:
         """These models, those that call others last."""

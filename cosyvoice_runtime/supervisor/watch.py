@@ -22,6 +22,7 @@ from cosyvoice_runtime.supervisor.errors import (
     WatchError,
     WornOutError,
 )
+from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.models import Models
 from cosyvoice_runtime.supervisor.probe import ProbeError
@@ -109,18 +110,25 @@ class Watch:
                 self._replace(model, "its process died")
         elif self._unproven:
             self._prove(self._models.in_order(self._unproven))
-        elif silent := self._rounds.silent(self._settings.max_failed_probes):
-            self._end_silent(silent[0])  # one at a time: the others may fail because they call it
+        elif failed := self._rounds.silent(1):
+            with suppress(_AnotherDeathError):  # which the next look sees
+                self._require_answers(f"{failed[0]} failed a probe", self._require_all)
+                self._end_silent()
         else:
             self._require_freshness()
 
     def _dead(self) -> set[str]:
         return set(self._expected - self._process.count_stubs())
 
-    def _end_silent(self, probed: str) -> None:
-        """Whether it or the process that computes for it is stuck can't be told, so both are replaced."""
-        if not self._models.server_answers(self._require_use):
-            raise ServerSilentError(f"{probed} failed its probes, and tritonserver itself answers nothing")
+    def _end_silent(self) -> None:
+        """Replace the first model that failed too many probes: others may fail because they call it.
+
+        Whether it or the process that computes for it is stuck can't be told, so both are replaced.
+        """
+        silent = self._rounds.silent(self._settings.max_failed_probes)
+        if not silent:
+            return
+        probed = silent[0]
         models = self._models.in_order({self._models.home(probed), probed})
         for model in models:
             # Else Triton waits for the requests of the stuck process before it loads the model again.
@@ -146,6 +154,7 @@ class Watch:
             self._models.replace(model, self._require_no_loss)
         except ControlError as error:
             logger.error("%s did not come back: %s", model, error)
+            self._require_answers(f"{model} did not come back", self._require_use)
         except SupervisorError:
             # Triton answers no unload of a model before its load has ended, and a stop begins with unloads.
             self._process.kill_stubs(model)
@@ -177,6 +186,14 @@ class Watch:
         with suppress(ControlError):  # a server that can't be asked is not known to be idle
             if limit and reloads >= limit and self._models.idle(self._require_use):
                 raise WornOutError(f"its models were reloaded {reloads} times, and nothing is in flight")
+
+    def _require_answers(self, reason: str, check: Check) -> None:
+        """Raises when tritonserver itself answers nothing: what looks like a model's fault is none then."""
+        try:
+            self._models.require_server(check)
+        except ControlError as error:
+            self._require_use()  # it may just have ended
+            raise ServerSilentError(f"{reason}, and tritonserver itself answers nothing: {error}") from error
 
     def _probe(self, model: str) -> None:
         self._models.probe(model, self._require_use)

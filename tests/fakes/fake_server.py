@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from cosyvoice_client import SAMPLE_RATE, SpeechClient, SpeechRequest
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server
+from eventually import eventually
 
 FAKE = Path(__file__).parent / "cosyvoice2"
 DECOUPLED = {"cosyvoice2": "true", "cosyvoice2_offline": "false"}
@@ -39,10 +39,7 @@ class FakeServer:
         return json.loads(chunk.finish_reason)
 
     def wait_until(self, holds: Callable[[dict[str, Any]], bool]) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not holds(self.report()):
-            assert time.monotonic() < deadline, "did not happen in time"
-            time.sleep(0.02)
+        eventually(lambda: holds(self.report()))
 
 
 @contextmanager

@@ -10,6 +10,9 @@ import urllib.request
 
 import pytest
 
+from cosyvoice_front.__main__ import uvicorn_config
+from cosyvoice_runtime.settings import Settings
+
 TIMEOUT_S = 120.0
 
 
@@ -30,6 +33,10 @@ def test_wrong_settings_are_named(settings, says):
     done = subprocess.run(command(*settings), capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 2
     assert re.search(says, done.stderr)
+
+
+def test_port_is_that_of_the_settings():
+    assert uvicorn_config(Settings.read(["front.port=8123"])).port == 8123
 
 
 @pytest.mark.parametrize(("signal_", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)])

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from eventually import eventually
+
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
@@ -113,14 +115,7 @@ def metrics_page_fixture() -> Callable[[Server], str]:
     return metrics_page
 
 
-@pytest.fixture(scope="session")
-def eventually() -> Callable[[Callable[[], bool]], None]:
-    """Wait for something that another process does."""
-
-    def wait(holds: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not holds():
-            assert time.monotonic() < deadline, "did not happen in time"
-            time.sleep(0.01)
-
-    return wait
+@pytest.fixture(name="eventually", scope="session")
+def eventually_fixture() -> Callable[..., None]:
+    """``eventually(holds, timeout_s)``; see :func:`eventually`."""
+    return eventually

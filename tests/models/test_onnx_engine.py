@@ -63,6 +63,7 @@ def test_stopped_request_frees_its_slot(server, vocabulary, metric, eventually):
     assert not running.wait()
     TokenStream(server, [0], "long", stop=True).read()
     assert running.read().finish_reasons[-1] == "cancelled"
+    eventually(lambda: metric(server, "cosyvoice_lm_finished_total", reason="cancelled") == 1)
     eventually(lambda: metric(server, "cosyvoice_lm_active_slots") == 0)
     running.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
+from eventually import eventually
 
 if TYPE_CHECKING:
     from count_stream import CountStream
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.supervisor import Server
 
 MODELS = Path(__file__).parent / "model_repo"
-TIMEOUT_S = 300.0
 
 if importlib.util.find_spec("tritonclient") is None or importlib.util.find_spec("pytriton") is None:
     collect_ignore_glob = ["test_*.py"]
@@ -78,14 +77,7 @@ def server(repository: Path, settings: ServerSettings) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], bool]], None]:
-    """Wait for something that another process does."""
-
-    def wait(holds: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not holds():
-            assert time.monotonic() < deadline, "did not happen in time"
-            time.sleep(0.02)
-
-    return wait
+@pytest.fixture(name="eventually")
+def eventually_fixture() -> Callable[..., None]:
+    """``eventually(holds, timeout_s)``; see :func:`eventually`."""
+    return eventually

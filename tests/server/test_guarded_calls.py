@@ -33,6 +33,10 @@ def states(url: str, check: Check) -> None:
     Control(url).states(check)
 
 
+def live(url: str, check: Check) -> None:
+    Control(url).require_live(check)
+
+
 def metrics(url: str, check: Check) -> None:
     triton_metrics(url, check)
 
@@ -41,7 +45,7 @@ def probe(url: str, check: Check) -> None:
     Probe("model", {"X": np.ones(1, np.int32)})(url, 10 * TIMEOUT_S, check)
 
 
-@pytest.mark.parametrize("call", [load, unload, states, metrics, probe])
+@pytest.mark.parametrize("call", [load, unload, states, live, metrics, probe])
 def test_call_ends_with_the_reason_of_its_check(call: Callable[[str, Check], None]):
     gone = threading.Event()
 

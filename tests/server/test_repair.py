@@ -12,7 +12,7 @@ from leftovers import leftovers
 
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.supervisor import RepairError, Server, ServerDiedError
-from cosyvoice_runtime.supervisor.guarded_call import Check
+from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.probe import ProbeError
 
 SERVICE_S = 60.0
@@ -73,6 +73,15 @@ def test_model_that_dies_while_it_is_loaded_again_comes_back(repository, setting
         kill_model(server, "count")
         eventually(lambda: server.reloads["count"] == 1, SERVICE_S)
         assert count(server, "chain", 2).rest() == [0, 1]
+
+
+def test_server_whose_load_hangs_answers_all_the_same(repository, settings, eventually):
+    model = repository / "count" / "1" / "model.py"
+    with Server(repository, settings) as server:
+        model.write_text(HANGING_MODEL)
+        kill_model(server, "count")
+        eventually(lambda: HANGING in settings.log_file.read_text())
+        server._models.require_server(keep_waiting)
 
 
 def test_model_that_keeps_dying_ends_the_server(repository, settings, eventually):

@@ -211,6 +211,7 @@ def test_server_that_hangs_is_started_again(tmp_path, repository, eventually):
     eventually(lambda: len(command.addresses()) == 2)
     assert "tritonserver itself answers nothing" in command.output.read_text()
     assert "is reloaded" not in command.output.read_text()
+    assert "requests in flight were not waited for" not in command.output.read_text()
     command.process.send_signal(signal.SIGTERM)
     assert command.exit_code() == 0
 
@@ -248,6 +249,7 @@ def test_stop_of_a_server_that_hangs_is_obeyed_in_time(tmp_path, repository, eve
     os.kill(command.server_pid(), signal.SIGSTOP)
     command.process.send_signal(signal.SIGTERM)
     assert command.process.wait(SERVICE_S) == UNDRAINED_EXIT_CODE
+    assert "not done within 2 s" in command.output.read_text()
     assert leftovers(command.process.pid) == []
 
 

@@ -84,8 +84,12 @@ class FakeModels:
     def home(self, model: str) -> str:
         return self.homes.get(model, model)
 
-    def server_answers(self, check: Check) -> bool:
-        return self.answers
+    def require_server(self, check: Check) -> None:
+        if not self.answers:
+            for _ in range(20):  # longer than between two looks
+                threading.Event().wait(0.01)
+                check()
+            raise ControlError("no answer in time")
 
     def in_order(self, names: Collection[str]) -> list[str]:
         return sorted(names)
@@ -250,8 +254,36 @@ def test_server_that_answers_nothing_is_ended_and_no_model_blamed(watched):
     one.models.on_probe = probe
     failure = one.start().failure()
     assert isinstance(failure, ServerSilentError)
-    assert "tritonserver itself answers nothing" in str(failure)
+    assert "tritonserver itself answers nothing: no answer in time" in str(failure)
     assert one.process.killed == one.models.reloads == []
+
+
+def test_server_that_answers_nothing_is_not_asked_for_a_second_reload(watched):
+    one = watched()
+    one.models.answers = False
+
+    def no_answer(check: Check) -> None:
+        raise ControlError("no answer to unload")
+
+    one.models.on_reload = no_answer
+    one.start().process.living["a"] = 0
+    assert isinstance(one.failure(), ServerSilentError)
+    assert one.models.reloads == ["a"]
+
+
+def test_server_that_ends_while_it_is_asked_has_ended_and_is_not_called_silent(watched):
+    one = watched(probe_interval_s=0.01)
+
+    def ends(check: Check) -> None:
+        one.process.alive = False
+        raise ControlError("refused")
+
+    def probe(model: str, check: Check) -> None:
+        raise ProbeError("no answer")
+
+    one.models.require_server = ends
+    one.models.on_probe = probe
+    assert "exit code -9" in str(one.start().failure())
 
 
 def test_model_that_answers_others_is_not_reloaded_for_want_of_time_for_a_probe(watched):

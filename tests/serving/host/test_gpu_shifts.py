@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from cosyvoice_runtime.serving.gpu_shifts import FIRST_TOKENS_S, SHIFT_S, GpuShifts
+from eventually import eventually
 
 TIMEOUT_S = 30.0
 
@@ -131,8 +132,7 @@ def test_turn_begins_when_it_is_due_though_first_tokens_left_while_it_waited():
         clock.now += 1000.0
     step(shifts, hurried=True)()
     turned = beside(turn(shifts))
-    while not shifts.turn_is_wanted:
-        time.sleep(0.001)
+    eventually(lambda: shifts.turn_is_wanted)
     clock.now += 600.0
     stepped = beside(step(shifts, hurried=False))
     assert turned.wait(TIMEOUT_S)

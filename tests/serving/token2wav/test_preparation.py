@@ -22,17 +22,18 @@ class Parts:
     """Parts that are made ready when the test says so.
 
     Attributes:
-        made: so far.
+        begun, made: so far.
     """
 
     def __init__(self, count: int) -> None:
-        self.made = 0
+        self.begun = self.made = 0
         self._count = count
         self._asked = threading.Semaphore(0)
         self._made = threading.Semaphore(0)
 
     def __call__(self, rest: Callable[[], None]) -> None:
         for _ in range(self._count):
+            self.begun += 1
             assert self._asked.acquire(timeout=PATIENCE_S)
             self.made += 1
             self._made.release()
@@ -106,6 +107,7 @@ def test_it_rests_as_long_as_a_part_took(monkeypatch, ready):
 def ends_after_the_part_under_way(preparation: Preparation, close: Callable[[], None], parts: Parts) -> None:
     """Whoever closes it waits for the second of three parts, and no longer."""
     parts.make(1)
+    eventually(lambda: parts.begun == 2)
     closing = threading.Thread(target=close)
     closing.start()
     eventually(preparation._closed.is_set)
