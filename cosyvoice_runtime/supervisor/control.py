@@ -11,9 +11,7 @@ from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.http_call import ControlError, http_call
 
 ANSWER_TIMEOUT_S = 10.0
-LIVE_TIMEOUT_S = 2.0
-"""Of a server that begins, and is asked again."""
-LIVE_TRIES = 3
+LIVE_TIMEOUT_S, LIVE_TRIES = 5.0, 3
 
 
 class Control:
@@ -29,9 +27,9 @@ class Control:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def live(self) -> bool:
+    def live(self, check: Check) -> bool:
         try:
-            self._ask_whether_live(LIVE_TIMEOUT_S, keep_waiting)
+            self._ask_whether_live(check)
         except ControlError:
             return False
         return True
@@ -44,9 +42,9 @@ class Control:
         """
         for _ in range(LIVE_TRIES - 1):
             with suppress(ControlError):
-                self._ask_whether_live(ANSWER_TIMEOUT_S, check)
+                self._ask_whether_live(check)
                 return
-        self._ask_whether_live(ANSWER_TIMEOUT_S, check)
+        self._ask_whether_live(check)
 
     def states(self, check: Check = keep_waiting) -> dict[str, str]:
         """State of every model of the repository: READY, LOADING, UNLOADING, UNAVAILABLE."""
@@ -68,8 +66,8 @@ class Control:
         """Refuse new requests to a model; the ones in flight finish (see :meth:`states`)."""
         self._request("POST", f"repository/models/{model}/unload", ANSWER_TIMEOUT_S, check)
 
-    def _ask_whether_live(self, timeout_s: float, check: Check) -> None:
-        self._request("GET", "health/live", timeout_s, check)
+    def _ask_whether_live(self, check: Check) -> None:
+        self._request("GET", "health/live", LIVE_TIMEOUT_S, check)
 
     def _request(self, method: str, path: str, timeout_s: float, check: Check = keep_waiting) -> Any:
         answer = http_call(self._url, method, f"/v2/{path}", timeout_s, check)

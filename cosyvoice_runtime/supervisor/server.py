@@ -251,7 +251,7 @@ class Server:
 
         process.start(self._arguments())
         self._metrics = self._serve_metrics(process)
-        while not self._control.live():
+        while not self._control.live(check):
             check()
             self._stop_requested.wait(LIVE_INTERVAL_S)
         self._open_gateways(process.lifeline, check)
