@@ -16,7 +16,6 @@ from cosyvoice_runtime.supervisor.process import ServerProcess
 from cosyvoice_runtime.supervisor.triton import Triton
 from eventually import eventually
 
-TIMEOUT_S = 120.0
 ECHO = [sys.executable, "-u", "-c", "import sys\nfor line in sys.stdin: print(line, end='')"]
 FLOOD = """#!/bin/sh
 (head -c 300000 /dev/zero; echo; echo error: the last word) | dd bs=400000 iflag=fullblock status=none
