@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, GPU_HOP_GROWTH, CosyVoice2Settings
+from cosyvoice_runtime.settings.environment import FILE_VARIABLE, read_environment
 from cosyvoice_runtime.settings.extractors import (
     AudioTokenizerSettings,
     ExtractorSettings,
@@ -27,8 +28,6 @@ from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 logger = logging.getLogger(__name__)
 
-ENVIRONMENT_PREFIX = "COSYVOICE_"
-FILE_VARIABLE = "COSYVOICE_SETTINGS"
 SHARED_SECTIONS = {"cosyvoice2_offline": "cosyvoice2"}
 """Models that are configured by another model's section."""
 OTHERS_GIB = 1.0
@@ -209,15 +208,6 @@ def split_assignment(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise InvalidInput("setting", text, "KEY=VALUE or SECTION.KEY=VALUE")
     return key.strip(), value.strip()
-
-
-def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """``COSYVOICE_TOKEN2WAV__MAX_BATCH=4`` to ``{"token2wav.max_batch": "4"}``."""
-    return {
-        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."): value
-        for name, value in environment.items()
-        if name.startswith(ENVIRONMENT_PREFIX) and name != FILE_VARIABLE
-    }
 
 
 def read_toml(path: Path) -> dict[str, str]:
