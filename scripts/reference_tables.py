@@ -49,7 +49,8 @@ or `COSYVOICE_SECTION__KEY`, and `KEY=VALUE` or `SECTION.KEY=VALUE` on a command
 section sets it in every section that has it. A key that no section has is an error, as is a value out \
 of range; the addresses that Kubernetes sets for a Service named `cosyvoice` or `cosyvoice-front` \
 (`COSYVOICE_PORT=tcp://10.0.0.1:8080`) are none and ignored. `auto` is chosen for the machine when the \
-model repository is rendered (stage 2), and the choice is logged. Section `cosyvoice2` configures `cosyvoice2_offline` as well.
+model repository is rendered (stage 2), and the choice is logged. Section \
+`cosyvoice2` configures `cosyvoice2_offline` as well.
 """
 STAGES = """# Stages
 
