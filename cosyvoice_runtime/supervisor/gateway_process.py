@@ -16,6 +16,7 @@ from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.guarded_call import CHECK_INTERVAL_S, Check
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
+from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class GatewayProcess:
         python: an interpreter with this package.
         log: what it writes goes there.
         lifeline: ends it when the supervisor is killed: one that hangs doesn't see the end of its input.
+        counts: of starts after the first.
         settings: of the probes.
     """
 
@@ -52,6 +54,7 @@ class GatewayProcess:
         python: Path,
         log: LogFile,
         lifeline: Lifeline,
+        counts: SupervisorMetrics,
         settings: ServerSettings,
     ) -> None:
         self._command = [str(python), "-m", "cosyvoice_runtime.gateway", protocol]
@@ -59,10 +62,13 @@ class GatewayProcess:
         self._options = options
         self._log = log
         self._lifeline = lifeline
+        self._counts = counts
+        self._name = f"{protocol} gateway"
+        counts.knows(self._name)
         self._settings = settings
         self._closing = threading.Event()
         self._process = self._start()
-        self._thread = threading.Thread(target=self._keep, name=f"{protocol} gateway", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name=self._name, daemon=True)
 
     def wait_until_open(self, check: Check) -> None:
         """Return when clients may come; from then on it is kept up.
@@ -118,6 +124,7 @@ class GatewayProcess:
             logger.error(
                 "the gateway of %s ended with exit code %d and is started again", self._protocol, code
             )
+            self._counts.started_again(self._name)
             self._start_again()
             pause_s = OPEN_TIMEOUT_S if self._pause_s else None
 

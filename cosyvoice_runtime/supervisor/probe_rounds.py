@@ -24,6 +24,7 @@ class ProbeRounds:
         models: probed in this order.
         probe: called with a model's name; whatever it raises counts as a failed probe.
         work_done: a number that grows with what a model has done.
+        failed: called with the name of a model whose probe has failed.
         interval_s: pause before each round; 0 for no rounds at all.
     """
 
@@ -32,11 +33,13 @@ class ProbeRounds:
         models: Sequence[str],
         probe: Callable[[str], None],
         work_done: Callable[[str], float],
+        failed: Callable[[str], None],
         interval_s: float,
     ) -> None:
         self._models = models
         self._probe = probe
         self._work_done = work_done
+        self._tell_failed = failed
         self._interval_s = interval_s
         self._failed: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -97,6 +100,7 @@ class ProbeRounds:
     def _note_failure(self, model: str, error: Exception) -> None:
         if self._closed.is_set():
             return
+        self._tell_failed(model)
         with self._lock:
             self._failed[model] += 1
             count = self._failed[model]

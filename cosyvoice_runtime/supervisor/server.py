@@ -42,6 +42,7 @@ from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
 from cosyvoice_runtime.supervisor.process import METRICS, ServerProcess
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from cosyvoice_runtime.supervisor.server_sockets import ServerSockets
+from cosyvoice_runtime.supervisor.supervisor_metrics import TRITONSERVER, SupervisorMetrics
 from cosyvoice_runtime.supervisor.triton import find_triton
 from cosyvoice_runtime.supervisor.triton_metrics import queued_requests, triton_metrics
 from cosyvoice_runtime.supervisor.watch import Watch
@@ -108,6 +109,7 @@ class Server:
         self._gateways: list[GatewayProcess] = []
         self._process: ServerProcess | None = None
         self._metrics: MetricsEndpoint | None = None
+        self._own: SupervisorMetrics | None = None
         self._watch: Watch | None = None
         self._failure: SupervisorError | None = None
         self._stop_requested = threading.Event()
@@ -181,10 +183,11 @@ class Server:
         triton = find_triton(Interpreter.inspect(self._python))
         preflight.check(triton, self._ports, self._sockets, self.settings, self._repository)
         logger.info("%s", triton.origin)
+        own = self._count_start()
         variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url, PROBE_KEY_VARIABLE: self._probe_key}
         self._process = ServerProcess(triton, self._log, self._run_dir, variables)
         try:
-            self._bring_up(self._process, started + self.settings.start_timeout_s)
+            self._bring_up(self._process, own, started + self.settings.start_timeout_s)
         except (OSError, RuntimeError) as error:  # the latter: there is no room for a thread
             self._end(self._process, self._exit_timeout_s)
             raise StartError(f"the server can't be started: {error}") from error
@@ -239,7 +242,7 @@ class Server:
     def _exit_timeout_s(self) -> float:
         return HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s
 
-    def _bring_up(self, process: ServerProcess, deadline: float) -> None:
+    def _bring_up(self, process: ServerProcess, own: SupervisorMetrics, deadline: float) -> None:
         def check() -> None:
             if not process.running():
                 reasons = process.errors() or [f"see {self.settings.log_file}"]
@@ -250,16 +253,16 @@ class Server:
                 raise StartError(f"not up within {self.settings.start_timeout_s:.0f} s")
 
         process.start(self._arguments())
-        self._metrics = self._serve_metrics(process)
+        self._metrics = self._serve_metrics(process, own)
         while not self._control.live(check):
             check()
             self._stop_requested.wait(LIVE_INTERVAL_S)
-        self._open_gateways(process.lifeline, check)
+        self._open_gateways(process.lifeline, own, check)
         self._models.load_all(check)
         # Before the probes: a process that dies after its own is missed, too.
         expected = process.count_stubs()
         self._models.probe_all(check)
-        self._watch = Watch(process, self._models, self.settings, self._fail, expected)
+        self._watch = Watch(process, self._models, self.settings, own, self._fail, expected)
 
     def _arguments(self) -> list[str]:
         return [
@@ -278,7 +281,7 @@ class Server:
             *self._sockets.arguments,
         ]
 
-    def _open_gateways(self, lifeline: Lifeline, check: Check) -> None:
+    def _open_gateways(self, lifeline: Lifeline, own: SupervisorMetrics, check: Check) -> None:
         for protocol, port, socket in (
             ("grpc", self._ports.grpc, self._sockets.grpc),
             ("http", self._ports.http, self._sockets.http),
@@ -295,7 +298,7 @@ class Server:
                 stalled_client_timeout_s=self.settings.stalled_client_timeout_s,
             )
             self._gateways.append(
-                GatewayProcess(protocol, options, self._python, self._log, lifeline, self.settings)
+                GatewayProcess(protocol, options, self._python, self._log, lifeline, own, self.settings)
             )
         for gateway in self._gateways:
             gateway.wait_until_open(check)
@@ -314,9 +317,17 @@ class Server:
         queued = queued_requests(self.triton_metrics_url, check)
         return {model: count + queued[model] for model, count in self._process.inflight().items()}
 
-    def _serve_metrics(self, process: ServerProcess) -> MetricsEndpoint:
+    def _count_start(self) -> SupervisorMetrics:
+        if self._own is None:
+            folders = {"log": self.settings.log_file.parent, "run": self._run_dir}
+            self._own = SupervisorMetrics(self._repository, preflight.models_of(self._repository), folders)
+        else:
+            self._own.started_again(TRITONSERVER)
+        return self._own
+
+    def _serve_metrics(self, process: ServerProcess, own: SupervisorMetrics) -> MetricsEndpoint:
         def page() -> str:
-            return triton_metrics(self.triton_metrics_url) + process.metrics()
+            return triton_metrics(self.triton_metrics_url) + process.metrics() + own.page()
 
         try:
             return MetricsEndpoint(self._ports.host, self._ports.model_metrics, page)

@@ -28,6 +28,7 @@ from cosyvoice_runtime.supervisor.models import Models
 from cosyvoice_runtime.supervisor.probe import ProbeError
 from cosyvoice_runtime.supervisor.probe_rounds import ProbeRounds
 from cosyvoice_runtime.supervisor.process import ServerProcess
+from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class Watch:
     Triton itself never restarts a model's process, and goes on calling the model ready.
 
     Args:
+        counts: of what is reloaded and of probes that fail.
         on_failure: called once, with the reason, when the server can't be kept up or the watch itself fails.
         expected: processes of each model.
 
@@ -53,6 +55,7 @@ class Watch:
         process: ServerProcess,
         models: Models,
         settings: ServerSettings,
+        counts: SupervisorMetrics,
         on_failure: Callable[[SupervisorError], None],
         expected: Counter[str],
     ) -> None:
@@ -60,6 +63,7 @@ class Watch:
         self._process = process
         self._models = models
         self._settings = settings
+        self._counts = counts
         self._on_failure = on_failure
         self._expected = expected
         self._allowances = defaultdict[str, Allowance](lambda: Allowance(settings.max_reloads))
@@ -67,7 +71,9 @@ class Watch:
         """Models loaded again and not probed yet, and when their reload began."""
         self._looked = 0.0
         self._closed = threading.Event()
-        self._rounds = ProbeRounds(models.probed, self._probe, process.work_done, settings.probe_interval_s)
+        self._rounds = ProbeRounds(
+            models.probed, self._probe, process.work_done, counts.probe_failed, settings.probe_interval_s
+        )
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 
@@ -149,6 +155,7 @@ class Watch:
             times = self._settings.max_reloads
             raise RepairError(f"{model} was reloaded {times} times within {WINDOW_S:.0f} s")
         logger.error("%s is reloaded: %s", model, reason)
+        self._counts.started_again(model)
         started = time.monotonic()
         try:
             self._models.replace(model, self._require_no_loss)

@@ -22,6 +22,7 @@ from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
 from cosyvoice_runtime.supervisor.guarded_call import keep_waiting
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
+from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
 
 TIMEOUT_S = 120.0
 OPTIONS = GatewayOptions(
@@ -75,14 +76,20 @@ def lifeline(tmp_path: Path) -> Iterator[Lifeline]:
 
 
 @pytest.fixture
+def counts(tmp_path: Path) -> SupervisorMetrics:
+    return SupervisorMetrics(tmp_path, (), {})
+
+
+@pytest.fixture
 def gateway(
-    tmp_path: Path, settings: ServerSettings, lifeline: Lifeline, request
+    tmp_path: Path, settings: ServerSettings, lifeline: Lifeline, counts: SupervisorMetrics, request
 ) -> Iterator[GatewayProcess]:
     """A stand-in that does what the parameter says once it has its options, until its input ends."""
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\nread options\n{request.param}\nread end\n")
     python.chmod(0o700)
-    process = GatewayProcess("http", OPTIONS, python, LogFile(tmp_path / "log", 1 << 20), lifeline, settings)
+    log = LogFile(tmp_path / "log", 1 << 20)
+    process = GatewayProcess("http", OPTIONS, python, log, lifeline, counts, settings)
     yield process
     process.close()
     assert process._process.poll() is not None
@@ -155,11 +162,13 @@ def test_one_that_is_closed_while_it_is_started_again_ends(gateway, monkeypatch)
 
 @pytest.mark.parametrize("settings", [ASKED])
 @pytest.mark.parametrize("gateway", [f"echo open; {HANGS}"], indirect=True)
-def test_one_that_gives_no_answer_is_started_again(gateway, tmp_path, eventually, caplog):
+def test_one_that_gives_no_answer_is_started_again(gateway, tmp_path, counts, eventually, caplog):
     gateway.wait_until_open(keep_waiting)
+    assert 'cosyvoice_restarts_total{process="http gateway"} 0.0' in counts.page()
     eventually(lambda: (tmp_path / "log").read_text().count("hangs") >= 2)
     assert "the gateway of http gives no answer and is killed" in caplog.text
     assert "the gateway of http ended with exit code -9 and is started again" in caplog.text
+    eventually(lambda: 'process="http gateway"} 0.0' not in counts.page())
 
 
 @pytest.mark.parametrize("settings", [PATIENT])

@@ -80,8 +80,14 @@ def test_page_holds_tritons_metrics_and_the_models_before_and_after_a_crash(serv
     def counted() -> float:
         return sample(server, "counted_total", "count")
 
-    assert headings(get(server.metrics_url)) == headings(get(server.triton_metrics_url)) | {
+    own = {line for line in headings(get(server.metrics_url)) if line.split()[2].startswith("process_")}
+    assert "# TYPE process_start_time_seconds gauge" in own
+    assert headings(get(server.metrics_url)) == headings(get(server.triton_metrics_url)) | own | {
         "# TYPE cosyvoice_requests_in_work gauge",
+        "# TYPE cosyvoice_restarts_total counter",
+        "# TYPE cosyvoice_failed_probes_total counter",
+        "# TYPE cosyvoice_cpu_fallback gauge",
+        "# TYPE cosyvoice_disk_free_bytes gauge",
         "# TYPE counted_total counter",
     }
     stream = count(server, "count", 1200, 50)
@@ -91,6 +97,7 @@ def test_page_holds_tritons_metrics_and_the_models_before_and_after_a_crash(serv
     before = counted()
     count(server, "count", -1)
     eventually(lambda: server.reloads["count"] == 1)
+    assert 'cosyvoice_restarts_total{process="count"} 1.0' in get(server.metrics_url)
     eventually(lambda: in_work("count") == 0)
     after = counted()
     assert after > before

@@ -6,6 +6,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from cosyvoice_runtime.supervisor.errors import (
 from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeSilentError
+from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
 from cosyvoice_runtime.supervisor.watch import Watch
 from eventually import eventually
 
@@ -116,12 +118,14 @@ class Watched:
         self.process = FakeProcess()
         self.models = FakeModels(self.process)
         self.settings = SETTINGS.replace(**changes)
+        self.counts = SupervisorMetrics(Path("nowhere"), ("a", "b"), {})
         self.watch: Watch | None = None
         self._failed = threading.Event()
         self.failures: list[SupervisorError] = []
 
     def start(self) -> Watched:
-        self.watch = Watch(self.process, self.models, self.settings, self._fail, Counter(a=1, b=1))
+        counts, expected = self.counts, Counter(a=1, b=1)
+        self.watch = Watch(self.process, self.models, self.settings, counts, self._fail, expected)
         return self
 
     def failure(self) -> SupervisorError:
@@ -228,6 +232,8 @@ def test_reload_that_fails_is_tried_again_until_it_was_tried_too_often(watched):
     one.start().process.living["b"] = 0
     assert isinstance(one.failure(), RepairError)
     assert one.models.reloads == ["b"] * 3
+    assert 'cosyvoice_restarts_total{process="b"} 3.0' in one.counts.page()
+    assert 'cosyvoice_restarts_total{process="a"} 0.0' in one.counts.page()
 
 
 @pytest.mark.parametrize("error", [ProbeError("no answer"), RuntimeError("the probe is broken")])
@@ -242,6 +248,8 @@ def test_model_whose_probes_fail_in_whatever_way_is_killed_and_reloaded(watched,
     one.start()
     assert one.models.reloading.wait(TIMEOUT_S)
     assert one.models.reloads == one.process.killed == ["b"]
+    assert 'cosyvoice_failed_probes_total{model="b"} 0.0' not in one.counts.page()
+    assert 'cosyvoice_failed_probes_total{model="a"} 0.0' in one.counts.page()
 
 
 def test_server_that_answers_nothing_is_ended_and_no_model_blamed(watched):
