@@ -18,7 +18,9 @@ from triton.runtime import JITFunction, driver
 
 LOW = 15
 """Bits of an address that say whether a kernel may load 16 bytes at once, which the language compiles for."""
-KNOWN = "3.6."
+PINNED = "3.7.1"
+"""The Triton language that the torch of requirements/torch.in brings on PyPI, and that was measured."""
+KNOWN = ("3.6.", "3.7.")
 """Versions of the Triton language whose launchers take the arguments given here; others find as they do."""
 MOST = 1 << 14
 """Launches that are remembered of a kernel: there are some hundreds, unless many have sizes of their own."""
@@ -32,10 +34,12 @@ class Found(NamedTuple):
     Attributes:
         launch: the compiled launcher.
         fixed: its arguments between the stream and the kernel's own.
+        together: the launcher takes the kernel's arguments as one tuple (3.7), not one by one (3.6).
     """
 
     launch: Callable[..., None]
     fixed: tuple[Any, ...]
+    together: bool
 
     @classmethod
     def of(cls, compiled: Any) -> Found | None:
@@ -43,11 +47,12 @@ class Found(NamedTuple):
         launcher = compiled.run
         if launcher.global_scratch_size or launcher.profile_scratch_size:
             return None
-        no_scratch, no_hooks = (None, None), (None, None, None)
-        how = launcher.launch_cooperative_grid, launcher.launch_pdl
-        return cls(
-            launcher.launch, (compiled.function, *how, *no_scratch, compiled.packed_metadata, *no_hooks)
-        )
+        function = compiled.function, launcher.launch_cooperative_grid, launcher.launch_pdl
+        no_scratch, no_hooks, metadata = (None, None), (None, None, None), compiled.packed_metadata
+        if triton.__version__.startswith("3.6."):
+            return cls(launcher.launch, (*function, *no_scratch, metadata, *no_hooks), together=False)
+        signature = launcher.arg_annotations, launcher.kernel_signature
+        return cls(launcher.launch, (*function, metadata, *no_hooks, *no_scratch, *signature), together=True)
 
 
 class Launcher:
@@ -81,7 +86,8 @@ class Launcher:
         else:
             x, y, z = (*grid, 1, 1)[:3]
             stream = active.get_current_stream(device)
-            found.launch(x, y, z, stream, *found.fixed, *addresses, *others)
+            own = ((*addresses, *others),) if found.together else (*addresses, *others)
+            found.launch(x, y, z, stream, *found.fixed, *own)
 
     def _counted(self, arguments: Sequence[Any]) -> int:
         """Tensors before all others, in this launch and so in all."""

@@ -20,6 +20,7 @@ class Compiled:
     global_scratch_size = profile_scratch_size = 0
     launch_cooperative_grid, launch_pdl = False, True
     function, packed_metadata = "function", "metadata"
+    arg_annotations, kernel_signature = "annotations", b"signature"
 
     def __init__(self) -> None:
         self.run = self
@@ -44,8 +45,15 @@ class Language:
         return self.compiled[-1]
 
 
+@pytest.fixture(params=["3.6.0", "3.7.1"])
+def version(request, monkeypatch) -> str:
+    """The Triton language's."""
+    monkeypatch.setattr(launch.triton, "__version__", request.param)
+    return request.param
+
+
 @pytest.fixture
-def device(monkeypatch):
+def device(monkeypatch, version):
     """The number of the current one."""
     now = SimpleNamespace(number=0)
     active = SimpleNamespace(
@@ -65,16 +73,17 @@ def kernel(device, language) -> Any:
     return Launcher(language)
 
 
-def test_first_launch_is_the_languages_and_later_ones_go_to_what_it_compiled(kernel, language):
+def test_first_launch_is_the_languages_and_later_ones_go_to_what_it_compiled(kernel, language, version):
     x, y = torch.zeros(16), torch.zeros(16)
     for _ in range(3):
         kernel[2, 3](x, y, 5, 0.5, num_warps=4)
     [compiled] = language.compiled
-    expected = (
-        2, 3, 1, STREAM, "function", False, True, None, None, "metadata", None, None, None,
-        x.data_ptr(), y.data_ptr(), 5, 0.5,
-    )  # fmt: skip
-    assert compiled.launches == [expected] * 2
+    begin, own = (2, 3, 1, STREAM, "function", False, True), (x.data_ptr(), y.data_ptr(), 5, 0.5)
+    expected = {
+        "3.6.0": (*begin, None, None, "metadata", None, None, None, *own),
+        "3.7.1": (*begin, "metadata", *[None] * 5, "annotations", b"signature", own),
+    }
+    assert compiled.launches == [expected[version]] * 2
 
 
 @pytest.mark.parametrize(
@@ -100,12 +109,14 @@ def test_each_device_has_its_own(kernel, language, device):
     assert [compiled.launches[0][3] for compiled in language.compiled] == [STREAM, STREAM + 1]
 
 
-def test_tensors_of_one_type_and_alignment_share_what_was_compiled(kernel, language):
+def test_tensors_of_one_type_and_alignment_share_what_was_compiled(kernel, language, version):
     tensors = [torch.zeros(size) for size in (16, 64, 1024)]
     for tensor in tensors:
         kernel[1,](tensor, num_warps=4)
     [compiled] = language.compiled
-    assert [each[-1] for each in compiled.launches] == [tensor.data_ptr() for tensor in tensors[1:]]
+    pointers = [tensor.data_ptr() for tensor in tensors[1:]]
+    own = [(pointer,) for pointer in pointers] if version == "3.7.1" else pointers
+    assert [each[-1] for each in compiled.launches] == own
 
 
 def test_kernel_that_needs_memory_at_every_launch_is_the_languages(kernel, language):
@@ -128,7 +139,7 @@ def test_interpreted_kernel_is_left_as_it_is():
     assert launched(interpreted) is interpreted
 
 
-@pytest.mark.parametrize(("version", "ours"), [("3.6.0", True), ("3.7.0", False)])
+@pytest.mark.parametrize(("version", "ours"), [("3.6.0", True), ("3.7.1", True), ("3.8.0", False)])
 def test_launcher_of_a_version_nobody_knows_is_the_languages(version, ours, monkeypatch, caplog):
     class Jitted(Language):
         pass

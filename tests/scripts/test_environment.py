@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
@@ -131,6 +132,23 @@ def test_up_to_date_environment_is_left_alone(tmp_path, capsys, monkeypatch):
     environment.make(tmp_path, ["cpu"], None)
     environment.make(tmp_path, ["cpu", "test"], None)
     assert capsys.readouterr().out.count("up to date, nothing to do") == 2
+
+
+def test_kernels_are_launched_quickly_with_the_triton_language_that_torch_brings():
+    """``kernels/launch.py`` knows its launcher. The module is read: importing it needs a GPU's torch."""
+    brought = re.search(r"^torch==.*triton==(\S+)", (ROOT / "requirements" / "torch.in").read_text(), re.M)
+    launch = ast.parse((ROOT / "cosyvoice_runtime" / "kernels" / "launch.py").read_text())
+    constants = {
+        ast.unparse(node.targets[0]): ast.literal_eval(node.value)
+        for node in launch.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.Tuple)
+    }
+    assert constants["PINNED"] == brought[1]
+    assert brought[1].startswith(constants["KNOWN"])
+    listed = [Requirement(text) for text in metadata.requires("torch")]
+    # PyPI's build of torch lists it, a CPU build does not.
+    for pin in [each for each in listed if each.name == "triton"]:
+        assert pin.specifier.contains(brought[1])
 
 
 def test_changed_requirements_are_installed_again(tmp_path, monkeypatch):
