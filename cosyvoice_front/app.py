@@ -15,6 +15,7 @@ from cosyvoice_front.bodies import BodyLimits
 from cosyvoice_front.caller import owner_by_header
 from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page
 from cosyvoice_front.front import Front, open_front
+from cosyvoice_front.metrics import MEDIA_TYPE, CountedRequests, Metrics
 from cosyvoice_front.page_files import add_page
 from cosyvoice_front.request_id import RequestIds
 from cosyvoice_front.server_client import Upstream
@@ -33,9 +34,11 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
         upstream: in place of the server that the settings name.
     """
 
+    metrics = Metrics()
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_front(settings, upstream) as front:
+        async with open_front(settings, metrics, upstream) as front:
             app.state.front = front
             yield
 
@@ -52,7 +55,7 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
         add_page(app)
     app.add_middleware(BodyLimits, most_bytes=front.max_body_mib << 20, timeout_s=front.body_timeout_s)
     # Around all there is, the answer to what nobody foresaw included, which add_middleware would not be.
-    app.middleware_stack = RequestIds(app.build_middleware_stack())
+    app.middleware_stack = RequestIds(CountedRequests(app.build_middleware_stack(), metrics))
     return app
 
 
@@ -108,6 +111,11 @@ def _add_probes(app: FastAPI) -> None:
     async def ready(request: Request) -> dict[str, str]:
         await _front(request).server.check()
         return {"status": "ok"}
+
+    @app.api_route("/metrics", methods=["GET", "HEAD"])
+    async def metrics(request: Request) -> Response:
+        _owner(request)
+        return Response(_front(request).metrics.page(), media_type=MEDIA_TYPE)
 
 
 def _add_errors(app: FastAPI) -> None:

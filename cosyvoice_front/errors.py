@@ -67,6 +67,10 @@ class ApiError(Exception):
         return {"retry-after-ms": str(self.retry_after_ms), "retry-after": str(seconds)}
 
 
+class GoneError(Exception):
+    """The listener has left, or doesn't read."""
+
+
 def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:
     return ApiError(400, message, param=param, code=code)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from cosyvoice_front import request_id
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
 from cosyvoice_front.limits import Limits
+from cosyvoice_front.metrics import Metrics
 from cosyvoice_front.pause import is_wordless, pause
 from cosyvoice_front.rate import RATE
 from cosyvoice_front.recording import decode_data, read_recording
@@ -52,6 +53,7 @@ class Front:
     limits: Limits
     voices: Voices
     pool: Executor
+    metrics: Metrics
 
     async def speak(self, body: SpeechBody, owner: str) -> StreamedResponse:
         """The answer to a request that has been read.
@@ -69,14 +71,28 @@ class Front:
             self.pool,
             tally,
         )
+        pieces = placed(pieces, self.place(owner, len(body.input), tally))
         if body.as_events:
             pieces = as_events(pieces, tally, len(body.input), body.speed)
         return StreamedResponse(
-            placed(pieces, self.limits.place(owner, len(body.input))),
+            pieces,
             {**HEADERS, "X-Seed": str(request.seed), "X-Audio-Sample-Rate": str(rate)},
             MEDIA_TYPE if body.as_events else content_type(body.response_format, rate),
             settings.stalled_client_timeout_s,
         )
+
+    @contextmanager
+    def place(self, owner: str, characters: int, tally: Tally) -> Iterator[None]:
+        """Hold a place for an utterance, which is counted with how it ends.
+
+        Args:
+            tally: what is spoken of it.
+
+        Raises:
+            ApiError: a limit is reached.
+        """
+        with self.metrics.utterance(tally), self.limits.place(owner, characters):
+            yield
 
     def chunks(self, request: SpeechRequest, owner: str) -> AsyncGenerator[AudioChunk, None]:
         """The speech of a whole text."""
@@ -99,7 +115,9 @@ class Front:
 
 
 @asynccontextmanager
-async def open_front(settings: Settings, upstream: Upstream | None = None) -> AsyncIterator[Front]:
+async def open_front(
+    settings: Settings, metrics: Metrics, upstream: Upstream | None = None
+) -> AsyncIterator[Front]:
     """
     Args:
         upstream: in place of the server that the settings name.
@@ -113,7 +131,7 @@ async def open_front(settings: Settings, upstream: Upstream | None = None) -> As
     keys = Keys.of(front)
     try:
         voices = await asyncio.to_thread(_open_voices, settings)
-        yield Front(settings, server, keys, Limits(front), voices, pool)
+        yield Front(settings, server, keys, Limits(front), voices, pool, metrics)
     finally:
         await server.close()
         pool.shutdown(wait=False, cancel_futures=True)

@@ -26,14 +26,20 @@ HAPPINESS = ("", "stop", "length", "repetition")
 
 
 class Tally:
-    """What has been spoken so far."""
+    """What has been spoken so far.
+
+    Attributes:
+        heard: is told the seconds of each chunk, before they count here.
+    """
 
     def __init__(self) -> None:
         self.samples = 0
         self.token_rate = 0
         self.finish_reason = ""
+        self.heard: Callable[[float], None] = lambda _seconds: None
 
     def add(self, chunk: AudioChunk) -> None:
+        self.heard(len(chunk.samples) / RATE)
         self.samples += len(chunk.samples)
         self.token_rate = chunk.token_rate
         if _unhappiness(chunk.finish_reason) > _unhappiness(self.finish_reason):

@@ -16,6 +16,7 @@ from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, invalid, overloaded, too_large
 from cosyvoice_front.recording import read_recording
 from cosyvoice_front.speech import for_its_sound
+from cosyvoice_front.spoken import Tally
 from cosyvoice_front.upload import new_upload
 from cosyvoice_runtime.checkpoint.family import COSYVOICE3
 
@@ -82,7 +83,7 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
         consent=form.consent,
         public=form.public,
     )
-    with front.limits.place(owner, len(TRIAL)):
+    with front.place(owner, len(TRIAL), Tally()):
         await _analyse(front, owner, reference)
     if not await asyncio.to_thread(uploads.add, record, form.recording, reference):
         message = "The voice has gone from the server's store before it got its name; send it again."

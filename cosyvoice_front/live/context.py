@@ -146,7 +146,7 @@ class Context:
                 await self._hear(chunk)
 
     async def _speak(self) -> None:
-        with self._front.limits.place(self._owner, 0):
+        with self._front.place(self._owner, 0, self._tally):
             request, name = self._manner.request, request_id.current.get()
             async with self._front.server.speak_text(request, name, self._owner) as speech:
                 await together(self._feed(speech), self._listen(speech))

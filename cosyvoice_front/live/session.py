@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from cosyvoice_front import request_id
-from cosyvoice_front.errors import ApiError, broken, rate_limited, too_large
+from cosyvoice_front.errors import ApiError, GoneError, broken, rate_limited, too_large
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.context import Context
 from cosyvoice_front.live.happenings import Cancelled, Failed, Happening, Tell
@@ -18,10 +18,6 @@ from cosyvoice_front.live.together import cancelled, ended
 logger = logging.getLogger(__name__)
 
 TellOf = Callable[[str, Happening], Awaitable[None]]
-
-
-class GoneError(Exception):
-    """The listener has left, or doesn't read."""
 
 
 class Session:

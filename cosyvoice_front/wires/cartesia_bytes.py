@@ -43,10 +43,10 @@ async def _speech(front: Front, body: BytesBody, owner: str) -> Response:
     check_text(body.transcript, settings.max_input_characters, "transcript")
     body.check_model(settings)
     voice = await front.voices.server_name(body.voice.id, owner)
-    request = body.request(voice, body.transcript)
-    pieces = encoded(front.chunks(request, owner), body.output_format.encoder, front.pool, Tally())
+    request, tally = body.request(voice, body.transcript), Tally()
+    pieces = encoded(front.chunks(request, owner), body.output_format.encoder, front.pool, tally)
     return CartesiaResponse(
-        placed(pieces, front.limits.place(owner, len(body.transcript))),
+        placed(pieces, front.place(owner, len(body.transcript), tally)),
         {**HEADERS, "X-Seed": str(request.seed), "X-Audio-Sample-Rate": str(body.output_format.sample_rate)},
         _media_type(body),
         settings.stalled_client_timeout_s,

@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket
 
 from cosyvoice_front.caller import owner_by_any
-from cosyvoice_front.errors import ApiError, too_large
+from cosyvoice_front.errors import ApiError, GoneError, too_large
 from cosyvoice_front.front import Front
-from cosyvoice_front.live.session import GoneError, Session
+from cosyvoice_front.live.session import Session
 from cosyvoice_front.live.together import together
 from cosyvoice_front.wires.socket import Socket
 

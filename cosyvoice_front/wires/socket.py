@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from cosyvoice_front.live.session import GoneError
+from cosyvoice_front.errors import GoneError
 from cosyvoice_front.live.together import cancelled
 
 logger = logging.getLogger(__name__)
