@@ -36,6 +36,7 @@ from cosyvoice_runtime.gateway.server_stream import Admitted, ServerStream
 from cosyvoice_runtime.gateway.task_parents import note_parents
 from cosyvoice_runtime.gateway.tensor_check import check_grpc
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.wire_fields import check_fields
 from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
 from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
@@ -48,6 +49,8 @@ NAMES_A_MODEL = {
     "ModelConfig": service_pb2.ModelConfigRequest,
 }
 """Requests about one model."""
+SMALL_BYTES = 65_536
+"""Of a message whose fields can't take much memory; what asks for no inference is not larger."""
 UNLIMITED = ("grpc.max_receive_message_length", -1)
 SETTLE_S = 2.0
 """Longest wait at the end for calls that clients have left."""
@@ -163,6 +166,9 @@ class _Calls(grpc.GenericRpcHandler):
         name = method.rpartition("/")[2]
         if method == INFER:
             return self._admit_inference(message, named)
+        if len(message) > SMALL_BYTES:
+            text = f"message: larger than {SMALL_BYTES} bytes, the limit of all but inference"
+            raise RefusedError("RESOURCE_EXHAUSTED", text)
         if name in NAMES_A_MODEL:
             request = _parsed(NAMES_A_MODEL[name], message)
             self._policy.check_model(request.name, request.version)
@@ -275,6 +281,12 @@ async def _end(answering: asyncio.Task[bytes]) -> None:
 
 
 def _parsed(kind: Any, message: bytes) -> Any:
+    """
+    Raises:
+        RefusedError: it is no such message, or has too many fields.
+    """
+    if len(message) > SMALL_BYTES:
+        check_fields(message, kind.DESCRIPTOR)
     try:
         return kind.FromString(message)
     except Exception:
@@ -305,8 +317,8 @@ def _error(refusal: RefusedError, message: bytes) -> bytes:
     status = refusal.status if refusal.status in STATUSES else "INTERNAL"
     response = service_pb2.ModelStreamInferResponse(error_message=with_status(status, str(refusal)))
     try:
-        request = service_pb2.ModelInferRequest.FromString(message)
-    except Exception:
+        request = _parsed(service_pb2.ModelInferRequest, message)
+    except RefusedError:
         logger.debug("a request that can't be parsed", exc_info=True)
     else:
         response.infer_response.model_name, response.infer_response.id = request.model_name, request.id

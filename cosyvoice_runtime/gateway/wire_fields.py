@@ -1,0 +1,158 @@
+"""The fields of a message of protobuf, counted in its bytes.
+
+A field of two bytes becomes an object of a hundred, so a message is looked at before protobuf reads it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from cosyvoice_runtime.gateway.policy import RefusedError
+from cosyvoice_runtime.gateway.tensor_check import (
+    MAX_DIMENSIONS,
+    MAX_PARAMETERS,
+    MAX_STRINGS,
+    MAX_TENSORS,
+)
+
+MAX_FIELDS = 4096
+"""Of a message with all that it holds; a request with every input has about a hundred."""
+MAX_UNKNOWN = 16
+MAX_INTEGERS = 65_536
+"""Of a tensor whose content stands in a list: a byte each may become eight."""
+MAX_COUNTS = {
+    "inputs": MAX_TENSORS,
+    "outputs": MAX_TENSORS,
+    "raw_input_contents": MAX_TENSORS,
+    "parameters": MAX_PARAMETERS,
+    "shape": MAX_DIMENSIONS,
+    "bytes_contents": MAX_STRINGS,
+}
+"""Of repeated fields, by their names."""
+SIZES = {FieldDescriptor.TYPE_FLOAT: 4, FieldDescriptor.TYPE_DOUBLE: 8}
+"""Bytes of a number that is packed as it is; integers take as many bytes as they need."""
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+"""How a field is written."""
+LAST_BYTES = bytes(range(128))
+"""With which an integer ends."""
+
+
+class WireField(NamedTuple):
+    """
+    Attributes:
+        limit: how often it may come; None for as often as it finds room.
+        size: bytes of each number of a packed field; 0 for one whose numbers differ in size.
+        kind: of the messages in it, if it holds any.
+    """
+
+    name: str
+    limit: int | None
+    packed: bool
+    size: int
+    kind: Descriptor | None
+
+
+UNKNOWN = WireField("unknown fields", MAX_UNKNOWN, packed=False, size=0, kind=None)
+
+
+def check_fields(message: bytes, kind: Descriptor) -> None:
+    """Check how many fields a message has.
+
+    Args:
+        kind: that it says it is.
+
+    Raises:
+        RefusedError: naming the field with its count and the limit; or it is no such message.
+    """
+    try:
+        _Look().at(memoryview(message), kind, "")
+    except IndexError:
+        raise RefusedError("INVALID_ARGUMENT", f"the message is no {kind.name}") from None
+
+
+class _Look:
+    """At one message."""
+
+    def __init__(self) -> None:
+        self._left = MAX_FIELDS
+
+    def at(self, part: memoryview, kind: Descriptor, path: str) -> None:
+        known = _fields_of(kind)
+        counts: Counter[str] = Counter()
+        for number, wire, value in _fields(part):
+            self._left -= 1
+            if self._left < 0:
+                raise _too_many("message", MAX_FIELDS + 1, "fields", MAX_FIELDS)
+            field = known.get(number, UNKNOWN)
+            counts[field.name] += _elements(field, value) if wire == LENGTH else 1
+            if field.limit is not None and counts[field.name] > field.limit:
+                raise _too_many(path + field.name, counts[field.name], "elements", field.limit)
+            if field.kind is not None and wire == LENGTH:
+                self.at(value, field.kind, f"{path}{field.name}.")
+
+
+@lru_cache
+def _fields_of(kind: Descriptor) -> dict[int, WireField]:
+    return {field.number: _field(field) for field in kind.fields}
+
+
+def _field(field: Any) -> WireField:
+    repeated = field.is_repeated
+    numbers = field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
+    packed = repeated and numbers and field.message_type is None
+    size = SIZES.get(field.type, 0) if packed else 0
+    limit = MAX_COUNTS.get(field.name, None if size else MAX_INTEGERS) if repeated else 1
+    return WireField(field.name, limit, packed, size, field.message_type)
+
+
+def _elements(field: WireField, value: memoryview) -> int:
+    if not field.packed:
+        return 1
+    if field.size:
+        return len(value) // field.size
+    return len(value) - len(bytes(value).translate(None, LAST_BYTES))
+
+
+def _fields(part: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+    """Number, way of writing and bytes of each field.
+
+    Raises:
+        IndexError: what is there are no fields.
+    """
+    position = 0
+    while position < len(part):
+        tag, start = _integer(part, position)
+        number, wire = tag >> 3, tag & 7
+        if wire == VARINT:
+            _, position = _integer(part, start)
+        elif wire == LENGTH:
+            length, start = _integer(part, start)
+            position = start + length
+        elif wire in (FIXED32, FIXED64):
+            position = start + (4 if wire == FIXED32 else 8)
+        else:
+            raise IndexError("a way of writing that no field here has")
+        if position > len(part):
+            raise IndexError("a field is cut off")
+        yield number, wire, part[start:position]
+
+
+def _integer(part: memoryview, position: int) -> tuple[int, int]:
+    """An integer, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = part[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+    raise IndexError("an integer has more than ten bytes")
+
+
+def _too_many(field: str, count: int, what: str, limit: int) -> RefusedError:
+    return RefusedError("INVALID_ARGUMENT", f"{field}: {count} {what} or more; at most {limit} are accepted")
