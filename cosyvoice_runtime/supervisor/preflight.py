@@ -10,15 +10,14 @@ from cosyvoice_runtime.settings.template import placeholders
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
-from cosyvoice_runtime.supervisor.server_sockets import ServerSockets
 from cosyvoice_runtime.supervisor.triton import Triton
 
+MODEL_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
+"""Names of models' folders; Triton's python backend writes them into a command of a shell."""
 CHECKPOINT = re.compile(r'key:\s*"checkpoint_dir"\s*,?\s*value:?\s*\{\s*string_value:\s*"([^"]*)"')
 
 
-def check(
-    triton: Triton, ports: ServerPorts, sockets: ServerSockets, settings: ServerSettings, repository: Path
-) -> None:
+def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, repository: Path) -> None:
     """
     Raises:
         PreflightError: with every problem found, one sentence each.
@@ -27,7 +26,6 @@ def check(
         *triton.problems(),
         *_shared_memory_problems(settings.min_shared_memory_mib),
         *ports.problems,
-        *sockets.problems,
         *repository_problems(repository),
     ]
     if problems:
@@ -47,7 +45,10 @@ def models_of(repository: Path) -> list[str]:
 
 
 def _model_problems(configuration: Path) -> list[str]:
-    model, text = configuration.parent, configuration.read_text(encoding="utf-8")
+    model = configuration.parent
+    if not MODEL_NAME.fullmatch(model.name):
+        return [f"{str(model)!r}: a model's name has letters, digits, '.', '_' and '-' of ASCII alone"]
+    text = configuration.read_text(encoding="utf-8")
     unfilled = sorted(placeholders(text))
     if unfilled:
         return [f"{configuration} is a template still (${{{unfilled[0]}}}): render the model repository"]

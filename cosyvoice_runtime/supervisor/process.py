@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 ERROR_LINE = re.compile(r"^(?:E\d{4} [^\]]*\] |error: |failed to )(.*)", re.MULTILINE)
 KILL_WAIT_S = 5.0
 METRICS = "metrics"
+MODELS = "models"
 
 
 class ServerProcess:
@@ -64,12 +65,19 @@ class ServerProcess:
         assert self._lifeline is not None
         return self._lifeline
 
-    def start(self, arguments: list[str]) -> None:
+    def start(self, repository: Path, arguments: list[str]) -> None:
+        """
+        Args:
+            repository: anywhere; the server sees it by a link in ``run_dir``. Its python backend starts each
+                model by a shell and does not quote the path, which so has nothing that a shell acts upon.
+        """
         self._lifeline = Lifeline(self._prefix, self._run_dir)
         self._run_dir.mkdir(mode=0o700)
+        (self._run_dir / MODELS).symlink_to(repository.absolute())
         command = [
             str(self._triton.binary),
             *self._triton.arguments(self._run_dir),
+            f"--model-repository={self._run_dir / MODELS}",
             f"--backend-config=python,shm-region-prefix-name={self._prefix}",
             *arguments,
         ]

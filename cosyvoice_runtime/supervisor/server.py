@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -102,8 +100,7 @@ class Server:
         self._probes = read_probes(repository, self._probe_key) if probes is None else probes
         self._ports = ServerPorts.choose(self.settings)
         self._log = LogFile(self.settings.log_file, self.settings.max_log_mib << 20)
-        token = secrets.token_hex(4)
-        self._run_dir = Path(tempfile.gettempdir()) / f"cosyvoice-server-{os.getpid()}-{token}"
+        self._run_dir = shared_memory.new_directory()
         self._sockets = ServerSockets(self._run_dir)
         self._control = Control(self._sockets.http_url)
         self._gateways: list[GatewayProcess] = []
@@ -181,7 +178,7 @@ class Server:
         self._failure = None
         self._ending.clear()
         triton = find_triton(Interpreter.inspect(self._python))
-        preflight.check(triton, self._ports, self._sockets, self.settings, self._repository)
+        preflight.check(triton, self._ports, self.settings, self._repository)
         logger.info("%s", triton.origin)
         own = self._count_start()
         variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url, PROBE_KEY_VARIABLE: self._probe_key}
@@ -252,7 +249,7 @@ class Server:
             if time.monotonic() > deadline:
                 raise StartError(f"not up within {self.settings.start_timeout_s:.0f} s")
 
-        process.start(self._arguments())
+        process.start(self._repository, self._arguments())
         self._metrics = self._serve_metrics(process, own)
         while not self._control.live(check):
             check()
@@ -266,7 +263,6 @@ class Server:
 
     def _arguments(self) -> list[str]:
         return [
-            f"--model-repository={self._repository}",
             # Models are loaded one by one over HTTP: that tells progress and each model's own error.
             "--model-control-mode=explicit",
             "--disable-auto-complete-config",

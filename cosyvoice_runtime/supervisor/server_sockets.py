@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-MAX_PATH_BYTES = 107
-"""Of a Unix socket, by Linux."""
-
 
 @dataclass(frozen=True)
 class ServerSockets:
@@ -33,12 +30,6 @@ class ServerSockets:
     @property
     def grpc_url(self) -> str:
         return f"unix:{self.grpc}"
-
-    @property
-    def problems(self) -> list[str]:
-        if len(bytes(self.grpc)) > MAX_PATH_BYTES:
-            return [f"{self.grpc} is too long for a socket: set TMPDIR to a shorter path"]
-        return []
 
     @property
     def arguments(self) -> list[str]:

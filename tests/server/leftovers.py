@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.supervisor import shared_memory
@@ -15,5 +13,5 @@ def leftovers(supervisor_pid: int | None = None) -> list[str]:
     pid = supervisor_pid or os.getpid()
     mark = f"cosyvoice_{pid}_"  # in the command of the server and of its models
     running = [process for process in processes.living() if mark in " ".join(process.command)]
-    folders = Path(tempfile.gettempdir()).glob(f"cosyvoice-server-{pid}-*")
+    folders = shared_memory.DIRECTORY.glob(f"cosyvoice-server-{pid}-*")
     return [*map(str, running), *map(str, shared_memory.regions(mark)), *map(str, folders)]

@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -342,7 +341,7 @@ def test_answer_of_a_streaming_model_in_one_piece_is_refused_at_once(server):
 
 
 def test_no_other_user_reaches_the_server_behind_the_doors(server):
-    folders = list(Path(tempfile.gettempdir()).glob(f"cosyvoice-server-{os.getpid()}-*"))
+    folders = list(shared_memory.DIRECTORY.glob(f"cosyvoice-server-{os.getpid()}-*"))
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * len(folders)
     assert len(folders) >= 1
     commands = [process.command for process in processes.session_members(server.session)]

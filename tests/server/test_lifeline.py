@@ -36,7 +36,7 @@ def spawn_and_die(*arguments):
 ServerProcess._spawn = spawn_and_die
 folder = Path(sys.argv[1])
 triton = ContainerTriton(folder / "tritonserver", Interpreter.inspect(Path(sys.executable)))
-ServerProcess(triton, LogFile(folder / "log", 1 << 20), folder / "run", {}).start([])
+ServerProcess(triton, LogFile(folder / "log", 1 << 20), folder / "run", {}).start(folder, [])
 """
 
 

@@ -117,7 +117,7 @@ def test_log_of_a_server_is_kept_to_its_size_while_it_runs(tmp_path: Path):
     python = Interpreter(Path(sys.executable), "3", None, None, None)
     log = LogFile(tmp_path / "server.log", 2**16)
     process = ServerProcess(ScriptedTriton(script, python), log, tmp_path / "run", {})
-    process.start([])
+    process.start(tmp_path, [])
     try:
         eventually(lambda: older(log).exists() and "the last word" in older(log).read_text())
         eventually(lambda: not log.path.read_text())
