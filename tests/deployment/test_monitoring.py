@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import docker_image
 import pytest
 import yaml
+from alert_rules import RULES
 from compose_file import PROFILES, ROOT, server, services
 
 from cosyvoice_runtime.settings import ServerSettings
@@ -46,12 +47,16 @@ def targets(dashboard: Path) -> Iterator[dict[str, Any]]:
         yield from panel["targets"]
 
 
-def names_asked_for() -> set[str]:
-    queries = " ".join(target["expr"] for dashboard in DASHBOARDS for target in targets(dashboard))
-    found = re.findall(r"\b(?:cosyvoice|nv)_\w+", queries)
+def names_in(queries: Iterable[str]) -> set[str]:
+    """Names of metrics that queries ask for; ``job="..."`` is none."""
+    found = re.findall(r'\b(?<!")(?:cosyvoice|nv)_\w+', " ".join(queries))
     return {re.sub("_(bucket|sum|count)$", "", name) for name in found if name not in TRITON_METRICS} | (
         TRITON_METRICS & set(found)
     )
+
+
+def names_asked_for() -> set[str]:
+    return names_in(target["expr"] for dashboard in DASHBOARDS for target in targets(dashboard))
 
 
 def names_in_the_code() -> set[str]:
@@ -64,6 +69,12 @@ def names_in_the_code() -> set[str]:
 
 def test_dashboard_asks_for_metrics_that_exist():
     assert names_asked_for() <= names_in_the_code() | TRITON_METRICS
+
+
+def test_alerts_ask_for_metrics_that_exist():
+    asked = names_in(rule["expr"] for rule in RULES.values())
+    assert asked
+    assert asked <= names_in_the_code()
 
 
 def test_dashboard_shows_what_is_to_be_watched():
@@ -96,7 +107,7 @@ def test_panels_have_ids_places_and_the_provisioned_datasource(dashboard):
 
 def test_prometheus_reads_the_page_of_the_server():
     content = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))
-    assert content.keys() == {"global", "scrape_configs"}
+    assert content.keys() == {"global", "rule_files", "scrape_configs"}
     [job] = content["scrape_configs"]
     [entry] = job["static_configs"]
     [address] = entry["targets"]
@@ -104,6 +115,14 @@ def test_prometheus_reads_the_page_of_the_server():
     assert int(port) == ServerSettings().model_metrics_port
     assert port in docker_image.final("EXPOSE").values
     assert all(host in server(profile)["networks"]["default"]["aliases"] for profile in PROFILES)
+
+
+def test_prometheus_finds_the_alert_rules_beside_its_configuration():
+    files = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))["rule_files"]
+    mounts = [volume.split(":") for volume in services("monitoring")["prometheus"]["volumes"]]
+    mounted = {source: Path(target) for source, target, *_ in mounts}
+    [folder] = {mounted["./deploy/prometheus.yml"].parent}
+    assert [mounted[f"./deploy/{file}"] for file in files] == [folder / file for file in files]
 
 
 def test_grafana_finds_prometheus_and_its_dashboards():
