@@ -315,8 +315,8 @@ class Server:
 
     def _count_start(self) -> SupervisorMetrics:
         if self._own is None:
-            folders = {"log": self.settings.log_file.parent, "run": self._run_dir}
-            self._own = SupervisorMetrics(self._repository, preflight.models_of(self._repository), folders)
+            models = preflight.models_of(self._repository)
+            self._own = SupervisorMetrics(self._repository, models, self.settings.log_file.parent)
         else:
             self._own.started_again(TRITONSERVER)
         return self._own

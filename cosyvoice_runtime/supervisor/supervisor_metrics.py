@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,14 +32,14 @@ class SupervisorMetrics(Collector):
     Args:
         repository: a rendered model repository.
         models: its models.
-        folders: further directories whose room is shown, by the name of their place.
+        logs: directory of the log; its room is shown, as that of the voices and of shared memory.
     """
 
-    def __init__(self, repository: Path, models: Iterable[str], folders: Mapping[str, Path]) -> None:
+    def __init__(self, repository: Path, models: Collection[str], logs: Path) -> None:
         self._restarts = Counter(dict.fromkeys((TRITONSERVER, *models), 0))
         self._failed_probes = Counter(dict.fromkeys(models, 0))
         self._on_cpu = _on_cpu(repository)
-        self._folders = {**folders, **_voices(repository), "shared_memory": DIRECTORY}
+        self._folders = {"log": logs, **_voices(repository), "shared_memory": DIRECTORY}
         self._process = ProcessCollector(registry=None)
 
     def knows(self, process: str) -> None:

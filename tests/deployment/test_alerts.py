@@ -64,6 +64,17 @@ def started(values: str) -> Series:
     return one("process_start_time_seconds", 'job="cosyvoice2"', values)
 
 
+def front(name: str, labels: str, values: str) -> Series:
+    return {f'{name}{{instance="f", {labels}}}': values}
+
+
+def front_endings(**endings: int) -> Series:
+    return {
+        f'cosyvoice_front_utterances_total{{instance="f", ending="{ending}"}}': f"0+{count}x60"
+        for ending, count in endings.items()
+    }
+
+
 def disk(place: str, values: str) -> Series:
     return one("cosyvoice_disk_free_bytes", f'place="{place}"', values)
 
@@ -100,6 +111,15 @@ CASES = [
     Case("DiskNearlyFull", disk("log", "2e9x60") | disk("shared_memory", "9e8x60"), 0),
     Case("SharedMemoryNearlyFull", disk("shared_memory", "6e7x60"), 1),
     Case("SharedMemoryNearlyFull", disk("shared_memory", "9e8x60"), 0),
+    Case("FrontAway", front("up", 'job="cosyvoice_front"', "1x50 0x10"), 1),
+    Case("FrontAway", front("up", 'job="cosyvoice_front"', "1x40 _x20"), 1),  # its name has gone
+    Case("FrontAway", front("up", 'job="cosyvoice_front"', "1x60"), 0),
+    Case("FrontAway", front("up", 'job="cosyvoice_front"', "0x60"), 0),  # without a key it was never read
+    Case("FrontAway", up("1x50 0x10"), 0),
+    Case("FrontRefusals", front_endings(spoken=94, refused=6), 1),
+    Case("FrontRefusals", front_endings(spoken=96, refused=4, cancelled=20), 0),
+    Case("FrontFailures", front_endings(spoken=1000, failed=1), 1),
+    Case("FrontFailures", front_endings(spoken=94, refused=6, cancelled=9), 0),
 ]
 
 

@@ -15,7 +15,7 @@ import yaml
 from alert_rules import RULES
 from compose_file import PROFILES, ROOT, server, services
 
-from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.settings import FrontSettings, ServerSettings
 
 DEPLOY = ROOT / "deploy"
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
@@ -61,7 +61,8 @@ def names_asked_for() -> set[str]:
 
 def names_in_the_code() -> set[str]:
     """Texts that are names of metrics."""
-    sources = [*ROOT.glob("cosyvoice_runtime/**/*.py"), *ROOT.glob("model_repo/*/1/model.py")]
+    folders = ("cosyvoice_runtime/**/*.py", "cosyvoice_front/**/*.py", "model_repo/*/1/model.py")
+    sources = [path for folder in folders for path in ROOT.glob(folder)]
     nodes = (node for path in sources for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {text for text in texts if re.fullmatch(r"cosyvoice_(?!runtime)[a-z0-9_]+", text)}
@@ -108,7 +109,7 @@ def test_panels_have_ids_places_and_the_provisioned_datasource(dashboard):
 def test_prometheus_reads_the_page_of_the_server():
     content = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))
     assert content.keys() == {"global", "rule_files", "scrape_configs"}
-    [job] = content["scrape_configs"]
+    job, _ = content["scrape_configs"]
     [entry] = job["static_configs"]
     [address] = entry["targets"]
     host, port = address.split(":")
@@ -123,6 +124,18 @@ def test_prometheus_finds_the_alert_rules_beside_its_configuration():
     mounted = {source: Path(target) for source, target, *_ in mounts}
     [folder] = {mounted["./deploy/prometheus.yml"].parent}
     assert [mounted[f"./deploy/{file}"] for file in files] == [folder / file for file in files]
+
+
+def test_prometheus_reads_the_page_of_each_front_with_a_key_of_its_own():
+    content = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))
+    _, job = content["scrape_configs"]
+    [found] = job["dns_sd_configs"]
+    [front] = services("front")
+    assert (found["names"], found["port"]) == ([front], FrontSettings().port)
+    key = f"/etc/prometheus/{job['authorization']['credentials_file']}:ro"
+    assert f"/dev/null:{key}" in services("monitoring")["prometheus"]["volumes"]
+    given = services("monitoring", {"FRONT_METRICS_KEY": "./key"})["prometheus"]["volumes"]
+    assert f"./key:{key}" in given
 
 
 def test_grafana_finds_prometheus_and_its_dashboards():

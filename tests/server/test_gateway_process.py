@@ -77,7 +77,7 @@ def lifeline(tmp_path: Path) -> Iterator[Lifeline]:
 
 @pytest.fixture
 def counts(tmp_path: Path) -> SupervisorMetrics:
-    return SupervisorMetrics(tmp_path, (), {})
+    return SupervisorMetrics(tmp_path, (), tmp_path)
 
 
 @pytest.fixture

@@ -40,23 +40,24 @@ def numbers(metrics: SupervisorMetrics, name: str) -> dict[str, float]:
 def test_cpu_is_a_fallback_where_the_driver_of_a_gpu_is(driver, lm, token2wav, shown, tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor_metrics, "has_driver", lambda: driver)
     models = repository(tmp_path, tensorrt_llm=("device", lm), token2wav=("device", token2wav))
-    metrics = SupervisorMetrics(models, ("tensorrt_llm", "token2wav"), {})
+    metrics = SupervisorMetrics(models, ("tensorrt_llm", "token2wav"), tmp_path)
     assert numbers(metrics, "cosyvoice_cpu_fallback") == shown
 
 
 def test_room_is_shown_of_each_place_that_is_there(tmp_path):
     voices = tmp_path / "voices"
     models = repository(tmp_path, cosyvoice2=("voices_dir", str(voices)))
-    metrics = SupervisorMetrics(models, ("cosyvoice2",), {"log": tmp_path, "run": tmp_path / "none"})
-    assert numbers(metrics, "cosyvoice_disk_free_bytes").keys() == {"log", "shared_memory"}
+    metrics = SupervisorMetrics(models, ("cosyvoice2",), tmp_path / "logs")
+    assert numbers(metrics, "cosyvoice_disk_free_bytes").keys() == {"shared_memory"}
     voices.mkdir()
+    (tmp_path / "logs").mkdir()
     room = numbers(metrics, "cosyvoice_disk_free_bytes")
     assert room.keys() == {"log", "voices", "shared_memory"}
     assert all(free > 0 for free in room.values())
 
 
 def test_what_is_started_again_is_counted_from_zero(tmp_path):
-    metrics = SupervisorMetrics(tmp_path, ("a", "b"), {})
+    metrics = SupervisorMetrics(tmp_path, ("a", "b"), tmp_path)
     metrics.knows("grpc gateway")
     before = {"tritonserver": 0, "a": 0, "b": 0, "grpc gateway": 0}
     assert numbers(metrics, "cosyvoice_restarts_total") == before
@@ -67,4 +68,4 @@ def test_what_is_started_again_is_counted_from_zero(tmp_path):
 
 
 def test_page_tells_when_the_supervisor_itself_was_started(tmp_path):
-    assert "\nprocess_start_time_seconds " in SupervisorMetrics(tmp_path, (), {}).page()
+    assert "\nprocess_start_time_seconds " in SupervisorMetrics(tmp_path, (), tmp_path).page()

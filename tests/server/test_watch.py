@@ -118,7 +118,7 @@ class Watched:
         self.process = FakeProcess()
         self.models = FakeModels(self.process)
         self.settings = SETTINGS.replace(**changes)
-        self.counts = SupervisorMetrics(Path("nowhere"), ("a", "b"), {})
+        self.counts = SupervisorMetrics(Path("nowhere"), ("a", "b"), Path("nowhere"))
         self.watch: Watch | None = None
         self._failed = threading.Event()
         self.failures: list[SupervisorError] = []
