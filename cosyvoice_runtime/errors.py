@@ -14,6 +14,18 @@ STATUSES = (
 """gRPC's names of the statuses that models answer with."""
 
 
+SPEECH_LM, FLOW, VOCODER = "speech_lm", "flow", "vocoder"
+SPEECH_TOKENIZER, SPEAKER_ENCODER = "speech_tokenizer", "speaker_encoder"
+OUTPUTS = {
+    SPEECH_LM: "the logits",
+    FLOW: "the mel",
+    VOCODER: "the samples",
+    SPEECH_TOKENIZER: "what the speech tokens are made of",
+    SPEAKER_ENCODER: "the speaker embedding",
+}
+"""What each stage of the networks gives, for reading."""
+
+
 class CosyVoiceError(Exception):
     """Base of every error this library raises on purpose."""
 
@@ -88,6 +100,19 @@ class StageLostError(StageError):
 
 class StageSilentError(CosyVoiceError):
     """Another model did not answer in time."""
+
+
+class NotFiniteError(CosyVoiceError):
+    """A network's output holds NaN or infinity, and nothing of it is passed on.
+
+    Attributes:
+        stage: the first one whose output does, one of :data:`OUTPUTS`.
+    """
+
+    def __init__(self, stage: str, remedy: str = "") -> None:
+        self.stage = stage
+        told = f"{stage}: NaN or infinity in {OUTPUTS[stage]}"
+        super().__init__(f"{told}; {remedy}" if remedy else told)
 
 
 class CheckpointError(CosyVoiceError):

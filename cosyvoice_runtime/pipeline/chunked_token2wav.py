@@ -25,7 +25,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.errors import FLOW, VOCODER, InvalidInput
 from cosyvoice_runtime.flow.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.regulated_flow import Overlap, RegulatedFlow
 from cosyvoice_runtime.speed import check_speed
@@ -35,6 +35,7 @@ from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
 from cosyvoice_runtime.wave.any_token2wav import MORE_THAN_ANY
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.solvers import EULER
+from cosyvoice_runtime.wave.token2wav import is_finite
 from cosyvoice_runtime.wave.voice_flow import FlowPrefix, VoiceFlow
 from cosyvoice_runtime.wave.windowed_vocoder import Waveforms
 
@@ -105,6 +106,7 @@ class ChunkedState:
         overlap: of the flow's last chunk; None before the first.
         held_mel: ``[bins, overlap frames]`` of the chunk before, faded into the next one.
         held: of the vocoder's last chunk.
+        mel: ``[bins, n]``, the flow's newest.
     """
 
     prompt: FlowPrompt
@@ -116,6 +118,7 @@ class ChunkedState:
     overlap: Overlap | None = None
     held_mel: Tensor | None = None
     held: VocoderOverlap | None = None
+    mel: Tensor | None = None
 
 
 class WholeFlow(VoiceFlow):
@@ -258,7 +261,7 @@ class ChunkedToken2Wav:
         )
         self.flow.calls += 1
         mel, overlap = self.regulated.generate(state.prompt, tokens, noise, state.overlap)
-        state.overlap = overlap
+        state.overlap, state.mel = overlap, mel
         return self._vocode(state, self._joined(state, mel.float().to(self.vocoder.device), last), last)
 
     def _joined(self, state: ChunkedState, mel: Tensor, last: bool) -> Tensor:
@@ -296,6 +299,10 @@ class ChunkedToken2Wav:
             source[:, : len(cached)] = cached
         return self.vocoder.decode(mel[None], source)[0], source[0]
 
+    def broken_stage(self, state: ChunkedState) -> str:
+        """The first stage that gave NaN or infinity in an utterance whose samples hold some."""
+        return VOCODER if state.mel is not None and is_finite(state.mel) else FLOW
+
     def held_pages(self, state: ChunkedState) -> int:  # noqa: ARG002
         """0: it holds none."""
         return 0
@@ -330,7 +337,7 @@ class ChunkedToken2Wav:
 
     def close(self, state: ChunkedState) -> None:
         """Forget what the utterance holds."""
-        state.overlap = state.held_mel = state.held = None
+        state.overlap = state.held_mel = state.held = state.mel = None
 
 
 def fade(length: int, device: torch.device) -> Tensor:

@@ -16,13 +16,15 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.errors import SPEAKER_ENCODER, SPEECH_TOKENIZER, InvalidInput
+from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.onnx_memory import give_back_heap
+from cosyvoice_runtime.serving.not_finite import DAMAGED, NotFiniteCount
 from cosyvoice_runtime.serving.resting import Resting
 from cosyvoice_runtime.serving.triton.request import Inputs, respond
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
-from cosyvoice_runtime.voice.extract import extract_rows
+from cosyvoice_runtime.voice.extract import Outcome, extract_rows
 from cosyvoice_runtime.voice.onnx_model import ExtractorModel
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
@@ -45,13 +47,16 @@ class ReferenceModel(ABC):
 
     Attributes:
         output: name of its tensor.
+        stage: name of its network in errors and metrics.
     """
 
     output: ClassVar[str]
+    stage: ClassVar[str]
 
     def __init__(self, settings: ExtractorSettings) -> None:
         self._name = settings.name
         self._count = RequestCount(self._name)
+        self._not_finite = NotFiniteCount(Metrics(self._name), {self.stage: DAMAGED})
         self._extractor = Resting(partial(self._opened, settings), settings.idle_s, self._gone)
 
     def _opened(self, settings: ExtractorSettings) -> Extractor:
@@ -73,11 +78,11 @@ class ReferenceModel(ABC):
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         with self._count.during(len(requests)):
             with self._extractor.used() as extractor:
-                outcomes = extract_rows(extractor.batch, references(requests))
-            return [
-                respond(self._name, outcome if isinstance(outcome, Exception) else self.encoded(outcome))
-                for outcome in outcomes
-            ]
+                outcomes = extract_rows(extractor.batch, references(requests), self.stage)
+            return [respond(self._name, self._outputs(outcome)) for outcome in outcomes]
+
+    def _outputs(self, outcome: Outcome) -> dict[str, Array] | Exception:
+        return self._not_finite.told(outcome) if isinstance(outcome, Exception) else self.encoded(outcome)
 
     def finalize(self) -> None:
         """Give the network's memory back."""
@@ -92,6 +97,7 @@ class AudioTokenizer(ReferenceModel):
     """Reference to speech tokens."""
 
     output = "prompt_speech_tokens"
+    stage = SPEECH_TOKENIZER
 
     def open(self, settings: ExtractorSettings) -> Extractor:
         engine = engine_of(settings, "speech_tokenizer")
@@ -102,6 +108,7 @@ class SpeakerEmbedding(ReferenceModel):
     """Reference to the vector of its speaker."""
 
     output = "prompt_spk_embedding"
+    stage = SPEAKER_ENCODER
 
     def open(self, settings: ExtractorSettings) -> Extractor:
         path = Layout(settings.checkpoint_dir).speaker_encoder

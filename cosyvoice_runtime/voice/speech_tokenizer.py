@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cosyvoice_runtime.arrays import Floats, Ids
+from cosyvoice_runtime.arrays import Array, Floats, Ids
 from cosyvoice_runtime.audio.log_mel import LOG_MEL_BINS, log_mel_spectrogram
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import MAX_SECONDS
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.errors import SPEECH_TOKENIZER, CheckpointError, InvalidInput, NotFiniteError
 from cosyvoice_runtime.voice.onnx_model import BATCH, ExtractorModel, OnnxModel, Port
 
 NUM_CODES = 3**8  # finite scalar quantisation of 8 values to 3 levels: ids 0..6560
@@ -38,6 +38,7 @@ class SpeechTokenizer:
     Raises:
         CheckpointError: the graph is unreadable or has another interface; at a call: it delivers ids or
             a token rate that the checkpoint can't have.
+        NotFiniteError: at a call: its ids are made of NaN or infinity.
     """
 
     def __init__(
@@ -78,15 +79,17 @@ class SpeechTokenizer:
     def _tokens(self, features: Floats) -> Ids:
         rows, _, frames = features.shape
         ids = self._model.run(features, np.full(rows, frames, dtype=np.int32))
-        tokens = ids.reshape(rows, -1).astype(np.int32)
+        tokens = ids.reshape(rows, -1)
         self._check_tokens(tokens, frames)
-        return tokens
+        return tokens.astype(np.int32)
 
-    def _check_tokens(self, tokens: Ids, frames: int) -> None:
+    def _check_tokens(self, tokens: Array, frames: int) -> None:
         count = tokens.shape[1]
         if abs(count - frames / self._frames_per_token) >= 1:
             expected = f"expected one per {self._frames_per_token}"
             raise CheckpointError(f"{self._path}: {count} tokens for {frames} frames, {expected}")
+        if (tokens == np.iinfo(tokens.dtype).min).any():  # what NaN and infinity become as whole numbers
+            raise NotFiniteError(SPEECH_TOKENIZER)
         strangers = tokens[(tokens < 0) | (tokens >= self._num_codes)]
         if strangers.size:
             raise CheckpointError(

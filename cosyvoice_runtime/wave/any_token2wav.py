@@ -63,6 +63,9 @@ class AnyToken2Wav(Protocol):
         Its value keeps what may not be freed while they are under way.
         """
 
+    def broken_stage(self, state: Any) -> str:
+        """The first stage that gave NaN or infinity in an utterance whose samples hold some."""
+
     def held_pages(self, state: Any) -> int:
         """Pages that the utterance alone holds."""
 

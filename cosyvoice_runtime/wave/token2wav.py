@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cosyvoice_runtime.errors import FLOW, VOCODER
 from cosyvoice_runtime.wave.paged_flow import FlowState, PagedFlow
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.speed_change import SpeedChange
@@ -117,6 +120,14 @@ class Token2Wav:
                 state.vocoder.rewind(vocoder)
             raise
 
+    def broken_stage(self, state: WaveState) -> str:
+        """The first stage that gave NaN or infinity in an utterance whose samples hold some.
+
+        It waits for the device, which such an utterance alone has to.
+        """
+        mels = state.vocoder.carried.mel, state.vocoder.fresh
+        return VOCODER if all(map(is_finite, mels)) else FLOW
+
     def held_pages(self, state: WaveState) -> int:
         """Pages that the utterance alone holds."""
         return self.flow.held_pages(state.flow)
@@ -136,6 +147,11 @@ class Token2Wav:
     def close(self, state: WaveState) -> None:
         """Free what the utterance holds; harmless when repeated."""
         self.flow.close(state.flow)
+
+
+def is_finite(values: Any) -> bool:
+    """Whether an array of any runtime holds neither NaN nor infinity."""
+    return math.isfinite(float((values * 0).sum()))
 
 
 def _after(wait: Callable[[], None], waveforms: Waveforms) -> list[npt.NDArray[np.float32]]:

@@ -39,6 +39,10 @@ class Carry(Protocol):
     """What a window leaves to the next."""
 
     @property
+    def mel(self) -> Any:
+        """``[bins, n]`` float32, the newest frames that came."""
+
+    @property
     def no_mel(self) -> Any:
         """``[bins, 0]`` float32, a mel that no frame has come of yet."""
 

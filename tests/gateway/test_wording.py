@@ -11,7 +11,7 @@ AS_THEY_ARE = [
     ("INTERNAL", "cosyvoice2: internal error (KeyError); the server's log has the details"),
     ("INVALID_ARGUMENT", "'Exceeds maximum queue size' is not a language"),
     ("UNAVAILABLE", "64 utterances are in progress, the limit; try again in 2.5 s"),
-    ("INTERNAL", "token2wav: NaN or infinity came out of the networks"),
+    ("INTERNAL", "token2wav: vocoder: NaN or infinity in the samples"),
     ("INVALID_ARGUMENT", "unexpected shape for input 'speed' for model 'cosyvoice2'. Expected [-1,1]"),
 ]  # fmt: skip
 IN_OTHER_WORDS = {

@@ -13,7 +13,7 @@ from onnx_graphs import write_encoder, write_tokenizer
 
 from cosyvoice_runtime.audio.fbank import centred_fbank
 from cosyvoice_runtime.audio.log_mel import log_mel_spectrogram
-from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput, NotFiniteError
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 
@@ -76,6 +76,15 @@ def test_more_than_30_seconds_are_refused(tmp_path: Path) -> None:
 def test_ids_outside_the_codes_are_refused(tmp_path: Path, offset: float, stranger: str) -> None:
     tokenizer = SpeechTokenizer(write_tokenizer(tmp_path / "t.onnx", offset=offset))
     with pytest.raises(CheckpointError, match=rf"t\.onnx: token id {stranger}\d+, expected 0 to 6560"):
+        tokenizer(WAVEFORMS[0])
+
+
+@pytest.mark.parametrize("output_type", [TensorProto.INT32, TensorProto.INT64])
+def test_ids_made_of_nan_are_no_codes(tmp_path: Path, output_type: int) -> None:
+    tokenizer = SpeechTokenizer(
+        write_tokenizer(tmp_path / "t.onnx", output_type=output_type, offset=float("nan"))
+    )
+    with pytest.raises(NotFiniteError, match="speech_tokenizer: NaN or infinity"):
         tokenizer(WAVEFORMS[0])
 
 

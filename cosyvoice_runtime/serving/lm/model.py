@@ -26,6 +26,7 @@ from cosyvoice_runtime.serving.lm.request import (
     read_text,
 )
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
+from cosyvoice_runtime.serving.not_finite import NotFiniteCount, speech_lm_remedies
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import TensorrtLlmSettings
@@ -58,6 +59,7 @@ class SpeechLmModel:
         engine = {"engine": settings.engine, "weights": weights}
         Metrics(NAME).gauge("cosyvoice_lm_engine", "What runs the speech LM: 1.", **engine).set(1)
         self.count = RequestCount(NAME)
+        self.not_finite = NotFiniteCount(Metrics(NAME), speech_lm_remedies(settings))
         self._first_tokens: dict[str, FirstTokens] = {}
         self.scheduler = Scheduler(
             prepare_engine(settings, shared),
@@ -71,7 +73,7 @@ class SpeechLmModel:
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
             self.count.enter()
-            reply = TokenReply(request, self.vocabulary.speech_offset, self.count)
+            reply = TokenReply(request, self.vocabulary.speech_offset, self.count, self.not_finite)
             try:
                 self._accept(Inputs(request), request.request_id(), reply)
             except Exception as error:
@@ -118,7 +120,9 @@ class SpeechLmModel:
 class TokenReply:
     """Speech tokens as responses [batch 1, beam 1, new ids] of the merged vocabulary."""
 
-    def __init__(self, request: Any, speech_offset: int, count: RequestCount) -> None:
+    def __init__(
+        self, request: Any, speech_offset: int, count: RequestCount, not_finite: NotFiniteCount
+    ) -> None:
         self.echo: tuple[int, ...] = ()
         self.utterance = ""
         self._first: FirstTokens | None = None
@@ -126,6 +130,7 @@ class TokenReply:
         self._reply = Reply(request, NAME)
         self._speech_offset = speech_offset
         self._count = count
+        self._not_finite = not_finite
 
     @property
     def cancelled(self) -> bool:
@@ -153,6 +158,6 @@ class TokenReply:
             if self._first is not None:
                 del self._listed[self.utterance]
                 self._first.end()
-            self._reply.finish(error)
+            self._reply.finish(None if error is None else self._not_finite.told(error))
         finally:
             self._count.leave()

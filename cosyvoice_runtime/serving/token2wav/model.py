@@ -13,6 +13,7 @@ from cosyvoice_runtime.errors import InvalidInput, WithdrawnError
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.first_tokens import FirstTokensSource, Spoken
+from cosyvoice_runtime.serving.not_finite import NotFiniteCount, token2wav_remedies
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpus
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors, WaveChunk
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
@@ -39,6 +40,7 @@ class WaveModel:
         self.name = settings.name
         self._speech_lm = speech_lm
         self.count = RequestCount(self.name)
+        self.not_finite = NotFiniteCount(Metrics(self.name), token2wav_remedies(settings))
         self.service = load_wave_service(settings, Metrics(self.name), shared)
 
     def prepare(self) -> None:
@@ -75,7 +77,9 @@ class WaveModel:
             self._deliver(request, error)
 
     def _deliver(self, request: Any, outcome: WaveOutcome) -> None:
-        outputs = outcome if isinstance(outcome, Exception) else {"waveform": outcome[None]}
+        outputs = (
+            self.not_finite.told(outcome) if isinstance(outcome, Exception) else {"waveform": outcome[None]}
+        )
         try:
             answer(request, self.name, outputs)
         finally:

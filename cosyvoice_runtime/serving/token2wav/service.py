@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.cuda_errors import is_fatal
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, NotFoundError, OverloadedError
+from cosyvoice_runtime.errors import InvalidInput, NotFiniteError, NotFoundError, OverloadedError
 from cosyvoice_runtime.serving.token2wav.batches_under_way import BatchesUnderWay
 from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
 from cosyvoice_runtime.serving.token2wav.page_giving import PageGiving
@@ -329,7 +329,10 @@ class WaveService:
             logger.warning("a batch of %d utterances failed; each is computed alone", len(utterances))
             logger.debug("the batch's error", exc_info=error)
             return [wait for utterance in utterances for wait in self._advance([utterance], token2wav)]
-        return [partial(_checked, waves, row) for row in range(len(utterances))]
+        return [
+            partial(_checked, waves, row, partial(token2wav.broken_stage, utterance.state))
+            for row, utterance in enumerate(utterances)
+        ]
 
     def _waves(self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav) -> Waveforms:
         """The next samples of each, on their way; none of them has moved if there is an error."""
@@ -397,11 +400,10 @@ def _known(outcome: WaveOutcome) -> WaveOutcome:
     return outcome
 
 
-def _checked(waves: Waveforms, row: int) -> WaveOutcome:
+def _checked(waves: Waveforms, row: int, broken_stage: Callable[[], str]) -> WaveOutcome:
+    """A row's samples, which are on the host anyway, so that looking at them makes no device wait."""
     try:
         wave = waves()[row]
+        return wave if np.isfinite(wave).all() else NotFiniteError(broken_stage())
     except Exception as error:  # what a GPU finds out late
         return error
-    if np.isfinite(wave).all():
-        return wave
-    return CosyVoiceError("waveform: NaN or infinity came out of the networks")

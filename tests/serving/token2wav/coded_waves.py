@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from cosyvoice_runtime.errors import InvalidInput, NotFoundError
+from cosyvoice_runtime.errors import VOCODER, InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
 from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
 from cosyvoice_runtime.serving.token2wav.turn import WaveJob
@@ -89,6 +89,9 @@ class CodedWaves:
             for state, pending in zip(states, before, strict=True):
                 state.pending = pending
             raise
+
+    def broken_stage(self, state: CodedState) -> str:
+        return VOCODER
 
     def held_pages(self, state: CodedState) -> int:
         return 0

@@ -103,7 +103,7 @@ def test_cancel_frees_the_utterance_and_may_be_repeated(service, waves, voices):
     ("bad", "error"),
     [
         ({"tokens": [BAD_TOKEN]}, "speech_tokens: 1000 is not accepted; tokens are 0 to 999"),
-        ({"tokens": [NAN_TOKEN]}, "waveform: NaN or infinity came out of the networks"),
+        ({"tokens": [NAN_TOKEN]}, "vocoder: NaN or infinity in the samples"),
         ({"position": 5}, "utterance_id: 'bad' is unknown; it was not opened, has ended or failed"),
         ({"voice_key": "new"}, "voice_key: 'new' is unknown; send it"),
         ({"voice_key": ""}, "voice_key: '' is not accepted; 1 to 256 characters"),
