@@ -155,7 +155,10 @@ def settings_of(options: argparse.Namespace) -> Settings:
         **UNHURRIED,
     }
     texts = [f"{key}={value}" for key, value in given.items() if value is not None]
-    return Settings.read([*texts, *options.settings], os.environ).resolved(machine)
+    settings = Settings.read([*texts, *options.settings], os.environ)
+    resolved = settings.resolved(machine)
+    settings.tell_choices(resolved, machine)
+    return resolved
 
 
 def run(options: argparse.Namespace) -> None:

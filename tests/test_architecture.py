@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = "cosyvoice_runtime"
 WITHOUT_TORCH = (
     "arrays", "audio", "checkpoint", "cuda_errors", "errors", "event_loop", "gateway", "metrics", "onnx_cpu",
-    "onnx_memory",
+    "nvidia", "onnx_memory",
     "pipeline", "serving.extractors", "serving.gpu_shifts", "serving.host",
     "serving.lm.scheduler", "serving.served_family", "serving.speech", "serving.token2wav",
     "serving.triton", "settings", "speakable", "speed", "supervisor", "text", "voice", "wave",

@@ -139,10 +139,13 @@ def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks
 def _require_device(device: torch.device | str) -> None:
     import torch
 
+    from cosyvoice_runtime.nvidia import obstacle_to_torch
+
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # the latter of a torch without CUDA
-        reason = str(error).partition("\n")[0]
+        found = obstacle_to_torch() if str(device).startswith("cuda") else None
+        reason = found.text if found else str(error).partition("\n")[0]
         raise InvalidInput("device", str(device), f"expected one that torch can use: {reason}") from error
 
 

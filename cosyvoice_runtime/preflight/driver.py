@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 
+from cosyvoice_runtime.nvidia import cuda_of_driver
 from cosyvoice_runtime.preflight.commands import ask
 from cosyvoice_runtime.preflight.container import Container, dotted
 from cosyvoice_runtime.preflight.outcome import Outcome, failed, passed, unchecked
@@ -26,17 +26,6 @@ def check_driver(container: Container) -> Iterator[Outcome]:
     gpus = [[field.strip() for field in line.split(",")] for line in answer.output.strip().splitlines()]
     yield passed("gpu", "; ".join(f"{name}, {memory}" for name, _, memory in gpus))
     yield _judge(gpus[0][1], cuda_of_driver(), container)
-
-
-def cuda_of_driver() -> tuple[int, int] | None:
-    """CUDA version that the loaded ``libcuda`` supports; None if there is none."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    version = ctypes.c_int()
-    library.cuDriverGetVersion(ctypes.byref(version))
-    return version.value // 1000, version.value % 1000 // 10
 
 
 def _judge(driver: str, cuda: tuple[int, int] | None, container: Container) -> Outcome:

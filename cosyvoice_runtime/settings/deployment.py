@@ -18,6 +18,7 @@ from cosyvoice_runtime.settings.extractors import (
     SpeakerEmbeddingSettings,
 )
 from cosyvoice_runtime.settings.front import FrontSettings
+from cosyvoice_runtime.settings.gpu_asked import require_gpus, tell_unused_gpu
 from cosyvoice_runtime.settings.machine import Machine
 from cosyvoice_runtime.settings.model import CPU, OWN, SHARED, gpu_number
 from cosyvoice_runtime.settings.rule import AUTO
@@ -97,8 +98,9 @@ class Settings(BaseModel):
         """A copy without ``auto`` and without relative paths.
 
         Raises:
-            InvalidInput: two sections disagree.
+            InvalidInput: two sections disagree, or a setting asks for a GPU that torch can't use.
         """
+        require_gpus(self.sections(), machine.obstacle)
         sections: dict[str, Any] = {name: each.resolved(machine) for name, each in self.sections().items()}
         sections["token2wav"] = _beside(sections["token2wav"], sections["tensorrt_llm"])
         sections["cosyvoice2"] = _begun(sections["cosyvoice2"], sections["token2wav"])
@@ -114,11 +116,12 @@ class Settings(BaseModel):
         return Settings(**sections)
 
     def tell_choices(self, resolved: Settings, machine: Machine) -> None:
-        """Log what became of each ``auto``.
+        """Log what became of each ``auto``, and why it is no GPU where the machine has one.
 
         Args:
             resolved: these settings for the machine.
         """
+        tell_unused_gpu(self.sections(), machine.obstacle)
         sections = resolved.sections()
         for name, section in self.sections().items():
             chosen, why = sections[name].placeholders(), section.why(machine)

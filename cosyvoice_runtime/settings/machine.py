@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-DRIVER = "libcuda.so.1"
+from cosyvoice_runtime.nvidia import Obstacle, cuda_of_driver, obstacle_to_torch
+
 CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -20,40 +20,25 @@ class Machine:
         gpu: a GPU is there, with a torch that can use it.
         torch: it is installed.
         onnx: the package that writes ONNX files is installed.
+        obstacle: what keeps torch from the GPU of a machine that has NVIDIA's driver.
     """
 
     cores: int
     gpu: bool
     torch: bool = True
     onnx: bool = True
+    obstacle: Obstacle | None = None
 
     @classmethod
     def here(cls) -> Machine:
-        gpu = has_driver() and torch_has_gpu()
-        return cls(usable_cores(), gpu, installed("torch"), installed("onnx"))
+        obstacle = obstacle_to_torch()
+        gpu = obstacle is None and cuda_of_driver() is not None
+        return cls(usable_cores(), gpu, installed("torch"), installed("onnx"), obstacle)
 
 
 def installed(package: str) -> bool:
     """Whether a package can be imported, which it is not: some take seconds."""
     return find_spec(package) is not None
-
-
-def has_driver() -> bool:
-    """Whether NVIDIA's driver is there; asked first, because torch takes seconds to be imported."""
-    try:
-        ctypes.CDLL(DRIVER)
-    except OSError:
-        return False
-    return True
-
-
-def torch_has_gpu() -> bool:
-    """False without torch."""
-    try:
-        import torch
-    except ImportError:
-        return False
-    return torch.cuda.is_available()
 
 
 def usable_cores() -> int:

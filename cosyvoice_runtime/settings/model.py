@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from cosyvoice_runtime.settings.machine import Machine
 
-CPU, GPU = "cpu", r"cuda(:[0-9]+)?"
+CUDA = "cuda"
+CPU, GPU = "cpu", rf"{CUDA}(:[0-9]+)?"
 """Patterns of a device's name."""
 Device = Annotated[str, Field(pattern=rf"^({AUTO}|{CPU}|{GPU})$"), Accepted(f"cpu, cuda or cuda:N or {AUTO}")]
 FlowLookahead = Annotated[

@@ -11,6 +11,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.model import (
     BACKEND_DIR,
     CPU,
+    CUDA,
     GPU,
     BatchedSettings,
     Contexts,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.settings.machine import Machine
 
 SAME = "same"
-CUDA = "cuda"
 EIGHT_BIT_PAGES = "int8"
 """Of backend torch."""
 ONNX_GRAPHS = "onnx_cpu"

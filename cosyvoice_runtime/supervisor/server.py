@@ -29,6 +29,7 @@ from cosyvoice_runtime.supervisor.errors import (
     SupervisorError,
 )
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
+from cosyvoice_runtime.supervisor.gpu import tell_unused_gpu
 from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.interpreter import Interpreter
@@ -178,6 +179,7 @@ class Server:
         self._failure = None
         self._ending.clear()
         triton = find_triton(Interpreter.inspect(self._python))
+        tell_unused_gpu(self._repository, self._python)
         preflight.check(triton, self._ports, self.settings, self._repository)
         logger.info("%s", triton.origin)
         own = self._count_start()

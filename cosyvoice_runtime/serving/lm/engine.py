@@ -12,6 +12,7 @@ from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.serving.served_family import require_engine
 from cosyvoice_runtime.serving.shared_gpu import SharedGpu
 from cosyvoice_runtime.settings import TensorrtLlmSettings
+from cosyvoice_runtime.settings.gpu_asked import check_at_start
 
 ENGINES = {
     "torch": "cosyvoice_runtime.serving.lm.engines.torch.engine",
@@ -104,6 +105,7 @@ def prepare_engine(settings: TensorrtLlmSettings, shared: SharedGpu | None = Non
         CheckpointError: the weights can't be read.
     """
     require_engine(settings)
+    check_at_start(settings)
     prepare = importlib.import_module(ENGINES[settings.engine]).prepare
     open_engine: OpenEngine = prepare(settings) if shared is None else prepare(settings, shared)
     return open_engine

@@ -20,6 +20,7 @@ from cosyvoice_runtime.serving.token2wav.service import WaveService
 from cosyvoice_runtime.serving.token2wav.usage import Usage, WaveMetrics
 from cosyvoice_runtime.serving.token2wav.wave_memory import WaveMemory
 from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings.gpu_asked import check_at_start
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.gpu_parts import GpuParts
@@ -44,9 +45,10 @@ def load_wave_service(
     Raises:
         CheckpointError: a file is missing or damaged.
         EngineFileError: the backend's engines are missing or of something else.
-        InvalidInput: a setting does not fit the checkpoint.
+        InvalidInput: a setting does not fit the checkpoint or the machine.
     """
     require_backend(settings)
+    check_at_start(settings)
     gpus = gpus_of(settings, shared)
     ready = open_runtimes(settings, [gpu.parts for gpu in gpus])
     labels = _labels(settings.devices)
