@@ -71,6 +71,7 @@ def uvicorn_config(settings: Settings, upstream: Upstream | None = None) -> uvic
         ws_max_size=front.max_body_mib << 20,  # wires say how large each message may be
         ws_ping_timeout=None,  # pongs wait behind audio: socket.py tells who doesn't read
         ws_per_message_deflate=False,  # it costs time, and makes base64 of speech hardly smaller
+        timeout_keep_alive=front.keep_alive_timeout_s,  # type: ignore[arg-type]  # a float does as well
         access_log=False,  # request_id.py writes a line for each request
         log_config=None,
         timeout_graceful_shutdown=round(front.drain_timeout_s),

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 
 from cosyvoice_front.bodies import BodyLimits
 from cosyvoice_front.caller import owner_by_header
-from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page
+from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page, wrong_method
 from cosyvoice_front.front import Front, open_front
 from cosyvoice_front.metrics import MEDIA_TYPE, CountedRequests, Metrics
 from cosyvoice_front.page_files import add_page
 from cosyvoice_front.request_id import RequestIds
 from cosyvoice_front.server_client import Upstream
+from cosyvoice_front.slashes import WithoutSlash
 from cosyvoice_front.speech import SpeechBody, read_speech
 from cosyvoice_front.voice_upload import add_voice, remove_voice
 from cosyvoice_front.wires.routes import add_wires
@@ -26,6 +28,8 @@ from cosyvoice_runtime import __version__
 from cosyvoice_runtime.settings import Settings
 
 SPEECH_SCHEMA = {"content": {"application/json": {"schema": SpeechBody.model_json_schema()}}}
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
@@ -44,6 +48,7 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
 
     # No pages of documentation: they load programs from elsewhere.
     app = FastAPI(title="CosyVoice", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.router.redirect_slashes = False  # WithoutSlash
     _add_speech(app)
     _add_voices(app)
     _add_lists(app)
@@ -55,7 +60,7 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
         add_page(app)
     app.add_middleware(BodyLimits, most_bytes=front.max_body_mib << 20, timeout_s=front.body_timeout_s)
     # Around all there is, the answer to what nobody foresaw included, which add_middleware would not be.
-    app.middleware_stack = RequestIds(CountedRequests(app.build_middleware_stack(), metrics))
+    app.middleware_stack = RequestIds(WithoutSlash(CountedRequests(app.build_middleware_stack(), metrics)))
     return app
 
 
@@ -69,7 +74,7 @@ def _add_speech(app: FastAPI) -> None:
 
 
 def _add_voices(app: FastAPI) -> None:
-    @app.get("/v1/audio/voices")
+    @_reading(app, "/v1/audio/voices")
     async def voices(request: Request) -> dict[str, Any]:
         listed = await _front(request).voices.listed(_reader(request))
         return {"object": "list", "voices": listed, "data": listed}
@@ -84,15 +89,14 @@ def _add_voices(app: FastAPI) -> None:
 
 
 def _add_lists(app: FastAPI) -> None:
-    @app.get("/v1/models")
-    @app.get("/v1/audio/models")
+    @_reading(app, "/v1/models", "/v1/audio/models")
     async def models(request: Request) -> dict[str, Any]:
         _reader(request)
         names = _front(request).settings.front.models
         listed = [{"id": name, "object": "model", "created": 0, "owned_by": "cosyvoice"} for name in names]
         return {"object": "list", "models": listed, "data": listed}
 
-    @app.get("/v1/models/{model}")
+    @_reading(app, "/v1/models/{model}")
     async def model(request: Request, model: str) -> dict[str, Any]:
         for entry in (await models(request))["data"]:
             if entry["id"] == model:
@@ -101,18 +105,16 @@ def _add_lists(app: FastAPI) -> None:
 
 
 def _add_probes(app: FastAPI) -> None:
-    @app.get("/v1/")
-    @app.get("/test")
-    @app.get("/health")
+    @_reading(app, "/v1", "/test", "/health")
     async def alive() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/health/ready")
+    @_reading(app, "/health/ready")
     async def ready(request: Request) -> dict[str, str]:
         await _front(request).server.check()
         return {"status": "ok"}
 
-    @app.api_route("/metrics", methods=["GET", "HEAD"])
+    @_reading(app, "/metrics")
     async def metrics(request: Request) -> Response:
         _owner(request)
         return Response(_front(request).metrics.page(), media_type=MEDIA_TYPE)
@@ -128,8 +130,15 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def not_served(request: Request, error: HTTPException) -> Response:
         path = request.url.path
-        answer = no_such_page(path) if error.status_code == 404 else ApiError(error.status_code, error.detail)
-        return JSONResponse(answer.body(), error.status_code, error.headers)
+        if error.status_code == 404:
+            return JSONResponse(no_such_page(path).body(), 404, error.headers)
+        if error.status_code == 405:
+            allowed = _methods(request)
+            refusal = wrong_method(request.method, path, allowed)
+            return JSONResponse(refusal.body(), 405, {"Allow": allowed})
+        return JSONResponse(
+            ApiError(error.status_code, error.detail).body(), error.status_code, error.headers
+        )
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> Response:
@@ -138,6 +147,24 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def failed(_request: Request, _error: Exception) -> Response:
         return JSONResponse(broken().body(), 500)
+
+
+def _reading(app: FastAPI, *paths: str) -> Callable[[Handler], Handler]:
+    """Serve GET of these paths, and HEAD: the same without its body, which uvicorn leaves out."""
+
+    def add(handler: Handler) -> Handler:
+        for path in paths:
+            app.get(path)(handler)
+            app.head(path, include_in_schema=False)(handler)
+        return handler
+
+    return add
+
+
+def _methods(request: Request) -> str:
+    """All that the path is served for; routes of one path have a method each."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in routes for method in route.methods}))
 
 
 def _front(request: Request) -> Front:

@@ -1,4 +1,4 @@
-"""uvicorn's connections, with limits on what a client may leave unsaid or unread."""
+"""uvicorn's connections: limits on what a client may leave unsaid or unread, h2c and HTTP/1.0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import json
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
 
@@ -20,8 +21,9 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
     """The class of connections for uvicorn's setting ``http``.
 
     Args:
-        header_timeout_s: longest time from the beginning of the connection, and from each answer, until the
-            headers of the next request have come. What is left of a body after its answer counts.
+        header_timeout_s: longest time from the beginning of the connection, and from the first byte after an
+            answer, until the headers of the next request have come. What is left of a body after its answer
+            must come in this time, too.
         stall_s: longest time that a connection which is closed may leave its last bytes unread, and half of
             that of an open one.
     """
@@ -33,6 +35,7 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
             super().connection_made(ClosingTransport(transport, self.loop, stall_s))  # type: ignore[arg-type]
             self._room = MOST_HEADER_BYTES
             self._unread: asyncio.TimerHandle | None = None
+            self._is_idle = False
             self._expect_headers()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -41,17 +44,65 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
+            self._unset_keepalive_if_required()
+            if self._is_idle:
+                self._is_idle = False
+                self._expect_headers()
             while data and self.transport.get_protocol() is self and not self.transport.is_closing():
                 part, data = data[: self._room], data[self._room :]
                 self._room -= len(part)
-                super().data_received(part)
+                data = self._parse(part) + data
                 if self._room <= 0:
                     self._refuse_headers()
 
+        def _parse(self, data: bytes) -> bytes:
+            """Parse what has come; what is to be parsed (again) after it."""
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+            except httptools.HttpParserUpgrade as upgrade:
+                if self._should_upgrade():
+                    self.handle_websocket_upgrade()
+                elif self.parser.get_method() == b"CONNECT":
+                    self.send_400_response("This is no proxy.")
+                else:
+                    return self._without_upgrade() + data[upgrade.args[0] :]
+            return b""
+
+        def _without_upgrade(self) -> bytes:
+            """Head of the request that has come, without its upgrade, which may be ignored (RFC 9110, 7.8).
+
+            The parser takes a request with any upgrade to be without a body, so a new one reads it again.
+            """
+            start = b"%b %b HTTP/%b" % (
+                self.parser.get_method(),
+                self.url,
+                self.parser.get_http_version().encode(),
+            )
+            headers = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+            head = b"\r\n".join([start, *headers, b"", b""])
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+            self._room = len(head) + MOST_HEADER_BYTES
+            return head
+
         def on_headers_complete(self) -> None:
+            if self._is_read_again():
+                return
             self._headers_due.cancel()
             self._room = MOST_HEADER_BYTES
             super().on_headers_complete()
+            if self.parser.get_http_version() == "1.0" and not self.parser.should_upgrade():
+                self.cycle.__class__ = AnswerUntilClose
+
+        def on_message_complete(self) -> None:
+            if not self._is_read_again():
+                super().on_message_complete()
+
+        def _is_read_again(self) -> bool:
+            """Whether the parser stops at an upgrade that is none here."""
+            return self.parser.should_upgrade() and not self._should_upgrade()
 
         def on_body(self, body: bytes) -> None:
             self._room = MOST_HEADER_BYTES
@@ -60,7 +111,10 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if self.cycle.response_complete and not self.transport.is_closing():
-                self._expect_headers()
+                if self.cycle.more_body:
+                    self._expect_headers()
+                else:
+                    self._is_idle = True  # uvicorn's timeout_keep_alive counts until the next byte
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -93,6 +147,17 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
             self.transport.close()
 
     return PunctualConnection
+
+
+class AnswerUntilClose(RequestResponseCycle):
+    """The body ends with the connection: HTTP/1.0 knows no chunks."""
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.chunked_encoding = False
+        else:
+            self.expected_content_length = len(message.get("body", b""))
+        await super().send(message)
 
 
 class PunctualSocket(WebSocketsSansIOProtocol):

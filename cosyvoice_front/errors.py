@@ -87,6 +87,10 @@ def no_such_page(path: str) -> ApiError:
     return ApiError(404, f"There is no {path} here.", code="not_found")
 
 
+def wrong_method(method: str, path: str, allowed: str) -> ApiError:
+    return ApiError(405, f"{method} {path} is not served: {allowed} are.", code="method_not_allowed")
+
+
 def no_key() -> ApiError:
     return ApiError(401, "No or an unknown API key: send Authorization: Bearer KEY.", code="invalid_api_key")
 

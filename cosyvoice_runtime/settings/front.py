@@ -109,6 +109,13 @@ class FrontSettings(Section):
     header_timeout_s: float = Field(
         10.0, ge=0.1, le=3600.0, description="Longest time for a request's headers to come."
     )
+    keep_alive_timeout_s: float = Field(
+        75.0,
+        ge=0.1,
+        le=3600.0,
+        description="Longest time that a connection stays open between two requests: longer than a "
+        "proxy keeps it.",
+    )
     body_timeout_s: float = Field(
         30.0, ge=0.1, le=3600.0, description="Longest time for a request's body to come."
     )
