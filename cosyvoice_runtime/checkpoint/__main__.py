@@ -24,7 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory = options.directory
     if options.write_checksums:
         layout = Layout(directory)
-        write_checksums(layout.directory, layout.names())
+        try:
+            write_checksums(layout.directory, layout.names())
+        except OSError as error:
+            sys.stderr.write(f"{error.filename}: {error.strerror}: the checksums can't be written\n")
+            return 1
     problems = verify_checkpoint(directory)
     for problem in problems:
         sys.stderr.write(f"{problem}\n")

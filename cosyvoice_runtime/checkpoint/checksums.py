@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import posixpath
 import re
+import shlex
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -60,11 +61,12 @@ def require_checksum(directory: Path, name: str) -> None:
     listed = read_checksums(directory)
     wanted = listed.get(name)
     if listed and wanted is None:
-        _warn_once(f"{directory / FILE_NAME} does not list {name}, which is read unchecked")
+        warn_once(f"{directory / FILE_NAME} does not list {name}, which is read unchecked")
     if wanted is not None and _current(directory / name) != wanted:
         raise CheckpointError(
-            f"{directory / name}: damaged, or changed on purpose: {FILE_NAME} lists another SHA-256; "
-            "fetch it again, or list what is there: python -m cosyvoice_runtime.checkpoint --write-checksums"
+            f"{directory / name}: damaged, or changed on purpose: {FILE_NAME} lists another SHA-256; fetch "
+            "it again, or list what is there: python -m cosyvoice_runtime.checkpoint --write-checksums "
+            f"{shlex.quote(str(directory))}"
         )
 
 
@@ -86,7 +88,8 @@ def damages(directory: Path, required: Iterable[str]) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _warn_once(line: str) -> None:
+def warn_once(line: str) -> None:
+    """Log a warning, unless it was logged before."""
     logger.warning("%s", line)
 
 

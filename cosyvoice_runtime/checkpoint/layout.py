@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
-from cosyvoice_runtime.checkpoint.checksums import read_checksums, require_checksum
+from cosyvoice_runtime.checkpoint.checksums import read_checksums, require_checksum, warn_once
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, FAMILIES, Family
 from cosyvoice_runtime.errors import CheckpointError
 
@@ -81,8 +81,11 @@ class Layout:
         threading.Thread(target=check, name="checksums", daemon=True).start()
 
     def weights(self, part: Part) -> Path:
-        """``<part>.safetensors`` where present, else ``<part>.pt``."""
-        return self._file(*_weight_names(part))
+        """``<part>.safetensors`` where present, else ``<part>.pt``; of both, a line of the log tells."""
+        names = _weight_names(part)
+        if all((self.directory / name).is_file() for name in names):
+            warn_once(f"{self.directory} has {' and '.join(names)}: the first is read")
+        return self._file(*names)
 
     @property
     def speech_tokenizer(self) -> Path:
@@ -156,6 +159,11 @@ class Layout:
                 return path
         if not self.directory.is_dir():
             raise CheckpointError(f"checkpoint directory {self.directory} does not exist")
+        for name in names:
+            if (self.directory / name).is_dir():
+                raise CheckpointError(
+                    f"{self.directory / name} is a directory; a file is read under this name"
+                )
         raise CheckpointError(f"{' or '.join(names)} is missing in checkpoint directory {self.directory}")
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.tensor_pickle import DamagedPickle, StrangePickle, load_tensors
+from cosyvoice_runtime.checkpoint.tensor_pickle import DamagedPickle, Skipped, load_tensors
 from cosyvoice_runtime.errors import CheckpointError
 
 MAX_PICKLE_BYTES = 16 << 20
@@ -33,9 +33,10 @@ class Record(NamedTuple):
 def read_pt(path: Path) -> Any:
     """What was saved, with arrays in place of tensors: mapped memory, whose change changes no file.
 
+    Objects that are neither tensors nor containers are :class:`Skipped` in it.
+
     Raises:
-        CheckpointError: the file is damaged, of torch before 1.6, or holds anything but tensors and
-            containers.
+        CheckpointError: the file is damaged, of torch before 1.6, or is such an object as a whole.
     """
     if not path.is_file():
         raise CheckpointError(f"{path}: no file")
@@ -45,13 +46,15 @@ def read_pt(path: Path) -> Any:
             if begin == OLD_FORM:
                 raise CheckpointError(_advice(path))
             with zipfile.ZipFile(file) as archive:
-                return _Archive(path, archive).content()
-    except StrangePickle as error:
-        raise CheckpointError(
-            f"{path}: refused: holds code or objects other than tensors ({error})"
-        ) from error
+                content = _Archive(path, archive).content()
     except (zipfile.BadZipFile, DamagedPickle, EOFError, OSError, ValueError, NotImplementedError) as error:
         raise CheckpointError(f"{path}: truncated or damaged: {error}") from error
+    if isinstance(content, Skipped):
+        raise CheckpointError(
+            f"{path}: refused: it is an object of {content.name}, which is not looked up; write tensors by "
+            "name: torch.save(network.state_dict(), path)"
+        )
+    return content
 
 
 def _advice(path: Path) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.checkpoint.tensor_pickle import Skipped
 from cosyvoice_runtime.errors import CheckpointError
 
 LENGTH_BYTES = 8
@@ -30,13 +31,14 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def read_safetensors(path: Path) -> dict[str, Array]:
+def read_safetensors(path: Path) -> dict[str, Array | Skipped]:
     """Arrays by name; the file is memory-mapped, and writing changes no file.
 
-    numpy's reader of this format copies, and knows no bfloat16.
+    A tensor of a dtype that no network here has is :class:`Skipped`. numpy's reader of this format copies,
+    and knows no bfloat16.
 
     Raises:
-        CheckpointError: the file is damaged, or a tensor has a dtype that no network here has.
+        CheckpointError: the file is damaged.
     """
     try:
         with safe_open(path, "np"):
@@ -51,6 +53,8 @@ def read_safetensors(path: Path) -> dict[str, Array]:
         raise CheckpointError(f"{path}: truncated or damaged: {error}") from error
 
 
-def _array(data: Array, dtype: str, shape: list[int], data_offsets: tuple[int, int]) -> Array:
+def _array(data: Array, dtype: str, shape: list[int], data_offsets: tuple[int, int]) -> Array | Skipped:
+    if dtype not in DTYPES:
+        return Skipped(f"dtype {dtype}")
     begin, end = data_offsets
     return data[begin:end].view(DTYPES[dtype]).reshape(shape)

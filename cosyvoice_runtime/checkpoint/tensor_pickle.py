@@ -1,7 +1,8 @@
 """The pickle inside a ``.pt`` file, read by a machine that knows tensors and containers and nothing else.
 
 Python's own unpickler calls what a file names. This one never looks up a name: the few that ``torch.save``
-writes for tensors stand for functions of this module, and any other is refused.
+writes for tensors stand for functions of this module. An object of any other class, which training leaves
+beside the tensors, is its name and nothing more (:class:`Skipped`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 import pickletools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import ml_dtypes
@@ -37,12 +39,19 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """Classes of ``torch`` that a storage is written as."""
 
 
-class StrangePickle(Exception):
-    """A pickle with more than tensors and containers of them."""
-
-
 class DamagedPickle(Exception):
     """What is no pickle of ``torch.save``."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Stands for what is no tensor, container, number or text, and was neither looked up nor called.
+
+    Attributes:
+        name: of the class or function, as the pickle says it.
+    """
+
+    name: str
 
 
 class Storages(Protocol):
@@ -64,10 +73,9 @@ class Global(NamedTuple):
 
 
 def load_tensors(pickle: bytes, storages: Storages) -> Any:
-    """What a pickle of ``torch.save`` holds, with arrays in place of tensors.
+    """What a pickle of ``torch.save`` holds: arrays for tensors, and :class:`Skipped` for strange objects.
 
     Raises:
-        StrangePickle: it names a class or function other than those of tensors.
         DamagedPickle: it is cut off, is of another program, or describes tensors that can't be.
     """
     return _Machine(storages).run(pickle)
@@ -99,8 +107,6 @@ class _Machine:
             self._stack.append(VALUES[name](argument))
         elif name in ACTIONS:
             ACTIONS[name](self, argument)
-        elif name in CALLS:
-            raise StrangePickle(f"the instruction {name}")
         else:
             raise DamagedPickle(f"the instruction {name}, which torch.save does not write")
 
@@ -122,6 +128,12 @@ class _Machine:
         del self._stack[place:]
         return items
 
+    def _drop(self, _: Any) -> None:
+        self._pop()
+
+    def _drop_to_mark(self, _: Any) -> None:
+        self._pop_to_mark()
+
     def _tuple(self, count: int) -> None:
         items = [self._pop() for _ in range(count)]
         self._stack.append(tuple(items[::-1]))
@@ -130,12 +142,18 @@ class _Machine:
         self._stack.append(tuple(self._pop_to_mark()))
 
     def _append(self, _: Any) -> None:
-        value = self._pop()
-        _expected(self._top(), list).append(value)
+        self._extend([self._pop()])
 
     def _appends(self, _: Any) -> None:
-        items = self._pop_to_mark()
-        _expected(self._top(), list).extend(items)
+        self._extend(self._pop_to_mark())
+
+    def _extend(self, items: list[Any]) -> None:
+        if not isinstance(self._top(), Skipped):
+            _expected(self._top(), list).extend(items)
+
+    def _add_items(self, _: Any) -> None:
+        self._pop_to_mark()
+        _expected(self._top(), Skipped)
 
     def _set_item(self, _: Any) -> None:
         value, key = self._pop(), self._pop()
@@ -156,27 +174,50 @@ class _Machine:
 
     def _global(self, argument: str) -> None:
         module, _, name = argument.partition(" ")
-        self._stack.append(_known(Global(module, name)))
+        self._stack.append(_global(Global(module, name)))
 
     def _stack_global(self, _: Any) -> None:
         name, module = self._pop(), self._pop()
-        self._stack.append(_known(Global(_expected(module, str), _expected(name, str))))
+        self._stack.append(_global(Global(_expected(module, str), _expected(name, str))))
 
     def _reduce(self, _: Any) -> None:
-        arguments, function = _expected(self._pop(), tuple), self._pop()
-        if not isinstance(function, Global) or function not in FUNCTIONS:
+        arguments, function = self._pop(), self._pop()
+        strange = next((one for one in (function, *_arguments(arguments)) if isinstance(one, Skipped)), None)
+        if strange is None and function not in FUNCTIONS:
             raise DamagedPickle(f"a call of {type(function).__name__}")
-        self._stack.append(FUNCTIONS[function](*arguments))
+        self._stack.append(strange or FUNCTIONS[function](*arguments))
+
+    def _new_object(self, values: int) -> None:
+        """An object, of a class and values that it is made of."""
+        for _ in range(values):
+            self._pop()
+        self._stack.append(_expected(self._pop(), Skipped))
+
+    def _object_to_mark(self, _: Any) -> None:
+        items = self._pop_to_mark()
+        self._stack.append(_expected(items[0], Skipped))
+
+    def _instance_to_mark(self, argument: str) -> None:
+        self._pop_to_mark()
+        self._stack.append(Skipped(argument.replace(" ", ".")))
+
+    def _frozen_set(self, _: Any) -> None:
+        self._pop_to_mark()
+        self._stack.append(Skipped("frozenset"))
 
     def _build(self, _: Any) -> None:
-        """Attributes of a dictionary, which a state dict has for its versions: nobody reads them."""
+        """Attributes of a dictionary, which a state dict has for its versions, or of an object: not read."""
         self._pop()
-        _expected(self._top(), dict)
+        if not isinstance(self._top(), Skipped):
+            _expected(self._top(), dict)
 
     def _persistent(self, _: Any) -> None:
         kind, storage, name, _device, count = _expected(self._pop(), tuple)
-        if kind != "storage" or not isinstance(storage, Global) or storage.name not in DTYPES:
+        if kind != "storage" or not isinstance(storage, Global | Skipped):
             raise DamagedPickle("a reference to something other than a storage")
+        if isinstance(storage, Skipped):
+            self._stack.append(storage)
+            return
         self._stack.append(self._storages(_expected(name, str), DTYPES[storage.name], _expected(count, int)))
 
 
@@ -185,14 +226,15 @@ def _operations(pickle: bytes) -> Iterator[tuple[str, Any]]:
         yield operation.name, argument
 
 
-def _known(name: Global) -> Global:
-    """
-    Raises:
-        StrangePickle: it is none of tensors and containers.
-    """
+def _global(name: Global) -> Global | Skipped:
     if name in FUNCTIONS or (name.module == "torch" and name.name in DTYPES):
         return name
-    raise StrangePickle(f"{name.module}.{name.name}")
+    return Skipped(f"{name.module}.{name.name}")
+
+
+def _arguments(value: Any) -> tuple[Any, ...]:
+    """Of a call; a class that stands there as an object was made by it."""
+    return (value,) if isinstance(value, Skipped) else _expected(value, tuple)
 
 
 def _expected(value: Any, kind: type) -> Any:
@@ -202,12 +244,15 @@ def _expected(value: Any, kind: type) -> Any:
 
 
 def _set_all(target: Any, items: list[Any]) -> None:
-    """Keys are names or numbers: the hash of a tuple can take for ever."""
+    """Keys are names or numbers: the hash of a tuple can take for ever, so what is under one is skipped."""
+    if isinstance(target, Skipped):
+        return
     target = _expected(target, dict)
     for key, value in zip(items[::2], items[1::2], strict=True):
-        if type(key) is not str and not (type(key) is int and 0 <= key < MAX_KEY):
-            raise DamagedPickle(f"a key of type {type(key).__name__}, which is no name and no small number")
-        target[key] = value
+        if type(key) is str or (type(key) is int and 0 <= key < MAX_KEY):
+            target[key] = value
+        else:
+            target[f"a key of type {type(key).__name__}"] = Skipped("entry")
 
 
 def _ordered_dictionary(items: Any = ()) -> dict[Any, Any]:
@@ -244,7 +289,7 @@ def _sizes(numbers: Any) -> tuple[int, ...]:
     return numbers
 
 
-def _parameter(tensor: Any, _gradient: Any, _hooks: Any) -> Array:
+def _parameter(tensor: Any, _gradient: Any, _hooks: Any, _state: Any = None) -> Array:
     return _expected(tensor, np.ndarray)
 
 
@@ -252,6 +297,7 @@ FUNCTIONS: dict[Global, Callable[..., Any]] = {
     Global("collections", "OrderedDict"): _ordered_dictionary,
     Global("torch._utils", "_rebuild_tensor_v2"): _tensor,
     Global("torch._utils", "_rebuild_parameter"): _parameter,
+    Global("torch._utils", "_rebuild_parameter_with_state"): _parameter,
 }
 """What the names in a pickle stand for here."""
 
@@ -262,8 +308,10 @@ VALUES: dict[str, Callable[[Any], Any]] = {
     "EMPTY_DICT": lambda _: {},
     "EMPTY_LIST": lambda _: [],
     "EMPTY_TUPLE": lambda _: (),
-    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"), lambda value: value),
-    **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE"), lambda value: value),
+    "EMPTY_SET": lambda _: Skipped("set"),
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"), lambda value: value),
+    **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"), lambda value: value),
+    **dict.fromkeys(("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"), lambda _: Skipped("bytes")),
 }
 """Instructions that put something on the stack."""
 
@@ -287,10 +335,15 @@ ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {
     "GLOBAL": _Machine._global,
     "STACK_GLOBAL": _Machine._stack_global,
     "REDUCE": _Machine._reduce,
+    "NEWOBJ": lambda machine, _: machine._new_object(1),
+    "NEWOBJ_EX": lambda machine, _: machine._new_object(2),
+    "OBJ": _Machine._object_to_mark,
+    "INST": _Machine._instance_to_mark,
+    "ADDITEMS": _Machine._add_items,
+    "FROZENSET": _Machine._frozen_set,
+    "POP": _Machine._drop,
+    "POP_MARK": _Machine._drop_to_mark,
     "BUILD": _Machine._build,
     "BINPERSID": _Machine._persistent,
 }
-"""The other instructions that pickles of tensors have, of protocols 2 to 5."""
-
-CALLS = {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID"}
-"""Instructions that make objects."""
+"""The other instructions that pickles of training have, of protocols 2 to 5. Objects are made by none."""

@@ -14,15 +14,15 @@ from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.pt_file import read_pt
 from cosyvoice_runtime.checkpoint.safetensors_file import read_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema, part_schema
+from cosyvoice_runtime.checkpoint.trained_file import TEXT_HEAD as TEXT_HEAD
+from cosyvoice_runtime.checkpoint.trained_file import leaves_of, pick
 from cosyvoice_runtime.errors import CheckpointError
 
 Tensors = dict[str, Array]
-AnyTensor = TypeVar("AnyTensor")
+AnyTensor = TypeVar("AnyTensor", bound="Described")
 
 DTYPES = ("float32", "float16", "bfloat16")
 TEXT_TABLE = "llm.model.model.embed_tokens.weight"
-TEXT_HEAD = "llm.model.lm_head.weight"
-"""Tied to the text table and unused in speech synthesis, but part of every published ``llm.pt``."""
 
 
 class Described(Protocol):
@@ -36,23 +36,41 @@ class Described(Protocol):
 
 
 def load_tensors(layout: Layout, part: Part, config: ModelConfig) -> Tensors:
-    """Tensors of one network as arrays, in the published names and the stored dtype.
+    """Tensors of one network as arrays, in the published names and the stored dtype; of float64 as float32.
 
-    Files are memory-mapped where their format allows it. Weight-norm tensors under their old names
-    (``weight_g``, ``weight_v``) and the ``generator.`` that a GAN trainer writes into ``hift.pt`` are
-    renamed; an ``llm`` file without the tied text head gets it from the text table.
+    Files are memory-mapped where their format allows it. They may be as training writes them: see
+    :mod:`~cosyvoice_runtime.checkpoint.trained_file`. An ``llm`` file without the tied text head gets it
+    from the text table.
 
     Raises:
-        CheckpointError: the file is missing, damaged or holds anything but tensors, or a tensor is
-            missing, unknown, or of another shape or dtype than the architecture asks for.
+        CheckpointError: the file is missing or damaged, holds two networks, or a tensor is missing,
+            unknown, or of another shape or dtype than the architecture asks for.
     """
     path = layout.weights(part)
-    tensors = published_names(part, read_tensors(path))
-    problems = schema_problems(tensors, part_schema(part, config))
+    schema = part_schema(part, config)
+    tensors = network_tensors(path, part, schema)
+    problems = schema_problems(tensors, schema)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise CheckpointError(f"{path}: {problems[0]}{more}")
     return tensors
+
+
+def network_tensors(path: Path, part: Part, schema: Schema) -> Tensors:
+    """Those of ``part`` in a file, under the published names, unchecked.
+
+    Raises:
+        CheckpointError: the file is damaged, or holds none or two of them.
+    """
+    tensors = pick(path, part, schema, _content(path))
+    return with_text_head(tensors) if part == "llm" else tensors
+
+
+def with_text_head(tensors: Mapping[str, AnyTensor]) -> dict[str, AnyTensor]:
+    """Tensors of the speech LM; its text table is also its text head where that is missing."""
+    if TEXT_HEAD in tensors or TEXT_TABLE not in tensors:
+        return dict(tensors)
+    return {**tensors, TEXT_HEAD: tensors[TEXT_TABLE]}
 
 
 def load_speakers(layout: Layout) -> dict[str, Tensors]:
@@ -73,23 +91,26 @@ def load_speakers(layout: Layout) -> dict[str, Tensors]:
 
 
 def read_tensors(path: Path) -> Tensors:
-    """Tensors of a ``.pt`` or ``.safetensors`` file, by the names in the file.
+    """Tensors of a ``.pt`` or ``.safetensors`` file that holds nothing else, by the names in the file.
 
     Raises:
         CheckpointError: the file is damaged or holds anything but tensors.
     """
-    if path.suffix == ".safetensors":
-        return read_safetensors(path)
-    return _only_tensors(path, read_pt(path))
+    return _only_tensors(path, _content(path))
 
 
-def published_names(part: Part, tensors: dict[str, AnyTensor]) -> dict[str, AnyTensor]:
-    """The same tensors under the published names of ``part``."""
-    if part == "hift":
-        return {_published_vocoder_name(name): tensor for name, tensor in tensors.items()}
-    if part == "llm" and TEXT_HEAD not in tensors and TEXT_TABLE in tensors:
-        return {**tensors, TEXT_HEAD: tensors[TEXT_TABLE]}
-    return tensors
+def all_tensors(path: Path) -> Tensors:
+    """Every tensor of a file, whatever it is for.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    leaves = leaves_of(_content(path))
+    return {leaf.name: leaf.value for leaf in leaves if isinstance(leaf.value, np.ndarray)}
+
+
+def _content(path: Path) -> Any:
+    return read_safetensors(path) if path.suffix == ".safetensors" else read_pt(path)
 
 
 def schema_problems(tensors: Mapping[str, Described], schema: Schema) -> list[str]:
@@ -103,14 +124,6 @@ def schema_problems(tensors: Mapping[str, Described], schema: Schema) -> list[st
         elif (dtype := str(tensor.dtype).removeprefix("torch.")) not in DTYPES:
             problems.append(f"tensor {name} has dtype {dtype}, expected float32, float16 or bfloat16")
     return problems
-
-
-def _published_vocoder_name(name: str) -> str:
-    name = name.replace("generator.", "")
-    for old, new in (("weight_g", "original0"), ("weight_v", "original1")):
-        if name.endswith(f".{old}"):
-            return f"{name.removesuffix(old)}parametrizations.weight.{new}"
-    return name
 
 
 def _only_tensors(path: Path, content: Any) -> Tensors:

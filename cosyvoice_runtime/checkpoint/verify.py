@@ -17,9 +17,9 @@ from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import (
     TEXT_HEAD,
     TEXT_TABLE,
+    all_tensors,
     load_speakers,
-    published_names,
-    read_tensors,
+    network_tensors,
     schema_problems,
 )
 from cosyvoice_runtime.errors import CheckpointError
@@ -76,13 +76,18 @@ def _tokenizer_problems(layout: Layout, config: ModelConfig | None) -> Iterator[
 
 def _weight_problems(layout: Layout, part: Part, config: ModelConfig | None) -> Iterator[str]:
     path = layout.weights(part)
-    tensors = published_names(part, read_tensors(path))
     if config:
-        yield from (f"{path}: {problem}" for problem in schema_problems(tensors, part_schema(part, config)))
+        schema = part_schema(part, config)
+        tensors = network_tensors(path, part, schema)
+        yield from (f"{path}: {problem}" for problem in schema_problems(tensors, schema))
+    else:
+        tensors = all_tensors(path)
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
             yield f"{path}: tensor {name} holds NaN or infinity"
-    if TEXT_TABLE in tensors and not np.array_equal(tensors[TEXT_HEAD], tensors[TEXT_TABLE]):
+    if {TEXT_TABLE, TEXT_HEAD} <= tensors.keys() and not np.array_equal(
+        tensors[TEXT_HEAD], tensors[TEXT_TABLE]
+    ):
         yield f"{path}: tensor {TEXT_HEAD} differs from {TEXT_TABLE}, to which it is tied"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.schema import vocoder_schema
-from cosyvoice_runtime.checkpoint.tensors import published_names, schema_problems
+from cosyvoice_runtime.checkpoint.tensors import schema_problems
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.wave.stored_arrays import as_arrays
 
@@ -24,11 +24,10 @@ def plain_weights(config: VocoderConfig, tensors: Mapping[str, Any]) -> dict[str
     Raises:
         CheckpointError: a tensor is missing, unknown, or of another shape or type.
     """
-    published = published_names("hift", dict(tensors))
-    problems = schema_problems(published, vocoder_schema(config))
+    problems = schema_problems(tensors, vocoder_schema(config))
     if problems:
         raise CheckpointError(f"hift: {problems[0]}")
-    folded = _fold(as_arrays(published))
+    folded = _fold(as_arrays(tensors))
     return {_own_name(name): array.astype(np.float32) for name, array in folded.items()}
 
 

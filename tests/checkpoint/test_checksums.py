@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -158,3 +160,25 @@ def test_file_put_back_is_read_again(listed: Path) -> None:
         READERS["hift.pt"](listed)
     path.write_bytes(content)
     READERS["hift.pt"](listed)
+
+
+def test_the_remedy_that_the_error_names_works_as_it_is_written(
+    tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    directory = Path(shutil.copytree(tiny_checkpoint, tmp_path / "my weights; 模型"))
+    flip_a_bit(directory / "flow.pt")
+    with pytest.raises(CheckpointError) as told:
+        READERS["flow.pt"](directory)
+    command = str(told.value).rpartition("list what is there: ")[2]
+    done = subprocess.run(
+        command.replace("python", sys.executable, 1), shell=True, cwd=ROOT, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    READERS["flow.pt"](directory)
+
+
+def test_list_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--write-checksums", str(tmp_path / "nowhere")]) == 1
+    assert capsys.readouterr().err == (
+        f"{tmp_path}/nowhere/SHA256SUMS: No such file or directory: the checksums can't be written\n"
+    )

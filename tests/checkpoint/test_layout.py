@@ -78,3 +78,22 @@ def test_registered_speakers_are_optional(tmp_path: Path) -> None:
     assert Layout(tmp_path).speakers is None
     (tmp_path / "spk2info.pt").touch()
     assert Layout(tmp_path).speakers == tmp_path / "spk2info.pt"
+
+
+def test_of_two_formats_of_weights_the_one_that_is_read_is_told_once(
+    checkpoint: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (checkpoint / "flow.safetensors").write_bytes(b"")
+    for _ in range(2):
+        assert Layout(checkpoint).weights("flow") == checkpoint / "flow.safetensors"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{checkpoint} has flow.safetensors and flow.pt: the first is read"
+    ]
+
+
+def test_a_directory_in_a_file_s_place_is_told(checkpoint: Path) -> None:
+    """DeepSpeed writes a directory where its user named a file."""
+    (checkpoint / "llm.pt").unlink()
+    (checkpoint / "llm.pt").mkdir()
+    with pytest.raises(CheckpointError, match=r"llm\.pt is a directory; a file is read under this name"):
+        Layout(checkpoint).weights("llm")

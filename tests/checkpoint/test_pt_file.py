@@ -1,14 +1,15 @@
-"""Files of ``torch.save``, read without torch: what torch reads of them, and nothing of any other kind."""
+"""Files of ``torch.save``, read without torch: what torch reads of them; any other object is its name."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import pickle
 import random
 import re
 import struct
 import zipfile
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -25,7 +26,7 @@ from cosyvoice_runtime.checkpoint import pt_file
 from cosyvoice_runtime.checkpoint import tensor_pickle as tensor_pickle_machine
 from cosyvoice_runtime.checkpoint.as_torch import as_torch
 from cosyvoice_runtime.checkpoint.pt_file import read_pt
-from cosyvoice_runtime.checkpoint.tensor_pickle import DamagedPickle, StrangePickle, load_tensors
+from cosyvoice_runtime.checkpoint.tensor_pickle import DamagedPickle, Global, Skipped, load_tensors
 from cosyvoice_runtime.errors import CheckpointError
 
 DTYPES = (
@@ -110,8 +111,13 @@ def test_reading_maps_the_file_and_writing_leaves_it(tmp_path: Path) -> None:
     [
         torch.Size([1]),
         torch.float32,
-        {"a": {1, 2}},
-        {"a": 1 + 2j},
+        {1, 2},
+        frozenset({1}),
+        1 + 2j,
+        b"text",
+        argparse.Namespace(lr=1e-3, name="a"),
+        np.float64(0.5),
+        defaultdict(list, a=[1]),
         nn.Linear(1, 1),
         np.zeros(2),
         Path("a"),
@@ -119,10 +125,18 @@ def test_reading_maps_the_file_and_writing_leaves_it(tmp_path: Path) -> None:
     ],
     ids=repr,
 )
-def test_objects_are_refused_by_name(tmp_path: Path, content: object) -> None:
-    path = written(tmp_path / "a.pt", content)
-    with pytest.raises(CheckpointError, match=re.escape(f"{path}: refused: holds code or objects")):
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_objects_are_refused_by_name_and_skipped_beside_tensors(
+    tmp_path: Path, content: object, protocol: int
+) -> None:
+    path = written(tmp_path / "a.pt", content, pickle_protocol=protocol)
+    with pytest.raises(CheckpointError, match=re.escape(f"{path}: refused: it is an object of ")):
         read_pt(path)
+    beside = {"a": torch.arange(3), "b": content, "c": [content, 1]}
+    read = read_pt(written(path, beside, pickle_protocol=protocol))
+    assert read["a"].tolist() == [0, 1, 2]
+    assert isinstance(read["b"], Skipped)
+    assert read["c"] == [read["b"], 1]
 
 
 @pytest.mark.parametrize("name", ["os system", "builtins eval", "torch load", "torch._utils _rebuild_tensor"])
@@ -133,17 +147,35 @@ def test_no_name_but_those_of_tensors_is_known(name: str, stacked: bool) -> None
     if stacked:
         texts = (bytes([0x8C, len(text)]) + text.encode() for text in (module, attribute))
         said = b"".join(texts) + b"\x93"
-    with pytest.raises(StrangePickle, match=re.escape(f"{module}.{attribute}")):
-        load_tensors(b"\x80\x04" + said + b".", no_storages)
+    skipped = Skipped(f"{module}.{attribute}")
+    assert load_tensors(b"\x80\x04" + said + b".", no_storages) == skipped
+    assert load_tensors(b"\x80\x04" + said + b"(X\x01\0\0\0atR.", no_storages) == skipped
 
 
 @pytest.mark.parametrize(
     "instructions",
-    [b"(i__main__\nMalice\n.", b"(c__main__\nMalice\no.", b"]\x81.", b"\x82\x01."],
-    ids=["INST", "OBJ", "NEWOBJ", "EXT1"],
+    [
+        b"(i__main__\nMalice\n.",
+        b"(c__main__\nMalice\no.",
+        b"c__main__\nMalice\n)\x81.",
+        b"c__main__\nMalice\n)}\x92.",
+        b"c__main__\nMalice\n)\x81}X\x01\0\0\0aK\x01sb.",
+        b"c__main__\nMalice\n)\x81(X\x01\0\0\0aK\x01u.",
+        b"c__main__\nMalice\n)\x81(K\x01e.",
+        b"c__main__\nMalice\n)\x81(K\x01\x90.",
+    ],
+    ids=["INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "SETITEMS", "APPENDS", "ADDITEMS"],
 )
-def test_instructions_that_make_objects_are_refused(instructions: bytes) -> None:
-    with pytest.raises(StrangePickle):
+def test_instructions_that_make_objects_make_none(instructions: bytes) -> None:
+    assert load_tensors(b"\x80\x02" + instructions, no_storages) == Skipped("__main__.Malice")
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [b"(K\x01o.", b"]\x81.", b"K\x01)}\x92.", b"\x82\x01.", b"Pname\n.", b"(K\x01K\x02\x90.", b"(o."],
+)
+def test_objects_of_no_class_are_no_pickle_of_torch(instructions: bytes) -> None:
+    with pytest.raises(DamagedPickle):
         load_tensors(b"\x80\x02" + instructions, no_storages)
 
 
@@ -198,11 +230,12 @@ HUGE = b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x1f"
 """2 ** 61 - 1, whose multiples all have the same hash."""
 
 
-@pytest.mark.parametrize("key", [b"(I1\nt", b"(K\x01t", b"]", b"}", b"\x88", HUGE])
+@pytest.mark.parametrize("key", [b"(K\x01t", b"]", b"}", b"\x88", b"N", HUGE])
 def test_only_names_and_small_numbers_are_keys(key: bytes) -> None:
     """The hash of tuples within tuples takes for ever: twice as long with each of a few bytes."""
-    with pytest.raises(DamagedPickle):
-        load_tensors(b"\x80\x02}" + key + b"K\x01s.", no_storages)
+    [(name, value)] = load_tensors(b"\x80\x02}" + key + b"K\x01s.", no_storages).items()
+    assert name.startswith("a key of type ")
+    assert value == Skipped("entry")
 
 
 def rewritten(path: Path, change: Callable[[str, bytes], bytes | None], **options: Any) -> Path:
@@ -296,7 +329,7 @@ def test_damaged_pickles_are_read_or_refused_and_never_more() -> None:
     for _ in range(10 * DAMAGES):
         try:
             load_tensors(damaged(good, draw), no_storages)
-        except (StrangePickle, DamagedPickle):
+        except DamagedPickle:
             refused += 1
     assert refused > 4 * DAMAGES
 
@@ -305,9 +338,11 @@ def test_damaged_pickles_are_read_or_refused_and_never_more() -> None:
 def test_any_bytes_are_refused_or_plain_values(pickle_bytes: bytes) -> None:
     try:
         value = load_tensors(b"\x80\x02" + pickle_bytes + b".", no_storages)
-    except (StrangePickle, DamagedPickle):
+    except DamagedPickle:
         return
-    assert value is None or isinstance(value, (bool, int, float, str, list, tuple, dict, np.ndarray))
+    assert value is None or isinstance(
+        value, (bool, int, float, str, list, tuple, dict, np.ndarray, Skipped, Global)
+    )
 
 
 def damaged(data: bytes, draw: random.Random) -> bytes:

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 from small_hift import PUBLISHED, published_tensors
@@ -24,18 +23,6 @@ def test_fold_equals_torch_weight_norm(layer: str, module: torch.nn.Module) -> N
     )
     folded = plain_weights(PUBLISHED, tensors)[f"decoder.{layer}.weight"]
     torch.testing.assert_close(torch.from_numpy(folded), normed.weight.detach())
-
-
-def test_old_weight_norm_names_and_trainer_prefix_are_accepted() -> None:
-    tensors = published_tensors(PUBLISHED)
-    old = {
-        "generator." + name.replace(GAIN, ".weight_g").replace(DIRECTION, ".weight_v"): tensor
-        for name, tensor in tensors.items()
-    }
-    expected = plain_weights(PUBLISHED, tensors)
-    found = plain_weights(PUBLISHED, old)
-    assert found.keys() == expected.keys()
-    assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize(
