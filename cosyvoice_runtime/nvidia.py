@@ -68,8 +68,8 @@ class Obstacle(NamedTuple):
 
 
 def has_driver() -> bool:
-    """Whether NVIDIA's driver is on this machine, or a part of it."""
-    return KERNEL_MODULE.exists() or cuda_of_driver() is not None
+    """Whether this process can load NVIDIA's driver."""
+    return cuda_of_driver() is not None
 
 
 def cuda_of_driver() -> Version | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from cosyvoice_runtime.nvidia import Obstacle, cuda_of_driver, obstacle_to_torch
+from cosyvoice_runtime.nvidia import Obstacle, has_driver, obstacle_to_torch
 
 CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -32,7 +32,7 @@ class Machine:
     @classmethod
     def here(cls) -> Machine:
         obstacle = obstacle_to_torch()
-        gpu = obstacle is None and cuda_of_driver() is not None
+        gpu = obstacle is None and has_driver()
         return cls(usable_cores(), gpu, installed("torch"), installed("onnx"), obstacle)
 
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from cosyvoice_runtime.nvidia import Obstacle, has_driver
+from cosyvoice_runtime.nvidia import KERNEL_MODULE, Obstacle, has_driver
 from cosyvoice_runtime.settings.gpu_asked import tell_obstacle
 from cosyvoice_runtime.settings.model import CUDA
 from cosyvoice_runtime.settings.rendered import read_parameters
@@ -26,7 +26,8 @@ def tell_unused_gpu(repository: Path, python: Path) -> None:
     Args:
         python: interpreter of the models, which is asked: torch would stay in this process.
     """
-    if has_driver() and not any(_is_on_gpu(repository / model) for model in NETWORKS):
+    here = has_driver() or KERNEL_MODULE.exists()
+    if here and not any(_is_on_gpu(repository / model) for model in NETWORKS):
         tell_obstacle(_asked(python))
 
 
