@@ -24,7 +24,7 @@ RUN python3 /packages/container_packages.py /packages/nvidia.txt /packages/nvidi
 COPY --from=wheel /wheels /packages/wheels
 RUN python3 -m pip install --no-cache-dir --no-deps /packages/wheels/*.whl \
     && python3 -c "import cosyvoice_client, cosyvoice_runtime.pipeline.cli, cosyvoice_runtime.supervisor" \
-    && python3 -c "import onnx, onnxruntime, tokenizers, torch, tritonclient.grpc, tritonclient.http"
+    && python3 -c "import cosyvoice_runtime, onnx, onnxruntime, tokenizers, torch, tritonclient.grpc, tritonclient.http"
 
 FROM ${PYTHON} AS cpu
 # Names an index with CPU builds of torch; without one, torch brings several GB of CUDA libraries.
@@ -58,7 +58,8 @@ ENV PYTHONPATH=/opt/cosyvoice:/opt/cosyvoice/client \
 USER 10001
 EXPOSE 8080
 HEALTHCHECK --interval=30s --timeout=10s --retries=3 \
-    CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/health')"]
+    CMD ["python3", "-c", "from http.client import HTTPConnection as C; c = C('127.0.0.1', 8080); \
+c.request('GET', '/health'); assert c.getresponse().status == 200"]
 CMD ["python3", "-m", "cosyvoice_front"]
 
 FROM ${BASE} AS server

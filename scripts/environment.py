@@ -66,7 +66,7 @@ print(json.dumps({
 }))
 """
 SMOKE_TEST = """
-import numpy, onnxruntime, tokenizers, tritonclient.grpc, cosyvoice_runtime
+import cosyvoice_runtime, numpy, onnxruntime, tokenizers, tritonclient.grpc
 assert numpy.__version__.startswith("1."), "numpy " + numpy.__version__
 print("numpy", numpy.__version__, "onnxruntime", onnxruntime.__version__)
 """

@@ -92,10 +92,3 @@ def _kv_width(settings) -> int:
 
     lm = load_config(settings.checkpoint_dir).speech_lm
     return lm.num_layers * lm.num_kv_heads * lm.head_dim
-
-
-def test_vllm_reports_nothing_to_its_makers(vllm, vllm_settings, monkeypatch):
-    monkeypatch.delenv("VLLM_NO_USAGE_STATS", raising=False)
-    vllm.load_model = lambda directory: CodedModel(directory, {})
-    prepare_engine(vllm_settings())()
-    assert os.environ["VLLM_NO_USAGE_STATS"] == "1"

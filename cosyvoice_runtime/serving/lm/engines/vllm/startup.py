@@ -88,7 +88,6 @@ def pool_bytes(settings: TensorrtLlmSettings, config: SpeechLMConfig) -> int:
 
 def start(args: dict[str, Any]) -> Any:
     """``vllm.LLMEngine`` in this process."""
-    os.environ["VLLM_NO_USAGE_STATS"] = "1"  # or vLLM tells its makers what runs here
     os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # vLLM's sampler draws nothing here, and needn't load
     from vllm import EngineArgs, LLMEngine
     from vllm.v1.executor import Executor
