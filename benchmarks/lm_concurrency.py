@@ -28,6 +28,7 @@ import tritonclient.grpc as triton
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
@@ -107,7 +108,7 @@ def run(
 def ask(server: Server, prompt: list[int], tokens: int, seed: int) -> Answer:
     """Stream one request; its length is fixed, its tokens follow from the seed."""
     responses: queue.Queue[tuple[Any, Any]] = queue.Queue()
-    client = triton.InferenceServerClient(server.grpc_url)
+    client = triton.InferenceServerClient(server.grpc_url, channel_args=[DIRECT])
     client.start_stream(callback=lambda result, error: responses.put((result, error)))
     inputs = [
         tensor("input_ids", "INT32", prompt),

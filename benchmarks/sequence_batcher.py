@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as triton
 
+from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.repository import read, write
 from cosyvoice_runtime.settings.template import fill
@@ -77,7 +78,7 @@ def measure(server: Server, child: str, label: str, count: int, chunks: int) -> 
 def drive(server: Server, child: str, utterance: int, sizes: Sequence[int]) -> tuple[Any, Any]:
     """Seconds of each chunk of one utterance, and rows of the batch it was in."""
     answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
-    client = triton.InferenceServerClient(server.grpc_url)
+    client = triton.InferenceServerClient(server.grpc_url, channel_args=[DIRECT])
     client.start_stream(callback=lambda result, error: answers.put((result, error)))
     client.async_stream_infer(
         "driver",
@@ -97,7 +98,7 @@ def drive(server: Server, child: str, utterance: int, sizes: Sequence[int]) -> t
 
 def wait_behind_abandoned(server: Server, candidates: int) -> float:
     """Seconds until a sequence is answered when all slots belong to sequences that nobody continues."""
-    client = triton.InferenceServerClient(server.grpc_url)
+    client = triton.InferenceServerClient(server.grpc_url, channel_args=[DIRECT])
     inputs = [tensor("speech_tokens", np.zeros((1, 1), np.int32), "INT32")]
     for sequence in range(1000, 1000 + candidates):
         client.infer("oldest", inputs, sequence_id=sequence, sequence_start=True)

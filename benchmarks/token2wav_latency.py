@@ -15,7 +15,6 @@ import argparse
 import re
 import tempfile
 import time
-import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -30,11 +29,13 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, FAMILIES
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
+from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.utterance import Playback
 from cosyvoice_runtime.settings import CosyVoice2Settings, Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
+from measuring.page import read_page
 from measuring.wave_chunks import MODEL, wave_chunk, wave_inputs
 
 TEMPLATES = Path(__file__).parent.parent / "model_repo"
@@ -116,7 +117,7 @@ def teach_voice(server: Server, spoken: Spoken) -> None:
         "prompt_spk_embedding": draw.standard_normal((1, config.speaker_dim)).astype(np.float32),
     }
     opening = wave_chunk("voice", [], 0, True, "voice") | prompt
-    triton.InferenceServerClient(server.grpc_url).infer(MODEL, wave_inputs(opening))
+    triton.InferenceServerClient(server.grpc_url, channel_args=[DIRECT]).infer(MODEL, wave_inputs(opening))
 
 
 def measure(server: Server, spoken: Spoken, clients: int, utterances: int) -> None:
@@ -149,7 +150,7 @@ def one_client(server: Server, spoken: Spoken, row: int, utterances: int) -> lis
 
 def speak(server: Server, spoken: Spoken, name: str, seed: int) -> Heard:
     client, hop, rate = (
-        triton.InferenceServerClient(server.grpc_url),
+        triton.InferenceServerClient(server.grpc_url, channel_args=[DIRECT]),
         spoken.hop,
         spoken.config.vocoder.sample_rate,
     )
@@ -174,8 +175,7 @@ def speak(server: Server, spoken: Spoken, name: str, seed: int) -> Heard:
 
 def rows_and_turns(server: Server) -> tuple[float, float]:
     """Chunks computed so far, and the turns they were computed in."""
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as page:
-        text = page.read().decode()
+    text = read_page(f"http://{server.metrics_url}/metrics")
     name = "cosyvoice_token2wav_turn_rows"
     rows, turns = (re.search(rf"^{name}_{part}\{{.*\}} (\S+)$", text, re.M) for part in ("sum", "count"))
     assert rows is not None

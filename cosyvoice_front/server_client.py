@@ -68,7 +68,7 @@ class SpeechServer:
     @classmethod
     def connect(cls, settings: FrontSettings) -> SpeechServer:
         """To be called in the event loop that uses it."""
-        client = AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s)
+        client = AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s, proxy=False)
         return cls(client, settings)
 
     async def speak(

@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2
 
+from cosyvoice_runtime.direct import DIRECT
 from fuzzing.changes import TYPES, garbled
 from fuzzing.request import Request, Tensor
 
@@ -49,7 +50,9 @@ class Sender:
         self._timeout_s = timeout_s
 
     async def __aenter__(self) -> Sender:
-        self._channel = grpc.aio.insecure_channel(self._grpc_url, [("grpc.max_receive_message_length", -1)])
+        self._channel = grpc.aio.insecure_channel(
+            self._grpc_url, [DIRECT, ("grpc.max_receive_message_length", -1)]
+        )
         timeout = aiohttp.ClientTimeout(total=self._timeout_s)
         connector = aiohttp.TCPConnector(force_close=True)  # one that is kept may be closed by both at once
         self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)

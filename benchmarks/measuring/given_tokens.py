@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
 from cosyvoice_client.errors import server_error
+from cosyvoice_runtime.direct import DIRECT
 from measuring.wave_chunks import MODEL, Tensors, wave_chunk, wave_inputs
 
 TOKENS, VOCABULARY, CHUNK = (40, 160), 4096, 40
@@ -30,7 +31,7 @@ class GivenTokens:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._client = triton_aio.InferenceServerClient(url)
+        self._client = triton_aio.InferenceServerClient(url, channel_args=[DIRECT])
 
     async def speak(self, number: int) -> Samples:
         """Samples ``[n]`` of an utterance.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-import urllib.request
 from collections.abc import Sequence
+
+from measuring.page import read_page
 
 IN_PROGRESS = (
     "cosyvoice_inflight_utterances",
@@ -35,8 +36,7 @@ def gauges(page: str, names: Sequence[str]) -> dict[str, float]:
     Raises:
         SystemExit: the page lacks one of them.
     """
-    with urllib.request.urlopen(page, timeout=10) as response:
-        text = response.read().decode()
+    text = read_page(page)
     found = re.findall(rf"^((?:{'|'.join(names)})\{{.*\}}) (\S+)$", text, re.MULTILINE)
     missing = [name for name in names if name not in text]
     if missing:

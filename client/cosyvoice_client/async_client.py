@@ -12,6 +12,7 @@ import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 from tritonclient.utils import InferenceServerException
 
+from cosyvoice_client.address import DIRECT, grpc_address, is_here
 from cosyvoice_client.chunk import AudioChunk, read_chunk
 from cosyvoice_client.errors import RefusedError, server_error
 from cosyvoice_client.request import OFFLINE_MODEL, STREAMING_MODEL, SpeechRequest, infer_inputs
@@ -39,6 +40,11 @@ class AsyncSpeechClient:
         timeout_s: longest wait for the next chunk, or for a whole utterance.
         name: of this client, for its turn among others when the server is full. A client that asks for many
             users names each of them with the request.
+        proxy: whether gRPC may go through a proxy that the environment names. It never does to an address
+            of this machine.
+
+    Raises:
+        InvalidArgumentError: the URL is none that gRPC can use.
     """
 
     def __init__(
@@ -48,13 +54,17 @@ class AsyncSpeechClient:
         offline_model: str = OFFLINE_MODEL,
         timeout_s: float = 60.0,
         name: str | None = None,
+        proxy: bool = True,
     ) -> None:
-        self.url = url
+        self.url = grpc_address(url)
         self.streaming_model = streaming_model
         self.offline_model = offline_model
         self.timeout_s = timeout_s
         self._name = name
-        self._client = triton_aio.InferenceServerClient(url, channel_args=CHANNEL)
+        direct = is_here(self.url) or not proxy
+        self._client = triton_aio.InferenceServerClient(
+            self.url, channel_args=[*CHANNEL, DIRECT] if direct else CHANNEL
+        )
 
     async def speak(
         self, request: SpeechRequest, request_id: str = "", name: str | None = None

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import aclosing
 from functools import lru_cache
 
+from cosyvoice_client.address import grpc_address
 from cosyvoice_client.async_client import AsyncSpeechClient
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.errors import ClientError
@@ -27,12 +28,15 @@ class SpeechClient:
     Args:
         url: ``host:port``.
         timeout_s: longest wait for the next chunk.
+
+    Raises:
+        InvalidArgumentError: the URL is none that gRPC can use.
     """
 
     def __init__(
         self, url: str = "localhost:8001", model: str = STREAMING_MODEL, timeout_s: float = 60.0
     ) -> None:
-        self.url = url
+        self.url = grpc_address(url)
         self.model = model
         self.timeout_s = timeout_s
 

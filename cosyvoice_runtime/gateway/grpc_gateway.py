@@ -14,6 +14,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
+from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.errors import STATUSES, ClientGoneError, with_status
 from cosyvoice_runtime.gateway.call_limit import CallLimit
 from cosyvoice_runtime.gateway.client_call import ClientCall
@@ -69,7 +70,7 @@ class GrpcGateway:
         self._options = options
         self._channel = grpc.aio.insecure_channel(
             f"unix:{options.server}",
-            [UNLIMITED, ("grpc.max_send_message_length", -1), ("grpc.max_reconnect_backoff_ms", 500)],
+            [DIRECT, UNLIMITED, ("grpc.max_send_message_length", -1), ("grpc.max_reconnect_backoff_ms", 500)],
         )
         self._server = grpc.aio.server(
             options=[

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.settings.model import FlowLookahead, ModelSettings, require_order, whole_or_exact
-from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag, FlagOrAuto
+from cosyvoice_runtime.settings.rule import (
+    AUTO,
+    AUTO_NUMBER,
+    EXACT,
+    OR_AUTO,
+    Accepted,
+    Flag,
+    FlagOrAuto,
+    GrpcAddress,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -77,7 +86,7 @@ class CosyVoice2Settings(ModelSettings):
         description="Utterances spoken at once, by both entry models together; one more is refused with "
         "UNAVAILABLE. auto: as many as the machine keeps up with, measured while it runs.",
     )
-    grpc_url: Annotated[str, Field(pattern=r"^\S+:\d+$"), Accepted("host:port")] = Field(
+    grpc_url: GrpcAddress = Field(
         "127.0.0.1:8001",
         description="Where the models call each other in a server without the supervisor, "
         "which names its own gRPC port.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.rule import Accepted, Flag, Names
+from cosyvoice_runtime.settings.rule import Accepted, Flag, GrpcAddress, Names
 from cosyvoice_runtime.settings.section import Section
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ class FrontSettings(Section):
 
     host: str = Field("127.0.0.1", description="Address to listen on; any other than this asks for keys.")
     port: int = Field(8080, ge=0, le=65535, description="Port of HTTP; 0 takes a free one.")
-    grpc_url: Annotated[str, Field(pattern=r"^\S+:\d+$"), Accepted("host:port")] = Field(
-        "127.0.0.1:8001", description="The server's gRPC port."
-    )
+    grpc_url: GrpcAddress = Field("127.0.0.1:8001", description="The server's gRPC port.")
     api_keys_file: OptionalPath = Field(
         "", description="Who may call: lines of a name and the hash of a key. Without it: everybody."
     )

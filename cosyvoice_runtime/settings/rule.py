@@ -37,6 +37,16 @@ def _split_commas(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
+def _read_grpc_address(value: object) -> object:
+    from cosyvoice_client.address import grpc_address
+    from cosyvoice_client.errors import InvalidArgumentError
+
+    try:
+        return grpc_address(value) if isinstance(value, str) else value
+    except InvalidArgumentError as error:
+        raise ValueError(str(error)) from None
+
+
 def _read_flag(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -52,6 +62,8 @@ Flag = Annotated[bool, BeforeValidator(_read_flag)]
 FlagOrAuto = Annotated[
     Literal["auto", "true", "false"], BeforeValidator(lambda value: str(value).strip().lower())
 ]
+GrpcAddress = Annotated[str, BeforeValidator(_read_grpc_address), Accepted("host:port or unix:/path")]
+"""Written with http:// or grpc:// before it and a slash behind it, too."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_commas), Accepted("names with commas between")]
 
 

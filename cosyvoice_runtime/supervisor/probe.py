@@ -14,6 +14,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
+from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.errors import CosyVoiceError, split_status
 from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.supervisor.errors import PreflightError
@@ -23,6 +24,7 @@ FILE_NAME = "probe.json"
 BUSY = "UNAVAILABLE"
 """Status by which a model, or Triton's queue before it, refuses what is too much."""
 CHANNEL_OPTIONS = (
+    DIRECT,
     ("grpc.max_receive_message_length", -1),
     # A connection of its own: a shared one waits before it tries again to reach a server that was restarted.
     ("grpc.use_local_subchannel_pool", 1),

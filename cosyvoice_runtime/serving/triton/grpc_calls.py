@@ -14,11 +14,13 @@ import numpy as np
 import tritonclient.grpc.aio as triton
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
+from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.errors import StageError, split_status
 from cosyvoice_runtime.serving.triton.schema import ModelSchema, Tensors
 from cosyvoice_runtime.serving.triton.stage_calls import READY_TIMEOUT_S, Beside
 
 CHANNEL_OPTIONS = [
+    DIRECT,
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
