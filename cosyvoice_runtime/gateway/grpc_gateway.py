@@ -20,6 +20,7 @@ from cosyvoice_runtime.gateway.call_limit import CallLimit
 from cosyvoice_runtime.gateway.client_call import ClientCall
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
 from cosyvoice_runtime.gateway.load_shedder import LoadShedder
+from cosyvoice_runtime.gateway.open_files import most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import (
@@ -78,6 +79,8 @@ class GrpcGateway:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_concurrent_streams", MAX_CALLS_OF_A_CONNECTION),
                 ("grpc.so_reuseport", 0),
+                ("grpc.max_allowed_incoming_connections", most_connections(files_each=1)),
+                ("grpc.server_handshake_timeout_ms", int(options.arrival_timeout_s * 1000)),
                 *_keepalive(options.stalled_client_timeout_s),
             ],
         )

@@ -12,18 +12,22 @@ from typing import Any
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion
+from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
 from cosyvoice_runtime.gateway.load_shedder import LoadShedder
+from cosyvoice_runtime.gateway.open_files import most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.gateway.packed_body import encoding_of, unpack
 from cosyvoice_runtime.gateway.patience import Patience
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
-from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
-from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.seldom_log import log_accepts_seldom
 from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
 from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
 logger = logging.getLogger(__name__)
+logging.getLogger("aiohttp.server").addFilter(is_ours)
 
 HTTP_OF = {
     "INVALID_ARGUMENT": 400,
@@ -49,6 +53,8 @@ STOP_INFER: dict[str, Any] = {
 }
 STOP_GENERATE: dict[str, Any] = {"target_text": ""}
 """Requests without a text; what they are for is said beside it."""
+BACKLOG = 128
+"""Connections that wait to be accepted, and that are accepted at once."""
 SETTLE_S = 2.0
 """Longest wait at the end for calls that clients have left."""
 EVENT_END, ERROR_EVENT = b"\n\n", b'data: {"error"'
@@ -65,15 +71,18 @@ class HttpGateway:
         self._shedder = LoadShedder.of(options)
         self._answered_once: set[str] = set()
         self._departures = Departures(self._stop)
-        app = web.Application(client_max_size=options.max_request_bytes, middlewares=[_errors_as_json])
+        self._body_check = BodyCheck()
+        self._listening: asyncio.Server | None = None
+        middlewares = [_errors_as_json, _no_pages]
+        app = web.Application(client_max_size=options.max_request_bytes, middlewares=middlewares)
         for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats"):
-            app.router.add_get(path, self._ask, allow_head=False)
+            app.router.add_get(path, self._ask)
         for prefix in (MODEL, MODEL + "/versions/{version}"):
             for path in ABOUT_A_MODEL:
-                app.router.add_get(prefix + path, self._ask, allow_head=False)
+                app.router.add_get(prefix + path, self._ask)
             for path in INFERENCE:
                 app.router.add_post(prefix + path, self._infer)
-        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+        self._runner = web.AppRunner(app, handler_cancellation=True)
 
     async def start(self) -> None:
         """
@@ -88,10 +97,23 @@ class HttpGateway:
             skip_auto_headers=["Accept-Encoding"],  # else the server compresses what the client can't read
         )
         await self._runner.setup()
+        assert self._runner.server is not None
+        connections = Connections(
+            self._runner.server,
+            most_connections(files_each=2),  # and one to the server
+            self._options.arrival_timeout_s,
+            keepalive_timeout=IDLE_S,
+            auto_decompress=False,
+            access_log=None,
+        )
+        loop = asyncio.get_running_loop()
+        log_accepts_seldom(loop, logger)
         host, _, port = self._options.address.rpartition(":")
-        await web.TCPSite(self._runner, host.strip("[]"), int(port)).start()
+        self._listening = await loop.create_server(connections, host.strip("[]"), int(port), backlog=BACKLOG)
 
     async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
         await self._runner.cleanup()
         await self._departures.over(SETTLE_S)
         await self._server.close()
@@ -109,7 +131,9 @@ class HttpGateway:
         body = await self._body(request)
         call_id = new_call_id()
         said = _client(request) | {CALL_HEADER: call_id}
-        body, asked = _checked(request, body, said)
+        model, whole = request.match_info["model"], path.endswith("/infer")
+        question = BodyQuestion(model, whole, _header_bytes(request) if whole else None, said)
+        body, asked = await self._body_check.check(question, body)
         if path.endswith("/generate"):
             await self._require_one_answer(path)
         if self._shedder is not None:
@@ -161,14 +185,25 @@ class HttpGateway:
         return request.rel_url.raw_path
 
     async def _body(self, request: web.Request) -> bytes:
-        limit_s = self._options.arrival_timeout_s
+        """The body, unpacked.
+
+        Raises:
+            RefusedError: it doesn't come in time, is too large or not what its headers say.
+        """
+        limit_s, limit = self._options.arrival_timeout_s, self._options.max_request_bytes
+        encoding = encoding_of(request.headers.getall("Content-Encoding", []))
+        if (request.content_length or 0) > limit:
+            raise web.HTTPRequestEntityTooLarge(limit)
         try:
             async with asyncio.timeout(limit_s):
-                return await request.read()
+                body = await request.read()
         except TimeoutError:
             raise invalid("body", "incomplete", f"at most {limit_s:g} s to send it") from None
         except (HttpProcessingError, web.RequestPayloadError) as error:
-            raise invalid("body", type(error).__name__, "a whole body in its encoding is expected") from None
+            raise invalid("body", type(error).__name__, "a whole body is expected") from None
+        if encoding is None:
+            return body
+        return await asyncio.to_thread(unpack, body, encoding, limit)
 
     async def _require_one_answer(self, path: str) -> None:
         """A model that streams would compute everything and then fail to tell it in one answer."""
@@ -179,17 +214,6 @@ class HttpGateway:
             if (await answer.json()).get(DECOUPLED, {}).get("decoupled"):
                 raise RefusedError("UNIMPLEMENTED", "generate: this model streams; use generate_stream")
         self._answered_once.add(path)
-
-
-def _checked(request: web.Request, body: bytes, said: dict[str, str]) -> tuple[bytes, UtteranceRequest]:
-    """The body for the server and what it asks for."""
-    model, client = request.match_info["model"], said.get(CLIENT_HEADER)
-    if request.path.endswith("/infer"):
-        checked = check_http(body, _header_bytes(request))
-        return body, UtteranceRequest.of_infer(model, checked, client)
-    asked = check_generate(body)
-    # tritonserver hands no headers to the model here
-    return json.dumps(asked | said).encode(), UtteranceRequest.of_generate(model, asked, client)
 
 
 def _is_read(asking: asyncio.Task[ClientResponse]) -> bool:
@@ -240,6 +264,15 @@ async def _errors_as_json(request: web.Request, handler: Any) -> web.StreamRespo
     except ClientError as error:
         logger.warning("tritonserver: %r", error)
         return _refusal(RefusedError("UNAVAILABLE", RESTARTING))
+
+
+@web.middleware
+async def _no_pages(request: web.Request, handler: Any) -> web.StreamResponse:
+    """A browser says which page asks whenever that costs something; the reader may be at this machine."""
+    if "Origin" in request.headers:
+        raise RefusedError("PERMISSION_DENIED", "Origin: pages of browsers are not served here")
+    answer: web.StreamResponse = await handler(request)
+    return answer
 
 
 def _refusal(refusal: RefusedError) -> web.Response:

@@ -24,6 +24,9 @@ ITEM_BYTES = {
     "BOOL": 1, "UINT8": 1, "INT8": 1, "UINT16": 2, "INT16": 2, "FP16": 2, "BF16": 2,
     "UINT32": 4, "INT32": 4, "FP32": 4, "UINT64": 8, "INT64": 8, "FP64": 8,
 }  # fmt: skip
+MARKS = (b"[", b"{", b":")
+MAX_MARKS = 65_536
+"""Of lists, objects and keys of JSON, which take much more memory than numbers do."""
 STRINGS = "BYTES"
 LENGTH_BYTES = 4
 
@@ -84,6 +87,9 @@ def read_json(text: bytes) -> dict[str, Any]:
     Raises:
         RefusedError: it is none.
     """
+    marks = sum(map(text.count, MARKS))
+    if marks > MAX_MARKS:
+        raise invalid("body", f"{marks} lists, objects and keys", f"at most {MAX_MARKS}")
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

@@ -58,7 +58,8 @@ class ServerSettings(Section):
         60.0,
         ge=1.0,
         le=3600.0,
-        description="Longest time for a request to come: a body by HTTP, the first message of a gRPC call.",
+        description="Longest time for a request to come: headers and then a body by HTTP; a connection's "
+        "first bytes and a call's first message by gRPC.",
     )
     stalled_client_timeout_s: float = Field(
         60.0,

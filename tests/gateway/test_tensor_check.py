@@ -117,6 +117,6 @@ def test_bad_tensor_of_http_is_refused(changes):
 
 
 def test_json_that_two_parsers_could_read_differently_is_refused():
-    for body in (b'{"a": 1, "a": 2}', b"[" * 100_000, b"\xff", b"null", b""):
+    for body in (b'{"a": 1, "a": 2}', b"[" * 60_000, b"\xff", b"null", b""):
         with pytest.raises(RefusedError, match=r"a JSON object|an object is expected"):
             check_generate(body)

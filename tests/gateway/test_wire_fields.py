@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,17 +10,14 @@ from typing import Any
 
 import grpc
 import pytest
+from gateway_process import Gateway, gateway_process
 from tritonclient.grpc import service_pb2
 
-from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import INFER, SERVICE, STREAM_INFER, RefusedError
 from cosyvoice_runtime.gateway.wire_fields import MAX_FIELDS, MAX_INTEGERS, check_fields
-from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 
 MIB = 2**20
 LIMIT_MIB = 24
-FREE = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
 TIMEOUT_S = 120.0
 REQUEST = service_pb2.ModelInferRequest
 EMPTY = b"\x00"
@@ -116,23 +111,12 @@ def test_bytes_that_are_no_fields_are_no_message(kind):
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Address and process of a gateway with no server behind it."""
-    address = f"127.0.0.1:{ServerPorts.choose(FREE).grpc}"
-    options = GatewayOptions(address, "/nowhere", ("m",), LIMIT_MIB * MIB, LIMIT_MIB * MIB)
-    command = [sys.executable, "-m", "cosyvoice_runtime.gateway", "grpc"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(options.to_json() + "\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "open\n"
-    yield address, process
-    process.stdin.close()
-    process.wait()
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with gateway_process("grpc", tmp_path_factory.mktemp("gateway"), request_mib=LIMIT_MIB) as process:
+        yield process
 
 
-def most_mib(process: subprocess.Popen[str]) -> float:
+def most_mib(process: Gateway) -> float:
     """Most memory that a process has had."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     match = re.search(r"VmHWM:\s+(\d+) kB", status)
@@ -150,12 +134,11 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
 
 @pytest.mark.parametrize("method", [INFER, STREAM_INFER])
 def test_three_floods_at_once_take_a_few_times_what_they_weigh(gateway, method):
-    address, process = gateway
     size = LIMIT_MIB * MIB - MIB
-    before = most_mib(process)
+    before = most_mib(gateway)
 
     def ask(make: Callable[[int], bytes]) -> str:
-        with grpc.insecure_channel(address, [("grpc.max_send_message_length", -1)]) as channel:
+        with grpc.insecure_channel(gateway.address, [("grpc.max_send_message_length", -1)]) as channel:
             message = field(1, b"m") + make(size)
             if method == INFER:
                 with pytest.raises(grpc.RpcError) as caught:
@@ -170,14 +153,12 @@ def test_three_floods_at_once_take_a_few_times_what_they_weigh(gateway, method):
             return list(pool.map(ask, floods))
 
     assert all("; at most" in text for make in FLOODS.values() for text in texts_of([make] * 3))
-    assert most_mib(process) - before < 3 * 5 * LIMIT_MIB
+    assert most_mib(gateway) - before < 3 * 8 * LIMIT_MIB
 
 
 def test_question_that_is_no_inference_is_small(gateway):
-    address, _ = gateway
-
     def answer(method: str, message: bytes) -> Any:
-        with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
+        with grpc.insecure_channel(gateway.address) as channel, pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary(f"{SERVICE}/{method}")(message, timeout=TIMEOUT_S)
         return caught.value
 

@@ -1,0 +1,114 @@
+"""The check of a body with JSON: a long one is read in a process of its own, so that nobody waits for it.
+
+``python -m cosyvoice_runtime.gateway.body_check`` is that process: on its standard input come a line with a
+:class:`BodyQuestion` and the body, on its standard output leave a line with what was found and a body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from cosyvoice_runtime.gateway.policy import RefusedError
+from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
+from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.headers import CLIENT_HEADER
+
+LONG_JSON_BYTES = 262_144
+"""What takes Python some ten milliseconds to read, during which it does nothing else."""
+PROCESSES = 2
+"""At once; further long bodies wait for their turn."""
+REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class BodyQuestion:
+    """
+    Attributes:
+        model: that is asked.
+        whole: whether for ``infer``, or else for ``generate`` or ``generate_stream``.
+        header_bytes: length of the JSON before binary tensors; None if there are none.
+        said: what the gateway adds for the model.
+    """
+
+    model: str
+    whole: bool
+    header_bytes: int | None
+    said: dict[str, str]
+
+    def check(self, body: bytes) -> tuple[bytes, UtteranceRequest]:
+        """The body for the server and what it asks for.
+
+        Raises:
+            RefusedError: naming the field.
+        """
+        client = self.said.get(CLIENT_HEADER)
+        if self.whole:
+            checked = check_http(body, self.header_bytes)
+            return body, UtteranceRequest.of_infer(self.model, checked, client)
+        asked = check_generate(body)
+        # tritonserver hands no headers to the model here
+        said = json.dumps(asked | self.said).encode()
+        return said, UtteranceRequest.of_generate(self.model, asked, client)
+
+
+class BodyCheck:
+    """Made and used in one event loop."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(PROCESSES)
+
+    async def check(self, question: BodyQuestion, body: bytes) -> tuple[bytes, UtteranceRequest]:
+        """As :meth:`BodyQuestion.check`.
+
+        Raises:
+            RefusedError: naming the field, or there is no process for it.
+        """
+        length = len(body) if question.header_bytes is None else question.header_bytes
+        if min(length, len(body)) <= LONG_JSON_BYTES:
+            return question.check(body)
+        async with self._places:
+            answer = await _ask_process(question, body)
+        line, _, changed = answer.partition(b"\n")
+        if not line:
+            raise RefusedError("UNAVAILABLE", "no memory is left to read this body; try again in 5 s")
+        found = json.loads(line)
+        if REFUSED in found:
+            raise RefusedError(*found[REFUSED])
+        return changed or body, UtteranceRequest(**found)
+
+
+async def _ask_process(question: BodyQuestion, body: bytes) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", __name__),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        line = json.dumps(dataclasses.asdict(question)).encode() + b"\n"
+        answer, _ = await process.communicate(line + body)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return answer
+
+
+def _answer(line: bytes, body: bytes) -> tuple[dict[str, Any], bytes]:
+    try:
+        changed, asked = BodyQuestion(**json.loads(line)).check(body)
+    except RefusedError as refusal:
+        return {REFUSED: (refusal.status, str(refusal))}, b""
+    return dataclasses.asdict(asked), b"" if changed is body else changed
+
+
+def main() -> None:
+    found, changed = _answer(sys.stdin.buffer.readline(), sys.stdin.buffer.read())
+    sys.stdout.buffer.write(json.dumps(found).encode() + b"\n" + changed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Lines of a log that clients can cause, which must not fill a disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+PAUSE_S = 60.0
+"""Between two such lines; the next one tells how many there would have been."""
+
+
+class SeldomLog:
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._next = 0.0
+        self._left_out = 0
+
+    def warning(self, text: str, *values: object) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            self._left_out += 1
+            return
+        self._logger.warning(text + " (%d times since the last such line)", *values, self._left_out)
+        self._next, self._left_out = now + PAUSE_S, 0
+
+
+def log_accepts_seldom(loop: asyncio.AbstractEventLoop, logger: logging.Logger) -> None:
+    """From now on, of a loop: that it can't accept connections, which it tries again and again."""
+    seldom = SeldomLog(logger)
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "accept" in context.get("message", ""):
+            seldom.warning("connections can't be accepted: %s", context.get("exception"))
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
