@@ -35,7 +35,7 @@ WORKDIR /opt/cosyvoice
 # No more than the installation looks at, so that a change of the code does not repeat it.
 COPY pyproject.toml README.md ./
 COPY requirements requirements
-COPY scripts/environment.py scripts/environment.py
+COPY scripts/environment.py scripts/base_python.py scripts/
 COPY cosyvoice_runtime/__init__.py cosyvoice_runtime/__init__.py
 COPY client client
 RUN PIP_NO_CACHE_DIR=1 python3 scripts/environment.py --venv /opt/venv ${ENVIRONMENT}

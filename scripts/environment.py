@@ -29,21 +29,27 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from base_python import SetupError, find_python
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 BINDINGS = "bindings"
 TORCH = "torch"
 CLIENTS = "clients"
-VERSIONS = ("3.11", "3.12")
+TORCH_WANTED = [*(f"--constraint={REQUIREMENTS / name}.txt" for name in ("cpu", TORCH)), TORCH]
 GLIBC = (2, 35)
 FREE_GIB = 1.5
 """Without torch."""
-CPU_TORCH_GIB, CUDA_TORCH_GIB = 1.5, 8.5
-"""What torch takes beside that, while it is installed: a CPU build, and one with the libraries of CUDA."""
+CPU_TORCH_GIB = {"uv": 1.0, "pip": 1.5}
+CUDA_TORCH_GIB = {"uv": 5.0, "pip": 10.0}
+"""What torch takes beside that, while uv or pip installs it: a CPU build, and one with the libraries of CUDA.
+
+Those of torch 2.13 on PyPI have 2.6 GiB as files and 4.6 installed. uv unpacks while it fetches, and links
+what is in its cache; pip keeps each file twice until all are unpacked.
+"""
 UV = "uv==0.13.9"
 UV_VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -54,17 +60,6 @@ UV_VARIABLES = {
     "cert": "SSL_CERT_FILE",
 }
 """Settings of pip and the variables by which uv takes the same."""
-PYTHON_FACTS = """
-import importlib.util, json, pathlib, sys, sysconfig
-name = "libpython%d.%d.so.1.0" % sys.version_info[:2]
-folders = [sysconfig.get_config_var("LIBDIR") or "", sys.base_prefix + "/lib"]
-print(json.dumps({
-    "executable": sys.executable,
-    "version": "%d.%d" % sys.version_info[:2],
-    "venv": all(importlib.util.find_spec(module) for module in ("venv", "ensurepip")),
-    "library": any((pathlib.Path(folder) / name).exists() for folder in folders),
-}))
-"""
 SMOKE_TEST = """
 import cosyvoice_runtime, numpy, onnxruntime, tokenizers, tritonclient.grpc
 assert numpy.__version__.startswith("1."), "numpy " + numpy.__version__
@@ -89,8 +84,8 @@ PROGRESS = re.compile(
 """Lines of pip and of uv that tell how far they are."""
 
 
-class SetupError(Exception):
-    """Why there is no environment, in words for a person."""
+class NoRoomError(SetupError):
+    """The disk has less free than what is going to be installed takes."""
 
 
 class Installer(NamedTuple):
@@ -155,8 +150,6 @@ def make(venv: Path, parts: list[str], python: str | None, installer: str | None
         base = find_python(python)
         print(f"{venv}: made with {base}")
         run([base, "-m", "venv", "--clear", str(venv)], "the virtual environment can't be made")
-    if TORCH in parts and not has_torch(venv):
-        check_torch_room(venv)
     # Until all is there, the environment is none of what it was.
     _stamp_path(venv).unlink(missing_ok=True)
     install(venv, parts, installer)
@@ -176,49 +169,49 @@ def check_platform() -> None:
 
 
 def check_room(venv: Path, needed_gib: float, hint: str = "") -> None:
-    """Raises: SetupError: the environment's disk has less free."""
+    """Raises: NoRoomError: the environment's disk has less free."""
     free = shutil.disk_usage(next(folder for folder in venv.parents if folder.exists())).free / 2**30
     if free < needed_gib:
-        raise SetupError(f"{venv.parent} has {free:.1f} GiB free, {needed_gib:g} are needed{hint}")
+        raise NoRoomError(f"{venv.parent} has {free:.1f} GiB free, {needed_gib:g} are needed{hint}")
 
 
-def check_torch_room(venv: Path) -> None:
-    """Raises: SetupError: the disk has less free than the build takes that is going to be chosen."""
-    settings = _uv_variables(venv) | os.environ
-    if settings.keys() & {"UV_INDEX", "UV_FIND_LINKS"}:
-        check_room(venv, FREE_GIB + CPU_TORCH_GIB)
+def check_torch_room(installer: Installer, venv: Path) -> None:
+    """
+    Raises:
+        NoRoomError: the disk has less free than the build of torch takes that the installer will choose.
+    """
+    if not brings_cuda(installer):
+        check_room(venv, FREE_GIB + CPU_TORCH_GIB[installer.name])
         return
     check_room(
         venv,
-        FREE_GIB + CUDA_TORCH_GIB,
+        FREE_GIB + CUDA_TORCH_GIB[installer.name],
         ": torch brings the libraries of CUDA; PIP_EXTRA_INDEX_URL names an index with CPU builds, and "
         "--no-torch (TORCH=no ./run.sh) goes without",
     )
 
 
+def brings_cuda(installer: Installer) -> bool:
+    """Whether the build of torch that the installer is going to choose asks for libraries of CUDA.
+
+    uv lists everything that it would install. pip would fetch all of that first, so it is asked for torch's
+    own metadata alone.
+    """
+    options = ["--no-deps", "--quiet", "--report", "-"] if installer.name == "pip" else []
+    command = [*installer.command, "--dry-run", *options, *TORCH_WANTED]
+    answer = subprocess.run(command, capture_output=True, text=True, env=installer.environment)
+    if answer.returncode:
+        raise SetupError(reason_of(answer.stdout + answer.stderr, f"{installer.name} failed"))
+    needs = answer.stdout + answer.stderr
+    if installer.name == "pip":
+        chosen = json.loads(answer.stdout)["install"]
+        needs = " ".join(need for package in chosen for need in package["metadata"].get("requires_dist", []))
+    return "nvidia-" in needs
+
+
 def has_torch(venv: Path) -> bool:
     """Whether some torch is in the environment, so that no other is going to be fetched beside it."""
     return any(venv.glob("lib/python*/site-packages/torch/__init__.py"))
-
-
-def find_python(wanted: str | None) -> str:
-    """Path of a base interpreter that can make the environment and run the server's models.
-
-    Raises:
-        SetupError: there is none; says for each one found what it lacks.
-    """
-    lacks = []
-    for candidate in [wanted] if wanted else _interpreters():
-        facts = _inspect(candidate)
-        if facts is None:
-            continue
-        missing = lacking(facts)
-        if not missing:
-            return str(facts["executable"])
-        lacks.append(f"{candidate} lacks {' and '.join(missing)}")
-    versions = " or ".join(VERSIONS)
-    hint = "on Debian: apt install python3.11 python3.11-venv libpython3.11"
-    raise SetupError("; ".join([*lacks, f"Python {versions} with venv and libpython is needed ({hint})"]))
 
 
 def install(venv: Path, parts: list[str], installer: str | None = None) -> None:
@@ -235,7 +228,7 @@ def install(venv: Path, parts: list[str], installer: str | None = None) -> None:
             _install_all(find_uv(venv), venv, parts)
             return
         except SetupError as error:
-            if installer == "uv":
+            if installer == "uv" or isinstance(error, NoRoomError):
                 raise
             print(f"  uv can't do it, so pip does: {str(error).splitlines()[0]}", flush=True)
     _install_all(find_pip(venv), venv, parts)
@@ -262,8 +255,9 @@ def _install_all(installer: Installer, venv: Path, parts: list[str]) -> None:
     # Only torch's own requirements depend on its build (CUDA libraries); all others are listed, and what
     # nvidia-pytriton asks for beside its server is not wanted.
     if TORCH in parts:
-        limits = [f"--constraint={REQUIREMENTS / name}.txt" for name in ("cpu", TORCH)]
-        _install(installer, [*limits, "torch"])
+        if not has_torch(venv):
+            check_torch_room(installer, venv)
+        _install(installer, TORCH_WANTED)
     _install(installer, ["--no-deps", *files])
     _install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
     if CLIENTS in parts:
@@ -316,35 +310,6 @@ def _install_side_by_side(installer: Installer, folder: Path, requirements: Path
         if pin := line.partition("#")[0].strip():
             target = folder / pin.partition("==")[2]
             _install(installer, ["--no-deps", "--upgrade", "--target", str(target), pin])
-
-
-def _interpreters() -> Iterator[str]:
-    for version in VERSIONS:
-        for folder in os.get_exec_path():
-            path = shutil.which(f"python{version}", path=folder)
-            if path:
-                yield path
-
-
-def _inspect(python: str) -> dict[str, object] | None:
-    """Facts about an interpreter; None for a version manager's stand-in without an interpreter behind it."""
-    try:
-        answer = subprocess.run([python, "-I", "-c", PYTHON_FACTS], capture_output=True, text=True)
-    except OSError as error:
-        raise SetupError(f"{python} can't be run: {error.strerror}") from error
-    return json.loads(answer.stdout) if answer.returncode == 0 else None
-
-
-def lacking(facts: dict[str, object]) -> list[str]:
-    version = facts["version"]
-    missing = []
-    if version not in VERSIONS:
-        missing.append(f"the right version (it is {version})")
-    if not facts["venv"]:
-        missing.append(f"venv (on Debian: apt install python{version}-venv)")
-    if not facts["library"]:
-        missing.append(f"libpython (on Debian: apt install libpython{version})")
-    return missing
 
 
 def _install(installer: Installer, arguments: list[str]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import os
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,14 +23,16 @@ DIRECT = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)  # \w.+")
 LOCKED = re.compile(r"(?P<name>[\w.-]+)(\[\w+\])?([<>]=?[\w.<>=,]+,)?==(?P<version>[\w.]+)(  # .+)?")
 
 
-def load_script():
-    spec = importlib.util.spec_from_file_location("environment", ROOT / "scripts" / "environment.py")
+def load_script(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)  # as beside a script that is run
     spec.loader.exec_module(module)
     return module
 
 
-environment = load_script()
+base_python = load_script("base_python")
+environment = load_script("environment")
 
 
 def read(path: Path, pattern: re.Pattern[str]) -> dict[str, str]:
@@ -96,7 +100,7 @@ def test_container_keeps_its_own_torch_and_numpy():
 
 def test_python_without_venv_and_libpython_is_told_the_packages():
     facts = {"version": "3.11", "venv": False, "library": False}
-    assert environment.lacking(facts) == [
+    assert base_python.lacking(facts) == [
         "venv (on Debian: apt install python3.11-venv)",
         "libpython (on Debian: apt install libpython3.11)",
     ]
@@ -104,12 +108,12 @@ def test_python_without_venv_and_libpython_is_told_the_packages():
 
 def test_python_of_another_version_is_refused():
     facts = {"version": "3.9", "venv": True, "library": True}
-    assert environment.lacking(facts) == ["the right version (it is 3.9)"]
+    assert base_python.lacking(facts) == ["the right version (it is 3.9)"]
 
 
 def test_python_that_is_not_there_is_named():
     with pytest.raises(environment.SetupError, match="/nowhere/python can't be run: No such file"):
-        environment.find_python("/nowhere/python")
+        base_python.find_python("/nowhere/python")
 
 
 @pytest.mark.parametrize(
@@ -203,40 +207,78 @@ def free_gib(monkeypatch: pytest.MonkeyPatch, gib: float) -> None:
     monkeypatch.setattr(environment.shutil, "disk_usage", lambda _: SimpleNamespace(free=gib * 2**30))
 
 
-def test_torch_with_cuda_needs_more_room_than_a_cpu_build(venv, monkeypatch):
+UV_LISTS = "Would install 3 packages\n + nvidia-cudnn-cu13==9.20.0.48\n + torch==2.13.0\n"
+UV_LISTS_A_CPUS = "Would install 1 package\n + torch==2.13.0+cpu\n"
+
+
+def reported(*requirements: str) -> str:
+    """What pip reports of a build of torch, whose description may tell of NVIDIA too."""
+    metadata = {"description": "see nvidia-container-toolkit", "requires_dist": ["sympy", *requirements]}
+    return json.dumps({"install": [{"metadata": metadata}]})
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "enough_gib", "too_little_gib"),
+    [
+        ("uv", UV_LISTS, 6.6, "6.4 GiB free, 6.5 are needed: .* PIP_EXTRA_INDEX_URL"),
+        ("uv", UV_LISTS_A_CPUS, 2.6, "2.4 GiB free, 2.5 are needed$"),
+        ("pip", reported('nvidia-cudnn-cu13==9.20; platform_system == "Linux"'), 11.6, "11.5 are needed: "),
+        ("pip", reported(), 3.1, "2.9 GiB free, 3 are needed$"),
+    ],
+)
+def test_room_follows_the_build_of_torch_that_is_chosen(
+    tmp_path, monkeypatch, name, told, enough_gib, too_little_gib
+):
+    """An index for other packages makes no CPU build, and an index of CPU builds alone does."""
+    program(tmp_path / name, f"cat <<'END'\n{told}\nEND")
+    installer = environment.Installer(name, [str(tmp_path / name)], dict(os.environ))
+    free_gib(monkeypatch, enough_gib)
+    environment.check_torch_room(installer, tmp_path)
+    free_gib(monkeypatch, enough_gib - 0.2)
+    with pytest.raises(environment.NoRoomError, match=too_little_gib):
+        environment.check_torch_room(installer, tmp_path)
+
+
+def test_index_that_can_not_be_asked_about_torch_is_told(tmp_path):
+    program(tmp_path / "uv", "echo 'dns error' >&2; exit 2")
+    installer = environment.Installer("uv", [str(tmp_path / "uv")], dict(os.environ))
+    with pytest.raises(environment.SetupError, match="the package index can't be reached"):
+        environment.check_torch_room(installer, tmp_path)
+
+
+def test_no_room_for_torch_is_not_tried_with_pip(venv, monkeypatch):
+    (venv.parent / "path").mkdir()
+    program(venv.parent / "path" / "uv", "echo ' + nvidia-nccl-cu13==2.29.7'")
     free_gib(monkeypatch, 4)
-    with pytest.raises(environment.SetupError, match=r"4\.0 GiB free, 10 are needed: .* PIP_EXTRA_INDEX_URL"):
-        environment.check_torch_room(venv)
-    (venv.parent / "folders").touch()  # where pip is told to look for further builds
-    environment.check_torch_room(venv)
-    free_gib(monkeypatch, 2)
-    with pytest.raises(environment.SetupError, match=r"2.0 GiB free, 3 are needed$"):
-        environment.check_torch_room(venv)
+    with pytest.raises(environment.NoRoomError, match=r"6.5 are needed"):
+        environment.install(venv, ["cpu", "torch"])
+    assert not (venv.parent / "calls").exists()
 
 
 def test_room_for_torch_is_asked_for_once(venv, monkeypatch):
     """And never without torch."""
-    free_gib(monkeypatch, 2)
-    monkeypatch.setattr(environment, "check_platform", lambda: None)
-    monkeypatch.setattr(environment, "run", lambda *arguments, **options: None)
-    (venv / "bin" / "pip").touch()
-    environment.make(venv, ["cpu"], None)
-    with pytest.raises(environment.SetupError, match="10 are needed"):
-        environment.make(venv, ["cpu", "torch"], None)
+    asked = []
+    monkeypatch.setattr(environment, "check_torch_room", lambda installer, venv: asked.append(installer.name))
+    environment.install(venv, ["cpu"])
+    environment.install(venv, ["cpu", "torch"])
     torch = venv / "lib" / "python3.11" / "site-packages" / "torch" / "__init__.py"
     torch.parent.mkdir(parents=True)
     torch.touch()
-    environment.make(venv, ["cpu", "torch"], None)
+    environment.install(venv, ["cpu", "torch"])
+    assert asked == ["uv"]
 
 
 def test_uv_on_the_path_installs_from_where_pip_would(venv):
+    """And is asked first what it would install."""
     (venv.parent / "path").mkdir()
     (venv.parent / "uv").rename(venv.parent / "path" / "uv")
     environment.install(venv, ["cpu", "torch"])
-    assert [line.split(":")[0] for line in calls(venv)] == ["uv index=http"] * 3
+    assert [line.split(":")[0] for line in calls(venv)] == ["uv index=http"] * 4
     assert all("index=http://mirror/simple links=: pip install --python" in line for line in calls(venv))
-    assert calls(venv)[0].endswith("requirements/torch.txt torch")
-    assert "--no-deps -r" in calls(venv)[1]
+    asked, torch, others, _ = calls(venv)
+    assert asked.replace(" --dry-run", "") == torch
+    assert torch.endswith("requirements/torch.txt torch")
+    assert "--no-deps -r" in others
 
 
 def test_settings_of_uv_itself_win_over_those_of_pip(venv, monkeypatch):
