@@ -19,7 +19,6 @@ import hashlib
 import http.client
 import logging
 import os
-import re
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -29,30 +28,23 @@ from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint import Layout, verify_checkpoint
 from cosyvoice_runtime.checkpoint.checksums import FILE_NAME, require_checksum, write_checksums
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, FAMILIES, Family
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE_300M, FAMILIES, Family
+from cosyvoice_runtime.checkpoint.hubs import (
+    FetchError,
+    File,
+    Offer,
+    UnreachableError,
+    gigabytes,
+    on_hugging_face,
+    on_model_scope,
+    require_room,
+    told,
+)
 from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
 
 DEMO_VOICE = Path(__file__).resolve().parent.parent / "demo_voice"
-NOTE = ".metadata"
 UNFINISHED = ".unfinished-download"
 """File in a directory whose download has begun and not ended; it names the family."""
-SHA256 = re.compile(r"[0-9a-f]{64}")
-UNUSED_FILES = ["*.zip", "*.png", "asset/*", "flow.decoder.estimator*.onnx", "llm.rl.pt"]
-"""Of the published directories: exports and other weights that this runtime does not read."""
-
-
-class Homes(NamedTuple):
-    """Names under which a family's checkpoint is published."""
-
-    hugging_face: str
-    model_scope: str
-
-
-HOMES = {
-    COSYVOICE2: Homes("FunAudioLLM/CosyVoice2-0.5B", "iic/CosyVoice2-0.5B"),
-    COSYVOICE3: Homes("FunAudioLLM/Fun-CosyVoice3-0.5B-2512", "FunAudioLLM/Fun-CosyVoice3-0.5B-2512"),
-    COSYVOICE_300M: Homes("FunAudioLLM/CosyVoice-300M", "iic/CosyVoice-300M"),
-}
 
 
 class PublishedFile(NamedTuple):
@@ -71,47 +63,49 @@ VOCABULARIES = {
 DOWNLOAD_TIMEOUT_S = 60
 
 
-class FetchError(CosyVoiceError):
-    """The checkpoint could not be had from the source."""
-
-
-class UnreachableError(FetchError):
-    """The hub gives no answer, so nothing was written."""
-
-
 def from_hugging_face(out: Path, family: Family, revision: str | None = None) -> None:
     """Download the published checkpoint.
 
     Raises:
         UnreachableError: the hub gives no answer.
-        FetchError: it refuses, or the download breaks off; what has come by then is kept.
+        FetchError: it refuses or lacks files, the disk has no room, or the download breaks off; what has come
+            by then is kept.
     """
-    from huggingface_hub import snapshot_download
-
-    repository = HOMES[family].hugging_face
-    commit = commit_of(repository, revision)
-    with downloading(out, family, repository):
-        snapshot_download(repository, revision=commit, local_dir=out, ignore_patterns=UNUSED_FILES)
-        complete(out, family, sums_of_hugging_face(out))
-    print(f"{out}: {repository} at commit {commit}, which --revision {commit} fetches again")
+    offer = on_hugging_face(family, revision)
+    download(out, family, offer)
+    print(f"{out}: {offer}, which --revision {offer.revision} fetches again")
 
 
-def commit_of(repository: str, revision: str | None) -> str:
-    """The commit of Hugging Face that a revision is; of None the newest.
+def from_model_scope(out: Path, family: Family, revision: str | None = None) -> None:
+    """Download the published checkpoint from its other home.
 
     Raises:
-        UnreachableError: the hub gives no answer.
-        FetchError: it does not have that repository or revision, or refuses it.
+        FetchError: as of Hugging Face; nothing is written where the hub gives no answer.
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
+    download(out, family, on_model_scope(family, revision))
 
-    try:
-        return str(HfApi().repo_info(repository, revision=revision).sha)
-    except HfHubHTTPError as error:
-        raise FetchError(f"Hugging Face refuses {repository} ({told(error)})") from error
-    except Exception as error:  # releases of its client differ in the HTTP library, whose errors come through
-        raise UnreachableError(f"Hugging Face can't be reached ({told(error)})") from error
+
+def download(out: Path, family: Family, offer: Offer) -> None:
+    """Fetch those files of an offer that are read, and tell which they are.
+
+    Raises:
+        FetchError: the hub lacks some, the disk has no room, or the download breaks off.
+    """
+    brought = (family.vocabulary,) if family in VOCABULARIES else ()
+    files = offer.read_files(family, brought)
+    require_room(out, files)
+    tell(offer, files)
+    with downloading(out, family, offer.repository):
+        offer.download(out, list(files))
+        complete(out, family, {name: file.sha256 for name, file in files.items() if file.sha256})
+
+
+def tell(offer: Offer, files: dict[str, File]) -> None:
+    """Print what comes, and under which licence."""
+    total, all_ = (sum(file.size for file in each.values()) for each in (files, offer.files))
+    print(f"{offer}, licence {offer.licence}: {gigabytes(total)} of {gigabytes(all_)} are read and fetched")
+    for name, file in files.items():
+        print(f"  {gigabytes(file.size):>8}  {name}")
 
 
 @contextmanager
@@ -156,22 +150,6 @@ def complete(out: Path, family: Family, published: Mapping[str, str]) -> None:
     list_checksums(out, published)
 
 
-def told(error: Exception) -> str:
-    """An error of somebody else's code, in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def sums_of_hugging_face(out: Path) -> dict[str, str]:
-    """SHA-256 of the large files as their publisher has it: the etags that the download has noted."""
-    notes = out / ".cache" / "huggingface" / "download"
-    sums = {}
-    for note in notes.rglob(f"*{NOTE}"):
-        etag = "".join(note.read_text("utf-8").splitlines()[1:2])
-        if SHA256.fullmatch(etag):
-            sums[note.relative_to(notes).as_posix().removesuffix(NOTE)] = etag
-    return sums
-
-
 def add_vocabulary(out: Path, family: Family) -> None:
     """Put the text tokenizer's vocabulary beside a checkpoint that was published without it.
 
@@ -198,22 +176,6 @@ def list_checksums(out: Path, published: Mapping[str, str]) -> None:
     """Write the list of checksums that later starts go by, unless the checkpoint brings its own."""
     if not (out / FILE_NAME).exists():
         write_checksums(out, Layout(out).names(), published)
-
-
-def from_model_scope(out: Path, family: Family, revision: str | None = None) -> None:
-    """Download the published checkpoint from its other home.
-
-    Raises:
-        FetchError: the download breaks off; what has come by then is kept.
-    """
-    try:
-        from modelscope import snapshot_download
-    except ImportError as error:
-        raise FetchError("the package modelscope is not installed: pip install modelscope") from error
-    repository = HOMES[family].model_scope
-    with downloading(out, family, f"{repository} of ModelScope"):
-        snapshot_download(repository, revision=revision, local_dir=str(out), ignore_file_pattern=UNUSED_FILES)
-        complete(out, family, {})
 
 
 def made(out: Path, family: Family) -> None:

@@ -128,15 +128,7 @@ class Layout:
         Raises:
             CheckpointError: the directory has the configuration of several families, or the list is damaged.
         """
-        family = self.family
-        alternatives = [
-            (family.config_file,),
-            *map(_weight_names, PARTS),
-            (family.speech_tokenizer,),
-            (SPEAKER_ENCODER,),
-            (family.vocabulary,),
-            *((f"CosyVoice-BlankEN/{name}",) for name in QWEN2_FILES if family.has_qwen2),
-        ]
+        alternatives = needed_files(self.family)
         needed = {name for names in alternatives for name in names}
         alternatives += [(name,) for name in read_checksums(self.directory) if name not in needed]
         return [" or ".join(names) for names in alternatives if not self._any_of(names)]
@@ -165,6 +157,18 @@ class Layout:
                     f"{self.directory / name} is a directory; a file is read under this name"
                 )
         raise CheckpointError(f"{' or '.join(names)} is missing in checkpoint directory {self.directory}")
+
+
+def needed_files(family: Family) -> list[tuple[str, ...]]:
+    """Names of the files that a family's checkpoint must have; of several in a tuple, one."""
+    return [
+        (family.config_file,),
+        *map(_weight_names, PARTS),
+        (family.speech_tokenizer,),
+        (SPEAKER_ENCODER,),
+        (family.vocabulary,),
+        *((f"CosyVoice-BlankEN/{name}",) for name in QWEN2_FILES if family.has_qwen2),
+    ]
 
 
 def _weight_names(part: Part) -> tuple[str, ...]:

@@ -11,24 +11,25 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from fnmatch import fnmatch
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import httpx2
 import huggingface_hub.errors
 import pytest
+from huggingface_hub.hf_api import ModelInfo
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.checksums import read_checksums
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, FAMILIES, Family
+from cosyvoice_runtime.checkpoint.hubs import PUBLISHED
+from cosyvoice_runtime.checkpoint.layout import QWEN2_FILES
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.sha256 import sha256_of
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "ace7c47" + 33 * "0"
-PARTS_READ = ("llm.pt", "flow.pt", "hift.pt", "campplus.onnx")
 
 
 @pytest.fixture
@@ -49,32 +50,87 @@ def published_into(out: Path, family: str = "cosyvoice2") -> None:
         shutil.copytree(made, out, dirs_exist_ok=True)
 
 
+def read_of(family: Family) -> list[str]:
+    """Files of a published checkpoint that are read."""
+    qwen2 = [f"CosyVoice-BlankEN/{name}" for name in QWEN2_FILES if family.has_qwen2]
+    return [
+        family.config_file, "llm.pt", "flow.pt", "hift.pt", family.speech_tokenizer, "campplus.onnx",
+        *([family.vocabulary] if family.has_qwen2 else []), *qwen2,
+    ]  # fmt: skip
+
+
+UNREAD = (
+    "README.md", "config.json", "asset/dingding.png", "flow.decoder.estimator.fp32.onnx", "llm.rl.pt",
+    "speech_tokenizer_v3.batch.onnx", "CosyVoice-BlankEN/model.safetensors",
+    "CosyVoice-BlankEN/generation_config.json", "llm.text_encoder.fp16.zip",
+)  # fmt: skip
+
+
 class Hub:
     """Hugging Face as its client shows it.
 
     Attributes:
         error: what is raised to whoever asks for a repository.
         download: fills the directory that it is given.
+        files: name, size and SHA-256 of what the repository has.
+        licence: as the card says it; None: there is no card.
         asked: repository and revision of each question and of each download.
+        fetched: names that the last download was for.
     """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.download: Callable[[Path], None] = published_into
+        names = {*UNREAD, *(name for family in FAMILIES for name in read_of(family))}
+        self.files: dict[str, tuple[int, str | None]] = dict.fromkeys(names, (1000, None))
+        self.licence: str | None = "apache-2.0"
         self.asked: list[tuple[str, str | None]] = []
+        self.fetched: list[str] = []
 
-    def repo_info(self, repository: str, revision: str | None = None) -> Any:
+    def repo_info(self, repository: str, revision: str | None, files_metadata: bool) -> Any:
+        assert files_metadata
         self.asked.append((repository, revision))
         if self.error:
             raise self.error
-        return SimpleNamespace(sha=COMMIT)
+        return ModelInfo(
+            id=repository,
+            sha=COMMIT,
+            card_data=self.licence and {"license": self.licence},
+            siblings=[
+                {
+                    "rfilename": name,
+                    "size": size,
+                    "lfs": sum_ and {"size": size, "sha256": sum_, "pointerSize": 1},
+                }
+                for name, (size, sum_) in self.files.items()
+            ],
+        )
 
     def snapshot_download(
-        self, repository: str, revision: str, local_dir: Path, ignore_patterns: list[str]
+        self, repository: str, revision: str, local_dir: Path, allow_patterns: list[str]
     ) -> None:
-        assert ignore_patterns
         self.asked.append((repository, revision))
+        self.fetched = allow_patterns
         self.download(local_dir)
+
+
+class ModelScope:
+    """The other hub, by both modules of its client that are used."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    def get_model_files(self, repository: str, revision: str | None, recursive: bool) -> list[dict[str, Any]]:
+        assert recursive
+        self.hub.asked.append((repository, revision))
+        if self.hub.error:
+            raise self.hub.error
+        return [{"Path": name, "Size": size, "Sha256": sum_} for name, (size, sum_) in self.hub.files.items()]
+
+    def snapshot_download(
+        self, repository: str, revision: str | None, local_dir: str, allow_file_pattern: list[str]
+    ) -> None:
+        self.hub.snapshot_download(repository, str(revision), Path(local_dir), allow_file_pattern)
 
 
 @pytest.fixture
@@ -82,6 +138,12 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
     hub = Hub()
     monkeypatch.setattr("huggingface_hub.HfApi", lambda: hub)
     monkeypatch.setattr("huggingface_hub.snapshot_download", hub.snapshot_download)
+    other = ModelScope(hub)
+    modules = [ModuleType(name) for name in ("modelscope", "modelscope.hub", "modelscope.hub.api")]
+    modules[0].snapshot_download = other.snapshot_download  # type: ignore[attr-defined]
+    modules[2].HubApi = lambda: other  # type: ignore[attr-defined]
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     return hub
 
 
@@ -198,7 +260,6 @@ def test_the_published_checkpoint_takes_the_demo_voice_s_place_when_its_hub_is_n
     fetching: ModuleType,
     tmp_path: Path,
     unreachable: Hub,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     source: str,
 ) -> None:
@@ -209,11 +270,6 @@ def test_the_published_checkpoint_takes_the_demo_voice_s_place_when_its_hub_is_n
     fetching.fetch(out, "auto")
     assert "--source huggingface (SOURCE=huggingface ./run.sh 0) puts" in capsys.readouterr().out
     assert out.is_symlink()
-    modelscope = ModuleType("modelscope")
-    modelscope.snapshot_download = (  # type: ignore[attr-defined]
-        lambda _repository, local_dir, **_: published_into(Path(local_dir))
-    )
-    monkeypatch.setitem(sys.modules, "modelscope", modelscope)
     fetching.fetch(out, source)
     assert not out.is_symlink()
     assert (ROOT / "demo_voice" / "llm.pt").exists()
@@ -266,7 +322,7 @@ def test_revision_is_asked_for_and_the_commit_that_came_is_told(
     assert fetching.main([str(tmp_path / "checkpoint"), "--source", "huggingface", "--revision", "v1"]) == 0
     name = "FunAudioLLM/CosyVoice2-0.5B"
     assert hub.asked == [(name, "v1"), (name, COMMIT)]
-    assert f"{name} at commit {COMMIT}" in capsys.readouterr().out
+    assert f"{name} at {COMMIT}, which --revision {COMMIT} fetches again" in capsys.readouterr().out
     with pytest.raises(fetching.FetchError, match="revision: 'v1' is not accepted with the source made"):
         fetching.fetch(tmp_path / "made", "made", COSYVOICE2, "v1")
 
@@ -285,54 +341,110 @@ def test_family_of_a_made_checkpoint_is_chosen_and_its_instruction_told(
 
 
 @pytest.mark.parametrize("source", ["huggingface", "modelscope"])
-@pytest.mark.parametrize(
-    ("family", "repositories"),
-    [
-        (COSYVOICE2, {"FunAudioLLM/CosyVoice2-0.5B", "iic/CosyVoice2-0.5B"}),
-        (COSYVOICE3, {"FunAudioLLM/Fun-CosyVoice3-0.5B-2512"}),
-        (COSYVOICE_300M, {"FunAudioLLM/CosyVoice-300M", "iic/CosyVoice-300M"}),
-    ],
-    ids=["cosyvoice2", "cosyvoice3", "cosyvoice300m"],
-)
-def test_published_checkpoint_is_fetched_without_what_is_not_read_and_checked(
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_what_is_read_is_fetched_and_nothing_else_and_each_file_told(
     fetching: ModuleType,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     hub: Hub,
+    capsys: pytest.CaptureFixture[str],
     source: str,
     family: Family,
-    repositories: set[str],
 ) -> None:
-    """What is not read may be missing; what is read is listed with its checksum and held to it."""
-
-    def download(
-        repository: str,
-        revision: str | None,
-        local_dir: Path | str,
-        ignore_patterns: Any = (),
-        ignore_file_pattern: Any = (),
-    ) -> None:
-        assert repository in repositories
-        assert revision == {"huggingface": COMMIT, "modelscope": None}[source]
-        out = Path(local_dir)
-        published_into(out, family.name)
-        published = [path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()]
-        published += ["flow.decoder.estimator.fp32.onnx", "llm.rl.pt", "asset/dingding.png"]
-        ignored = [*ignore_patterns, *ignore_file_pattern]
-        fetched = [name for name in published if not any(fnmatch(name, each) for each in ignored)]
-        assert set(published) - set(fetched) == set(published[-3:])
-
-    modelscope = ModuleType("modelscope")
-    modelscope.snapshot_download = download  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "modelscope", modelscope)
-    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    """What is fetched is listed with its checksum and held to it."""
+    hub.download = lambda out: published_into(out, family.name)
+    hub.files["llm.pt"] = (2_023_316_821, None)
     out = tmp_path / "checkpoint"
     fetching.fetch(out, source, family)
-    read = {*PARTS_READ, family.config_file, family.speech_tokenizer, family.vocabulary}
-    assert read <= set(read_checksums(out))
+    assert sorted(hub.fetched) == sorted(read_of(family))
+    published = PUBLISHED[family]
+    repository = published.hugging_face if source == "huggingface" else published.model_scope
+    assert {name for name, _ in hub.asked} == {repository}
+    told = capsys.readouterr().out
+    revision = COMMIT if source == "huggingface" else "its newest revision"
+    licence = "apache-2.0" if source == "huggingface" else "Apache-2.0"
+    assert f"{repository} at {revision}, licence {licence}: 2.02 GB of 2.02 GB are read and fetched" in told
+    assert "\n   2.02 GB  llm.pt\n" in told
+    assert all(f"  {name}\n" in told for name in read_of(family))
+    assert {*read_of(family), family.vocabulary} <= set(read_checksums(out))
     (out / "hift.pt").write_bytes(b"half a file")
     with pytest.raises(fetching.FetchError, match=r"hift\.pt: damaged"):
         fetching.fetch(out, source, family)
+
+
+def test_speakers_and_safetensors_are_fetched_where_a_hub_has_them(
+    fetching: ModuleType, tmp_path: Path, hub: Hub
+) -> None:
+    """Of a network in two formats, the one that is read."""
+    hub.files |= {"spk2info.pt": (10, None), "llm.safetensors": (10, None)}
+    fetching.fetch(tmp_path / "checkpoint", "huggingface")
+    assert {"spk2info.pt", "llm.safetensors"} <= set(hub.fetched)
+    assert "llm.pt" not in hub.fetched
+
+
+def test_licence_is_the_publisher_s_where_the_hub_tells_none(
+    fetching: ModuleType, tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.licence = None
+    fetching.fetch(tmp_path / "checkpoint", "huggingface")
+    assert "licence Apache-2.0:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("source", ["huggingface", "modelscope"])
+def test_files_that_a_hub_lacks_are_told_before_anything_is_fetched(
+    fetching: ModuleType, tmp_path: Path, hub: Hub, source: str
+) -> None:
+    del hub.files["flow.pt"], hub.files["campplus.onnx"]
+    told = r"lacks flow\.safetensors or flow\.pt, campplus\.onnx$"
+    with pytest.raises(fetching.FetchError, match=told):
+        fetching.fetch(tmp_path / "checkpoint", source)
+    assert not hub.fetched
+    assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("source", ["huggingface", "modelscope"])
+def test_a_disk_without_room_is_told_before_anything_is_fetched(
+    fetching: ModuleType, tmp_path: Path, hub: Hub, source: str
+) -> None:
+    hub.files["llm.pt"] = (10**18, None)
+    with pytest.raises(fetching.FetchError, match=r"1000000000\.10 GB are still to come, and .* GB free"):
+        fetching.fetch(tmp_path / "deep" / "checkpoint", source)
+    assert not hub.fetched
+    assert not (tmp_path / "deep").exists()
+
+
+def test_what_has_come_needs_no_room_again(fetching: ModuleType, tmp_path: Path, hub: Hub) -> None:
+    out, whole = tmp_path / "checkpoint", hub.download
+    hub.download = breaking_off(OSError(errno.ENOSPC, "No space left on device"), "cosyvoice2.yaml")
+    with pytest.raises(fetching.FetchError, match="broken off"):
+        fetching.fetch(out, "huggingface")
+    hub.files["llm.pt"] = (8 * 2**40, None)
+    parts = out / ".cache" / "huggingface" / "download"
+    parts.mkdir(parents=True)
+    with (parts / "llm.pt.incomplete").open("wb") as file:
+        file.truncate(8 * 2**40)  # sparse
+    hub.download = whole
+    fetching.fetch(out, "huggingface")
+
+
+def test_modelscope_that_gives_no_answer_is_told(
+    fetching: ModuleType, tmp_path: Path, unreachable: Hub
+) -> None:
+    with pytest.raises(
+        fetching.FetchError, match=r"ModelScope does not tell of iic/CosyVoice2-0\.5B \(ConnectError"
+    ):
+        fetching.fetch(tmp_path / "checkpoint", "modelscope")
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_files_of_one_s_own_beside_those_that_are_read_are_left(
+    fetching: ModuleType, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    """A directory of one's own is linked to, not copied."""
+    own = Path(shutil.copytree(tiny_checkpoint, tmp_path / "own"))
+    (own / "llm.rl.pt").write_bytes(b"of one's own")
+    fetching.fetch(tmp_path / "checkpoint", str(own))
+    assert (tmp_path / "checkpoint").resolve() == own
+    assert (own / "llm.rl.pt").read_bytes() == b"of one's own"
 
 
 @pytest.fixture
@@ -407,21 +519,14 @@ def test_a_source_that_is_none_is_named(fetching: ModuleType, tmp_path: Path) ->
 def test_download_is_held_to_the_checksums_of_its_publisher(
     fetching: ModuleType, tiny_checkpoint: Path, tmp_path: Path, hub: Hub
 ) -> None:
-    """Hugging Face's client notes commit, etag and time; the etag of a large file is its SHA-256."""
+    """The hub tells the SHA-256 of large files."""
 
     def download(local_dir: Path) -> None:
         listed = shutil.ignore_patterns("SHA256SUMS")
         shutil.copytree(tiny_checkpoint, local_dir, ignore=listed, dirs_exist_ok=True)
-        notes = local_dir / ".cache" / "huggingface" / "download"
-        (notes / "CosyVoice-BlankEN").mkdir(parents=True)
-        for name, etag in {
-            "flow.pt": sha256_of(local_dir / "flow.pt"),
-            "hift.pt": "0" * 64,
-            "CosyVoice-BlankEN/vocab.json": "0" * 40,
-        }.items():
-            (notes / f"{name}.metadata").write_text(f"ace7c47\n{etag}\n1763797000.0\n")
 
     hub.download = download
+    hub.files |= {"flow.pt": (1000, sha256_of(tiny_checkpoint / "flow.pt")), "hift.pt": (1000, "0" * 64)}
     out = tmp_path / "checkpoint"
     for _ in range(2):  # and it is not taken for complete the next time
         with pytest.raises(fetching.FetchError, match=r"hift.pt: damaged") as caught:
