@@ -144,8 +144,6 @@ def of_validation(error: ValidationError) -> ApiError:
     """The first problem of a body that is not what it should be."""
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = problem["loc"]
-    if not place:
-        return invalid(None, f"The body is no JSON object: {problem['msg']}.")
     return invalid(str(place[0]), f"{place[0]}: {problem['msg']}.")
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import invalid, model_not_found, of_validation
+from cosyvoice_front.json_object import read_object
 from cosyvoice_runtime.settings import FrontSettings
 
 MAX_INSTRUCTIONS = 4096
@@ -80,7 +81,7 @@ def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
         ApiError: naming the field at fault.
     """
     try:
-        speech = SpeechBody.model_validate_json(body)
+        speech = SpeechBody.model_validate(read_object(body, "body"))
     except ValidationError as error:
         raise of_validation(error) from None
     check_text(speech.input, settings.max_input_characters, "input")

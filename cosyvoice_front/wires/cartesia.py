@@ -15,13 +15,14 @@ from starlette.websockets import WebSocket
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, invalid
 from cosyvoice_front.front import Front
+from cosyvoice_front.json_object import shown
 from cosyvoice_front.live.context import Context
 from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Finished, Flushed, Happening, Words
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.session import Session
 from cosyvoice_front.live.word_times import TimedWord
 from cosyvoice_front.wires.cartesia_messages import Input, Opening, socket_error, version_of
-from cosyvoice_front.wires.messages import read, read_object, shown
+from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.serve import NORMAL, ClosedError
 from cosyvoice_front.wires.socket import Socket
 
@@ -67,7 +68,7 @@ class Cartesia:
         return self._front.settings.front.max_message_kib << 10
 
     async def take(self, message: str | bytes) -> None:
-        content = read_object(message)
+        content = read_text(message)
         name = content.get("context_id")
         try:
             await self._take(content)

@@ -11,11 +11,12 @@ from cosyvoice_front import request_id
 from cosyvoice_front.caller import owner_by_any
 from cosyvoice_front.errors import ApiError
 from cosyvoice_front.front import HEADERS, Front
+from cosyvoice_front.json_object import read_object
 from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.speech import check_text
 from cosyvoice_front.spoken import Tally, encoded, placed
 from cosyvoice_front.wires.cartesia_messages import BytesBody, RawFormat, http_error, version_of
-from cosyvoice_front.wires.messages import read, read_object
+from cosyvoice_front.wires.messages import read
 
 
 class CartesiaResponse(StreamedResponse):
@@ -32,7 +33,7 @@ async def speak_bytes(front: Front, request: Request) -> Response:
     try:
         version_of(request)
         owner = owner_by_any(front, request)
-        content = read_object((await request.body()).decode("utf-8", "replace"))
+        content = read_object(await request.body(), "body")
         return await _speech(front, read(BytesBody, content), owner)
     except ApiError as error:
         return refusal(error)

@@ -12,9 +12,10 @@ from starlette.requests import HTTPConnection
 from cosyvoice_client import SpeechRequest
 from cosyvoice_client.encoders import ANY_RATE, Encoder, make_encoder
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
+from cosyvoice_front.json_object import shown
 from cosyvoice_front.rate import RATE
 from cosyvoice_front.speech import SPEEDS
-from cosyvoice_front.wires.messages import Message, shown
+from cosyvoice_front.wires.messages import Message
 from cosyvoice_front.wires.raw_audio import Encoding, make_mp3_encoder, make_raw_encoder
 from cosyvoice_runtime.settings import FrontSettings
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import from_json
 
 from cosyvoice_front.errors import ApiError, invalid
-
-MOST_SHOWN = 80
-"""Characters of a wrong value in an error."""
+from cosyvoice_front.json_object import read_object, shown
 
 
 class Message(BaseModel):
@@ -22,20 +19,14 @@ class Message(BaseModel):
 M = TypeVar("M", bound=Message)
 
 
-def read_object(text: str | bytes) -> dict[str, Any]:
+def read_text(message: str | bytes) -> dict[str, Any]:
     """
     Raises:
         ApiError: it is binary, or no JSON object.
     """
-    if isinstance(text, bytes):
+    if isinstance(message, bytes):
         raise invalid(None, "Messages are text: a binary one has come.")
-    try:
-        content = from_json(text, allow_inf_nan=False)
-    except ValueError as error:
-        raise invalid(None, f"The message is no JSON: {error}.") from None
-    if not isinstance(content, dict):
-        raise invalid(None, f"The message is no JSON object: {shown(content)}.")
-    return content
+    return read_object(message)
 
 
 def read(kind: type[M], content: dict[str, Any]) -> M:
@@ -55,9 +46,3 @@ def _first_problem(error: ValidationError) -> ApiError:
     if problem["type"] == "missing":
         return invalid(field, f"{field}: it is missing.")
     return invalid(field, f"{field}: {shown(problem['input'])}: {problem['msg']}.")
-
-
-def shown(value: object) -> str:
-    """A value as an error shows it."""
-    text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

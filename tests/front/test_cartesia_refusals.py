@@ -58,7 +58,7 @@ def test_wrong_fields_are_named(front, upstream, fields, status, text):
         ('{"context_id": ', "no JSON"),
         ("[1, 2]", "no JSON object: [1, 2]"),
         ('{"a": NaN}', "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("[" * 1000, "no JSON"),
         (b"\x00\x01", "binary"),
     ],
 )
