@@ -30,10 +30,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = Settings.read(options.settings, os.environ)
         check(settings.front)
+        server = uvicorn.Server(uvicorn_config(settings))
     except CosyVoiceError as error:
         logger.error("%s", error)
         return 2
-    server = uvicorn.Server(uvicorn_config(settings))
     with suppress(KeyboardInterrupt):  # which uvicorn raises after Ctrl-C, when it has ended
         server.run()
     return 0 if server.started else 1  # after SIGTERM uvicorn ends the process by it

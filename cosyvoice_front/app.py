@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
+from cosyvoice_front.audit import AuditedRequests
 from cosyvoice_front.bodies import BodyLimits
 from cosyvoice_front.caller import owner_by_header
 from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page, wrong_method
@@ -25,6 +26,7 @@ from cosyvoice_front.speech import SpeechBody, read_speech
 from cosyvoice_front.voice_upload import add_voice, remove_voice
 from cosyvoice_front.wires.routes import add_wires
 from cosyvoice_runtime import __version__
+from cosyvoice_runtime.audit_log import AuditLog
 from cosyvoice_runtime.settings import Settings
 
 SPEECH_SCHEMA = {"content": {"application/json": {"schema": SpeechBody.model_json_schema()}}}
@@ -36,13 +38,17 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
     """
     Args:
         upstream: in place of the server that the settings name.
+
+    Raises:
+        InvalidInput: the audit log can't be written.
     """
 
     metrics = Metrics()
+    audit = AuditLog(settings.front.audit_file, "front.audit_file")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_front(settings, metrics, upstream) as front:
+        async with open_front(settings, metrics, audit, upstream) as front:
             app.state.front = front
             yield
 
@@ -60,7 +66,8 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
         add_page(app)
     app.add_middleware(BodyLimits, most_bytes=front.max_body_mib << 20, timeout_s=front.body_timeout_s)
     # Around all there is, the answer to what nobody foresaw included, which add_middleware would not be.
-    app.middleware_stack = RequestIds(WithoutSlash(CountedRequests(app.build_middleware_stack(), metrics)))
+    counted = CountedRequests(app.build_middleware_stack(), metrics)
+    app.middleware_stack = RequestIds(WithoutSlash(AuditedRequests(counted, audit)))
     return app
 
 

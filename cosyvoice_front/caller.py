@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
+from cosyvoice_front import audit
 from cosyvoice_front.errors import foreign_host, foreign_page
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ def owner_by_header(front: Front, call: HTTPConnection) -> str:
     Raises:
         ApiError: it brings no key that is known, or comes from a page of another site.
     """
+    audit.current().asks_key(call.scope)
     _check_page(front, call.headers)
-    return front.keys.owner(call.headers.get("authorization"))
+    return _noted(front.keys.owner(call.headers.get("authorization")))
 
 
 def owner_by_any(front: Front, call: HTTPConnection) -> str:
@@ -37,8 +39,14 @@ def owner_by_any(front: Front, call: HTTPConnection) -> str:
     key = call.headers.get(KEY_HEADER) or call.query_params.get(KEY_PARAMETER)
     if key is None:
         return owner_by_header(front, call)
+    audit.current().asks_key(call.scope)
     _check_page(front, call.headers)
-    return front.keys.owner_of(key)
+    return _noted(front.keys.owner_of(key))
+
+
+def _noted(owner: str) -> str:
+    audit.current().key = owner
+    return owner
 
 
 def _check_page(front: Front, headers: Headers) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cosyvoice_client import AudioChunk, Reference, SpeechRequest
 from cosyvoice_client.encoders import content_type, make_encoder
-from cosyvoice_front import request_id
+from cosyvoice_front import audit, request_id
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
 from cosyvoice_front.limits import Limits
@@ -26,6 +26,7 @@ from cosyvoice_front.server_client import SpeechServer, Upstream
 from cosyvoice_front.speech import SpeechBody
 from cosyvoice_front.spoken import Tally, as_events, encoded, placed
 from cosyvoice_front.voices import Voices
+from cosyvoice_runtime.audit_log import AuditLog
 from cosyvoice_runtime.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Front:
     voices: Voices
     pool: Executor
     metrics: Metrics
+    audit: AuditLog
 
     async def speak(self, body: SpeechBody, owner: str) -> StreamedResponse:
         """The answer to a request that has been read.
@@ -65,6 +67,7 @@ class Front:
         reference = await self.reference(body.ref_audio, body.ref_text or "")
         voice = None if reference else await self.voices.server_name(body.voice_name, owner)
         request, rate, tally = body.request(voice, reference), body.sample_rate or RATE, Tally()
+        audit.current().speaks(request)
         pieces = encoded(
             self.chunks(request, owner),
             partial(make_encoder, body.response_format, rate, RATE),
@@ -91,7 +94,9 @@ class Front:
         Raises:
             ApiError: a limit is reached.
         """
-        with self.metrics.utterance(tally), self.limits.place(owner, characters):
+        entry = audit.current()
+        entry.tally, entry.characters = tally, (entry.characters or 0) + characters
+        with entry.noting_failure(), self.metrics.utterance(tally), self.limits.place(owner, characters):
             yield
 
     def chunks(self, request: SpeechRequest, owner: str) -> AsyncGenerator[AudioChunk, None]:
@@ -116,7 +121,7 @@ class Front:
 
 @asynccontextmanager
 async def open_front(
-    settings: Settings, metrics: Metrics, upstream: Upstream | None = None
+    settings: Settings, metrics: Metrics, audit_log: AuditLog, upstream: Upstream | None = None
 ) -> AsyncIterator[Front]:
     """
     Args:
@@ -131,7 +136,7 @@ async def open_front(
     keys = Keys.of(front)
     try:
         voices = await asyncio.to_thread(_open_voices, settings)
-        yield Front(settings, server, keys, Limits(front), voices, pool, metrics)
+        yield Front(settings, server, keys, Limits(front), voices, pool, metrics, audit_log)
     finally:
         await server.close()
         pool.shutdown(wait=False, cancel_futures=True)

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from cosyvoice_client import Reference, SpeechRequest
-from cosyvoice_front import request_id
+from cosyvoice_front import audit, request_id
 from cosyvoice_front.errors import ApiError, invalid, overloaded, too_large
 from cosyvoice_front.recording import read_recording
 from cosyvoice_front.speech import for_its_sound
@@ -69,6 +69,7 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
     """
     uploads = _uploads(front)
     form = await VoiceForm.read(request, front.settings.front.max_recording_mib << 20)
+    audit.current().voice = form.name
     if front.voices.is_taken(form.name):
         raise invalid("name", f"name: {form.name!r} is taken.", "voice_exists")
     name = await asyncio.to_thread(uploads.check_free, form.name)
@@ -97,6 +98,7 @@ async def remove_voice(front: Front, owner: str, name: str) -> dict[str, Any]:
     Raises:
         ApiError: the key has sent none of this name.
     """
+    audit.current().voice = name
     await asyncio.to_thread(_uploads(front).remove, name, owner)
     return {"id": name, "object": "audio.voice.deleted", "deleted": True}
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from cosyvoice_client import AudioChunk, RefusedError
 from cosyvoice_client.encoders import Samples
-from cosyvoice_front import request_id
+from cosyvoice_front import audit, request_id
 from cosyvoice_front.errors import ApiError, broken, timed_out
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.happenings import Audio, Finished, Flushed, Tell, Words
@@ -59,6 +59,9 @@ class Context:
     Args:
         owner: whose limits count.
         tell: takes what happens, in order. It may wait: no more audio is fetched until it returns.
+
+    Attributes:
+        entry: of the audit log.
     """
 
     def __init__(self, front: Front, owner: str, manner: Manner, tell: Tell) -> None:
@@ -69,6 +72,7 @@ class Context:
         self._transcript = Transcript()
         self._times = WordTimes(manner.request.speed or 1.0)
         self._tally = Tally()
+        self.entry = audit.current().utterance(manner.request, self._tally)
         self._changed = asyncio.Event()
         self._ended = self._fed = False
         self._refusal: ApiError | None = None
@@ -92,6 +96,7 @@ class Context:
         """More of the text; after a refusal none is taken."""
         if self._refusal is None:
             self._transcript.add(text)
+            self.entry.characters = self._transcript.received
             if self._manner.with_words:  # it takes longer than all else here
                 self._times.add(text)
             self._changed.set()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from cosyvoice_front import request_id
+from cosyvoice_front import audit, request_id
 from cosyvoice_front.errors import ApiError, GoneError, broken, rate_limited, too_large
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.context import Context
@@ -115,6 +115,8 @@ class Session:
         task = self._tasks.get(name)
         if task is None:
             return False
+        if isinstance(happening, Failed):
+            self._contexts[name].entry.refuse(happening.error)
         self._remove(name)
         task.cancel()
         self._leaving.add(task)
@@ -126,9 +128,11 @@ class Session:
         self, name: str, context: Context, tell: Tell, before: list[asyncio.Task[None]], number: int
     ) -> None:
         request_id.current.set(f"{request_id.current.get()}-{number}")
+        audit.enter(context.entry)
         try:
-            await ended(before)
-            await context.run()
+            with context.entry.noting_failure():
+                await ended(before)
+                await context.run()
         except ApiError as error:
             await _tell_failure(tell, error)
         except GoneError:
@@ -137,6 +141,7 @@ class Session:
             logger.exception("a context failed")
             await _tell_failure(tell, broken())
         finally:
+            context.entry.write(self._front.audit)
             if self._contexts.get(name) is context:
                 self._remove(name)
 

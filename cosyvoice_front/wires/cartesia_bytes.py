@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from cosyvoice_client.encoders import content_type
-from cosyvoice_front import request_id
+from cosyvoice_front import audit, request_id
 from cosyvoice_front.caller import owner_by_any
 from cosyvoice_front.errors import ApiError
 from cosyvoice_front.front import HEADERS, Front
@@ -45,6 +45,7 @@ async def _speech(front: Front, body: BytesBody, owner: str) -> Response:
     body.check_model(settings)
     voice = await front.voices.server_name(body.voice.id, owner)
     request, tally = body.request(voice, body.transcript), Tally()
+    audit.current().speaks(request)
     pieces = encoded(front.chunks(request, owner), body.output_format.encoder, front.pool, tally)
     return CartesiaResponse(
         placed(pieces, front.place(owner, len(body.transcript), tally)),

@@ -130,6 +130,11 @@ class FrontSettings(Section):
     idle_socket_timeout_s: float = Field(
         300.0, ge=0.1, le=86_400.0, description="Longest time that a websocket stays open without a text."
     )
+    audit_file: OptionalPath = Field(
+        "",
+        description="File to which a line of JSON is added for each request, without its text; - is standard "
+        "output. Without it: no audit log.",
+    )
     encoder_threads: int = Field(2, ge=1, le=256, description="Threads that encode audio.")
     drain_timeout_s: float = Field(
         60.0, ge=0.0, le=86400.0, description="Longest time that utterances get to finish at the end."

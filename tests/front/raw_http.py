@@ -65,12 +65,16 @@ def read_all(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def begin(front: RunningFront, **fields: Any) -> socket.socket:
+def begin(front: RunningFront, key: str | None = None, **fields: Any) -> socket.socket:
     """A request on a connection of its own, of which nothing has been read."""
     body = json.dumps({**ASKED, **fields}).encode()
     connection = connect(front)
     connection.sendall(
         b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        b"%bContent-Length: %d\r\n\r\n%b" % (_authorization(key), len(body), body)
     )
     return connection
+
+
+def _authorization(key: str | None) -> bytes:
+    return b"" if key is None else f"Authorization: Bearer {key}\r\n".encode()

@@ -1,0 +1,70 @@
+"""A line for each request: who asked for what, when, and how it ended; never a text, never a key."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
+from typing import Any
+
+from cosyvoice_runtime.errors import InvalidInput
+
+logger = logging.getLogger(__name__)
+
+STANDARD_OUTPUT = "-"
+OK, REFUSED, ERROR, LEFT = "ok", "refused", "error", "client_left"
+"""How a request ends: as asked; by a fault of its own or for want of room; by a fault here; by its client."""
+
+
+class AuditLog:
+    """Lines of JSON. Each is written at once, and in one piece, so that processes may share a file.
+
+    A file that was renamed, as log rotation does, is made anew. A line that can't be written is told to the
+    process's own log, and the request is served all the same.
+
+    Args:
+        path: of the file; ``-`` is standard output, and nothing turns the log off.
+        setting: that names the path.
+
+    Raises:
+        InvalidInput: the file can't be written.
+    """
+
+    def __init__(self, path: str, setting: str) -> None:
+        try:
+            self._handler = _handler(path)
+        except OSError as error:
+            raise InvalidInput(setting, path, f"a file that can be written ({error})") from error
+
+    @property
+    def on(self) -> bool:
+        """Whether lines are kept."""
+        return self._handler is not None
+
+    def write(self, **fields: Any) -> None:
+        """Write a line, which begins with the time of its end (UTC)."""
+        if self._handler is not None:
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._handler.handle(logging.makeLogRecord({"msg": json.dumps({"time": time, **fields})}))
+
+
+class _FileHandler(WatchedFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        _tell_loss(record)
+
+
+class _OutputHandler(logging.StreamHandler[Any]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        _tell_loss(record)
+
+
+def _handler(path: str) -> logging.Handler | None:
+    if not path:
+        return None
+    return _OutputHandler(sys.stdout) if path == STANDARD_OUTPUT else _FileHandler(path, encoding="ascii")
+
+
+def _tell_loss(record: logging.LogRecord) -> None:
+    logger.error("a line of the audit log is lost: %s: %s", sys.exc_info()[1], record.msg)
