@@ -7,6 +7,9 @@ from contextlib import contextmanager
 
 from cosyvoice_runtime.gateway.policy import RefusedError
 
+RETRY_S = 5.0
+"""So many calls are an attack or a fault, which don't pass at once."""
+
 
 class CallLimit:
     """For one event loop."""
@@ -23,7 +26,7 @@ class CallLimit:
             RefusedError: too many are.
         """
         if self._count >= self._limit:
-            text = f"{self._limit} calls are in progress, the limit; try again later"
+            text = f"{self._limit} calls are in progress, the limit; try again in {RETRY_S:g} s"
             raise RefusedError("UNAVAILABLE", text)
         self._count += 1
         try:

@@ -28,6 +28,7 @@ from cosyvoice_runtime.gateway.policy import (
     INFER,
     MAX_NAME_LENGTH,
     MODEL_CONFIG,
+    MODEL_READY,
     OPEN_CALLS,
     STREAM_INFER,
     Policy,
@@ -148,6 +149,8 @@ class _Calls(grpc.GenericRpcHandler):
 
     async def _ask(self, method: str, message: bytes, named: Metadata) -> bytes:
         """One answer for one request. A client that leaves takes its request along."""
+        if method == MODEL_READY and self._is_unknown(message):
+            return bytes(service_pb2.ModelReadyResponse(ready=False).SerializeToString())
         admitted, call_id = self._admit(method, message, named), new_call_id()
         call = self._channel.unary_unary(method)(message, metadata=[*named, (CALL_HEADER, call_id)])
         answering = asyncio.create_task(self._counted(call, admitted.size))
@@ -159,6 +162,12 @@ class _Calls(grpc.GenericRpcHandler):
             if not answering.done():
                 self._departures.see_off(call_id, admitted.models, _end(answering))
         return _without_paths(answer) if method == MODEL_CONFIG else answer
+
+    def _is_unknown(self, message: bytes) -> bool:
+        """Whether no client may ask the model that is meant; such a one is not ready."""
+        return len(message) <= SMALL_BYTES and not self._policy.is_open(
+            _parsed(service_pb2.ModelReadyRequest, message).name
+        )
 
     async def _counted(self, call: Any, size: int) -> bytes:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -42,6 +43,8 @@ HTTP_OF = {
 """Codes of HTTP; 500 for all other statuses."""
 STATUS_OF = {code: status for status, code in HTTP_OF.items()}
 HEADER_LENGTH = "Inference-Header-Content-Length"
+RETRY_AFTER = re.compile(r"; try again in (\d+(?:\.\d+)?) s$")
+"""The end of a refusal that tells when there will be room."""
 LENGTH = re.compile(r"[0-9]{1,10}")
 PASSED_ON = ("Content-Type", HEADER_LENGTH)
 """Headers that go to the server and come from it."""
@@ -276,7 +279,10 @@ async def _no_pages(request: web.Request, handler: Any) -> web.StreamResponse:
 
 
 def _refusal(refusal: RefusedError) -> web.Response:
-    return web.json_response({"error": str(refusal)}, status=HTTP_OF.get(refusal.status, 500))
+    when = RETRY_AFTER.search(str(refusal))
+    headers = {"Retry-After": str(math.ceil(float(when[1])))} if when else {}
+    status = HTTP_OF.get(refusal.status, 500)
+    return web.json_response({"error": str(refusal)}, status=status, headers=headers)
 
 
 async def _require_success(answer: ClientResponse) -> None:

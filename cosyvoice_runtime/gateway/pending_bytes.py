@@ -6,6 +6,8 @@ from cosyvoice_runtime.gateway.policy import RefusedError
 
 FREE_OF_CHARGE = 65_536
 """Requests up to this size are not counted: a text with a named voice always gets through."""
+RETRY_S = 2.0
+"""A reference counts until its speech begins, which by then is so of most."""
 
 
 class PendingBytes:
@@ -24,7 +26,7 @@ class PendingBytes:
         if size <= FREE_OF_CHARGE:
             return 0
         if self.count and self.count + size > self._limit:
-            raise RefusedError("UNAVAILABLE", "too many large requests at once; try again later")
+            raise RefusedError("UNAVAILABLE", f"too many large requests at once; try again in {RETRY_S:g} s")
         self.count += size
         return size
 

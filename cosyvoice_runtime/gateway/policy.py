@@ -10,14 +10,14 @@ from cosyvoice_runtime.errors import shorten
 
 SERVICE = "/inference.GRPCInferenceService"
 INFER, STREAM_INFER = f"{SERVICE}/ModelInfer", f"{SERVICE}/ModelStreamInfer"
-MODEL_CONFIG = f"{SERVICE}/ModelConfig"
+MODEL_CONFIG, MODEL_READY = f"{SERVICE}/ModelConfig", f"{SERVICE}/ModelReady"
 OPEN_CALLS = frozenset(
     {
         "/grpc.health.v1.Health/Check",
         f"{SERVICE}/ServerLive",
         f"{SERVICE}/ServerReady",
         f"{SERVICE}/ServerMetadata",
-        f"{SERVICE}/ModelReady",
+        MODEL_READY,
         f"{SERVICE}/ModelMetadata",
         f"{SERVICE}/ModelStatistics",
         MODEL_CONFIG,
@@ -60,13 +60,16 @@ class Policy:
 
     open_models: Collection[str]
 
+    def is_open(self, name: str) -> bool:
+        return name in self.open_models
+
     def check_model(self, name: str, version: str = "") -> None:
         """
         Raises:
             RefusedError: the model is closed or unknown (which of the two is not told), or the version is
                 none.
         """
-        if name not in self.open_models:
+        if not self.is_open(name):
             known = ", ".join(self.open_models)
             raise RefusedError("NOT_FOUND", f"model_name: {shorten(name)} is unknown here; open are {known}")
         if not VERSION.fullmatch(version):

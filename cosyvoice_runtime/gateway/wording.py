@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 MAX_LENGTH = 1000
 RESTARTING = "the model is being started; try again later"
 """Models that clients may ask exist: one that is not found is about to come back."""
-CROWDED = "too many requests wait; try again later"
-SHORT_OF_MEMORY = "no memory is left for this request; try again later"
+CROWDED = "too many requests wait; try again in 2 s"
+SHORT_OF_MEMORY = "no memory is left for this request; try again in 2 s"
 INTERNAL = "internal error; the server's log has the details"
 
 A_MODELS = re.compile(r"[a-z][a-z0-9_]*: ")

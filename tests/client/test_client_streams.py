@@ -179,7 +179,7 @@ def test_words_that_an_error_repeats_do_not_change_its_status(server, words):
 @pytest.mark.parametrize(
     ("says", "error", "told"),
     [
-        ("request_timeout_expired", UnavailableError, "too many requests wait; try again later"),
+        ("request_timeout_expired", UnavailableError, "too many requests wait; try again in 2 s"),
         ("whatever", RefusedError, "internal error; the server's log has the details"),
     ],
 )
@@ -232,8 +232,7 @@ def is_ready(url, timeout_s=60.0, **options):
 
 def test_server_says_whether_its_model_takes_requests(server):
     assert is_ready(server.grpc_url)
-    with pytest.raises(RefusedError, match="nothing"):
-        is_ready(server.grpc_url, streaming_model="nothing")
+    assert not is_ready(server.grpc_url, streaming_model="nothing")
 
 
 def test_server_that_is_away_or_silent_is_not_ready():

@@ -178,6 +178,32 @@ def test_length_of_the_json_part_that_is_no_length_is_refused(tmp_path: Path, le
     assert len(error) < 200
 
 
+def test_large_request_for_which_there_is_no_room_is_told_when_there_will_be(tmp_path: Path):
+    async def check() -> None:
+        seen, go_on = asyncio.Event(), asyncio.Event()
+
+        async def answer(_: web.BaseRequest) -> web.Response:
+            seen.set()
+            await go_on.wait()
+            return web.json_response({})
+
+        async with gateway_before(answer, tmp_path) as address, ClientSession() as client:
+            url, body = f"http://{address}/v2/models/m/infer", json.dumps({"id": "x", "x": "a" * 200_000})
+            padded = body + " " * (MIB - len(body))
+            first = asyncio.create_task(client.post(url, data=padded))
+            await seen.wait()
+            async with client.post(url, data=padded) as refused:
+                assert refused.status == 503
+                assert refused.headers["Retry-After"] == "2"
+                error = (await refused.json())["error"]
+                assert error == "too many large requests at once; try again in 2 s"
+            go_on.set()
+            async with await first, client.post(url, data=padded) as second:
+                assert second.status == 200
+
+    asyncio.run(check())
+
+
 def test_client_that_reads_nothing_is_given_up_and_one_that_reads_slowly_beside_it_is_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

@@ -231,7 +231,7 @@ def test_health_is_told_while_no_other_call_is_taken(tmp_path, monkeypatch):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await STUB(channel).ModelInfer(request("a"), timeout=TIMEOUT_S)
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-            assert caught.value.details() == "3 calls are in progress, the limit; try again later"
+            assert caught.value.details() == "3 calls are in progress, the limit; try again in 5 s"
             idle[0].cancel()
             await until_answered(channel)
 
@@ -279,5 +279,34 @@ def test_connection_of_a_machine_that_is_gone_is_closed(tmp_path):
             writer.write(PREFACE)
             await asyncio.wait_for(reader.read(), TIMEOUT_S)  # to its end; no ping is answered
             writer.close()
+
+    asyncio.run(check())
+
+
+def test_large_request_for_which_there_is_no_room_is_told_when_there_will_be(tmp_path):
+    go_on, triton = asyncio.Event(), FakeTriton()
+
+    async def infer(asked: service_pb2.ModelInferRequest, _: object) -> service_pb2.ModelInferResponse:
+        triton.requests.append(asked.id)
+        await go_on.wait()
+        return service_pb2.ModelInferResponse(id=asked.id)
+
+    triton.ModelInfer = infer
+    large = request("large")
+    large.inputs.add(name="x", datatype="UINT8", shape=[MIB * 3 // 4])
+    large.raw_input_contents.append(bytes(MIB * 3 // 4))
+
+    async def check() -> None:
+        async with gateway_before(triton, tmp_path) as address, connected(address) as channel:
+            first = STUB(channel).ModelInfer(large, timeout=TIMEOUT_S)
+            await until(lambda: triton.requests == ["large"])
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await STUB(channel).ModelInfer(large, timeout=TIMEOUT_S)
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert caught.value.details() == "too many large requests at once; try again in 2 s"
+            [refused] = [answer async for answer in STUB(channel).ModelStreamInfer(iter([large]))]
+            assert refused.error_message.endswith("too many large requests at once; try again in 2 s")
+            go_on.set()
+            assert (await first).id == (await STUB(channel).ModelInfer(large, timeout=TIMEOUT_S)).id
 
     asyncio.run(check())

@@ -17,8 +17,10 @@ import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
+import tritonclient.http as triton_http
 from count_stream import CountStream
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
 
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.settings import ServerSettings
@@ -208,6 +210,7 @@ def test_open_path_answers(server, path):
     status, text = ask(server, f"GET {path}")
     assert status == 200
     assert SECRET_PATH not in text
+    assert ask(server, f"HEAD {path}") == (200, "")
 
 
 @pytest.mark.parametrize("line", CLOSED_PATHS)
@@ -222,12 +225,25 @@ def test_models_beside_the_open_ones_answer_nobody(server, calls):
     assert answer.error_message == f"NOT_FOUND: model_name: '{STAGE}' is unknown here; open are {OPEN}"
     assert answer.infer_response.id == "mine"
     assert refusal(calls.ModelInfer, infer_request(STAGE))[0] == "NOT_FOUND"
-    for name in ("ModelReady", "ModelMetadata", "ModelConfig"):
+    for name in ("ModelMetadata", "ModelConfig"):
         assert refusal(getattr(calls, name), request(name)(name=STAGE))[0] == "NOT_FOUND"
     for line in ("", "/config", "/ready", "/stats"):
         assert ask(server, f"GET /v2/models/{STAGE}{line}")[0] == 404
     for line in ("infer", "generate", "generate_stream"):
         assert ask(server, f"POST /v2/models/{STAGE}/{line}", json.dumps(infer_body()))[0] == 404
+
+
+@pytest.mark.parametrize(("model", "version"), [("nobody", ""), ("nobody", "1"), (STAGE, ""), (OPEN, "7")])
+def test_model_that_is_not_there_is_not_ready(server, model, version):
+    with triton.InferenceServerClient(server.grpc_url) as client:
+        assert client.is_model_ready(model, version) is False
+        assert client.is_model_ready(OPEN) is True
+        assert client.is_model_ready(OPEN, "1") is True
+        with pytest.raises(InferenceServerException, match="model_version"):
+            client.is_model_ready(OPEN, "first")
+    with triton_http.InferenceServerClient(server.http_url) as client:
+        assert client.is_model_ready(model, version) is False
+        assert client.is_model_ready(OPEN, "1") is True
 
 
 def test_refused_request_of_a_stream_leaves_the_others_alone(calls):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import http.client
 import re
+import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.supervisor.http_call import ControlError
-from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
+from cosyvoice_runtime.supervisor.metrics_endpoint import MAX_READERS, MetricsEndpoint
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 
 FREE_PORTS = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
@@ -54,6 +58,43 @@ def test_page_is_served_at_metrics_only(serve):
     assert get(url) == get(url, "/metrics?again") == "words, 声\n"
     with pytest.raises(urllib.error.HTTPError, match="404: only /metrics is here"):
         get(url, "/")
+
+
+def test_head_is_answered_as_a_get_without_the_page(serve):
+    url = serve(lambda: "words\n")
+    connection = http.client.HTTPConnection(url, timeout=TIMEOUT_S)
+    connection.request("HEAD", "/metrics")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Content-Length"], answer.read()) == (200, "6", b"")
+
+
+@pytest.mark.parametrize("said", ["silent", "half"])
+def test_more_readers_than_the_limit_who_say_nothing_keep_nobody_waiting(serve, said):
+    url = serve(lambda: "words\n")
+    host, _, port = url.rpartition(":")
+    with ExitStack() as stack:
+        for _ in range(4 * MAX_READERS):
+            reader = stack.enter_context(socket.create_connection((host, int(port)), TIMEOUT_S))
+            reader.sendall(b"" if said == "silent" else b"GET /me")
+        assert get(url) == "words\n"
+        assert sum(thread.name.startswith("Thread-") for thread in threading.enumerate()) <= 2 * MAX_READERS
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example:8003"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Host": "localhost:8003"}, 200),
+        ({"Host": "[::1]:8003"}, 200),
+        ({"Host": "10.0.0.1"}, 200),
+    ],
+)
+def test_pages_of_browsers_read_no_metrics(serve, headers, status):
+    connection = http.client.HTTPConnection(serve(lambda: "words\n"), timeout=TIMEOUT_S)
+    connection.request("GET", "/metrics", headers=headers)
+    assert connection.getresponse().status == status
+    connection.close()
 
 
 def test_page_that_cannot_be_made_is_unavailable(serve):
