@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import uvicorn
 
@@ -42,13 +43,31 @@ def main(arguments: list[str] | None = None) -> int:
 def check(settings: FrontSettings) -> None:
     """
     Raises:
-        InvalidInput: it would listen to strangers without asking for keys, or the keys can't be read.
+        InvalidInput: it would listen to strangers without asking for keys, the keys can't be read, or no
+            voice can be kept.
     """
+    if settings.voices_dir:
+        check_writable(Path(settings.voices_dir))
     if settings.api_keys_file:
         Keys.of(settings)
     elif not is_loopback(settings.host):
         limit = "set front.api_keys_file (python -m cosyvoice_front.keys makes keys), or listen on 127.0.0.1"
         raise InvalidInput("front.host", settings.host, limit)
+
+
+def check_writable(voices: Path) -> None:
+    """
+    Raises:
+        InvalidInput: no voice can be kept in the directory.
+    """
+    try:
+        voices.mkdir(parents=True, exist_ok=True)
+        writable = os.access(voices, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        limit = f"a directory that can be written by user {os.geteuid()}, or nothing"
+        raise InvalidInput("front.voices_dir", str(voices), limit)
 
 
 def is_loopback(host: str) -> bool:

@@ -140,6 +140,12 @@ def broken() -> ApiError:
     return ApiError(500, "The speech could not be made.", type=SERVER, code="internal_error")
 
 
+def storage_failed() -> ApiError:
+    """The disk of the voices is full or can't be written, of which the log says more."""
+    message = "The server can't write its voices: its disk is full, or read-only. Nothing was changed."
+    return ApiError(507, message, type=SERVER, code="insufficient_storage")
+
+
 def of_validation(error: ValidationError) -> ApiError:
     """The first problem of a body that is not what it should be."""
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]

@@ -148,4 +148,6 @@ def _open_voices(settings: Settings) -> Voices:
     # Imported here because it alone needs safetensors, which a front without uploads does without.
     from cosyvoice_front.uploads import Uploads
 
-    return Voices(settings.front, Uploads(Path(settings.front.voices_dir), settings.cosyvoice2))
+    front = settings.front
+    uploads = Uploads(Path(front.voices_dir), settings.cosyvoice2, front.voices_per_key)
+    return Voices(front, uploads)

@@ -1,34 +1,35 @@
 """Voices that clients have sent, in the directory where the server keeps its voices.
 
-``uploads/<name>.json`` says whose a voice is and who consented, ``uploads/recordings/<sha256>`` is what was
-sent. The voice itself lies in the server's own store, under its name, so that gRPC knows it at once.
+Records say whose a voice is and who consented (:mod:`cosyvoice_runtime.voice.records`). The voice itself
+lies in the server's own store, under its name, so that gRPC knows it at once.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from cosyvoice_client import Reference
-from cosyvoice_front.errors import invalid, overloaded, voice_not_found
+from cosyvoice_front.errors import ApiError, invalid, overloaded, storage_failed, voice_not_found
 from cosyvoice_front.upload import Upload
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.family import FAMILIES
-from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.exclusive_lock import exclusive_lock
+from cosyvoice_runtime.errors import InvalidInput, StorageError
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
-from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.names import checked_name
+from cosyvoice_runtime.voice.records import VoiceRecords
+from cosyvoice_runtime.voice.removal import remove_voice
 from cosyvoice_runtime.voice.speakers import listed_speakers
+from cosyvoice_runtime.voice.store import StoreFullError
 
-LOCK_WAIT_S = 2.0
-"""For another front that changes the voices: one that was stopped must not take this one's threads."""
+logger = logging.getLogger(__name__)
+
 RETRY_AFTER_MS = 1000
 
 
@@ -37,17 +38,22 @@ class Uploads:
 
     Args:
         limits: the server's, of the same directory.
+        most_of_a_key: voices that one key may keep; 0 is no limit.
+
+    Raises:
+        OSError: the directory can't be written.
     """
 
-    def __init__(self, directory: Path, limits: CosyVoice2Settings) -> None:
+    def __init__(self, directory: Path, limits: CosyVoice2Settings, most_of_a_key: int = 0) -> None:
         self._voices = directory
         self._limits = limits
+        self._most_of_a_key = most_of_a_key
         published = limits.published_prompt_rate
         families = [family.with_published_prompts() if published else family for family in FAMILIES]
         self._mels = [family.mel for family in families]
-        self._records = directory / "uploads"
-        self._recordings = self._records / "recordings"
-        self._recordings.mkdir(parents=True, exist_ok=True)
+        self._records = VoiceRecords(directory)
+        with self._records.locked():  # fails now rather than with the first voice
+            pass
 
     def usable(self, name: str, owner: str) -> bool:
         """Whether a key may speak with what has this name; the server may have voices that nobody sent."""
@@ -57,37 +63,49 @@ class Uploads:
             return False
         return record is None or record.open_to(owner)
 
-    def check_free(self, name: str) -> str:
-        """The canonical spelling of a name that a new voice can have.
+    def check_free(self, name: str, owner: str) -> str:
+        """The canonical spelling of a name that a new voice of a key can have.
 
         Raises:
-            ApiError: it is no name, or another voice has it.
+            ApiError: it is no name, another voice has it, or there is no room for one more.
         """
         try:
             name = checked_name(name)
         except InvalidInput as error:
             raise invalid("name", f"name: {error.value} is not accepted; {error.limit}.") from None
-        if self._read(name) is not None or name in self._names():
+        names = self._names()
+        if self._records.read(name) is not None or name in names:
             raise invalid("name", f"name: {name!r} is taken.", "voice_exists")
+        most = self._limits.max_voices
+        if len(names) >= most:
+            message = f"name: {name!r}: the server has {most} voices, the most that it keeps."
+            raise invalid("name", message, "too_many_voices")
+        own = sum(record.owner == owner for record in self._all())
+        if own >= self._most_of_a_key > 0:
+            message = f"name: {name!r}: this key has {own} voices, the most that it may; delete one first."
+            raise invalid("name", message, "too_many_voices")
         return name
 
     def add(self, record: Upload, recording: bytes, reference: Reference) -> bool:
         """Name the voice that the server made of the reference; False when it has none of it (any more).
 
+        The name comes last: a voice that anybody can speak with has its owner and its consent.
+
         Raises:
-            ApiError: the name was taken in the meantime, or the store is full.
+            ApiError: the name was taken in the meantime, or there is no room.
         """
         with self._locked():
-            self.check_free(record.name)
+            self.check_free(record.name, record.owner)
             voice = self._analysed(reference)
             if voice is None:
                 return False
+            kept = asdict(record)
+            self._records.write(kept, recording)
             try:
                 self._store(voice.checkpoint_id).register(record.name, voice)
-            except InvalidInput as error:
-                raise invalid("name", f"name: {error}.") from None
-            replace_file(self._recordings / record.recording, recording)
-            replace_file(self._path(record.name), json.dumps(asdict(record)).encode())
+            except BaseException:
+                self._records.remove(kept)
+                raise
         return True
 
     def remove(self, name: str, owner: str) -> None:
@@ -96,13 +114,19 @@ class Uploads:
         Raises:
             ApiError: there is none of this name that the key has sent.
         """
-        with self._locked():
-            record = self._read_own(name, owner)
-            with suppress(InvalidInput):  # the server has lost it; the record goes all the same
-                self._store().delete(record.name)
-            self._path(record.name).unlink()
-            if record.recording not in {other.recording for other in self._all()}:
-                (self._recordings / record.recording).unlink(missing_ok=True)
+        try:
+            remove_voice(
+                self._store(),
+                self._records,
+                checked_name(name),
+                lambda record: record is not None and record["owner"] == owner,
+            )
+        except InvalidInput:
+            raise voice_not_found(name) from None
+        except TimeoutError:
+            raise _busy() from None
+        except (StorageError, OSError) as error:
+            raise _failed(error) from error
 
     def listed(self, owner: str | None) -> list[dict[str, Any]]:
         """Voices with a name: those that a key may speak with, and those that nobody sent."""
@@ -113,32 +137,29 @@ class Uploads:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with ExitStack() as held:
-            try:
-                held.enter_context(exclusive_lock(self._records / "lock", wait_s=LOCK_WAIT_S))
-            except TimeoutError:
-                raise overloaded("The voices are being changed; try again.", RETRY_AFTER_MS) from None
-            yield
+        """Hold the records.
 
-    def _read_own(self, name: str, owner: str) -> Upload:
+        Raises:
+            ApiError: somebody else does, or what is done meanwhile fails for want of room.
+        """
         try:
-            record = self._read(checked_name(name))
-        except InvalidInput:
-            record = None
-        if record is None or record.owner != owner:
-            raise voice_not_found(name)
-        return record
+            with self._records.locked():
+                yield
+        except TimeoutError:
+            raise _busy() from None
+        except StoreFullError as error:
+            raise invalid("name", f"name: {error}.", "too_many_voices") from None
+        except InvalidInput as error:
+            raise invalid("name", f"name: {error}.") from None
+        except (StorageError, OSError) as error:
+            raise _failed(error) from error
 
     def _read(self, name: str) -> Upload | None:
-        try:
-            return Upload(**json.loads(self._path(name).read_bytes()))
-        except FileNotFoundError:
-            return None
+        record = self._records.read(name)
+        return None if record is None else Upload(**record)
 
     def _all(self) -> Iterator[Upload]:
-        for path in sorted(self._records.glob("*.json")):
-            if (record := self._read(path.stem)) is not None:
-                yield record
+        return (Upload(**record) for record in self._records.all())
 
     def _names(self) -> set[str]:
         stored = (name for entry in self._store().entries() for name in entry.names)
@@ -162,5 +183,11 @@ class Uploads:
             max_bytes=self._limits.max_voices_mib << 20,
         )
 
-    def _path(self, name: str) -> Path:
-        return self._records / f"{name}.json"
+
+def _busy() -> ApiError:
+    return overloaded("The voices are being changed; try again.", RETRY_AFTER_MS)
+
+
+def _failed(error: Exception) -> ApiError:
+    logger.error("the voices can't be changed: %s", error)
+    return storage_failed()

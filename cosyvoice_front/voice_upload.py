@@ -68,11 +68,14 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
         ApiError: naming the field at fault.
     """
     uploads = _uploads(front)
+    if not front.settings.cosyvoice2.reference_days:
+        message = "This server takes no voices: it keeps no references (cosyvoice2.reference_days is 0)."
+        raise invalid(None, message, "no_uploads")
     form = await VoiceForm.read(request, front.settings.front.max_recording_mib << 20)
     audit.current().voice = form.name
     if front.voices.is_taken(form.name):
         raise invalid("name", f"name: {form.name!r} is taken.", "voice_exists")
-    name = await asyncio.to_thread(uploads.check_free, form.name)
+    name = await asyncio.to_thread(uploads.check_free, form.name, owner)
     reference = await asyncio.to_thread(
         read_recording, form.recording, form.ref_text, "audio_sample", MIN_SECONDS
     )
@@ -87,7 +90,7 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
     with front.place(owner, len(TRIAL), Tally()):
         await _analyse(front, owner, reference)
     if not await asyncio.to_thread(uploads.add, record, form.recording, reference):
-        message = "The voice has gone from the server's store before it got its name; send it again."
+        message = "The server has not kept the voice, or not until it got its name; send it again."
         raise overloaded(message, front.settings.front.retry_after_ms)
     return record.shown()
 

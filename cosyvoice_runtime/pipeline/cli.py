@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -27,6 +28,8 @@ from cosyvoice_runtime.pipeline.networks import RUNTIMES, require_runtime
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
 from cosyvoice_runtime.voice.names import checked_name
+from cosyvoice_runtime.voice.records import VoiceRecords
+from cosyvoice_runtime.voice.removal import remove_voice
 
 DTYPES = ("float32", "bfloat16", "float16")
 DEFAULT_VOICES = Path("~/.cache/cosyvoice/voices")
@@ -37,6 +40,8 @@ NO_CHECKPOINT = ""
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal's encoding lacks
     logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     try:
         options.run(options)
@@ -140,14 +145,14 @@ def _add_add(command: argparse.ArgumentParser) -> None:
     _add_checkpoint(command)
     command.add_argument("file", type=Path, help="recording of the voice, 0.5 to 30 s")
     command.add_argument("--text", required=True, help="what the recording says")
-    command.add_argument("--name", required=True, help="letters, digits, dot, dash and underscore")
+    command.add_argument("--name", required=True, help="letters of any script, digits, dot, dash, underscore")
     command.set_defaults(run=add_voice)
 
 
 def _add_remove(command: argparse.ArgumentParser) -> None:
     _add_common(command, inner=True)
     command.add_argument("name", help="of the voice, or its whole key")
-    command.set_defaults(run=remove_voice)
+    command.set_defaults(run=forget_voice)
 
 
 def speak(options: argparse.Namespace) -> None:
@@ -215,9 +220,10 @@ def _require_free(name: str, layout: Layout) -> None:
         raise InvalidInput("voice", name, "another name is needed: a speaker of the checkpoint has this one")
 
 
-def remove_voice(options: argparse.Namespace) -> None:
-    """Forget a voice."""
-    _kept(options).delete(options.name)
+def forget_voice(options: argparse.Namespace) -> None:
+    """Forget a voice, and what a client of the API has sent with it."""
+    store = _kept(options)
+    remove_voice(store, VoiceRecords(options.voices.expanduser()), options.name)
 
 
 def _kept(options: argparse.Namespace) -> VoiceStore:

@@ -59,6 +59,13 @@ class CosyVoice2Settings(ModelSettings):
         description="Voices kept on disk; the one unused for longest makes room.",
     )
     max_voices_mib: int = Field(2048, ge=1, le=1_048_576, description="Size of the voices kept on disk.")
+    reference_days: float = Field(
+        30.0,
+        ge=0.0,
+        le=36_500.0,
+        description="How long voices of requests' references stay on disk after their last use; 0 keeps them "
+        "in memory alone.",
+    )
     max_text_characters: int = Field(5000, ge=1, le=10_000, description="Longest text of one request.")
     lexicon: Annotated[str, Field(min_length=1), Accepted("a file, or none")] = Field(
         "none",

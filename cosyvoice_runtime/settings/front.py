@@ -81,6 +81,9 @@ class FrontSettings(Section):
         le=60_000,
         description="How long streamed text without an end waits for more, unless the request says so.",
     )
+    voices_per_key: int = Field(
+        100, ge=0, le=100_000, description="Uploaded voices that one key may keep; 0 is no limit."
+    )
     max_recording_mib: int = Field(10, ge=1, le=1024, description="Largest recording of a voice.")
     max_streams: int = Field(256, ge=1, le=100_000, description="Utterances at once; one more gets 503.")
     requests_per_minute: int = Field(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.digest import KEY
+from cosyvoice_runtime.voice.name_files import SUFFIX, name_of, path_of, read_object
 from cosyvoice_runtime.voice.set_aside import set_aside
 
 logger = logging.getLogger(__name__)
 
-NAME = re.compile(r"\w[\w.-]{0,63}")
-"""Letters and digits of any script, as published speakers have Chinese names; no path can match."""
-MAX_BYTES = 240  # a file's name may take 255
+MAX_CHARACTERS = 64
+MARKS = "_.-"
 
 
 class VoiceNames:
@@ -37,33 +37,39 @@ class VoiceNames:
     def get(self, name: str) -> str | None:
         """Key of a name; None when unknown, whatever the name looks like."""
         name = _canonical(name)
-        path = self._path(name)
-        if not _is_name(name) or not path.is_file():
+        if not _is_name(name):
             return None
-        key = _read_key(path)
-        if key is None:
-            logger.error("not the name of a voice: %s", path)
-        return key
+        found, key = self._read(path_of(self.directory, name))
+        return key if found == name else None
 
     def by_key(self) -> dict[str, tuple[str, ...]]:
         """Every key that has a name, with its names."""
         names: dict[str, tuple[str, ...]] = {}
-        for name in sorted(path.stem for path in self.directory.glob("*.json")):
-            if key := self.get(name):
+        for name, key in sorted(map(self._read, self.directory.glob(f"*{SUFFIX}"))):
+            if key and _is_name(name):
                 names[key] = (*names.get(key, ()), name)
         return names
 
     def set(self, name: str, key: str) -> None:
-        path = self._path(checked_name(name))
-        if path.exists() and _read_key(path) is None:
+        name = checked_name(name)
+        path = path_of(self.directory, name)
+        if path.exists() and not self._read(path)[1]:
             set_aside(path)
-        replace_file(path, json.dumps({"voice": key}).encode())
+        replace_file(path, json.dumps({"voice": key, "name": name}).encode())
 
     def remove(self, name: str) -> None:
-        self._path(checked_name(name)).unlink(missing_ok=True)
+        path_of(self.directory, checked_name(name)).unlink(missing_ok=True)
 
-    def _path(self, name: str) -> Path:
-        return self.directory / f"{name}.json"
+    def _read(self, path: Path) -> tuple[str, str]:
+        """Name and key in a file; the key is empty where there is no name of a voice."""
+        if not path.is_file():
+            return "", ""
+        content: dict[str, Any] = read_object(path) or {}
+        key = content.get("voice")
+        if isinstance(key, str) and KEY.fullmatch(key):
+            return name_of(path, content), key
+        logger.error("not the name of a voice: %s", path)
+        return "", ""
 
 
 def checked_name(name: str) -> str:
@@ -85,13 +91,14 @@ def _canonical(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    return bool(NAME.fullmatch(name)) and not KEY.fullmatch(name) and len(name.encode()) <= MAX_BYTES
+    """Letters of any script, as published speakers have Chinese names, and the marks of theirs."""
+    return (
+        0 < len(name) <= MAX_CHARACTERS
+        and (name[0].isalnum() or name[0] == "_")
+        and all(character.isalnum() or character in MARKS or _is_mark(character) for character in name)
+        and not KEY.fullmatch(name)
+    )
 
 
-def _read_key(path: Path) -> str | None:
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError:
-        return None
-    key = content.get("voice") if isinstance(content, dict) else None
-    return key if isinstance(key, str) and KEY.fullmatch(key) else None
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")

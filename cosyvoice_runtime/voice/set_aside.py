@@ -15,8 +15,22 @@ def set_aside(path: Path) -> None:
     Raises:
         OSError: the directory can't be written.
     """
-    aside = path.with_name(path.name + SUFFIX)
+    aside = _aside(path)
     if aside.exists() or sum(1 for _ in path.parent.glob(f"*{SUFFIX}")) < MAX_KEPT:
         path.replace(aside)
     else:
         path.unlink()
+
+
+def remove_with_damaged(path: Path) -> None:
+    """Remove a file, and the one that was set aside in its place.
+
+    Raises:
+        OSError: the directory can't be written.
+    """
+    path.unlink()
+    _aside(path).unlink(missing_ok=True)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(path.name + SUFFIX)

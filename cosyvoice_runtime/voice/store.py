@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.voice.names import VoiceNames, checked_name
 from cosyvoice_runtime.voice.recent import RecentVoices
-from cosyvoice_runtime.voice.set_aside import set_aside
+from cosyvoice_runtime.voice.set_aside import remove_with_damaged, set_aside
 from cosyvoice_runtime.voice.voice import Voice
 from cosyvoice_runtime.voice.voice_file import OtherFormatError, encode_voice, read_header, read_voice
 
@@ -26,6 +27,10 @@ SUFFIX = ".safetensors"
 SHOWN_NAMES = 5
 LOCK_WAIT_S = 30.0
 """For another process that changes the voices: one that was stopped must not hold all others up."""
+
+
+class StoreFullError(InvalidInput):
+    """Voices with names leave no room for one more."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,9 @@ class VoiceStore:
     until it is deleted. Files with other names are left alone. Every operation holds a lock on the directory,
     which is made again when somebody has deleted it.
 
-    Where the disk is full or the directory can't be used, :meth:`find` and :meth:`put` go on in memory and
-    log it; the other operations raise :class:`StorageError`.
+    Where voices with names fill the store, :meth:`put` goes on in memory. Where the disk is full or the
+    directory can't be used, :meth:`find` and :meth:`put` do so and log it; the other operations raise
+    :class:`StorageError`.
 
     Args:
         directory: made when absent; several stores may share it.
@@ -56,6 +62,7 @@ class VoiceStore:
         max_voices: files on disk; also the most names.
         max_bytes: bytes on disk.
         memory_voices: voices kept in this process's memory as well, the least recently used out first.
+        keeps_unnamed: whether voices without a name are on disk; otherwise they are in memory alone.
     """
 
     def __init__(
@@ -66,10 +73,12 @@ class VoiceStore:
         max_voices: int = 1000,
         max_bytes: int = 1 << 30,
         memory_voices: int = 64,
+        keeps_unnamed: bool = True,
     ) -> None:
         self._checkpoint_id = checkpoint_id
         self._max_voices = max_voices
         self._max_bytes = max_bytes
+        self._keeps_unnamed = keeps_unnamed
         self._memory = RecentVoices(memory_voices)
         self._unwritten = RecentVoices(memory_voices)
         self._directory = Path(directory)
@@ -80,30 +89,40 @@ class VoiceStore:
             pass
 
     def put(self, voice: Voice) -> None:
-        """Store a voice as a cache entry; in memory alone if it can't be written.
+        """Store a voice as a cache entry; in memory alone if it can't be or isn't to be written.
 
         Raises:
-            InvalidInput: the voice is of another checkpoint, or named voices fill the store.
+            InvalidInput: the voice is of another checkpoint.
         """
-        try:
-            with self._locked():
-                self._write(voice)
-        except StorageError:  # logged where it was met
-            with self._threads:
-                self._unwritten.keep(voice)
+        voice.require_made_with(self._checkpoint_id, voice.key)
+        if self._keeps_unnamed:
+            try:
+                with self._locked():
+                    self._write(voice)
+                return
+            except StoreFullError as error:
+                logger.warning("a voice is kept in memory alone: %s", error)
+            except StorageError:  # logged where it was met
+                pass
+        with self._threads:
+            self._unwritten.keep(voice)
 
     def register(self, name: str, voice: Voice) -> None:
         """Store a voice under a name; a name in use moves to this voice.
 
         Raises:
             InvalidInput: as :meth:`put`, or the name is none (:func:`checked_name`).
+            StoreFullError: other names leave no room.
             StorageError: it can't be written.
         """
         name = checked_name(name)
         with self._locked():
             taken = self._names.known()
             if name not in taken and len(taken) >= self._max_voices:
-                raise InvalidInput("voice", name, f"all {self._max_voices} names are taken; delete one first")
+                raise StoreFullError(
+                    "voice", name, f"all {self._max_voices} names are taken; delete one first"
+                )
+            voice.require_made_with(self._checkpoint_id, voice.key)
             self._write(voice)
             self._names.set(name, voice.key)
 
@@ -111,7 +130,8 @@ class VoiceStore:
         """The voice of a name or key.
 
         Args:
-            others: names of voices that are not in the store, for the error to list.
+            others: names of voices that are not in the store, for the error to list. It lists none of the
+                store: whoever asks may not know of them.
 
         Raises:
             InvalidInput: it is unknown, or made with another checkpoint.
@@ -149,6 +169,34 @@ class VoiceStore:
             self._names.remove(name)
             if key not in self._names.by_key():
                 self._remove(key)
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """The name in its canonical spelling, or all names of the voice of a key; empty when unknown.
+
+        Raises:
+            StorageError: the directory can't be used.
+        """
+        with self._locked():
+            if KEY.fullmatch(name):
+                return self._names.by_key().get(name, ())
+            return (checked_name(name),) if self._names.get(name) else ()
+
+    def forget_unnamed(self, unused_s: float) -> int:
+        """Remove voices without a name that nobody has used for so long; returns how many.
+
+        Raises:
+            StorageError: the directory can't be used.
+        """
+        with self._locked():
+            named, now = self._names.by_key(), time.time()
+            old = [
+                key
+                for key, file in self._files().items()
+                if key not in named and now - file.st_mtime >= unused_s
+            ]
+            for key in old:
+                self._drop(key)
+        return len(old)
 
     def entries(self) -> list[VoiceEntry]:
         """Every stored voice, also of other checkpoints, in the order of their names and keys.
@@ -197,7 +245,6 @@ class VoiceStore:
         return key
 
     def _write(self, voice: Voice) -> None:
-        voice.require_made_with(self._checkpoint_id, voice.key)
         content = encode_voice(voice)
         self._make_room(voice.key, len(content))
         replace_file(self._path(voice.key), content)
@@ -245,7 +292,7 @@ class VoiceStore:
 
     def _drop(self, key: str) -> None:
         self._memory.forget(key)
-        self._path(key).unlink()
+        remove_with_damaged(self._path(key))
 
     def _make_room(self, key: str, size: int) -> None:
         """Drop unnamed voices, the least recently used first, until one of ``size`` bytes fits."""
@@ -271,14 +318,13 @@ class VoiceStore:
             missing -= size
         if excess > 0 or missing > 0:
             limit = f"named voices leave no room in {self._max_voices} voices and {self._max_bytes} bytes"
-            raise InvalidInput("voice", "one more voice", f"{limit}; delete some first")
+            raise StoreFullError("voice", "one more voice", f"{limit}; delete some first")
         return victims
 
     def _unknown(self, name: str, others: Collection[str]) -> InvalidInput:
-        names = sorted({*self._names.known(), *others})
-        if not names:
-            return InvalidInput("voice", name, "no voice has a name yet")
-        if len(names) == 1:
-            return InvalidInput("voice", name, f"expected a key or the name {names[0]}")
-        shown = ", ".join(names[:SHOWN_NAMES]) + (", ..." if len(names) > SHOWN_NAMES else "")
-        return InvalidInput("voice", name, f"expected a key or one of {len(names)} names: {shown}")
+        limit = "expected the name or key of a voice that is kept here"
+        if others:
+            names = sorted(others)
+            limit += f", or a speaker: {', '.join(names[:SHOWN_NAMES])}"
+            limit += ", ..." if len(names) > SHOWN_NAMES else ""
+        return InvalidInput("voice", name, limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -14,8 +15,9 @@ from front_server import running_front
 from raw_http import send
 from wire_client import asked, audio_in, open_cartesia, open_omni, words_in
 
-from cosyvoice_client import AsyncSpeechClient, SpeechRequest
+from cosyvoice_client import AsyncSpeechClient, SpeechClient, SpeechRequest
 from cosyvoice_client.encoders import FORMATS
+from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
@@ -183,6 +185,36 @@ def test_uploaded_voice_speaks_through_the_front_and_through_grpc(server, front,
     client.delete("/audio/voices/mine", cast_to=object)
     with pytest.raises(openai.NotFoundError):
         client.audio.speech.create(**asked)
+
+
+@pytest.mark.parametrize("name", ["小明", "Ünï"])
+def test_voice_with_a_name_of_any_script_speaks_by_every_route(server, front, client, voices, name):
+    recording = ROOT / "demo_voice" / "reference"
+    form = {"name": name, "ref_text": recording.with_suffix(".txt").read_text("utf-8"), "consent": "I agree."}
+    sound = recording.with_suffix(".flac").read_bytes()
+    multipart = {"headers": {"Content-Type": "multipart/form-data"}}
+    client.post("/audio/voices", cast_to=object, body=form, files={"audio_sample": sound}, options=multipart)
+    said = {**ASKED, "voice": name, "input": "Yes."}
+    heard = client.audio.speech.create(**said, response_format="pcm", extra_body=SEED).content
+    request = SpeechRequest("Yes.", voice=name, **SEED)
+    spoken = list(SpeechClient(server.grpc_url).speak(request))
+    assert len(heard) == 2 * sum(len(chunk.samples) for chunk in spoken)
+    assert len(heard) == 2 * len(HttpSpeechClient(server.http_url).synthesize(request).samples)
+    with open_cartesia(front) as wire:
+        wire.send(asked("Yes.", seed=7, voice={"mode": "id", "id": name}))
+        assert len(audio_in(wire.until("done")))
+    with open_omni(front) as wire:
+        wire.send({"type": "session.config", "response_format": "pcm", "voice": name})
+        wire.send({"type": "input.text", "text": "Yes."}, {"type": "input.done"})
+        assert wire.until("session.done")[-2]["error"] is False
+    with running_front(grpc_url=server.grpc_url, voices_dir=voices, aliases=(f"明={name}",)) as other:
+        body = json.dumps(
+            {"model": "tts-1", "input": "Yes.", "voice": "明", **SEED, "response_format": "pcm"}
+        )
+        assert send(other, path="/v1/audio/speech", body=body.encode()).body == heard
+    assert client.delete(f"/audio/voices/{name}", cast_to=object)["deleted"]
+    with pytest.raises(openai.NotFoundError):
+        client.audio.speech.create(**said)
 
 
 def test_server_is_told_the_request_s_name(client):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import unicodedata
 import uuid
 from io import BytesIO
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -14,14 +17,17 @@ from raw_http import ask, send
 from test_front_keys import write_keys
 
 from cosyvoice_client import Reference, RefusedError
+from cosyvoice_front.__main__ import main as front_command
 from cosyvoice_front.upload import new_upload
 from cosyvoice_front.uploads import Uploads
 from cosyvoice_front.voice_upload import TRIAL
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, FAMILIES
+from cosyvoice_runtime.pipeline.cli import main
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
+from cosyvoice_runtime.voice import Voice, VoiceStore, names, records, voice_key
+from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.speakers import list_speakers
 
 CHECKPOINT = "0" * 64
@@ -177,6 +183,92 @@ def test_deleted_voice_is_gone_with_all_that_was_kept(front, upstream, tmp_path)
     assert list((kept / "recordings").iterdir()) == []
     assert upstream.store.entries() == []
     assert delete(front, "mine").status == 404
+
+
+@pytest.mark.parametrize("name", ["小明", "Ünï", "Jose\u0301", "नमस्ते", "𠀀" * 64])
+def test_voice_of_any_script_is_uploaded_listed_spoken_with_and_deleted(front, upstream, tmp_path, name):
+    canonical = unicodedata.normalize("NFC", name)
+    assert json.loads(upload(front, name=name).body)["id"] == canonical
+    assert canonical in listed(front, "sk-anna")
+    assert ask(front, "sk-anna", voice=name).status == 200
+    assert upstream.store.get(canonical).transcript == "A tone."
+    kept = tmp_path / "voices"
+    assert all(path.name.isascii() and len(path.name) < 200 for path in kept.rglob("*"))
+    assert delete(front, quote(name)).status == 200
+    assert remains(kept) == []
+
+
+@pytest.mark.parametrize("name", ["👩‍🎤", "小 明", "小/明", "小\n明", "小\x1b[31m", "明" * 65, "-明"])
+def test_name_of_other_signs_is_refused_by_its_field(front, name):
+    answer = upload(front, name=name)
+    assert (answer.status, answer.error["param"]) == (400, "name")
+    assert "letters, digits" in answer.error["message"]
+
+
+def remains(directory):
+    """Files of voices, names, records and recordings."""
+    return [path for path in directory.rglob("*") if path.is_file() and "lock" not in path.name]
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_command_line_removes_what_the_api_has_kept(front, upstream, tmp_path, by_key):
+    upload(front)
+    [entry] = upstream.store.entries()
+    removed = main(
+        ["voices", "--voices", str(tmp_path / "voices"), "remove", entry.key if by_key else "mine"]
+    )
+    assert removed == 0
+    assert remains(tmp_path / "voices") == []
+    assert delete(front, "mine").status == 404
+
+
+def test_command_line_removes_a_record_whose_voice_the_server_has_lost(front, upstream, tmp_path):
+    upload(front)
+    upstream.store.delete("mine")
+    assert main(["voices", "--voices", str(tmp_path / "voices"), "remove", "mine"]) == 0
+    assert remains(tmp_path / "voices") == []
+    assert main(["voices", "--voices", str(tmp_path / "voices"), "remove", "mine"]) == 1
+
+
+@pytest.mark.parametrize("fails", ["recordings", "uploads", "names"])
+def test_upload_for_which_there_is_no_room_leaves_nothing(front, tmp_path, monkeypatch, fails):
+    def no_room(path, content):
+        if path.parent.name == fails:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace_file(path, content)
+
+    with monkeypatch.context() as patch:
+        for module in (records, names):
+            patch.setattr(module, "replace_file", no_room)
+        answer = upload(front)
+    assert (answer.status, answer.error["code"]) == (507, "insufficient_storage")
+    assert "mine" not in listed(front, "sk-anna") | listed(front, "sk-bert") | listed(front)
+    assert [path.parent.name for path in remains(tmp_path / "voices")] == [
+        "voices"
+    ]  # what the server has made
+    assert upload(front).status == 200
+    assert ask(front, "sk-bert", voice="mine").status == 404
+    assert delete(front, "mine").status == 200
+
+
+def test_key_keeps_so_many_voices_and_no_more(start_front, upstream, tmp_path):
+    keys = write_keys(tmp_path / "keys", anna="sk-anna", bert="sk-bert")
+    front = start_front(api_keys_file=keys, voices_dir=tmp_path / "voices", voices_per_key=2)
+    assert [upload(front, name=name).status for name in ("one", "two")] == [200, 200]
+    refused = upload(front, name="three")
+    assert (refused.status, refused.error["code"]) == (400, "too_many_voices")
+    assert len(upstream.requests) == 2  # refused before the server is asked
+    assert upload(front, "sk-bert", name="three").status == 200
+    delete(front, "one")
+    assert upload(front, name="four").status == 200
+
+
+def test_directory_of_voices_that_can_t_be_written_is_named_at_the_start(tmp_path, caplog):
+    (tmp_path / "file").touch()
+    assert front_command([f"front.voices_dir={tmp_path / 'file'}"]) == 2
+    assert (
+        f"front.voices_dir: '{tmp_path}/file' is not accepted; a directory that can be written" in caplog.text
+    )
 
 
 @pytest.mark.parametrize("name", ["mine", "alloy", "default"])

@@ -135,7 +135,10 @@ def test_cancelling_after_the_first_chunk_frees_every_stage(server, metric, even
     [
         ({"text": " \n "}, "target_text"),
         ({"text": "x " * 3000}, "target_text: '6000 characters' is not accepted; at most 5000"),
-        ({"voice": "nobody"}, "voice: 'nobody' is not accepted; expected a key or the name default"),
+        (
+            {"voice": "nobody"},
+            "expected the name or key of a voice that is kept here, or a speaker: default",
+        ),
         ({"speed": 3.0}, "speed: 3.0 is not accepted"),
         ({"seed": -1}, "seed: -1"),
         ({"top_p": 2.0}, "top_p: 2.0"),

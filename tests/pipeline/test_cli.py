@@ -114,7 +114,7 @@ def test_unknown_voice_is_refused_with_the_speakers_of_the_checkpoint(
 ) -> None:
     voice = ["--voices", tmp_path / "voices", "--voice", "nobody", "-o", tmp_path / "speech.wav"]
     said = refusal("speak", "--checkpoint", tiny_checkpoint, "Hello.", *voice)
-    assert "voice: 'nobody' is not accepted; expected a key or the name default" in said
+    assert "expected the name or key of a voice that is kept here, or a speaker: default" in said
 
 
 @pytest.mark.parametrize("text", [[], ["--reference-text", "Words."]])

@@ -33,6 +33,7 @@ from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_to
 from cosyvoice_runtime.text.frontend import TokenCounter
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import checkpoint_id
+from cosyvoice_runtime.voice.retention import DAY_S, forget_in_time
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
 MEASURE_TIMEOUT_S = 60.0
@@ -226,7 +227,9 @@ def _voices(
         identity,
         max_voices=settings.max_voices,
         max_bytes=settings.max_voices_mib << 20,
+        keeps_unnamed=settings.reference_days > 0,
     )
+    forget_in_time(store, settings.reference_days * DAY_S)
     family = layout.family
     if settings.published_prompt_rate:
         family = family.with_published_prompts()
