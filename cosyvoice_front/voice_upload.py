@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from cosyvoice_client import Reference, SpeechRequest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MIN_SECONDS = 1.0
 MAX_WORDS = 4096
 """Characters of a consent or a transcript."""
+FORM = "multipart/form-data"
 NO = ("", "0", "false", "no", "off")
 TRIAL = COSYVOICE3.instructed("Yes.")
 """Spoken with a new voice, so that the server analyses it. CosyVoice3 needs the instruction."""
@@ -48,17 +50,14 @@ class VoiceForm:
         Raises:
             ApiError: naming the field at fault.
         """
-        try:
-            async with request.form(max_files=1, max_fields=8) as form:
-                return cls(
-                    _text(form, "name"),
-                    await _recording(form, most_bytes),
-                    _text(form, "ref_text"),
-                    _consent(form),
-                    _text(form, "public").lower() not in NO,
-                )
-        except HTTPException as error:
-            raise invalid(None, f"The body is no form: {error.detail}.") from None
+        async with _form(request) as form:
+            return cls(
+                _text(form, "name"),
+                await _recording(form, most_bytes),
+                _text(form, "ref_text"),
+                _consent(form),
+                _text(form, "public").lower() not in NO,
+            )
 
 
 async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any]:
@@ -126,6 +125,27 @@ def _uploads(front: Front) -> Uploads:
     if front.voices.uploads is None:
         raise invalid(None, "This server takes no voices: front.voices_dir is not set.", "no_uploads")
     return front.voices.uploads
+
+
+@asynccontextmanager
+async def _form(request: Request) -> AsyncIterator[FormData]:
+    """The form that a request brings, in memory: the body is limited, and the disk may be read-only.
+
+    Raises:
+        ApiError: the body is no form that holds files.
+    """
+    if not request.headers.get("content-type", "").startswith(FORM):
+        raise invalid("audio_sample", f"audio_sample: expected a sound file, in a body of type {FORM}.")
+    parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=8)
+    parser.spool_max_size = request.app.state.front.settings.front.max_body_mib << 20
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise invalid(None, f"The body is no form: {error.message}.") from None
+    try:
+        yield form
+    finally:
+        await form.close()
 
 
 def _text(form: FormData, field: str) -> str:

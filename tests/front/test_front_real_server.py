@@ -207,7 +207,7 @@ def test_voice_with_a_name_of_any_script_speaks_by_every_route(server, front, cl
         wire.send({"type": "session.config", "response_format": "pcm", "voice": name})
         wire.send({"type": "input.text", "text": "Yes."}, {"type": "input.done"})
         assert wire.until("session.done")[-2]["error"] is False
-    with running_front(grpc_url=server.grpc_url, voices_dir=voices, aliases=(f"明={name}",)) as other:
+    with running_front(grpc_url=server.grpc_url, voices_dir=voices, aliases=f"明={name}") as other:
         body = json.dumps(
             {"model": "tts-1", "input": "Yes.", "voice": "明", **SEED, "response_format": "pcm"}
         )
