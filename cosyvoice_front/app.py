@@ -15,6 +15,7 @@ from starlette.routing import Match
 from cosyvoice_front.audit import AuditedRequests
 from cosyvoice_front.bodies import BodyLimits
 from cosyvoice_front.caller import owner_by_header
+from cosyvoice_front.cors import Cors
 from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page, wrong_method
 from cosyvoice_front.front import Front, open_front
 from cosyvoice_front.metrics import MEDIA_TYPE, CountedRequests, Metrics
@@ -66,7 +67,7 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
         add_page(app)
     app.add_middleware(BodyLimits, most_bytes=front.max_body_mib << 20, timeout_s=front.body_timeout_s)
     # Around all there is, the answer to what nobody foresaw included, which add_middleware would not be.
-    counted = CountedRequests(app.build_middleware_stack(), metrics)
+    counted = CountedRequests(Cors(app.build_middleware_stack(), front.cors_origins), metrics)
     app.middleware_stack = RequestIds(WithoutSlash(AuditedRequests(counted, audit)))
     return app
 

@@ -6,11 +6,11 @@ import ipaddress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
 from cosyvoice_front import audit
 from cosyvoice_front.errors import foreign_host, foreign_page
+from cosyvoice_runtime.settings.front import EVERY_ORIGIN
 
 if TYPE_CHECKING:
     from cosyvoice_front.front import Front
@@ -26,7 +26,7 @@ def owner_by_header(front: Front, call: HTTPConnection) -> str:
         ApiError: it brings no key that is known, or comes from a page of another site.
     """
     audit.current().asks_key(call.scope)
-    _check_page(front, call.headers)
+    _check_page(front, call)
     return _noted(front.keys.owner(call.headers.get("authorization")))
 
 
@@ -40,7 +40,7 @@ def owner_by_any(front: Front, call: HTTPConnection) -> str:
     if key is None:
         return owner_by_header(front, call)
     audit.current().asks_key(call.scope)
-    _check_page(front, call.headers)
+    _check_page(front, call)
     return _noted(front.keys.owner_of(key))
 
 
@@ -49,20 +49,31 @@ def _noted(owner: str) -> str:
     return owner
 
 
-def _check_page(front: Front, headers: Headers) -> None:
+def _check_page(front: Front, call: HTTPConnection) -> None:
     """
     Raises:
         ApiError: the call comes from a page of another site. Without keys, any page that somebody on this
             machine opens could otherwise call: of its own name as well, once that leads to this machine.
     """
-    if front.keys.asked:
-        return
-    host, origin = headers.get("host", ""), headers.get("origin")
+    origins = front.settings.front.cors_origins
+    if front.keys.asked and not (origins and call.scope["type"] == "websocket"):
+        return  # a page has no key by itself, and browsers keep answers of HTTP from pages that may not ask
+    host, origin = call.headers.get("host", ""), call.headers.get("origin")
+    if not front.keys.asked:
+        _check_host(front, host)
+    is_named = origin in origins or EVERY_ORIGIN in origins
+    if origin is not None and _parts(origin)[0] != host and not is_named:
+        raise foreign_page(origin)
+
+
+def _check_host(front: Front, host: str) -> None:
+    """
+    Raises:
+        ApiError: it is a name that may lead here without anybody's knowing.
+    """
     name = _parts(host, "//")[1]
     if not (_is_fixed(name) or name in front.settings.front.allowed_hosts):
         raise foreign_host(host)
-    if origin is not None and _parts(origin)[0] != host:
-        raise foreign_page(origin)
 
 
 def _is_fixed(name: str) -> bool:

@@ -96,7 +96,8 @@ def no_key() -> ApiError:
 
 
 def foreign_page(origin: str) -> ApiError:
-    return ApiError(403, f"Pages of {origin} may not call this server without a key.", code="foreign_origin")
+    message = f"Pages of {origin} may not call this server; front.cors_origins names those that may."
+    return ApiError(403, message, code="foreign_origin")
 
 
 def foreign_host(host: str) -> ApiError:

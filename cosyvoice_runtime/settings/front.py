@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field, model_validator
@@ -30,6 +31,9 @@ OPENAI_VOICES = (
     "marin",
     "cedar",
 )
+EVERY_ORIGIN = "*"
+"""Among the origins: pages of any."""
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#A-Z@*]+")
 OptionalPath = Annotated[str, Accepted("a path, or nothing")]
 
 
@@ -48,6 +52,11 @@ class FrontSettings(Section):
         (),
         description="Names by which callers without a key may call, where a proxy passes them on; localhost "
         "and addresses always may be.",
+    )
+    cors_origins: Names = Field(
+        (),
+        description="Origins whose pages may call, as https://app.example; * lets every page that somebody "
+        "opens. Keys are asked for all the same.",
     )
     open_lists: Flag = Field(False, description="Whether models and voices are listed without a key.")
     page: Flag = Field(True, description="Whether there is a page to speak from, at /.")
@@ -142,6 +151,15 @@ class FrontSettings(Section):
     drain_timeout_s: float = Field(
         60.0, ge=0.0, le=86400.0, description="Longest time that utterances get to finish at the end."
     )
+
+    @model_validator(mode="after")
+    def _origins_are_browsers_own(self) -> Self:
+        """As browsers send them, which are compared letter by letter."""
+        for origin in self.cors_origins:
+            if not ORIGIN.fullmatch(origin):
+                limit = "*, null, or a scheme and a host in lower case without a path, as https://app.example"
+                raise InvalidInput("front.cors_origins", origin, limit)
+        return self
 
     @property
     def voices_by_alias(self) -> dict[str, str]:
