@@ -106,7 +106,7 @@ def make_vllm(settings: TensorrtLlmSettings) -> None:
     from cosyvoice_runtime.serving.lm.engines.vllm.export import export
 
     tell(settings.engine_dir, export(settings.checkpoint_dir, settings.engine_dir, settings.dtype))
-    check_vllm()
+    check_vllm(settings)
 
 
 def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
@@ -117,7 +117,7 @@ def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
     converted = settings.engine_dir.with_name(f"{settings.engine_dir.name}_checkpoint")
     wanted = conversion_options(settings, tp_size)
     tell(converted, convert(settings.checkpoint_dir, converted, wanted, show))
-    require = partial(require_preflight, ["--checkpoint", str(converted)])
+    require = partial(require_preflight, ["--checkpoint", str(converted)], settings)
     engine = settings.engine_dir
     tell(engine, build(converted, engine, build_options(settings), before=require))
 
@@ -133,12 +133,12 @@ def build_options(settings: TensorrtLlmSettings) -> BuildOptions:
     return BuildOptions(settings.max_slots, longest, max(longest, BuildOptions.max_num_tokens))
 
 
-def check_vllm() -> None:
+def check_vllm(settings: TensorrtLlmSettings) -> None:
     """A server's start takes half a minute: what would fail in it is looked for first, where vLLM is."""
     if importlib.util.find_spec("vllm") is None:
         print("vllm: not installed here, so nothing is checked")
     else:
-        require_preflight(["--engine", "vllm"])
+        require_preflight(["--engine", "vllm"], settings)
 
 
 def preflight(arguments: list[str]) -> int:
@@ -148,13 +148,14 @@ def preflight(arguments: list[str]) -> int:
     return main(arguments)
 
 
-def require_preflight(arguments: list[str]) -> None:
+def require_preflight(arguments: list[str], settings: TensorrtLlmSettings) -> None:
     """A build takes minutes: what would fail in it or after it is looked for first.
 
     Raises:
         EngineFileError: something would.
     """
-    if preflight(arguments) == FAILED:
+    strict = ["--strict"] if settings.strict_preflight else []
+    if preflight([*arguments, *strict]) == FAILED:
         raise EngineFileError("the preflight failed, so nothing is built; its table says why")
 
 

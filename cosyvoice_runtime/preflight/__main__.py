@@ -1,6 +1,7 @@
 """Command line: ``python -m cosyvoice_runtime.preflight --engine ENGINE``, in NVIDIA's container for it.
 
-Exit status: 0 when everything passed, 1 when something failed, 2 when something could not be checked.
+Exit status: 0 when nothing failed, 1 when something did, 2 when something could not be checked. A warning is
+about what should run, such as a driver that is older than the container's own and compatible with it.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--checkpoint", type=Path, help="engine tensorrt_llm: what stage 1 converted, engines/..._checkpoint"
     )
+    parser.add_argument("--strict", action="store_true", help="a warning is a failure")
     options = parser.parse_args(arguments)
     outcomes = list(check_vllm() if options.engine == "vllm" else check_tensorrt_llm(options.checkpoint))
     sys.stdout.write(table(outcomes) + "\n")
-    return exit_code(outcomes)
+    return exit_code(outcomes, options.strict)
 
 
 def check_tensorrt_llm(checkpoint: Path | None) -> Iterator[Outcome]:

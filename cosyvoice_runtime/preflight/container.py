@@ -16,9 +16,9 @@ class Container:
         image: its name and tag.
         python: version of its interpreter.
         cuda: version of its CUDA.
-        driver: oldest driver that runs this CUDA without NVIDIA's compatibility package.
+        driver: the image's own, with all of this CUDA. Older ones of the same CUDA 13 or 12 run it too, by
+            NVIDIA's minor version compatibility.
         libraries: versions of its modules, by name; a build's own label after ``+`` doesn't count.
-        older: what to do with an older driver, beside updating it; empty for nothing.
     """
 
     image: str
@@ -26,7 +26,6 @@ class Container:
     cuda: Version
     driver: Version
     libraries: Mapping[str, str]
-    older: str = ""
 
 
 def dotted(version: Version) -> str:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cosyvoice_runtime.nvidia import cuda_of_driver
+from cosyvoice_runtime.nvidia import OLDEST_DRIVERS, cuda_of_driver
 from cosyvoice_runtime.preflight.commands import ask
 from cosyvoice_runtime.preflight.container import Container, dotted
-from cosyvoice_runtime.preflight.outcome import Outcome, failed, passed, unchecked
+from cosyvoice_runtime.preflight.outcome import Outcome, failed, passed, unchecked, warned
 
 QUERY = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
 TIMEOUT_S = 60.0
 
 
 def check_driver(container: Container) -> Iterator[Outcome]:
-    """The driver is new enough, or NVIDIA's compatibility package stands in for a newer one.
+    """The driver is the container's own, a newer one, or one that may stand in for it.
 
-    The package is a ``libcuda`` in the container, for data-centre GPUs; it answers with its own CUDA version
-    where it is used (NVIDIA, "CUDA Compatibility", forward compatibility).
+    NVIDIA's "CUDA Compatibility" says which. A driver of the same major version of CUDA runs the container
+    but can't compile the newer CUDA's PTX (minor version compatibility). The package for data-centre GPUs,
+    a ``libcuda`` in the container, answers with its own CUDA where it is used (forward compatibility).
     """
     answer = ask(QUERY, TIMEOUT_S)
     if answer.failure:
@@ -36,5 +37,10 @@ def _judge(driver: str, cuda: tuple[int, int] | None, container: Container) -> O
         return unchecked("driver", f"{driver} is older than {needed}, and there is no libcuda to ask")
     if cuda >= container.cuda:
         return passed("driver", f"{driver}, with a compatibility package for CUDA {dotted(cuda)}")
-    remedy = f"update it to {needed}" + (f", or {container.older}" if container.older else "")
-    return failed("driver", f"{driver} supports CUDA {dotted(cuda)}: {remedy}")
+    facts = f"{driver} supports CUDA {dotted(cuda)}, {container.image} has {dotted(container.cuda)}"
+    oldest = OLDEST_DRIVERS[container.cuda[0]]
+    if cuda[0] == container.cuda[0]:
+        known = f"runs by minor version compatibility from {oldest} on, but for PTX compiled at run time"
+        return warned("driver", f"{facts}: {known}; {needed} has all of it")
+    remedy = f"update it to {oldest} or newer, at best to {needed}"
+    return failed("driver", f"{facts}: {remedy}, or on a data-centre GPU use NVIDIA's compatibility package")

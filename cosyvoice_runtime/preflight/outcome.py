@@ -14,6 +14,7 @@ class Verdict(Enum):
     """Whether what was looked at is as it has to be."""
 
     PASS = "pass"
+    WARN = "warning"
     FAIL = "FAIL"
     UNKNOWN = "unchecked"
 
@@ -38,6 +39,11 @@ def failed(check: str, text: str) -> Outcome:
     return Outcome(check, Verdict.FAIL, text)
 
 
+def warned(check: str, text: str) -> Outcome:
+    """For what should run, but is not as it was written for."""
+    return Outcome(check, Verdict.WARN, text)
+
+
 def unchecked(check: str, text: str) -> Outcome:
     return Outcome(check, Verdict.UNKNOWN, text)
 
@@ -53,13 +59,18 @@ def table(outcomes: Iterable[Outcome]) -> str:
     width = max(len(row.check) for row in rows)
     lines = [f"{row.verdict.value:9}  {row.check:{width}}  {row.text}".rstrip() for row in rows]
     counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
-    total = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items())
+    shown = [verdict for verdict, count in counts.items() if count or verdict is not Verdict.WARN]
+    total = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in shown)
     return "\n".join([*lines, total])
 
 
-def exit_code(outcomes: Iterable[Outcome]) -> int:
-    """0 when all passed, ``FAILED`` when one failed, ``UNCHECKED`` when not all could be checked."""
+def exit_code(outcomes: Iterable[Outcome], strict: bool = False) -> int:
+    """0 when all passed, ``FAILED`` when one failed, ``UNCHECKED`` when not all could be checked.
+
+    Args:
+        strict: whether a warning counts as a failure.
+    """
     verdicts = {row.verdict for row in outcomes}
-    if Verdict.FAIL in verdicts:
+    if Verdict.FAIL in verdicts or (strict and Verdict.WARN in verdicts):
         return FAILED
     return UNCHECKED if Verdict.UNKNOWN in verdicts else 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cosyvoice_runtime.preflight.container import Container, dotted
 from cosyvoice_runtime.preflight.modules import attempt
-from cosyvoice_runtime.preflight.outcome import Outcome, failed, judged
+from cosyvoice_runtime.preflight.outcome import Outcome, failed, judged, warned
 
 
 def check_versions(container: Container) -> Iterator[Outcome]:
@@ -27,7 +27,15 @@ def check_cuda(container: Container) -> Iterator[Outcome]:
     if failure:
         yield failed("cuda of torch", failure)
     else:
-        yield _compared("cuda of torch", str(module.version.cuda), dotted(container.cuda), container)
+        yield _of_cuda(str(module.version.cuda), container)
+
+
+def _of_cuda(found: str, container: Container) -> Outcome:
+    """Another CUDA of the same major version is compatible."""
+    wanted = dotted(container.cuda)
+    if found != wanted and found.partition(".")[0] == str(container.cuda[0]):
+        return warned("cuda of torch", f"{found}, but written for {wanted} ({container.image})")
+    return _compared("cuda of torch", found, wanted, container)
 
 
 def _compared(name: str, found: str, wanted: str, container: Container) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -68,8 +69,8 @@ def checkpoints(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory)
 def report(fake, checkpoints, capsys) -> Callable[..., tuple[int, dict[str, str]]]:
     """``report(checkpoint)`` gives the exit status, and what did not pass by what was looked at."""
 
-    def run(checkpoint: Path | None = None) -> tuple[int, dict[str, str]]:
-        status = main(["--checkpoint", str(checkpoint or checkpoints())])
+    def run(checkpoint: Path | None = None, *more: str) -> tuple[int, dict[str, str]]:
+        status = main(["--checkpoint", str(checkpoint or checkpoints()), *more])
         lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[:-1]]
         words = [(verdict, *rest.split("  ", 1)) for verdict, rest in lines if verdict != "pass"]
         return status, {name: f"{verdict} {text.strip()}" for verdict, name, text in words}
@@ -162,8 +163,10 @@ def test_program_that_hangs_fails(report, tmp_path, monkeypatch, module, program
         ("590.44.01", None, 0, None),
         ("601.10", None, 0, None),
         ("580.95.05", (13, 1), 0, None),
-        ("580.95.05", (13, 0), 1, "FAIL 580.95.05 supports CUDA 13.0: update it to 590.44, or use nvcr.io"),
-        ("590.43", (13, 0), 1, "FAIL 590.43 supports CUDA 13.0"),
+        ("580.95.05", (13, 0), 0, "warning 580.95.05 supports CUDA 13.0, nvcr.io/nvidia/tritonserver:26.07"),
+        ("590.43", (13, 0), 0, "warning 590.43 supports CUDA 13.0"),
+        ("570.133.20", (13, 0), 0, "warning 570.133.20 supports CUDA 13.0"),
+        ("570.133.20", (12, 8), 1, "FAIL 570.133.20 supports CUDA 12.8"),
         ("580.95.05", None, 2, "unchecked 580.95.05 is older than 590.44, and there is no libcuda to ask"),
     ],
 )
@@ -175,6 +178,45 @@ def test_driver_is_new_enough_or_the_compatibility_package_stands_in(
     found, wrong = report()
     assert found == status
     assert (wrong == {}) if text is None else wrong["driver"].startswith(text)
+
+
+def test_driver_of_the_same_cuda_is_a_failure_where_somebody_insists(report, tmp_path, monkeypatch):
+    command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='580.95.05')}'")
+    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 0))
+    status, wrong = report(None, "--strict")
+    assert (status, list(wrong)) == (1, ["driver"])
+    assert wrong["driver"].endswith(
+        "has 13.1: runs by minor version compatibility from 580 on, but for PTX compiled at run time; "
+        "590.44 has all of it"
+    )
+
+
+def test_remedy_for_an_older_driver_passes_the_preflight(report, tmp_path, monkeypatch):
+    """It names a driver, which is then accepted, and no other container, which is not."""
+    command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='570.133.20')}'")
+    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (12, 8))
+    remedy = re.search(
+        r"update it to (\d+) or newer, at best to 590\.44, or on a data-centre", report()[1]["driver"]
+    )
+    command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver=remedy[1])}'")
+    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 0))
+    assert report()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("cuda", "status", "text"),
+    [
+        ("13.0", 0, "warning 13.0, but written for 13.1"),
+        ("13.3", 0, "warning 13.3, but written for 13.1"),
+        ("12.9", 1, "FAIL 12.9, but written for 13.1"),
+        ("None", 1, "FAIL None, but written for 13.1"),
+    ],
+)
+def test_torch_of_another_minor_version_of_cuda_is_a_warning(report, monkeypatch, cuda, status, text):
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    found, wrong = report()
+    assert found == status
+    assert wrong["cuda of torch"].startswith(text)
 
 
 def test_flag_that_is_gone_or_takes_another_value_fails(report, tmp_path):

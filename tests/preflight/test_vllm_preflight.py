@@ -41,9 +41,21 @@ def test_pinned_container_passes(report):
     assert report() == (0, {})
 
 
-def test_driver_of_the_other_container_is_too_old(report):
-    status, wrong = report("590.44.01")
-    assert (status, wrong) == (1, {"driver": "FAIL 590.44.01 supports CUDA 13.1: update it to 610.43"})
+@pytest.mark.parametrize("version", ["580.95.05", "590.44.01"])
+def test_driver_of_the_same_cuda_is_a_warning(report, version):
+    status, wrong = report(version)
+    assert (status, list(wrong)) == (0, ["driver"])
+    assert wrong["driver"].startswith(
+        f"warning {version} supports CUDA 13.1, nvcr.io/nvidia/tritonserver:26.07-vllm"
+    )
+    assert wrong["driver"].endswith("610.43 has all of it")
+
+
+def test_driver_of_an_older_cuda_fails(report, monkeypatch):
+    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (12, 8))
+    status, wrong = report("570.133.20")
+    assert (status, list(wrong)) == (1, ["driver"])
+    assert "update it to 580 or newer" in wrong["driver"]
 
 
 def test_another_release_fails(report, monkeypatch):

@@ -18,5 +18,4 @@ PINNED = Container(
     cuda=(13, 1),
     driver=(590, 44),
     libraries={**LIBRARIES, "numpy": NUMPY},
-    older="use nvcr.io/nvidia/tritonserver:25.10-trtllm-python-py3 with a driver of branch 575",
 )
