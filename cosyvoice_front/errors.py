@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cosyvoice_client import ClientError, ServerTimeoutError, UnavailableError
+from cosyvoice_front.shown import shown
 
 INVALID, SERVER = "invalid_request_error", "server_error"
 OVERLOADED = 503
@@ -149,9 +150,11 @@ def storage_failed() -> ApiError:
 
 def of_validation(error: ValidationError) -> ApiError:
     """The first problem of a body that is not what it should be."""
-    problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = problem["loc"]
-    return invalid(str(place[0]), f"{place[0]}: {problem['msg']}.")
+    problem = error.errors(include_url=False, include_context=False)[0]
+    field = str(problem["loc"][0])
+    if problem["type"] == "missing":
+        return invalid(field, f"{field}: it is missing.")
+    return invalid(field, f"{field}: {shown(problem['input'])}: {problem['msg']}.")
 
 
 def of_client(error: ClientError, server: str, retry_after_ms: int) -> ApiError:

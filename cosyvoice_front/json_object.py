@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import reprlib
 from typing import Any
 
 from pydantic_core import from_json
 
 from cosyvoice_front.errors import invalid, too_large
+from cosyvoice_front.shown import shown
 
 MOST_VALUES = 32_768
 """In one body or message. A value takes a hundred bytes and microseconds: 16 MiB of brackets would stop all
 other clients for a minute. Every API here has about twenty fields, and a text of commas alone has room."""
-MOST_SHOWN = 80
-"""Characters of a wrong value in an error."""
-
-_short = reprlib.Repr()
-_short.maxstring = _short.maxother = _short.maxlong = MOST_SHOWN
-_short.maxlist = _short.maxdict = 10
 
 
 def read_object(text: str | bytes, what: str = "message") -> dict[str, Any]:
@@ -36,12 +30,6 @@ def read_object(text: str | bytes, what: str = "message") -> dict[str, Any]:
     if not isinstance(content, dict):
         raise invalid(None, f"The {what} is no JSON object: {shown(content)}.")
     return content
-
-
-def shown(value: object) -> str:
-    """A value as an error shows it; of a large one not all is looked at."""
-    text = _short.repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _check_count(text: str | bytes) -> None:

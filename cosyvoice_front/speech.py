@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import secrets
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import invalid, model_not_found, of_validation
 from cosyvoice_front.json_object import read_object
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.settings import FrontSettings
 
 MAX_INSTRUCTIONS = 4096
 SPEEDS = (0.5, 2.0)
 """What the vocoder can do; OpenAI's API goes further."""
 SEEDS = 2**63
+
+
+def _language(name: str | None) -> str | None:
+    try:
+        return None if name is None else language_tag(name)
+    except InvalidInput as error:
+        raise PydanticCustomError("language", "{limit}", {"limit": error.limit}) from None
+
+
+Language = Annotated[str | None, AfterValidator(_language)]
+"""A language by its tag or its name, brought to its tag."""
 
 
 class VoiceId(BaseModel):
@@ -39,8 +53,7 @@ class SpeechBody(BaseModel):
     response_format: Format = "mp3"
     speed: float = 1.0
     stream_format: Literal["audio", "sse"] | None = None
-    stream: bool | None = None
-    language: str | None = None
+    language: Language = None
     seed: int | None = Field(None, ge=0, lt=SEEDS)
     sample_rate: int | None = None
     ref_audio: str | None = None
@@ -52,8 +65,12 @@ class SpeechBody(BaseModel):
 
     @property
     def as_events(self) -> bool:
-        """Whether the audio goes out in server-sent events; ``stream`` is another spelling of it."""
-        return (self.stream_format or ("sse" if self.stream else "audio")) == "sse"
+        """Whether the audio goes out in server-sent events.
+
+        ``stream`` says nothing of it: clients of vllm-omni and LocalAI send it and read bare audio, which
+        streams whatever it says.
+        """
+        return self.stream_format == "sse"
 
     def request(self, voice: str | None, reference: Reference | None) -> SpeechRequest:
         """For the server. One without a seed gets one here, so that the answer can name it."""

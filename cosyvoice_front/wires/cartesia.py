@@ -15,12 +15,12 @@ from starlette.websockets import WebSocket
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, invalid
 from cosyvoice_front.front import Front
-from cosyvoice_front.json_object import shown
 from cosyvoice_front.live.context import Context
 from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Finished, Flushed, Happening, Words
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.session import Session
 from cosyvoice_front.live.word_times import TimedWord
+from cosyvoice_front.shown import shown
 from cosyvoice_front.wires.cartesia_messages import Input, Opening, socket_error, version_of
 from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.serve import NORMAL, ClosedError

@@ -12,9 +12,9 @@ from starlette.requests import HTTPConnection
 from cosyvoice_client import SpeechRequest
 from cosyvoice_client.encoders import ANY_RATE, Encoder, make_encoder
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
-from cosyvoice_front.json_object import shown
 from cosyvoice_front.rate import RATE
-from cosyvoice_front.speech import SPEEDS
+from cosyvoice_front.shown import shown
+from cosyvoice_front.speech import SPEEDS, Language
 from cosyvoice_front.wires.messages import Message
 from cosyvoice_front.wires.raw_audio import Encoding, make_mp3_encoder, make_raw_encoder
 from cosyvoice_runtime.settings import FrontSettings
@@ -101,7 +101,7 @@ class Speaking(Message):
 
     model_id: str
     voice: Voice = Voice()
-    language: str | None = None
+    language: Language = None
     generation_config: GenerationConfig | None = None
     seed: int | None = Field(None, ge=0, lt=2**63)
     duration: Unsupported = None

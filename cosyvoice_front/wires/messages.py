@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cosyvoice_front.errors import ApiError, invalid
-from cosyvoice_front.json_object import read_object, shown
+from cosyvoice_front.json_object import read_object
+from cosyvoice_front.shown import shown
 
 
 class Message(BaseModel):

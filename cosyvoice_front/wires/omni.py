@@ -14,12 +14,12 @@ from cosyvoice_client.encoders import make_encoder
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, invalid, timed_out
 from cosyvoice_front.front import Front
-from cosyvoice_front.json_object import shown
 from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Finished, Flushed, Happening, Words
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.session import Session
 from cosyvoice_front.live.word_times import TimedWord
 from cosyvoice_front.rate import RATE
+from cosyvoice_front.shown import shown
 from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.omni_messages import Config, InputText, error_message
 from cosyvoice_front.wires.serve import NORMAL, POLICY, ClosedError

@@ -11,7 +11,7 @@ from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
 from cosyvoice_front.rate import RATE
-from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS, for_its_sound
+from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS, Language, for_its_sound
 from cosyvoice_front.wires.messages import Message
 from cosyvoice_runtime.settings import FrontSettings
 
@@ -25,7 +25,7 @@ class Config(Message):
 
     model: str | None = None
     voice: str | None = None
-    language: str | None = None
+    language: Language = None
     instructions: str | None = Field(None, max_length=MAX_INSTRUCTIONS)
     response_format: Format = "wav"
     speed: float | None = Field(1.0, ge=SPEEDS[0], le=SPEEDS[1])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
-from cosyvoice_runtime.text.language import AUTO, resolve
+from cosyvoice_runtime.text.language import resolve
 from cosyvoice_runtime.text.language_tag import LanguageTags
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is

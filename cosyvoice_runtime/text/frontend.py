@@ -9,9 +9,10 @@ from typing import Protocol
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.clauses import ClauseStream
-from cosyvoice_runtime.text.language import AUTO, counts_characters
+from cosyvoice_runtime.text.language import counts_characters
 from cosyvoice_runtime.text.language_tag import LanguageTags
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.normalise import Mode, Normaliser

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from cosyvoice_runtime.text.language import AUTO
+from cosyvoice_runtime.language_names import AUTO, language_tag
 
 
 class TaggedText(NamedTuple):
@@ -21,7 +21,7 @@ class TaggedText(NamedTuple):
 
     def language(self, asked: str) -> str:
         """What the tag says, unless another language is asked for."""
-        return self.tag.strip("<|>") if self.tag and asked == AUTO else asked
+        return self.tag.strip("<|>") if self.tag and language_tag(asked) == AUTO else asked
 
 
 class LanguageTags:

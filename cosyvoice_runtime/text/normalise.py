@@ -9,10 +9,11 @@ from functools import partial
 from typing import Literal, get_args
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import visible
 from cosyvoice_runtime.text import chinese, chinese_numbers, english, japanese
 from cosyvoice_runtime.text.grammar import Grammar, Language
-from cosyvoice_runtime.text.language import AUTO, resolve, runs
+from cosyvoice_runtime.text.language import resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.rules import Read, apply
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token

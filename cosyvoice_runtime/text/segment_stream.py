@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
-from cosyvoice_runtime.text.language import AUTO
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
 from cosyvoice_runtime.text.split import (

@@ -56,7 +56,6 @@ def test_body_that_is_no_object(front, body):
         ("response_format", "midi"),
         ("response_format", 5),
         ("stream_format", "websocket"),
-        ("stream", "yes"),
         ("speed", "fast"),
         ("speed", True),
         ("speed", 0.25),

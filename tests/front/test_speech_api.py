@@ -93,9 +93,20 @@ def test_usage_counts_tokens_at_the_servers_own_rate(client, upstream):
     assert found[-1]["usage"]["output_tokens"] == round(0.8 * 2 * 50)
 
 
-def test_stream_is_another_spelling_of_events(client):
-    assert events(body_of(client, extra_body={"stream": True}))[-1]["type"] == "speech.audio.done"
-    assert body_of(client, response_format="wav", extra_body={"stream": False}).startswith(b"RIFF")
+@pytest.mark.parametrize("stream", [True, False, "true", None, 1])
+@pytest.mark.parametrize("format", ["pcm", "wav", "mp3"])
+def test_stream_leaves_the_audio_bare(client, format, stream):
+    bare = body_of(client, response_format=format)
+    assert body_of(client, response_format=format, extra_body={"stream": stream}) == bare
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_stream_format_decides_where_it_is_given(client, stream):
+    asked = {"response_format": "pcm", "extra_body": {"stream": stream}}
+    bare = body_of(client, **asked, stream_format="audio")
+    found = events(body_of(client, **asked, stream_format="sse"))
+    assert audio_of(found) == bare == body_of(client, response_format="pcm")
+    assert found[-1]["type"] == "speech.audio.done"
 
 
 def test_headers_of_a_speech(client):
